@@ -1,0 +1,1 @@
+"""Everything that talks to somebody else's system: Qdrant, document sources, Pyserini."""

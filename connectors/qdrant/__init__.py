@@ -1,0 +1,1 @@
+"""Qdrant: embedded, server or cluster."""

@@ -1,0 +1,1 @@
+"""Data sets, measures, significance, reports and the command line."""

@@ -1,0 +1,56 @@
+"""What is indexed and found: documents."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+def encodable(text: str) -> str:
+    """The text with every lone surrogate replaced by U+FFFD; valid text comes back unchanged.
+
+    Neither tokenisers nor JSON nor gRPC can carry a lone surrogate, and one bad character
+    should not stop an indexing run. Surrogate *pairs* are joined into the character they mean.
+
+    >>> encodable("caf\\u00e9 \\ud800!") == "caf\\u00e9 \\ufffd!"
+    True
+    """
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document of a collection.
+
+    Attributes:
+        id: the collection's own name for it; any non-empty string, unique in the collection.
+        text: the body.
+        title: the heading, empty where there is none.
+        metadata: anything else, as JSON values; kept and handed back, never read.
+    """
+
+    id: str
+    text: str
+    title: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("id", "text", "title"):
+            value = getattr(self, name)
+            if not isinstance(value, str):
+                raise TypeError(f"Document.{name} must be a string, got {type(value).__name__}")
+            object.__setattr__(self, name, encodable(value))
+
+    @property
+    def content(self) -> str:
+        """Title and text in one string: what is encoded and what BM25 indexes."""
+        return f"{self.title} {self.text}".strip()
+
+    @property
+    def content_hash(self) -> str:
+        """SHA-256 of title and text, hexadecimal: tells whether a stored copy is up to date."""
+        return hashlib.sha256(f"{self.title}\0{self.text}".encode()).hexdigest()

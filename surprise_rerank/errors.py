@@ -1,0 +1,29 @@
+"""The errors that users see: each says what was given, what was expected and what to do."""
+
+
+class SurpriseRerankError(Exception):
+    """Base of every error that is the caller's to mend; the command line exits with code 2."""
+
+
+class DataError(SurpriseRerankError, ValueError):
+    """Data that cannot be used: names the file and line, or the array's shape."""
+
+
+class DatasetError(SurpriseRerankError):
+    """A data set that does not exist, cannot be downloaded, or lacks a part that is needed."""
+
+
+class ModelError(SurpriseRerankError):
+    """An encoder that cannot be loaded, or whose weights are not the published ones."""
+
+
+class StoreError(SurpriseRerankError):
+    """A vector store that cannot be opened, reached, read or written."""
+
+
+class IndexMismatchError(StoreError):
+    """An index that was made by another model, dimension or schema than the one asked for."""
+
+
+class MissingExtraError(SurpriseRerankError, ImportError):
+    """An optional dependency that is not installed; the message holds the pip line that mends it."""
