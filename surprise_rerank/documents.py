@@ -9,12 +9,12 @@ from typing import Any
 
 
 def encodable(text: str) -> str:
-    """The text with every lone surrogate replaced by U+FFFD; valid text comes back unchanged.
+    r"""The text with every lone surrogate replaced by U+FFFD; valid text comes back unchanged.
 
     Neither tokenisers nor JSON nor gRPC can carry a lone surrogate, and one bad character
     should not stop an indexing run. Surrogate *pairs* are joined into the character they mean.
 
-    >>> encodable("caf\\u00e9 \\ud800!") == "caf\\u00e9 \\ufffd!"
+    >>> encodable("caf\u00e9 \ud800!") == "caf\u00e9 \ufffd!"
     True
     """
     if text.isascii():

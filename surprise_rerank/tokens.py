@@ -55,7 +55,7 @@ class TokenBatch:
         for i, text in enumerate(texts):
             if text.ndim != 2 or text.shape[1] != d:
                 raise DataError(f"token vectors of text {i} have shape {text.shape}, expected (tokens, {d})")
-        raw = np.concatenate([np.asarray(t, dtype=np.float32) for t in texts] or [np.zeros((0, d), np.float32)])
+        raw = np.concatenate([np.zeros((0, d), np.float32), *texts], dtype=np.float32)
         if not np.isfinite(raw).all():
             raise DataError("token vectors hold NaN or infinite values")
         norms = np.linalg.norm(raw, axis=1).astype(np.float32)
@@ -117,14 +117,14 @@ class TokenBatch:
         return TokenBatch(directions, scales.astype(np.float32), self.norms, self.offsets)
 
     def pack(self) -> list[bytes]:
-        """One byte string per text: header, norms, then int8 directions, little-endian."""
+        """One byte string per text: header, norms, scales, then int8 directions; little-endian."""
         batch = self.quantized()
-        norms = batch.norms.astype("<f4")
+        factors = np.stack([batch.norms, batch.scales]).astype("<f4")
         packed = []
         for i in range(len(batch)):
             rows = batch._rows(i)
             header = _HEADER.pack(_MAGIC, rows.stop - rows.start, batch.dimension)
-            packed.append(header + norms[rows].tobytes() + batch.directions[rows].tobytes())
+            packed.append(header + factors[:, rows].tobytes() + batch.directions[rows].tobytes())
         return packed
 
     @classmethod
@@ -134,24 +134,22 @@ class TokenBatch:
         Raises:
             DataError: if a string is not what `pack` writes, or is of another dimension.
         """
-        norms: list[npt.NDArray[np.float32]] = []
-        directions: list[npt.NDArray[np.int8]] = []
+        factors: list[npt.NDArray[np.float32]] = [np.zeros((2, 0), np.float32)]
+        directions: list[npt.NDArray[np.int8]] = [np.zeros((0, dimension), np.int8)]
         for i, data in enumerate(packed):
             if len(data) < _HEADER.size:
                 raise DataError(f"packed tokens {i}: {len(data)} bytes are too few for a header")
             magic, tokens, d = _HEADER.unpack_from(data)
-            if magic != _MAGIC or len(data) != _HEADER.size + tokens * (4 + d):
+            if magic != _MAGIC or len(data) != _HEADER.size + tokens * (8 + d):
                 raise DataError(f"packed tokens {i}: not written by this version of surprise-rerank")
             if d != dimension:
                 raise DataError(f"packed tokens {i} have dimension {d}, expected {dimension}")
-            norms.append(np.frombuffer(data, "<f4", tokens, _HEADER.size))
-            body = np.frombuffer(data, np.int8, tokens * d, _HEADER.size + 4 * tokens)
+            factors.append(np.frombuffer(data, "<f4", 2 * tokens, _HEADER.size).reshape(2, tokens))
+            body = np.frombuffer(data, np.int8, tokens * d, _HEADER.size + 8 * tokens)
             directions.append(body.reshape(tokens, d))
-        stacked = np.concatenate([np.zeros((0, dimension), np.int8), *directions])
-        lengths = np.sqrt(np.einsum("td,td->t", stacked, stacked, dtype=np.float32))
-        scales = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
-        counts = np.array([len(n) for n in norms], dtype=np.int64)
-        return cls(stacked, scales, np.concatenate([np.zeros(0, np.float32), *norms]), _offsets(counts))
+        lengths = np.array([len(rows) for rows in directions[1:]], dtype=np.int64)
+        norms, scales = np.concatenate(factors, axis=1)
+        return cls(np.concatenate(directions), scales, norms, _offsets(lengths))
 
     def _rows(self, i: int) -> slice:
         return slice(int(self.offsets[i]), int(self.offsets[i + 1]))
