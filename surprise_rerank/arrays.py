@@ -40,4 +40,5 @@ def unit_rows(vectors: FloatArray) -> Float32Array:
     """Rows scaled to length 1; rows of zeros stay zeros. (n, d) -> (n, d)."""
     rows = np.asarray(vectors, dtype=np.float32)
     norms = np.linalg.norm(rows, axis=-1, keepdims=True)
-    return np.divide(rows, norms, out=np.zeros_like(rows), where=norms > 0)
+    unit: Float32Array = np.divide(rows, norms, out=np.zeros_like(rows), where=norms > 0)
+    return unit

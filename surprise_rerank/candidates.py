@@ -99,7 +99,7 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One line of a ranking: the document's id, its score, what each scorer gave it, and itself if fetched."""
+    """One line of a ranking: a document, its score, and what each scorer gave it."""
 
     id: str
     score: float

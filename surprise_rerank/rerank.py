@@ -1,0 +1,277 @@
+"""Re-rankers: pure functions from an encoded query and a candidate pool to a ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeAlias, get_args
+
+import numpy as np
+
+from surprise_rerank.arrays import Float32Array, Float64Array, FloatArray
+from surprise_rerank.candidates import Candidates, Moments, Query, Ranking
+from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.errors import DataError
+from surprise_rerank.fusion import FusionMethod, min_max, reciprocal_ranks, surprise_normalized, weighted_sum
+from surprise_rerank.fuzzy import DynaMax
+from surprise_rerank.surprise import Surprise, SurpriseModel, Weight
+from surprise_rerank.tokens import TokenBatch
+
+Field: TypeAlias = Literal["dense", "tokens", "documents"]
+
+
+class Reranker(Protocol):
+    """Anything that orders a candidate pool for a query."""
+
+    @property
+    def needs(self) -> frozenset[Field]:
+        """Which optional fields of `Candidates` must be filled."""
+        ...
+
+    def rerank(self, query: Query, candidates: Candidates) -> Ranking:
+        """The pool in order, best first."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SurpriseReranker:
+    """Orders documents by the surprise of their cosine to the query.
+
+    Attributes:
+        ensemble: of questions or of documents, as unit vectors of the same encoder.
+        model: gaussian, percentile or empirical.
+        weight: w of equation (4), or `crossover` for rule (5).
+        anchor: who plays q. `document` corrects for documents that are near to everything, and changes the
+            order; `query` keeps cosine's order and makes the score comparable across queries.
+    """
+
+    ensemble: Ensemble
+    model: SurpriseModel = "gaussian"
+    weight: Weight = "crossover"
+    anchor: Literal["document", "query"] = "document"
+
+    @property
+    def needs(self) -> frozenset[Field]:
+        """Dense vectors."""
+        return frozenset({"dense"})
+
+    def rerank(self, query: Query, candidates: Candidates) -> Ranking:
+        """The pool by surprise; documents of which the ensemble says nothing keep their cosine, with a note.
+
+        Raises:
+            DataError: if dense vectors are missing or of another dimension than the ensemble's.
+        """
+        dense = _dense(query)
+        vectors = _vectors(candidates)
+        cosine = vectors @ dense
+        scorer = Surprise(self.ensemble, self.model, self.weight)
+        result = scorer.scores(cosine, vectors if self.anchor == "document" else dense[None, :])
+        notes = []
+        if not result.defined.all():
+            undefined = int((~result.defined).sum())
+            notes.append(
+                f"surprise is not defined for {undefined} of {len(candidates)} documents (an ensemble of "
+                f"{self.ensemble.count} members gives them no spread); their score is the plain cosine"
+            )
+        parts = {"cosine": cosine, "z": result.z, "probability": result.probability}
+        return Ranking.order(candidates, result.score, parts, notes)
+
+
+@dataclass(frozen=True, slots=True)
+class DynaMaxReranker:
+    """Orders documents by a fuzzy-set similarity of their tokens to the query's.
+
+    The default, inclusion over the query's universe, is the one that search wants: a short question
+    is compared with the part of a document that covers it, not with all of it.
+    """
+
+    similarity: DynaMax = field(default_factory=DynaMax)
+
+    @property
+    def needs(self) -> frozenset[Field]:
+        """Token vectors."""
+        return frozenset({"tokens"})
+
+    def rerank(self, query: Query, candidates: Candidates) -> Ranking:
+        """The pool by similarity of tokens.
+
+        Raises:
+            DataError: if token vectors are missing or of another dimension.
+        """
+        scores = self.similarity.pool(_tokens(query), _batch(candidates))
+        return Ranking.order(candidates, scores, {"dynamax": scores})
+
+
+class Scorer(Protocol):
+    """One voice of a fusion."""
+
+    @property
+    def name(self) -> str:
+        """What its part is called in a ranking."""
+        ...
+
+    @property
+    def needs(self) -> frozenset[Field]:
+        """Which optional fields of `Candidates` must be filled."""
+        ...
+
+    def scores(self, query: Query, candidates: Candidates) -> FloatArray:
+        """(n,) its score of every candidate; NaN where it has none."""
+        ...
+
+    def moments(self, query: Query, candidates: Candidates) -> Moments:
+        """Mean and deviation of its scores for this query over the corpus, or a sample of it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CosineScorer:
+    """Cosine of dense vectors; its moments over the corpus are exact."""
+
+    ensemble: Ensemble
+    name: str = "cosine"
+
+    @property
+    def needs(self) -> frozenset[Field]:
+        """Dense vectors."""
+        return frozenset({"dense"})
+
+    def scores(self, query: Query, candidates: Candidates) -> FloatArray:
+        """(n,) cosines."""
+        return _vectors(candidates) @ _dense(query)
+
+    def moments(self, query: Query, candidates: Candidates) -> Moments:
+        """Exact moments over the ensemble of documents."""
+        return self.ensemble.moments(_dense(query))
+
+
+@dataclass(frozen=True, slots=True)
+class DynaMaxScorer:
+    """DynaMax over token vectors; its moments come from a sample of the corpus."""
+
+    sample: TokenBatch
+    similarity: DynaMax = field(default_factory=DynaMax)
+    name: str = "dynamax"
+
+    @property
+    def needs(self) -> frozenset[Field]:
+        """Token vectors."""
+        return frozenset({"tokens"})
+
+    def scores(self, query: Query, candidates: Candidates) -> FloatArray:
+        """(n,) similarities."""
+        return self.similarity.pool(_tokens(query), _batch(candidates))
+
+    def moments(self, query: Query, candidates: Candidates) -> Moments:
+        """Moments over the sample of the corpus."""
+        scores = self.similarity.pool(_tokens(query), self.sample)
+        if not len(scores):
+            return Moments(np.zeros(()), np.zeros(()))
+        return Moments(scores.mean(), scores.std())
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievedScorer:
+    """Scores that a retriever put into the candidates, with their moments over the corpus (BM25)."""
+
+    name: str
+
+    @property
+    def needs(self) -> frozenset[Field]:
+        """Nothing but the scores."""
+        return frozenset()
+
+    def scores(self, query: Query, candidates: Candidates) -> FloatArray:
+        """(n,) the retriever's scores.
+
+        Raises:
+            DataError: if no retriever of that name filled them in.
+        """
+        if self.name not in candidates.scores:
+            known = ", ".join(candidates.scores) or "none"
+            raise DataError(f"the candidates have no scores of {self.name!r} (they have: {known})")
+        return candidates.scores[self.name]
+
+    def moments(self, query: Query, candidates: Candidates) -> Moments:
+        """The moments that the retriever filled in.
+
+        Raises:
+            DataError: if it did not.
+        """
+        if self.name not in candidates.backgrounds:
+            raise DataError(f"the retriever {self.name!r} gave no moments over the corpus; use rrf or minmax")
+        return candidates.backgrounds[self.name]
+
+
+@dataclass(frozen=True, slots=True)
+class FusionReranker:
+    """Orders documents by the weighted sum of several scorers on one scale.
+
+    Attributes:
+        scorers: the voices.
+        method: `surprise` (deviations above this query's mean over the corpus), `rrf` or `minmax`.
+        weights: scorer's name -> weight; 1 where not given.
+    """
+
+    scorers: Sequence[Scorer]
+    method: FusionMethod = "surprise"
+    weights: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        names = [scorer.name for scorer in self.scorers]
+        if not names or len(set(names)) < len(names):
+            raise DataError(f"a fusion needs scorers of different names, got {names}")
+        if self.method not in get_args(FusionMethod):
+            choices = ", ".join(get_args(FusionMethod))
+            raise DataError(f"fusion method {self.method!r} is not known; choose one of {choices}")
+        unknown = sorted(set(self.weights) - set(names))
+        if unknown:
+            raise DataError(f"weights for {', '.join(unknown)}, but the scorers are {', '.join(names)}")
+
+    @property
+    def needs(self) -> frozenset[Field]:
+        """What the scorers need, together."""
+        return frozenset().union(*(scorer.needs for scorer in self.scorers))
+
+    def rerank(self, query: Query, candidates: Candidates) -> Ranking:
+        """The pool by the sum; `parts` holds each scorer's normalised share.
+
+        Raises:
+            DataError: if a scorer lacks what it needs.
+        """
+        parts = {scorer.name: self._normalized(scorer, query, candidates) for scorer in self.scorers}
+        return Ranking.order(candidates, weighted_sum(parts, self.weights), parts)
+
+    def _normalized(self, scorer: Scorer, query: Query, candidates: Candidates) -> Float64Array:
+        scores = scorer.scores(query, candidates)
+        match self.method:
+            case "rrf":
+                return reciprocal_ranks(scores)
+            case "minmax":
+                return min_max(scores)
+            case "surprise":
+                return surprise_normalized(scores, scorer.moments(query, candidates))
+
+
+def _dense(query: Query) -> Float32Array:
+    if query.dense is None:
+        raise DataError("the query has no dense vector; encode it with an Encoder first")
+    return query.dense
+
+
+def _tokens(query: Query) -> Float32Array:
+    if query.tokens is None:
+        raise DataError("the query has no token vectors; encode it with an Encoder first")
+    return query.tokens
+
+
+def _vectors(candidates: Candidates) -> Float32Array:
+    if candidates.dense is None:
+        raise DataError("the candidates have no dense vectors; have the retriever fetch the field 'dense'")
+    return candidates.dense
+
+
+def _batch(candidates: Candidates) -> TokenBatch:
+    if candidates.tokens is None:
+        raise DataError("the candidates have no token vectors; have the retriever fetch the field 'tokens'")
+    return candidates.tokens
