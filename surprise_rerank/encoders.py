@@ -220,7 +220,7 @@ def _hub_has(name: str) -> bool:
         raise ModelError(f"{name!r} is neither a folder nor a model's name ({_hint(name)})") from error
     except RepositoryNotFoundError as error:
         raise ModelError(f"the model hub has no model {name!r} that you may read ({_hint(name)})") from error
-    except Exception:  # the hub's HTTP client, and with it the class of its errors, changes between versions
+    except Exception:  # noqa: BLE001 - the HTTP client, and so the error, differs between versions of the hub
         return False
     return True
 
