@@ -1,0 +1,194 @@
+"""The built-in data set: which of the functions and classes of NumPy and SciPy does this line describe?
+
+A question is the summary line of a docstring; its one relevant document is the rest of that docstring,
+without the object's name. It needs no download, everybody who can install this package has it, and it
+changes with the installed versions of the two libraries, so figures on it compare only within one
+environment.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import sys
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from surprise_rerank.documents import Document
+from surprise_rerank.errors import DatasetError
+
+DEMO = "demo"
+MIN_WORDS = 20
+
+# The public modules, but for those that are deprecated (`scipy.odr`) or that repeat another one's functions
+# for old code (`numpy.char`, `scipy.fftpack`) or for another kind of array (`numpy.ma`, `scipy.stats.mstats`,
+# `numpy.lib.scimath`): a question that describes `numpy.median` describes `numpy.ma.median` as well.
+MODULES = (
+    *("numpy", "numpy.ctypeslib", "numpy.dtypes", "numpy.exceptions", "numpy.fft", "numpy.lib"),
+    *("numpy.lib.array_utils", "numpy.lib.format", "numpy.lib.introspect", "numpy.lib.mixins"),
+    *("numpy.lib.npyio", "numpy.lib.stride_tricks", "numpy.linalg", "numpy.polynomial"),
+    *("numpy.polynomial.chebyshev", "numpy.polynomial.hermite", "numpy.polynomial.hermite_e"),
+    *("numpy.polynomial.laguerre", "numpy.polynomial.legendre", "numpy.polynomial.polynomial"),
+    *("numpy.random", "numpy.rec", "numpy.strings", "numpy.testing"),
+    *("scipy", "scipy.cluster.hierarchy", "scipy.cluster.vq", "scipy.constants", "scipy.datasets"),
+    *("scipy.differentiate", "scipy.fft", "scipy.integrate", "scipy.interpolate", "scipy.io"),
+    *("scipy.io.arff", "scipy.io.matlab", "scipy.io.wavfile", "scipy.linalg", "scipy.linalg.interpolative"),
+    *("scipy.ndimage", "scipy.optimize", "scipy.optimize.elementwise", "scipy.signal"),
+    *("scipy.signal.windows", "scipy.sparse", "scipy.sparse.csgraph", "scipy.sparse.linalg"),
+    *("scipy.spatial", "scipy.spatial.distance", "scipy.spatial.transform", "scipy.special"),
+    *("scipy.stats", "scipy.stats.contingency", "scipy.stats.qmc", "scipy.stats.sampling"),
+)
+
+_PARAGRAPH_END = re.compile(r"\n[ \t]*\n")
+_SECTION = re.compile(r"^[A-Z][\w ]*\n-{3,}[ \t]*$", re.MULTILINE)
+# SciPy writes the docstrings of its new distributions at import, with samples drawn by chance.
+_BY_CHANCE = re.compile(r"^.*# may vary.*\n?", re.MULTILINE)
+_DEPRECATED = re.compile(r"\.\. deprecated::|\bis deprecated\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What the demo makes of one function or class.
+
+    Attributes:
+        id: its public dotted name, such as `scipy.stats.trim_mean`.
+        question: the summary line of its docstring.
+        text: the rest, without its name.
+    """
+
+    id: str
+    question: str
+    text: str
+
+
+class DemoDocumentation:
+    """The demo as a source of documents, questions and judgements; see `connectors.sources.Source`."""
+
+    name = DEMO
+    split = "test"
+
+    def splits(self) -> tuple[str, ...]:
+        """The only split: nothing here is trained on."""
+        return (self.split,)
+
+    def at(self, split: str) -> DemoDocumentation:
+        """The same, if the split is the only one.
+
+        Raises:
+            DatasetError: if it is another.
+        """
+        if split != self.split:
+            raise DatasetError(f"{DEMO!r} has no split {split!r}; there is only {self.split!r}")
+        return self
+
+    def documents(self) -> Iterator[Document]:
+        """The documents, sorted by id."""
+        return (Document(id=entry.id, text=entry.text) for entry in self.entries)
+
+    def queries(self) -> dict[str, str]:
+        """The questions, id -> text; never the id of a document, which some evaluations would leave out."""
+        return {_question_id(entry): entry.question for entry in self.entries}
+
+    def qrels(self) -> dict[str, dict[str, int]]:
+        """One relevant document for each question."""
+        return {_question_id(entry): {entry.id: 1} for entry in self.entries}
+
+    @cached_property
+    def entries(self) -> tuple[Entry, ...]:
+        """Everything the installed libraries have to say, sorted by id.
+
+        Raises:
+            DatasetError: if Python was told to throw docstrings away.
+        """
+        if sys.flags.optimize >= 2:
+            raise DatasetError(f"{DEMO!r} is made of docstrings, and python -OO drops them; run without -OO")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return tuple(distinct(_entries(_exports(MODULES))))
+
+
+def _question_id(entry: Entry) -> str:
+    return f"{entry.id}#summary"
+
+
+def _exports(modules: Iterable[str]) -> Iterator[tuple[object, list[str]]]:
+    """Every public function and class once, with all dotted names that it can be reached by."""
+    objects: dict[int, object] = {}
+    names: dict[int, list[str]] = defaultdict(list)
+    for module_name in modules:
+        module = importlib.import_module(module_name)
+        for name in getattr(module, "__all__", dir(module)):
+            member = getattr(module, name, None)
+            if not name.startswith("_") and _is_documented(member):
+                objects[id(member)] = member
+                names[id(member)].append(f"{module_name}.{name}")
+    return ((objects[key], names[key]) for key in objects)
+
+
+def _is_documented(member: object) -> bool:
+    """Whether it is a function or class with a docstring: no instance, nothing of another library."""
+    # What is written in C often has no module, or that of the builtins.
+    home = getattr(member, "__module__", None) or "builtins"
+    return (
+        callable(member)
+        and isinstance(getattr(member, "__name__", None), str)
+        and isinstance(member.__doc__, str)
+        and home.partition(".")[0] in ("builtins", "numpy", "scipy")
+    )
+
+
+def _entries(exports: Iterable[tuple[object, list[str]]]) -> Iterator[Entry]:
+    for member, names in exports:
+        own_name = str(getattr(member, "__name__", ""))
+        # `numpy.absolute` before its alias `numpy.abs`, and the shortest path before longer ones.
+        public = min(names, key=lambda name: (name.rpartition(".")[2] != own_name, name.count("."), name))
+        bare_names = {name.rpartition(".")[2] for name in names} | {own_name}
+        question, text = split_docstring(str(member.__doc__), bare_names)
+        if question and len(text.split()) >= MIN_WORDS:
+            yield Entry(public, question, text)
+
+
+def split_docstring(docstring: str, names: Iterable[str]) -> tuple[str, str]:
+    """Part a docstring in the NumPy style into its summary line and the rest.
+
+    Args:
+        docstring: as `__doc__` has it, with or without a signature on top.
+        names: the bare names of the object, which the rest must not give away.
+
+    Returns:
+        The summary in one line, and the rest with every whole-word occurrence of a name removed, whatever
+        dotted prefix it has, and without lines that say that they may vary. Both are empty where the object
+        is deprecated or has no summary.
+    """
+    alternatives = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    call = rf"(?:[\w, ]+ = )?(?:\w+\.)*(?:{alternatives})\(.*"
+    signature = re.compile(rf"{call}(?:\)|->.*)(?:\s+--)?", re.DOTALL)
+    paragraphs = _PARAGRAPH_END.split(inspect.cleandoc(docstring))
+    while paragraphs and signature.fullmatch(paragraphs[0].strip()):
+        del paragraphs[0]
+    if not paragraphs:
+        return "", ""
+    summary = " ".join(paragraphs[0].split())
+    rest = "\n\n".join(paragraphs[1:])
+    if _DEPRECATED.search(summary) or _DEPRECATED.search(_SECTION.split(rest)[0]):
+        return "", ""
+    rest = _BY_CHANCE.sub("", rest)
+    return summary, re.sub(rf"(?<!\w)(?:\w+\.)*(?:{alternatives})(?!\w)", "", rest).strip()
+
+
+def distinct(entries: Iterable[Entry]) -> list[Entry]:
+    """The entries whose text nobody else has and whose question has one answer, sorted by id.
+
+    Of objects with one text between them the one with the shortest path stays; a summary that several texts
+    share is ambiguous, and all of these go.
+    """
+    first_with: dict[str, Entry] = {}
+    for entry in sorted(entries, key=lambda entry: (entry.id.count("."), entry.id)):
+        first_with.setdefault(" ".join(entry.text.split()), entry)
+    unique = first_with.values()
+    times = Counter(entry.question for entry in unique)
+    return sorted((entry for entry in unique if times[entry.question] == 1), key=lambda entry: entry.id)

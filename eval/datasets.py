@@ -1,0 +1,140 @@
+"""Retrieval data sets: documents, judged questions and judgements, loaded by name and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from surprise_rerank.connectors.sources import Source, open_source
+from surprise_rerank.documents import Document
+from surprise_rerank.errors import DataError, DatasetError
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievalDataset:
+    """A corpus and the judged questions of one split, all in the source's order.
+
+    Attributes:
+        name: the data set's name, without the split.
+        documents: the corpus.
+        queries: question id -> text, for the questions that have judgements.
+        qrels: question id -> document id -> relevance, for the same questions; a document that is not there
+            is not judged. Judged documents that the corpus lacks stay, so that recall is not flattered.
+        split: the split that the questions are of.
+        missing_documents: how many judged documents the corpus lacks.
+        missing_queries: how many judged questions were left out because they have no text.
+    """
+
+    name: str
+    documents: tuple[Document, ...]
+    queries: Mapping[str, str]
+    qrels: Mapping[str, Mapping[str, int]]
+    split: str
+    missing_documents: int = field(init=False)
+    missing_queries: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.documents:
+            raise DatasetError(f"{self.name!r} has no documents")
+        ids = _unique_ids(self.name, self.documents)
+        if not self.queries:
+            raise DatasetError(f"{self.name!r} has no judged question in its split {self.split!r}")
+        if self.queries.keys() != self.qrels.keys():
+            odd = sorted(self.queries.keys() ^ self.qrels.keys())
+            raise DataError(f"{self.name!r}: {len(odd)} questions lack a text or judgements: {odd[0]!r}, ...")
+        object.__setattr__(self, "missing_documents", len(_judged_documents(self.qrels) - ids))
+
+    def limited(self, n: int) -> RetrievalDataset:
+        """A small copy for a quick look; its scores say nothing about the whole.
+
+        Args:
+            n: how many questions to keep, from the first on. Kept with them are all documents that are judged
+                for them, and the first max(1000, 20 n) others.
+
+        Raises:
+            DataError: if n is not positive.
+        """
+        if n < 1:
+            raise DataError(f"a data set cannot be limited to {n} questions; give at least 1")
+        queries = dict(list(self.queries.items())[:n])
+        qrels = {name: self.qrels[name] for name in queries}
+        judged = _judged_documents(qrels)
+        others = (document.id for document in self.documents if document.id not in judged)
+        kept = judged.union(name for name, _ in zip(others, range(max(1000, 20 * n)), strict=False))
+        return replace(
+            self,
+            # Another name, lest an index or a published figure of the whole be taken for it.
+            name=f"{self.name}[:{n}]",
+            documents=tuple(document for document in self.documents if document.id in kept),
+            queries=queries,
+            qrels=qrels,
+        )
+
+
+def load_dataset(spec: str, split: str | None = None) -> RetrievalDataset:
+    """Load a data set with its judgements.
+
+    Args:
+        spec: `demo`, the path of a BEIR folder, or an id of ir_datasets such as `beir/scifact`.
+        split: the split to judge by; None means the one that the id names, else `test`.
+
+    Raises:
+        DatasetError: if there is no such data set or split, it cannot be downloaded, its corpus is empty, or
+            its parts do not belong together.
+        DataError: if a file of it is malformed, or two documents have one id.
+    """
+    source = open_source(spec, split)
+    # The split first: it is soon read, and a wrong name should not cost a corpus.
+    queries, qrels, missing = _judged(source)
+    documents = tuple(source.documents())
+    dataset = RetrievalDataset(source.name, documents, queries, qrels, source.split, missing_queries=missing)
+    judged = _judged_documents(qrels)
+    if dataset.missing_documents == len(judged):
+        raise DatasetError(
+            f"{spec!r}: none of the {len(judged)} judged documents, say {min(judged)!r}, is in its corpus,"
+            f" whose first is {documents[0].id!r}; the judgements belong to another corpus"
+        )
+    return dataset
+
+
+def train_questions(spec: str) -> list[str]:
+    """The judged questions of a data set's train split, in the source's order.
+
+    Args:
+        spec: as for `load_dataset`; where an id names another split, its sister is read.
+
+    Raises:
+        DatasetError: if there is no train split; says which splits there are.
+    """
+    source = open_source(spec)
+    splits = source.splits()
+    if "train" not in splits:
+        raise DatasetError(
+            f"{spec!r} has no train split; it has {', '.join(splits) or 'no judgements at all'}."
+            " Take the questions of another data set, or an ensemble of documents"
+        )
+    queries, _, _ = _judged(source.at("train"))
+    return list(queries.values())
+
+
+def _judged(source: Source) -> tuple[dict[str, str], dict[str, dict[str, int]], int]:
+    """The questions with text and judgements, their judgements, and how many of the judged have no text."""
+    qrels = source.qrels()
+    queries = {name: text for name, text in source.queries().items() if name in qrels}
+    if not queries:
+        reason = f"none of the {len(qrels)}, such as {min(qrels)!r}, has a text" if qrels else "no judgements"
+        raise DatasetError(f"{source.name!r} has no judged question in its split {source.split!r}: {reason}")
+    return queries, {name: qrels[name] for name in queries}, len(qrels) - len(queries)
+
+
+def _judged_documents(qrels: Mapping[str, Mapping[str, int]]) -> set[str]:
+    return {name for judged in qrels.values() for name in judged}
+
+
+def _unique_ids(name: str, documents: Iterable[Document]) -> set[str]:
+    ids: set[str] = set()
+    for document in documents:
+        if document.id in ids:
+            raise DataError(f"{name!r}: two documents have the id {document.id!r}; ids must be unique")
+        ids.add(document.id)
+    return ids

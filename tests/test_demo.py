@@ -1,0 +1,207 @@
+"""The built-in data set made of the documentation of NumPy and SciPy."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from surprise_rerank.connectors.demo import MIN_WORDS, DemoDocumentation, Entry, distinct, split_docstring
+from surprise_rerank.errors import DatasetError
+
+
+@pytest.fixture(scope="module")
+def entries() -> tuple[Entry, ...]:
+    return DemoDocumentation().entries
+
+
+def resolve(name: str) -> object:
+    """The object of a dotted name, by the longest module in it."""
+    module, _, attributes = name.rpartition(".")
+    return getattr(importlib.import_module(module), attributes)
+
+
+def test_it_has_a_size_that_a_first_look_can_afford(entries: tuple[Entry, ...]) -> None:
+    assert 1000 < len(entries) < 2500
+
+
+def test_ids_are_unique_sorted_public_names(entries: tuple[Entry, ...]) -> None:
+    names = [entry.id for entry in entries]
+
+    assert names == sorted(set(names))
+    assert not any(part.startswith("_") for name in names for part in name.split("."))
+    assert "scipy.stats.trim_mean" in names
+
+
+def test_every_object_is_there_once(entries: tuple[Entry, ...]) -> None:
+    objects = [resolve(entry.id) for entry in entries]
+
+    assert len({id(member) for member in objects}) == len(entries)
+    names = {entry.id for entry in entries}
+    assert "numpy.absolute" in names
+    assert "numpy.abs" not in names
+    # That is unittest's.
+    assert "numpy.testing.TestCase" not in names
+
+
+def test_question_and_text_are_what_the_docstring_says(entries: tuple[Entry, ...]) -> None:
+    for entry in entries:
+        words = str(resolve(entry.id).__doc__).split()
+        assert entry.question in " ".join(words)
+        # Every word of the text that is left whole by the cutting out of names.
+        unknown = set(entry.text.split()) - set(words)
+        assert not [word for word in unknown if word.isalpha() and not any(word in w for w in words)], (
+            entry.id
+        )
+
+
+def test_no_text_gives_its_own_name_away(entries: tuple[Entry, ...]) -> None:
+    for entry in entries:
+        assert entry.id.rpartition(".")[2] not in re.findall(r"\w+", entry.text), entry.id
+
+
+def test_every_question_has_one_answer(entries: tuple[Entry, ...]) -> None:
+    assert len({entry.question for entry in entries}) == len(entries)
+    assert len({" ".join(entry.text.split()) for entry in entries}) == len(entries)
+    assert all(len(entry.text.split()) >= MIN_WORDS for entry in entries)
+    names = {entry.id for entry in entries}
+    # Both read 'Compute the outer product of two vectors.'
+    assert not names & {"numpy.outer", "numpy.linalg.outer"}
+
+
+def test_of_one_text_the_shortest_path_stays_and_shared_questions_go() -> None:
+    copy, original = Entry("numpy.lib.a", "What?", "a  text"), Entry("numpy.z", "What?", "a text")
+    clear = Entry("numpy.b", "Clear?", "other words")
+    ambiguous = [Entry("numpy.c", "Which?", "one"), Entry("numpy.d", "Which?", "two")]
+
+    assert distinct([copy, original, *ambiguous, clear]) == [clear, original]
+
+
+def test_signatures_are_no_questions(entries: tuple[Entry, ...]) -> None:
+    for entry in entries:
+        assert not entry.question.startswith(f"{entry.id.rpartition('.')[2]}(")
+
+
+def test_it_is_a_source_with_one_answer_each(entries: tuple[Entry, ...]) -> None:
+    source = DemoDocumentation()
+    documents = list(source.documents())
+    queries, qrels = source.queries(), source.qrels()
+
+    assert [document.id for document in documents] == [entry.id for entry in entries]
+    assert queries.keys() == qrels.keys()
+    assert [list(judged) for judged in qrels.values()] == [[document.id] for document in documents]
+    # A question of the same id would count as the document itself and be left out of its own results.
+    assert not queries.keys() & {document.id for document in documents}
+    assert source.at("test") is source
+    with pytest.raises(DatasetError, match=r"'demo' has no split 'train'; there is only 'test'"):
+        source.at("train")
+
+
+DIGEST = """
+import hashlib
+from surprise_rerank.connectors.demo import DemoDocumentation
+print(hashlib.sha256(repr(DemoDocumentation().entries).encode()).hexdigest())
+"""
+
+
+def test_another_process_makes_the_same_without_a_warning(entries: tuple[Entry, ...]) -> None:
+    environment = {**os.environ, "PYTHONHASHSEED": "1"}
+    done = subprocess.run(
+        [sys.executable, "-P", "-W", "always", "-c", DIGEST],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout.strip() == hashlib.sha256(repr(entries).encode()).hexdigest()
+    assert done.stderr == ""
+
+
+def test_python_without_docstrings_is_told_apart() -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", "-OO", "-c", DIGEST], capture_output=True, text=True, check=False
+    )
+
+    assert "DatasetError: 'demo' is made of docstrings, and python -OO drops them" in done.stderr
+
+
+# --- How a docstring is parted ---
+
+
+@pytest.mark.parametrize(
+    "signature",
+    [
+        "",
+        "add(x1, x2, /, out=None)\n\n",
+        "add(x1, x2, /, out=None, *,\n    where=True[, signature])\n\n",
+        "y = np.add(x1, x2)\n\n",
+        "add(x) -> array\n\n",
+        "add(x)\n--\n\n",
+        "add(x)\n\nadd(x, y)\n\n",
+    ],
+)
+def test_signatures_on_top_are_passed_over(signature: str) -> None:
+    docstring = f"{signature}Add arguments\n    element-wise.\n\n    More words."
+
+    assert split_docstring(docstring, ["add"]) == ("Add arguments element-wise.", "More words.")
+
+
+def test_a_call_that_opens_a_sentence_is_no_signature() -> None:
+    assert split_docstring("add(x) adds.\n\nMore.", ["add"]) == ("add(x) adds.", "More.")
+
+
+@pytest.mark.parametrize(
+    "docstring",
+    [
+        "Add.\n\n.. deprecated:: 1.0\n    Use another.\n\nParameters\n----------\nx : int",
+        "`add` is deprecated!\n\nUse another.",
+        "add(x)",
+        "",
+    ],
+)
+def test_what_is_deprecated_or_says_nothing_is_empty(docstring: str) -> None:
+    assert split_docstring(docstring, ["add"]) == ("", "")
+
+
+def test_a_deprecated_parameter_does_not_matter() -> None:
+    rest = "Parameters\n----------\nx : int\n    .. deprecated:: 1.0"
+
+    assert split_docstring(f"Add.\n\n{rest}", ["add"]) == ("Add.", rest)
+
+
+def test_examples_drawn_by_chance_are_cut() -> None:
+    docstring = "Draw.\n\n>>> draw(2)\narray([1, 2])  # may vary\n>>> 1 + 1\n2"
+
+    assert split_docstring(docstring, ["draw"]) == ("Draw.", ">>> (2)\n>>> 1 + 1\n2")
+
+
+def test_names_are_cut_with_their_prefix_and_only_whole() -> None:
+    rest = ">>> np.linalg.add(1)\n>>> add.reduce(x)\n>>> f().add(y)\nadditive address `add`"
+
+    _, text = split_docstring(f"Sum.\n\n{rest}", ["add"])
+
+    assert text == ">>> (1)\n>>> .reduce(x)\n>>> f().(y)\nadditive address ``"
+
+
+@given(
+    name=st.from_regex(r"[a-z_]\w{0,8}", fullmatch=True),
+    words=st.lists(
+        st.sampled_from(["NAME", "np.NAME", "NAMEs", "x.NAME.y", "NAME(1)", "a word", "\n\n", "`NAME`"])
+    ),
+)
+def test_no_whole_word_survives(name: str, words: list[str]) -> None:
+    rest = " ".join(words).replace("NAME", name)
+
+    _, text = split_docstring(f"Summary.\n\n{rest}", [name])
+
+    assert name not in re.findall(r"\w+", text)
+    kept = [word for word in re.findall(r"\w+", rest) if word not in (name, "np", "x")]
+    assert [word for word in re.findall(r"\w+", text) if word not in ("np", "x")] == kept
