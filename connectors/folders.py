@@ -1,0 +1,106 @@
+"""Folders that are written beside their place and moved there when they are whole."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from surprise_rerank.errors import StoreError
+
+# Tells this process from a killed one that had the same number, as in a container that starts again.
+_TOKEN = uuid.uuid4().hex[:8]
+
+
+@contextmanager
+def disk_errors(what: str) -> Iterator[None]:
+    """Turn an OSError raised inside the block into a StoreError.
+
+    Args:
+        what: what is written and where ("the BM25 index /data/bm25").
+
+    Raises:
+        StoreError: in place of an OSError.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"cannot write {what}: {error}; check the path, its permissions and the free space"
+        ) from error
+
+
+@contextmanager
+def staged_folder(target: Path, marker: str, what: str) -> Iterator[Path]:
+    """A new folder that takes the target's place if the block succeeds, and vanishes if it does not.
+
+    What a killed process left behind is removed when the same target is written the next time.
+
+    Args:
+        target: an absolute path; nothing, an empty folder, or a folder that may be replaced.
+        marker: the file by which a folder that may be replaced is known.
+        what: what is written and where, for the errors.
+
+    Raises:
+        StoreError: if the target is something else, or cannot be written.
+    """
+    folder = target.with_name(f".{target.name}.{os.getpid()}-{_TOKEN}-{uuid.uuid4().hex[:8]}.partial")
+    with disk_errors(what):
+        if not _is_replaceable(target, marker):
+            raise StoreError(f"{what} cannot be written: something else is there; choose another folder")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(target)
+        folder.mkdir()
+    try:
+        yield folder
+        with disk_errors(what):
+            _swap(folder, target)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_replaceable(target: Path, marker: str) -> bool:
+    if not target.exists() or (target / marker).is_file():
+        return True
+    return target.is_dir() and not any(target.iterdir())
+
+
+def _swap(folder: Path, target: Path) -> None:
+    old = folder.with_name(f"{folder.name}.old")
+    if target.exists():
+        target.rename(old)
+    try:
+        folder.rename(target)
+    except OSError:
+        if old.exists():
+            old.rename(target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Remove what builds of this index left behind when their process was killed."""
+    pattern = re.compile(rf"\.{re.escape(target.name)}\.(\d+)-([0-9a-f]+)-[0-9a-f]+\.partial(\.old)?")
+    for path in target.parent.iterdir():
+        match = pattern.fullmatch(path.name)
+        if match and not _is_running(int(match[1]), match[2]):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_running(process: int, token: str) -> bool:
+    if process == os.getpid():
+        return token == _TOKEN
+    if os.name == "nt":
+        # Signal 0 would end the process there; but there the files of a running build cannot be removed.
+        return False
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
