@@ -127,7 +127,8 @@ class ClientEngine:
                 limit=limit,
                 with_payload=list(fields),
                 with_vectors=[DENSE] if dense else False,
-                search_params=models.SearchParams(exact=exact),
+                # Local mode is always exact, and warns of being told so.
+                search_params=models.SearchParams(exact=exact) if self.kind == "server" else None,
             )
         )
         return [_record(p, p.score) for p in response.points]

@@ -1,0 +1,328 @@
+"""The same behaviour over every home of Qdrant that is at hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from words import WordEncoder
+
+from surprise_rerank.candidates import Query
+from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex
+from surprise_rerank.connectors.qdrant.schema import point_id
+from surprise_rerank.documents import Document
+from surprise_rerank.encoders import encode_queries
+from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.errors import DataError, IndexMismatchError, StoreError
+from surprise_rerank.extras import is_installed
+from surprise_rerank.pipeline import Pipeline
+from surprise_rerank.rerank import DynaMaxReranker, SurpriseReranker
+
+ALL_FIELDS = frozenset({"dense", "tokens", "documents"})
+NEEDS_EDGE = pytest.mark.skipif(not is_installed("qdrant_edge"), reason="the extra 'edge' is not installed")
+
+DOCUMENTS = [
+    Document("1", "the cat sat on the mat"),
+    Document("2", "dogs bark at night", title="Dogs"),
+    Document("3", ""),
+    Document("é/ü 4", "nul \x00 and \ud800 and 😀 and " + "word " * 10_000),
+    Document("5", "quantum computers factor integers", metadata={"year": 1994, "tags": ["a", "b"]}),
+]
+
+Opener = Callable[..., DocumentIndex]
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("edge", marks=NEEDS_EDGE),
+        "local",
+        pytest.param("server", marks=pytest.mark.server),
+    ]
+)
+def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
+    """A function that opens the same index again and again, in one kind of home."""
+    if request.param == "server":
+        url = os.environ.get("QDRANT_URL")
+        if not url:
+            pytest.skip("no Qdrant server: set QDRANT_URL (docker compose up -d)")
+        collection = f"test-{uuid.uuid4()}"
+        yield lambda encoder: DocumentIndex.open(None, encoder, url=url, collection=collection)
+        from qdrant_client import QdrantClient
+
+        QdrantClient(url, api_key=os.environ.get("QDRANT_API_KEY")).delete_collection(collection)
+    else:
+        yield lambda encoder: DocumentIndex.open(tmp_path / "index", encoder, engine=request.param)
+
+
+def query(encoder: WordEncoder, text: str) -> Query:
+    return encode_queries(encoder, [text])[0]
+
+
+def test_what_was_stored_comes_back(home: Opener) -> None:
+    encoder = WordEncoder()
+    with home(encoder) as index:
+        index.sync(DOCUMENTS)
+        found = index.fetch([d.id for d in reversed(DOCUMENTS)], ALL_FIELDS)
+    assert found.documents == tuple(reversed(DOCUMENTS))
+    expected = encoder.encode([d.content for d in reversed(DOCUMENTS)])
+    np.testing.assert_allclose(found.dense, expected.dense, atol=1e-6)
+    assert found.tokens is not None
+    packed = expected.tokens.quantized()
+    np.testing.assert_array_equal(found.tokens.directions, packed.directions)
+    np.testing.assert_array_equal(found.tokens.offsets, packed.offsets)
+    np.testing.assert_array_equal(found.tokens.norms, packed.norms)
+
+
+def test_nothing_is_encoded_again_when_nothing_changed(home: Opener) -> None:
+    with home(WordEncoder()) as index:
+        first = index.sync(DOCUMENTS)
+    encoder = WordEncoder()
+    with home(encoder) as index:
+        second = index.sync(DOCUMENTS)
+        assert len(index) == len(DOCUMENTS)
+    assert (first.added, first.unchanged) == (5, 0)
+    assert (second.added, second.updated, second.unchanged, second.removed) == (0, 0, 5, 0)
+    assert encoder.encoded_texts == []
+
+
+def test_only_what_changed_is_encoded_and_what_is_gone_is_pruned_on_request(home: Opener) -> None:
+    encoder = WordEncoder()
+    with home(encoder) as index:
+        index.sync(DOCUMENTS)
+        encoder.encoded_texts.clear()
+        changed = [Document("1", "a new text"), *DOCUMENTS[1:3], Document("6", "six")]
+        kept = index.sync(changed)
+        assert len(index) == 6
+        pruned = index.sync(changed, prune=True)
+        assert len(index) == 4
+        assert index.fetch(["1"], ALL_FIELDS).documents == (changed[0],)
+        with pytest.raises(DataError, match="'5'"):
+            index.fetch(["1", "5"], ALL_FIELDS)
+    assert sorted(encoder.encoded_texts) == ["a new text", "six"]
+    assert (kept.added, kept.updated, kept.unchanged, kept.removed) == (1, 1, 2, 0)
+    assert (pruned.added, pruned.updated, pruned.unchanged, pruned.removed) == (0, 0, 4, 2)
+
+
+def test_search_ranks_by_cosine(home: Opener) -> None:
+    encoder = WordEncoder()
+    texts = [f"w{i} w{i % 7} w{i % 3}" for i in range(60)]
+    with home(encoder) as index:
+        index.sync(Document(str(i), text) for i, text in enumerate(texts))
+        question = query(encoder, "w3 w1")
+        pool = index.search(question, 10, frozenset({"dense"}), exact=True)
+    assert question.dense is not None
+    cosines = encoder.encode(texts).dense @ question.dense
+    np.testing.assert_allclose(pool.scores["cosine"], np.sort(cosines)[::-1][:10], atol=1e-6)
+    assert pool.dense is not None
+    np.testing.assert_allclose(pool.dense @ question.dense, pool.scores["cosine"], atol=1e-6)
+
+
+def test_a_pipeline_finds_the_document_that_answers(home: Opener) -> None:
+    encoder = WordEncoder()
+    with home(encoder) as index:
+        index.sync(DOCUMENTS)
+        for reranker in (DynaMaxReranker(), SurpriseReranker(index.ensemble())):
+            ranking = Pipeline(encoder, DenseRetriever(index), reranker).search("night dogs", top_k=2)
+            assert ranking.ids[0] == "2"
+            assert len(ranking) == 2
+            assert ranking.documents is not None
+            assert ranking.documents[0].title == "Dogs"
+
+
+def test_the_ensemble_of_the_index_is_that_of_its_vectors(home: Opener) -> None:
+    encoder = WordEncoder()
+    documents = [Document(str(i), f"w{i} w{i % 5}") for i in range(40)]
+    with home(encoder) as index:
+        index.sync(documents)
+        stored = index.ensemble()
+        ids, tokens = index.token_sample(7)
+    direct = Ensemble.from_vectors(encoder.encode([d.content for d in documents]).dense, model="words")
+    assert stored.count == 40
+    np.testing.assert_allclose(stored.mean, direct.mean, atol=1e-6)
+    np.testing.assert_allclose(stored.covariance, direct.covariance, atol=1e-6)
+    assert len(set(ids)) == len(tokens) == 7
+
+
+def test_an_index_of_another_model_is_an_error_that_names_both(home: Opener) -> None:
+    with home(WordEncoder()) as index:
+        index.sync(DOCUMENTS)
+    with pytest.raises(IndexMismatchError, match=r"(?s)'words'.*'other'"):
+        home(WordEncoder(name="other"))
+    with pytest.raises(IndexMismatchError, match="retrained"):
+        home(WordEncoder(fingerprint="retrained"))
+    with home(WordEncoder()) as index:
+        assert len(index) == len(DOCUMENTS)
+
+
+def test_bad_documents_are_refused_before_anything_is_stored(home: Opener) -> None:
+    with home(WordEncoder()) as index:
+        with pytest.raises(DataError, match="'1' stands twice"):
+            index.sync([DOCUMENTS[0], DOCUMENTS[0]])
+        with pytest.raises(DataError, match="empty id"):
+            index.sync([Document("", "text")])
+        with pytest.raises(DataError, match="metadata of document 'm'"):
+            index.sync([DOCUMENTS[0], Document("m", "text", metadata={"a": {1, 2}})])
+        assert len(index) == 0
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped(home: Opener) -> None:
+    class Interrupted(WordEncoder):
+        def encode(self, texts, kind="document", on_progress=None):
+            if len(self.encoded_texts) >= 500:
+                raise KeyboardInterrupt
+            return super().encode(texts, kind, on_progress)
+
+    documents = [Document(str(i), f"text w{i}") for i in range(1000)]
+    with pytest.raises(KeyboardInterrupt), home(Interrupted()) as index:
+        index.sync(documents)
+    encoder = WordEncoder()
+    with home(encoder) as index:
+        report = index.sync(documents)
+        assert len(index) == 1000
+    assert report.unchanged == 512
+    assert len(encoder.encoded_texts) == 488
+
+
+def test_an_empty_index_answers_with_an_empty_pool(home: Opener) -> None:
+    encoder = WordEncoder()
+    with home(encoder) as index:
+        assert index.sync([]).added == 0
+        pool = index.search(query(encoder, "anything"), 10, ALL_FIELDS)
+        assert pool.ids == ()
+        assert index.ensemble().count == 0
+        assert index.token_sample(5)[0] == ()
+        assert Pipeline(encoder, DenseRetriever(index), DynaMaxReranker()).search("x").ids == ()
+
+
+@NEEDS_EDGE
+def test_a_killed_run_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    script = textwrap.dedent(
+        """
+        import sys
+        from pathlib import Path
+        sys.path.insert(0, sys.argv[2])
+        from words import WordEncoder
+        from surprise_rerank.connectors.qdrant import DocumentIndex
+        from surprise_rerank.documents import Document
+        total = 0
+        def stored(n):
+            global total
+            total += n
+            print(total, flush=True)
+        index = DocumentIndex.open(sys.argv[1], WordEncoder())
+        index.sync([Document(str(i), f"text w{i}") for i in range(20_000)], on_progress=stored)
+        """
+    )
+    folder = tmp_path / "index"
+    command = [sys.executable, "-P", "-c", script, str(folder), str(Path(__file__).parent)]
+    acknowledged = 0
+    for batches in (3, 9):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            now = [int(process.stdout.readline()) for _ in range(batches)][-1]
+            process.send_signal(signal.SIGKILL)
+        acknowledged += now
+    with DocumentIndex.open(folder, WordEncoder()) as index:
+        assert acknowledged <= len(index) < 20_000
+        before = len(index)
+        report = index.sync([Document(str(i), f"text w{i}") for i in range(20_000)])
+        assert len(index) == 20_000
+    assert report.unchanged == before
+
+
+def test_a_second_process_gets_a_clear_error(tmp_path: Path) -> None:
+    for engine in ("edge", "local") if is_installed("qdrant_edge") else ("local",):
+        folder = tmp_path / engine
+        with (
+            DocumentIndex.open(folder, WordEncoder(), engine=engine),
+            pytest.raises(StoreError, match="another process"),
+        ):
+            DocumentIndex.open(folder, WordEncoder())
+        DocumentIndex.open(folder, WordEncoder()).close()
+
+
+def test_a_folder_that_is_not_an_index_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("dear")
+    with pytest.raises(IndexMismatchError, match="not made by surprise-rerank"):
+        DocumentIndex.open(tmp_path, WordEncoder())
+    assert [p.name for p in tmp_path.iterdir()] == ["letter.txt"]
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"model": "m"}', '{"schema": 99, "model": "words"}'])
+def test_a_damaged_manifest_is_named(tmp_path: Path, content: str) -> None:
+    DocumentIndex.open(tmp_path / "index", WordEncoder()).close()
+    (tmp_path / "index" / "manifest.json").write_text(content)
+    with pytest.raises(IndexMismatchError, match="index"):
+        DocumentIndex.open(tmp_path / "index", WordEncoder())
+
+
+def test_an_index_of_another_schema_is_named(tmp_path: Path) -> None:
+    DocumentIndex.open(tmp_path / "index", WordEncoder()).close()
+    path = tmp_path / "index" / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "schema": 99}))
+    with pytest.raises(IndexMismatchError, match="schema version 99"):
+        DocumentIndex.open(tmp_path / "index", WordEncoder())
+
+
+def test_a_half_made_shard_is_made_again(tmp_path: Path) -> None:
+    DocumentIndex.open(tmp_path / "index", WordEncoder()).close()
+    for engine in ("edge", "local"):
+        made = tmp_path / "index" / engine
+        if made.exists():
+            made.rename(tmp_path / "index" / f"{engine}.part")
+    with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
+        assert index.sync(DOCUMENTS).added == 5
+
+
+def test_an_unreachable_server_is_named_at_once() -> None:
+    with pytest.raises(StoreError, match=r"http://127\.0\.0\.1:9.*docker compose up"):
+        DocumentIndex.open(None, WordEncoder(), url="http://127.0.0.1:9")
+
+
+@pytest.mark.filterwarnings("ignore:Api key is used with an insecure connection")
+def test_an_api_key_is_in_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QDRANT_API_KEY", "s3cr3t-key")
+    with pytest.raises(StoreError) as caught:
+        DocumentIndex.open(None, WordEncoder(), url="http://127.0.0.1:9")
+    chain = [caught.value, caught.value.__cause__, caught.value.__context__]
+    assert not any("s3cr3t-key" in f"{error!r} {error}" for error in chain)
+
+
+def test_a_place_where_nothing_can_be_written_is_named() -> None:
+    with pytest.raises(StoreError, match="/dev/null"):
+        DocumentIndex.open("/dev/null/index", WordEncoder())
+
+
+@NEEDS_EDGE
+def test_a_full_disk_is_told_before_the_engine_meets_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import shutil
+
+    with DocumentIndex.open(tmp_path / "index", WordEncoder(), engine="edge") as index:
+        index.sync(DOCUMENTS[:2])
+        monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10**9, 10**9, 0))
+        with pytest.raises(StoreError, match="disk is full"):
+            index.sync(DOCUMENTS)
+        monkeypatch.undo()
+        assert index.sync(DOCUMENTS).unchanged == 2
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.text(max_size=30), st.text(max_size=30))
+def test_point_ids_are_stable_and_keep_documents_apart(first: str, second: str) -> None:
+    first, second = Document(first or "x", "").id, Document(second or "y", "").id
+    assert point_id("c", first) == point_id("c", first)
+    assert (point_id("c", first) == point_id("c", second)) == (first == second)
+    assert point_id("c", first) != point_id("d", first)

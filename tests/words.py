@@ -1,0 +1,40 @@
+"""A small real encoder for tests of storage: every word has a fixed random vector, a text their mean."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from surprise_rerank.arrays import unit_rows
+from surprise_rerank.encoders import Encoded, Kind
+from surprise_rerank.tokens import TokenBatch
+
+
+class WordEncoder:
+    """Deterministic, of any dimension, and fast; `name` and `fingerprint` can be set apart."""
+
+    def __init__(self, dimension: int = 16, name: str = "words", fingerprint: str = "0") -> None:
+        self.dimension = dimension
+        self.name = name
+        self.fingerprint = fingerprint
+        self.encoded_texts: list[str] = []
+
+    def encode(
+        self, texts: Sequence[str], kind: Kind = "document", on_progress: Callable[[int], None] | None = None
+    ) -> Encoded:
+        self.encoded_texts.extend(texts)
+        tokens = [self._words(text) for text in texts]
+        if on_progress is not None:
+            on_progress(len(texts))
+        dense = np.array([t.sum(axis=0) for t in tokens]).reshape(len(texts), self.dimension)
+        return Encoded(unit_rows(dense), TokenBatch.from_arrays(tokens, self.dimension))
+
+    def _words(self, text: str) -> np.ndarray:
+        vectors = [self._vector(word) for word in text.lower().split()]
+        return np.array(vectors, dtype=np.float32).reshape(len(vectors), self.dimension)
+
+    def _vector(self, word: str) -> np.ndarray:
+        seed = int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "little")
+        return np.random.default_rng(seed).normal(size=self.dimension)
