@@ -1,0 +1,186 @@
+"""One evaluation from settings to results: what `rerank-eval` runs, and what Python can call."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from surprise_rerank.encoders import DEFAULT_MODEL, encode_queries, load_encoder
+from surprise_rerank.errors import MissingExtraError
+from surprise_rerank.eval.datasets import RetrievalDataset, load_dataset
+from surprise_rerank.eval.progress import Terminal
+from surprise_rerank.eval.retrieval import (
+    BASELINE,
+    DEFAULT_MEASURES,
+    SystemResult,
+    compare,
+    measure_run,
+    parse_measures,
+    run_system,
+)
+from surprise_rerank.eval.systems import DEFAULT_SYSTEMS, System, find_systems
+from surprise_rerank.eval.workspace import Workspace, default_cache, has_bm25, load_anchors
+from surprise_rerank.extras import pip_line
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What to evaluate; the options of `rerank-eval` by the same names.
+
+    Attributes:
+        dataset: `demo`, an id of ir_datasets, or a BEIR folder.
+        split: which judged questions; None for the data set's test split.
+        systems: names of systems.
+        depth: size of the candidate pool.
+        model: name or folder of a sentence-transformers model.
+        ensemble: `documents`, `train-questions`, or a file.
+        measures: in ir_measures' syntax; the p-value is the first one's.
+        qdrant_url: of a server in place of the embedded store.
+        cache: folder of the indexes; None for the user's cache folder.
+        limit: look at the first questions and a part of the corpus only.
+    """
+
+    dataset: str = "demo"
+    split: str | None = None
+    systems: tuple[str, ...] = DEFAULT_SYSTEMS
+    depth: int = 100
+    model: str = DEFAULT_MODEL
+    ensemble: str = "documents"
+    measures: tuple[str, ...] = DEFAULT_MEASURES
+    qdrant_url: str | None = None
+    cache: Path | None = None
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What came out.
+
+    Attributes:
+        title: data set, its size, and the model, in a line.
+        measures: names of the measures, in the order asked for.
+        results: one per system, in the order asked for.
+        notes: what the table's reader must know.
+        facts: everything else that a report records, as JSON values.
+    """
+
+    title: str
+    measures: tuple[str, ...]
+    results: tuple[SystemResult, ...]
+    notes: tuple[str, ...]
+    facts: Mapping[str, Any]
+
+
+def evaluate(settings: Settings, terminal: Terminal | None = None) -> Evaluation:
+    """Load, index what is not indexed yet, run every system over every question, and measure.
+
+    Args:
+        settings: what to evaluate.
+        terminal: for progress and messages; none by default.
+
+    Raises:
+        SurpriseRerankError: if anything that was asked for cannot be had; one line that says what to do.
+    """
+    start = time.perf_counter()
+    terminal = terminal or Terminal(quiet=True)
+    systems, notes = _available(find_systems(settings.systems))
+    measures = parse_measures(settings.measures)
+    dataset = load_dataset(settings.dataset, settings.split)
+    if settings.limit is not None:
+        dataset = dataset.limited(settings.limit)
+        notes.append(f"--limit {settings.limit}: a part of the corpus; these figures compare with nothing")
+    notes.extend(_gaps(dataset))
+    terminal.say(f"loading {settings.model}")
+    encoder = load_encoder(settings.model)
+    anchors = load_anchors(settings.ensemble, settings.dataset, encoder, terminal)
+    title = (
+        f"{dataset.name} ({dataset.split}): {len(dataset.documents)} documents, "
+        f"{len(dataset.queries)} questions, {encoder.name}"
+    )
+    terminal.say(title)
+    workspace = Workspace(
+        cache=settings.cache or default_cache(),
+        key=_key(settings, dataset),
+        encoder=encoder,
+        url=settings.qdrant_url,
+        terminal=terminal,
+    )
+    with workspace.resources(dataset, anchors, bm25=has_bm25() and _wants_bm25(systems)) as resources:
+        began = time.perf_counter()
+        queries = encode_queries(encoder, list(dataset.queries.values()), list(dataset.queries))
+        encoding = (time.perf_counter() - began) / len(queries)
+        results = []
+        for name, system in systems.items():
+            runner = system.build(resources)
+            with terminal.bar(name, len(queries), "questions") as advance:
+                ids = frozenset(document.id for document in dataset.documents)
+                run, seconds = run_system(runner, queries, settings.depth, ids, advance)
+            values, per_query = measure_run(run, dataset, measures)
+            results.append(SystemResult(name, run, values, per_query, seconds, note=runner.note))
+            if runner.note:
+                notes.append(f"{name}: {runner.note}")
+        engine = resources.index.engine
+    results = _with_p_values(results, next(iter(measures)))
+    seconds_in_all = time.perf_counter() - start
+    notes.append(
+        f"encoding a question takes {1000 * encoding:.1f} ms more; {seconds_in_all:.1f} s in all"
+    )
+    facts = {
+        "settings": {k: str(v) if isinstance(v, Path) else v for k, v in asdict(settings).items()},
+        "dataset": dataset.name,
+        "split": dataset.split,
+        "documents": len(dataset.documents),
+        "questions": len(dataset.queries),
+        "model": {"name": encoder.name, "fingerprint": encoder.fingerprint, "dimension": encoder.dimension},
+        "engine": engine,
+        "seconds_in_all": seconds_in_all,
+    }
+    return Evaluation(title, tuple(measures), tuple(results), tuple(notes), facts)
+
+
+def _available(systems: Mapping[str, System]) -> tuple[dict[str, System], list[str]]:
+    """The systems that can run with what is installed, and a line for each of the others."""
+    if has_bm25():
+        return dict(systems), []
+    here = {name: system for name, system in systems.items() if not system.needs_bm25}
+    notes = [
+        f"{name}: not measured, Pyserini is not installed: run {pip_line('pyserini')}"
+        for name in systems
+        if name not in here
+    ]
+    if not here:
+        raise MissingExtraError("; ".join(notes))
+    return here, notes
+
+
+def _wants_bm25(systems: Mapping[str, System]) -> bool:
+    return any(system.needs_bm25 or name.startswith("fusion") for name, system in systems.items())
+
+
+def _gaps(dataset: RetrievalDataset) -> list[str]:
+    notes = []
+    if dataset.missing_documents:
+        notes.append(f"{dataset.missing_documents} judged documents are not in the corpus, and not found")
+    if dataset.missing_queries:
+        notes.append(f"{dataset.missing_queries} judged questions have no text and were left out")
+    return notes
+
+
+def _key(settings: Settings, dataset: RetrievalDataset) -> str:
+    """What an index is remembered by: a folder by its place, anything else by its name."""
+    folder = Path(settings.dataset).expanduser()
+    place = str(folder.resolve()) if folder.is_dir() and settings.dataset != "demo" else ""
+    return f"{place}{dataset.name}"
+
+
+def _with_p_values(results: Sequence[SystemResult], measure: str) -> list[SystemResult]:
+    baseline = next((result for result in results if result.name == BASELINE), None)
+    if baseline is None:
+        return list(results)
+    return [
+        result if result is baseline else replace(result, p_value=compare(baseline, result, measure))
+        for result in results
+    ]

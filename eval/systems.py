@@ -1,0 +1,191 @@
+"""The systems that `rerank-eval` compares: a name, what it is, and how it is put together."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
+
+from surprise_rerank.candidates import Candidates, Query, Ranking
+from surprise_rerank.connectors.hybrid import HybridRetriever
+from surprise_rerank.connectors.pyserini import BM25Index, BM25Retriever
+from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex
+from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.errors import MissingExtraError, SurpriseRerankError
+from surprise_rerank.extras import pip_line
+from surprise_rerank.fusion import FusionMethod
+from surprise_rerank.fuzzy import DynaMax
+from surprise_rerank.pipeline import Retriever
+from surprise_rerank.rerank import (
+    CosineScorer,
+    DynaMaxReranker,
+    DynaMaxScorer,
+    FusionReranker,
+    Reranker,
+    RetrievedScorer,
+    Scorer,
+    SurpriseReranker,
+)
+from surprise_rerank.surprise import SurpriseModel, Weight
+from surprise_rerank.tokens import TokenBatch
+
+DEFAULT_SYSTEMS = ("bm25", "cosine", "surprise", "dynamax", "fusion")
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What systems are made of.
+
+    Attributes:
+        index: the documents.
+        corpus: the ensemble of all documents.
+        anchors: the ensemble that surprise is measured against (`--ensemble`).
+        sample_ids: ids of a uniform sample of the corpus.
+        sample_tokens: their token vectors.
+        bm25: the documents' words, where Pyserini is installed.
+    """
+
+    index: DocumentIndex
+    corpus: Ensemble
+    anchors: Ensemble
+    sample_ids: tuple[str, ...]
+    sample_tokens: TokenBatch
+    bm25: BM25Index | None
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """A system at work.
+
+    Attributes:
+        retriever: makes the pool.
+        reranker: orders it; None where the retriever's order stands.
+        note: what the table's reader must know.
+    """
+
+    retriever: Retriever
+    reranker: Reranker | None = None
+    note: str = ""
+
+    def rank(self, query: Query, depth: int, *, drop_own_id: bool) -> Ranking:
+        """The pool of a query in order.
+
+        Args:
+            query: encoded.
+            depth: size of the pool.
+            drop_own_id: leave out the document whose id is the question's (BEIR's rule).
+        """
+        fields = self.reranker.needs if self.reranker is not None else frozenset()
+        pool = self.retriever.retrieve(query, depth + int(drop_own_id), fields)
+        if drop_own_id:
+            own = query.id in pool.ids
+            pool = pool.without(query.id)
+            if not own and self.reranker is None:
+                pool = pool.take(range(min(depth, len(pool))))
+        if self.reranker is not None:
+            return self.reranker.rerank(query, pool).top(depth)
+        return _as_retrieved(pool).top(depth)
+
+
+Builder: TypeAlias = Callable[[Resources], Runner]
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """A system by name.
+
+    Attributes:
+        summary: one line for `--help` and reports.
+        build: puts it together.
+        needs_bm25: whether it cannot run without Pyserini.
+    """
+
+    summary: str
+    build: Builder
+    needs_bm25: bool = False
+
+
+def find_systems(names: Sequence[str]) -> dict[str, System]:
+    """The systems of these names.
+
+    Raises:
+        SurpriseRerankError: if one is not known; names the nearest.
+    """
+    for name in names:
+        if name not in SYSTEMS:
+            near = difflib.get_close_matches(name, SYSTEMS, n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise SurpriseRerankError(f"unknown system {name!r}; {hint}there are: {', '.join(SYSTEMS)}")
+    return {name: SYSTEMS[name] for name in names}
+
+
+def _as_retrieved(pool: Candidates) -> Ranking:
+    """The pool in the retriever's own order, ties included, with its score."""
+    ((name, scores),) = pool.scores.items()
+    return Ranking(ids=pool.ids, scores=scores.astype("float64"), parts={name: scores.astype("float64")})
+
+
+def _bm25(resources: Resources) -> Runner:
+    if resources.bm25 is None:
+        raise MissingExtraError(f"bm25 needs Pyserini: run {pip_line('pyserini')}")
+    return Runner(BM25Retriever(resources.bm25, resources.index))
+
+
+def _cosine(resources: Resources) -> Runner:
+    return Runner(DenseRetriever(resources.index, exact=True))
+
+
+def _surprise(model: SurpriseModel, weight: Weight, resources: Resources) -> Runner:
+    reranker = SurpriseReranker(resources.anchors, model=model, weight=weight)
+    return Runner(DenseRetriever(resources.index, exact=True), reranker)
+
+
+def _dynamax(similarity: DynaMax, resources: Resources) -> Runner:
+    return Runner(DenseRetriever(resources.index, exact=True), DynaMaxReranker(similarity))
+
+
+def _fusion(method: FusionMethod, resources: Resources) -> Runner:
+    scorers: list[Scorer] = [CosineScorer(resources.corpus), DynaMaxScorer(resources.sample_tokens)]
+    if resources.bm25 is None:
+        note = "without BM25, of cosine and dynamax only"
+        return Runner(DenseRetriever(resources.index, exact=True), FusionReranker(scorers, method), note)
+    retriever = HybridRetriever(resources.index, resources.bm25, resources.sample_ids, exact=True)
+    return Runner(retriever, FusionReranker([RetrievedScorer("bm25"), *scorers], method))
+
+
+def _joint(measure: str) -> Builder:
+    return partial(_dynamax, DynaMax(measure=measure, universe="joint"))  # type: ignore[arg-type]
+
+
+SYSTEMS: dict[str, System] = {
+    "bm25": System("BM25 by Lucene (k1 = .9, b = .4) over title and text", _bm25, needs_bm25=True),
+    "cosine": System("dense vectors by cosine", _cosine),
+    "surprise": System(
+        "cosine's pool by surprise, the document as anchor, Gaussian model, crossover weight",
+        partial(_surprise, "gaussian", "crossover"),
+    ),
+    "surprise-pure": System("the same without the crossover: z alone", partial(_surprise, "gaussian", 1.0)),
+    "surprise-mixed": System("the same with w = .5", partial(_surprise, "gaussian", 0.5)),
+    "surprise-percentile": System(
+        "surprise with median and percentile in place of mean and deviation",
+        partial(_surprise, "percentile", "crossover"),
+    ),
+    "surprise-empirical": System(
+        "surprise by its definition, over a sample", partial(_surprise, "empirical", "crossover")
+    ),
+    "dynamax": System(
+        "cosine's pool by fuzzy inclusion over the query's universe", partial(_dynamax, DynaMax())
+    ),
+    "dynamax-inclusion": System("inclusion over the joint universe", _joint("inclusion")),
+    "dynamax-jaccard": System("DynaMax-Jaccard as published, over unit tokens", _joint("jaccard")),
+    "dynamax-otsuka": System("DynaMax-Otsuka, over unit tokens", _joint("otsuka")),
+    "dynamax-dice": System("DynaMax-Dice, over unit tokens", _joint("dice")),
+    "fusion": System(
+        "BM25 + cosine + dynamax over both pools, surprise-normalised per question",
+        partial(_fusion, "surprise"),
+    ),
+    "fusion-rrf": System("the same by reciprocal ranks", partial(_fusion, "rrf")),
+    "fusion-minmax": System("the same by min-max over the pool", partial(_fusion, "minmax")),
+}

