@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,8 @@ from surprise_rerank.arrays import Float32Array, Float64Array, FloatArray
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
 from surprise_rerank.tokens import TokenBatch
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,35 @@ class Candidates:
             documents=None if self.documents is None else tuple(self.documents[i] for i in index),
         )
 
+    def join(self, other: Candidates) -> Candidates:
+        """Both pools in a row; a scorer that only one of them has is NaN for the other's documents.
+
+        Raises:
+            DataError: if a document is in both, or a field is filled in one only.
+        """
+        twice = sorted(set(self.ids) & set(other.ids))
+        if twice:
+            raise DataError(f"the document {twice[0]!r} is in both pools; join disjoint pools")
+        for name in ("dense", "tokens", "documents"):
+            if (getattr(self, name) is None) != (getattr(other, name) is None):
+                raise DataError(f"the field {name!r} is filled in one of two pools only; fetch it for both")
+
+        def part(pool: Candidates, name: str) -> FloatArray:
+            return pool.scores.get(name, np.full(len(pool), np.nan))
+
+        names = [*self.scores, *(name for name in other.scores if name not in self.scores)]
+        both_dense = (self.dense, other.dense)
+        both_tokens = (self.tokens, other.tokens)
+        both_documents = (self.documents, other.documents)
+        return Candidates(
+            ids=self.ids + other.ids,
+            scores={name: np.concatenate([part(self, name), part(other, name)]) for name in names},
+            dense=_joined(both_dense, np.concatenate),
+            tokens=_joined(both_tokens, TokenBatch.concatenate),
+            documents=_joined(both_documents, lambda parts: parts[0] + parts[1]),
+            backgrounds={**other.backgrounds, **self.backgrounds},
+        )
+
     def without(self, document_id: str) -> Candidates:
         """The pool without one document (a question that is itself in the corpus must not find itself)."""
         if document_id not in self.ids:
@@ -136,14 +168,15 @@ class Ranking:
         """Sort a pool by score, descending; ties go by id, so that every store gives the same order.
 
         Raises:
-            DataError: if the scores are not one finite number per candidate (minus infinity is allowed).
+            DataError: if the scores are not one finite number per candidate (minus infinity is allowed too).
         """
         values = np.asarray(scores, dtype=np.float64)
         if values.shape != (len(candidates),):
             raise DataError(f"{values.shape} scores for {len(candidates)} candidates")
-        if np.isnan(values).any():
-            bad = candidates.ids[int(np.flatnonzero(np.isnan(values))[0])]
-            raise DataError(f"the score of document {bad!r} is NaN; scores must be numbers")
+        bad = np.flatnonzero(~(values < np.inf))
+        if len(bad):
+            name, value = candidates.ids[bad[0]], values[bad[0]]
+            raise DataError(f"the score of document {name!r} is {value}; scores must be finite numbers")
         names = np.asarray(candidates.ids, dtype=object)
         index = np.array(sorted(range(len(values)), key=lambda i: (-values[i], names[i])), dtype=np.int64)
         documents = candidates.documents
@@ -176,3 +209,8 @@ class Ranking:
             parts={name: values[:k] for name, values in self.parts.items()},
             documents=None if self.documents is None else self.documents[:k],
         )
+
+
+def _joined(pair: tuple[T | None, T | None], join: Callable[[Sequence[T]], T]) -> T | None:
+    first, second = pair
+    return None if first is None or second is None else join((first, second))

@@ -11,6 +11,8 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+import zipfile
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +27,17 @@ from surprise_rerank.errors import DataError
 
 UPPER_PERCENTILE = float(100 * special.ndtr(1.0))  # 84.134...: one sigma above the median of a Gaussian
 _FORMAT = 1
+# What numpy and zipfile raise for files that are damaged or something else.
+_UNREADABLE = (
+    EOFError,
+    KeyError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,11 +64,13 @@ class Ensemble:
     checksum: int = 0
     model: str = ""
 
+    def __post_init__(self) -> None:
+        if self.sample_size < 0:
+            raise DataError(f"sample_size must not be negative, got {self.sample_size}")
+
     @classmethod
     def empty(cls, dimension: int, *, sample_size: int = 4096, model: str = "") -> Ensemble:
         """An ensemble without members."""
-        if sample_size < 0:
-            raise DataError(f"sample_size must not be negative, got {sample_size}")
         return cls(
             count=0,
             mean=np.zeros(dimension),
@@ -79,13 +94,13 @@ class Ensemble:
             DataError: if the shape is not (n, d) or a value is NaN or infinite.
         """
         members = matrix(vectors, "ensemble vectors")
-        mean = members.mean(axis=0, dtype=np.float64)
+        mean = members.sum(axis=0, dtype=np.float64) / max(len(members), 1)
         centred = members - mean
         priorities = _priorities(members)
         kept = np.argsort(priorities, kind="stable")[:sample_size]
         return cls(
             count=len(members),
-            mean=mean if len(members) else np.zeros(members.shape[1]),
+            mean=mean,
             scatter=centred.T @ centred,
             sample=members[kept],
             priorities=priorities[kept],
@@ -235,7 +250,7 @@ class Ensemble:
             with np.load(path, allow_pickle=False) as stored:
                 if int(stored["format"]) != _FORMAT:
                     raise DataError(f"{path}: ensemble of another format; make it again with Ensemble.save")
-                return cls(
+                ensemble = cls(
                     count=int(stored["count"]),
                     mean=stored["mean"],
                     scatter=stored["scatter"],
@@ -245,11 +260,15 @@ class Ensemble:
                     checksum=int(stored["checksum"]),
                     model=str(stored["model"]),
                 )
+            d, s = ensemble.dimension, len(ensemble.priorities)
+            if ensemble.scatter.shape != (d, d) or ensemble.sample.shape != (s, d):
+                raise DataError(f"{path}: its arrays do not fit together; make it again with Ensemble.save")
+            return ensemble
         except FileNotFoundError:
             raise DataError(f"{path}: no such ensemble file") from None
-        except (KeyError, ValueError, OSError, EOFError) as error:
-            if isinstance(error, DataError):
-                raise
+        except DataError:
+            raise
+        except _UNREADABLE as error:
             raise DataError(f"{path}: not an ensemble file; make one with Ensemble.save") from error
 
 

@@ -18,6 +18,7 @@ from surprise_rerank.surprise import Surprise, SurpriseModel, Weight
 from surprise_rerank.tokens import TokenBatch
 
 Field: TypeAlias = Literal["dense", "tokens", "documents"]
+Anchor: TypeAlias = Literal["document", "query"]
 
 
 class Reranker(Protocol):
@@ -48,7 +49,14 @@ class SurpriseReranker:
     ensemble: Ensemble
     model: SurpriseModel = "gaussian"
     weight: Weight = "crossover"
-    anchor: Literal["document", "query"] = "document"
+    anchor: Anchor = "document"
+
+    def __post_init__(self) -> None:
+        Surprise(self.ensemble, self.model, self.weight)  # refuses what it does not know
+        if self.anchor not in get_args(Anchor):
+            raise DataError(
+                f"anchor {self.anchor!r} is not known; choose one of {', '.join(get_args(Anchor))}"
+            )
 
     @property
     def needs(self) -> frozenset[Field]:
@@ -61,9 +69,8 @@ class SurpriseReranker:
         Raises:
             DataError: if dense vectors are missing or of another dimension than the ensemble's.
         """
-        dense = _dense(query)
-        vectors = _vectors(candidates)
-        cosine = vectors @ dense
+        dense, vectors = _dense(query), _vectors(candidates)
+        cosine = _cosines(query, candidates)
         scorer = Surprise(self.ensemble, self.model, self.weight)
         result = scorer.scores(cosine, vectors if self.anchor == "document" else dense[None, :])
         notes = []
@@ -73,7 +80,11 @@ class SurpriseReranker:
                 f"surprise is not defined for {undefined} of {len(candidates)} documents (an ensemble of "
                 f"{self.ensemble.count} members gives them no spread); their score is the plain cosine"
             )
-        parts = {"cosine": cosine, "z": result.z, "probability": result.probability}
+        parts: dict[str, FloatArray] = {
+            "cosine": cosine,
+            "z": result.z,
+            "probability": result.probability,
+        }
         return Ranking.order(candidates, result.score, parts, notes)
 
 
@@ -138,7 +149,7 @@ class CosineScorer:
 
     def scores(self, query: Query, candidates: Candidates) -> FloatArray:
         """(n,) cosines."""
-        return _vectors(candidates) @ _dense(query)
+        return _cosines(query, candidates)
 
     def moments(self, query: Query, candidates: Candidates) -> Moments:
         """Exact moments over the ensemble of documents."""
@@ -269,6 +280,16 @@ def _vectors(candidates: Candidates) -> Float32Array:
     if candidates.dense is None:
         raise DataError("the candidates have no dense vectors; have the retriever fetch the field 'dense'")
     return candidates.dense
+
+
+def _cosines(query: Query, candidates: Candidates) -> Float32Array:
+    dense, vectors = _dense(query), _vectors(candidates)
+    if dense.shape != vectors.shape[1:]:
+        raise DataError(
+            f"the query's vector has shape {dense.shape}, the candidates' have {vectors.shape[1:]}"
+        )
+    cosines: Float32Array = vectors @ dense
+    return cosines
 
 
 def _batch(candidates: Candidates) -> TokenBatch:

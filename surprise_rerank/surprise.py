@@ -96,11 +96,13 @@ def normalized_similarity(similarity: npt.ArrayLike, mean: npt.ArrayLike) -> Flo
 
     This splits at the mean, which needs no scan; its own mean is 0.5 where similarities are symmetric, and
     `normalized_similarity_exact` makes it 0.5 for any. Means outside (0, 1) are moved to the border,
-    because a similarity that maps 0 to 0 and 1 to 1 has its mean between.
+    because a similarity that maps 0 to 0 and 1 to 1 has its mean between. Similarities below 0, of which
+    (4) says nothing, stay as they are: on the first line, a mean near 0 would send them to minus infinity.
     """
     psi = np.asarray(similarity, dtype=np.float64)
     split = np.clip(np.asarray(mean, dtype=np.float64), 1e-6, 1 - 1e-6)
-    return np.where(psi <= split, 0.5 * psi / split, 0.5 + 0.5 * (psi - split) / (1 - split))
+    lines = np.where(psi <= split, 0.5 * psi / split, 0.5 + 0.5 * (psi - split) / (1 - split))
+    return np.where(psi < 0, psi, lines)
 
 
 def normalized_similarity_exact(similarity: npt.ArrayLike, ensemble: npt.ArrayLike) -> Float64Array:
@@ -122,7 +124,8 @@ def normalized_similarity_exact(similarity: npt.ArrayLike, ensemble: npt.ArrayLi
     # With height h at the split, the mean over the ensemble is h * left + (1 - h) * right.
     left = float((np.minimum(others, split) / split).mean())
     right = float((np.maximum(others - split, 0.0) / (1 - split)).mean())
-    height = (0.5 - right) / (left - right)
+    # Where both are 0.5 (half of the ensemble at 0, half at 1), every height gives the mean 0.5.
+    height = (0.5 - right) / (left - right) if left > right else 0.5
     return np.where(psi <= split, height * psi / split, height + (1 - height) * (psi - split) / (1 - split))
 
 
@@ -186,10 +189,11 @@ class Surprise:
         if not np.isfinite(psi).all():
             raise DataError("similarities hold NaN or infinite values")
         moments = self.ensemble.percentiles(q) if self.model == "percentile" else self.ensemble.moments(q)
-        z = z_scores(psi, moments) if self.ensemble.count > 1 else np.full(len(psi), np.nan)
+        members = self.ensemble.count if self.model == "gaussian" else len(self.ensemble.sample)
+        z = z_scores(psi, moments) if members > 1 else np.full(len(psi), np.nan)
         sigma = probability(z)
         smooth = sigma
-        if self.model == "empirical" and self.ensemble.count > 1:
+        if self.model == "empirical" and members > 1:
             others = np.broadcast_to(self.ensemble.similarities(q), (len(psi), len(self.ensemble.sample)))
             sigma = np.where(np.isnan(z), np.nan, empirical_probability(psi, others))
             # Most candidates of a pool lie above the whole sample. The one share that the sample leaves

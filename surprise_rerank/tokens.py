@@ -97,11 +97,17 @@ class TokenBatch:
 
     def take(self, index: npt.ArrayLike) -> TokenBatch:
         """The texts at these positions, in this order."""
-        chosen = np.asarray(index, dtype=np.int64)
+        chosen = np.arange(len(self))[np.asarray(index, dtype=np.int64)]
         lengths = self.lengths[chosen]
         starts = np.repeat(self.offsets[chosen] - _offsets(lengths)[:-1], lengths)
         rows = starts + np.arange(int(lengths.sum()), dtype=np.int64)
         return TokenBatch(self.directions[rows], self.scales[rows], self.norms[rows], _offsets(lengths))
+
+    def between(self, start: int, stop: int) -> TokenBatch:
+        """Texts start to stop, without copying their vectors; 0 <= start <= stop <= n."""
+        rows = slice(int(self.offsets[start]), int(self.offsets[stop]))
+        offsets = self.offsets[start : stop + 1] - self.offsets[start]
+        return TokenBatch(self.directions[rows], self.scales[rows], self.norms[rows], offsets)
 
     def quantized(self) -> TokenBatch:
         """The same batch in int8: each token's largest component becomes 127."""
@@ -152,7 +158,8 @@ class TokenBatch:
         return cls(np.concatenate(directions), scales, norms, _offsets(lengths))
 
     def _rows(self, i: int) -> slice:
-        return slice(int(self.offsets[i]), int(self.offsets[i + 1]))
+        start = range(len(self))[i]  # counts negative positions from the end, as sequences do
+        return slice(int(self.offsets[start]), int(self.offsets[start + 1]))
 
 
 def _offsets(lengths: IntArray) -> IntArray:

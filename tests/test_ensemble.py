@@ -1,0 +1,426 @@
+"""Ensembles: exact moments that merge, an identity, a bounded sample, and a file that cannot bite."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from surprise_rerank.ensemble import UPPER_PERCENTILE, Ensemble
+from surprise_rerank.errors import DataError
+
+PROPERTY = settings(max_examples=60, deadline=None)
+
+elements = st.integers(-64, 64).map(lambda i: i / 16)
+
+
+@st.composite
+def members(draw: st.DrawFn, min_size: int = 0) -> np.ndarray:
+    """Members on a grid, often alike, and sometimes a thousand deviations away from zero."""
+    shape = draw(st.tuples(st.integers(min_size, 12), st.integers(1, 5)))
+    offset = draw(st.sampled_from([0.0, 0.0, 1000.0, -4096.0]))
+    return draw(hnp.arrays(np.float32, shape, elements=elements)) + np.float32(offset)
+
+
+@st.composite
+def split(draw: st.DrawFn, parts: int) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Members, and the same members in some order and in some parts (empty ones too)."""
+    vectors = draw(members())
+    order = draw(st.permutations(range(len(vectors))))
+    cuts = sorted(draw(st.lists(st.integers(0, len(vectors)), min_size=parts - 1, max_size=parts - 1)))
+    return vectors, np.split(vectors[np.array(order, dtype=int)], cuts)
+
+
+def assert_same_moments(one: Ensemble, other: Ensemble) -> None:
+    assert one.count == other.count
+    for name in ("mean", "scatter"):
+        got, expected = getattr(one, name), getattr(other, name)
+        scale = max(float(np.abs(expected).max(initial=0.0)), 1e-3)
+        np.testing.assert_allclose(got, expected, rtol=0, atol=1e-9 * scale, err_msg=name)
+
+
+def assert_same_members(one: Ensemble, other: Ensemble) -> None:
+    assert one.identity == other.identity
+    assert one.checksum == other.checksum
+    np.testing.assert_array_equal(one.priorities, other.priorities)
+    np.testing.assert_array_equal(one.sample, other.sample)
+
+
+@given(members(min_size=1), st.data())
+@PROPERTY
+def test_moments_equal_a_scan_over_all_members(vectors: np.ndarray, data: st.DataObject):
+    d = vectors.shape[1]
+    anchors = data.draw(hnp.arrays(np.float32, (3, d), elements=elements))
+    ensemble = Ensemble.from_vectors(vectors)
+    fast, scan = ensemble.moments(anchors), ensemble.moments_by_scan(anchors)
+    naive = np.array([[float(np.dot(q.astype(float), e.astype(float))) for e in vectors] for q in anchors])
+    scale = 1.0 + np.abs(naive).max()
+    for moments in (fast, scan):
+        np.testing.assert_allclose(moments.mean, naive.mean(axis=1), rtol=0, atol=1e-12 * scale)
+        # The square root of a rounding error is the largest error that there is.
+        np.testing.assert_allclose(moments.deviation, naive.std(axis=1), rtol=1e-9, atol=1e-7 * scale)
+
+
+@given(members(min_size=1))
+@PROPERTY
+def test_mean_and_covariance_are_the_populations(vectors: np.ndarray):
+    ensemble = Ensemble.from_vectors(vectors)
+    exact = vectors.astype(np.float64)
+    np.testing.assert_allclose(ensemble.mean, exact.mean(axis=0), rtol=1e-12)
+    covariance = np.cov(exact.T, ddof=0).reshape(ensemble.covariance.shape)
+    np.testing.assert_allclose(ensemble.covariance, covariance, rtol=1e-9, atol=1e-9)
+
+
+@given(split(2))
+@PROPERTY
+def test_a_merge_equals_the_ensemble_of_the_union(parts: tuple[np.ndarray, list[np.ndarray]]):
+    vectors, (left, right) = parts
+    union = Ensemble.from_vectors(vectors)
+    merged = Ensemble.from_vectors(left).merge(Ensemble.from_vectors(right))
+    assert_same_moments(merged, union)
+    assert_same_members(merged, union)
+
+
+@given(split(3))
+@PROPERTY
+def test_merging_is_associative_and_free_of_order(parts: tuple[np.ndarray, list[np.ndarray]]):
+    a, b, c = (Ensemble.from_vectors(part, sample_size=4) for part in parts[1])
+    first = a.merge(b).merge(c)
+    for other in (a.merge(b.merge(c)), c.merge(a).merge(b), b.merge(c).merge(a)):
+        assert_same_moments(first, other)
+        assert_same_members(first, other)
+
+
+def test_merges_stay_exact_far_from_zero_and_over_many_batches():
+    rng = np.random.default_rng(0)
+    vectors = (1e4 + rng.normal(size=(600, 8))).astype(np.float32)
+    one_by_one = Ensemble.from_batches(np.array_split(vectors, 200))
+    exact = vectors.astype(np.longdouble)
+    centred = exact - exact.mean(axis=0)
+    np.testing.assert_allclose(one_by_one.mean, exact.mean(axis=0).astype(float), rtol=1e-13)
+    scatter = (centred.T @ centred).astype(float)
+    np.testing.assert_allclose(one_by_one.scatter, scatter, rtol=0, atol=1e-9 * scatter.max())
+
+
+@given(split(4), st.integers(0, 6))
+@PROPERTY
+def test_identity_and_sample_do_not_depend_on_how_a_stream_is_cut(
+    parts: tuple[np.ndarray, list[np.ndarray]], sample_size: int
+):
+    vectors, batches = parts
+    whole = Ensemble.from_vectors(vectors, sample_size=sample_size, model="m")
+    streamed = Ensemble.from_batches(batches, sample_size=sample_size, model="m")
+    assert_same_members(streamed, whole)
+    assert_same_moments(streamed, whole)
+    assert len(streamed.sample) == min(sample_size, len(vectors))
+
+
+def test_a_stream_without_batches_is_refused():
+    with pytest.raises(DataError, match="at least one batch"):
+        Ensemble.from_batches(iter([]))
+
+
+def test_the_sample_holds_members_only_and_the_smaller_size_wins_a_merge():
+    vectors = np.random.default_rng(1).normal(size=(50, 3)).astype(np.float32)
+    big = Ensemble.from_vectors(vectors[:30], sample_size=20)
+    small = Ensemble.from_vectors(vectors[30:], sample_size=5)
+    merged = big.merge(small)
+    assert merged.sample_size == len(merged.sample) == 5
+    assert {row.tobytes() for row in merged.sample} <= {row.tobytes() for row in vectors}
+    assert (np.diff(merged.priorities.astype(float)) >= 0).all()
+
+
+@given(members(min_size=1), st.data())
+@PROPERTY
+def test_identity_differs_when_one_number_of_one_member_differs(vectors: np.ndarray, data: st.DataObject):
+    row = data.draw(st.integers(0, len(vectors) - 1))
+    column = data.draw(st.integers(0, vectors.shape[1] - 1))
+    changed = vectors.copy()
+    changed[row, column] = np.nextafter(changed[row, column], np.float32(np.inf))
+    assert Ensemble.from_vectors(changed).identity != Ensemble.from_vectors(vectors).identity
+
+
+def test_identity_differs_with_model_count_and_dimension():
+    vectors = np.random.default_rng(2).normal(size=(5, 3))
+    ensembles = [
+        Ensemble.from_vectors(vectors),
+        Ensemble.from_vectors(vectors, model="other"),
+        Ensemble.from_vectors(vectors[:4]),
+        Ensemble.from_vectors(vectors[:, :2]),
+        Ensemble.from_vectors(np.concatenate([vectors, vectors])),
+        Ensemble.empty(3),
+        Ensemble.empty(4),
+    ]
+    identities = [e.identity for e in ensembles]
+    assert len(set(identities)) == len(identities)
+    assert all(len(i) == 16 and int(i, 16) >= 0 for i in identities)
+
+
+def test_identity_does_not_depend_on_the_sample_size():
+    vectors = np.random.default_rng(3).normal(size=(9, 3))
+    assert Ensemble.from_vectors(vectors, sample_size=2).identity == Ensemble.from_vectors(vectors).identity
+
+
+def test_update_adds_members_and_leaves_the_old_ensemble_alone():
+    vectors = np.random.default_rng(4).normal(size=(9, 3)).astype(np.float32)
+    old = Ensemble.from_vectors(vectors[:4], model="m", sample_size=6)
+    before = (old.count, old.mean.copy(), old.scatter.copy(), old.identity)
+    new = old.update(vectors[4:])
+    assert_same_moments(new, Ensemble.from_vectors(vectors, model="m"))
+    assert_same_members(new, Ensemble.from_vectors(vectors, model="m", sample_size=6))
+    assert (old.count, old.identity) == (before[0], before[3])
+    np.testing.assert_array_equal(old.mean, before[1])
+    np.testing.assert_array_equal(old.scatter, before[2])
+
+
+def test_percentiles_are_numpys():
+    rng = np.random.default_rng(5)
+    ensemble = Ensemble.from_vectors(rng.normal(size=(40, 4)))
+    anchors = rng.normal(size=(3, 4)).astype(np.float32)
+    similarities = anchors.astype(float) @ ensemble.sample.astype(float).T
+    moments = ensemble.percentiles(anchors)
+    median = np.percentile(similarities, 50, axis=1)
+    np.testing.assert_allclose(moments.mean, median)
+    np.testing.assert_allclose(
+        moments.deviation, np.percentile(similarities, UPPER_PERCENTILE, axis=1) - median
+    )
+    assert pytest.approx(84.1344746) == UPPER_PERCENTILE
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (2, 3)])
+def test_an_empty_ensemble_says_zero_of_every_anchor(shape: tuple[int, int]):
+    for ensemble in (Ensemble.empty(3), Ensemble.from_vectors(np.zeros((0, 3)))):
+        for moments in (ensemble.moments, ensemble.moments_by_scan, ensemble.percentiles):
+            result = moments(np.ones(shape))
+            assert result.mean.tolist() == result.deviation.tolist() == [0.0] * shape[0]
+        assert ensemble.covariance.tolist() == np.zeros((3, 3)).tolist()
+
+
+def test_no_vectors_make_the_empty_ensemble_without_a_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made = Ensemble.from_vectors(np.zeros((0, 3)))
+    assert_same_members(made, Ensemble.empty(3))
+    assert_same_moments(made, Ensemble.empty(3))
+
+
+@given(members())
+@PROPERTY
+def test_merging_an_empty_ensemble_changes_nothing(vectors: np.ndarray):
+    ensemble, empty = Ensemble.from_vectors(vectors), Ensemble.empty(vectors.shape[1])
+    for merged in (ensemble.merge(empty), empty.merge(ensemble)):
+        assert_same_moments(merged, ensemble)
+        assert_same_members(merged, ensemble)
+
+
+def test_one_member_has_its_similarity_as_mean_and_no_deviation():
+    ensemble = Ensemble.from_vectors([0.5, -1.0, 2.0])
+    assert (ensemble.count, ensemble.dimension) == (1, 3)
+    moments = ensemble.moments([[1.0, 1.0, 1.0]])
+    assert (moments.mean.tolist(), moments.deviation.tolist()) == ([1.5], [0.0])
+
+
+@given(st.integers(2, 30), hnp.arrays(np.float32, 4, elements=elements))
+@PROPERTY
+def test_members_that_are_all_alike_have_no_deviation(count: int, member: np.ndarray):
+    ensemble = Ensemble.from_vectors(np.tile(member, (count, 1)))
+    moments = ensemble.moments(np.eye(4) + 0.5)
+    np.testing.assert_allclose(moments.deviation, 0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("vectors", "message"),
+    [
+        (np.zeros((2, 2, 2)), r"shape \(n, d\), got \(2, 2, 2\)"),
+        ([[1.0, np.nan]], "NaN or infinite"),
+        ([[1.0, np.inf]], "NaN or infinite"),
+    ],
+)
+def test_members_that_are_no_finite_matrix_are_refused(vectors: object, message: str):
+    with pytest.raises(DataError, match=message):
+        Ensemble.from_vectors(vectors)
+
+
+def test_ensembles_that_do_not_belong_together_are_not_merged():
+    one = Ensemble.from_vectors(np.ones((2, 3)), model="one")
+    with pytest.raises(DataError, match="models 'one' and 'other'"):
+        one.merge(Ensemble.from_vectors(np.ones((2, 3)), model="other"))
+    with pytest.raises(DataError, match="dimension 3 and 4"):
+        one.merge(Ensemble.from_vectors(np.ones((2, 4)), model="one"))
+    with pytest.raises(DataError, match="dimension 3 and 4"):
+        one.update(np.ones((2, 4)))
+
+
+def test_anchors_of_another_dimension_are_refused():
+    ensemble = Ensemble.from_vectors(np.ones((2, 3)))
+    for moments in (ensemble.moments, ensemble.percentiles, ensemble.similarities):
+        with pytest.raises(DataError, match="dimension 4, expected 3"):
+            moments(np.ones((1, 4)))
+
+
+def test_a_negative_sample_size_is_refused():
+    with pytest.raises(DataError, match="sample_size"):
+        Ensemble.empty(3, sample_size=-1)
+    with pytest.raises(DataError, match="sample_size"):
+        Ensemble.from_vectors(np.ones((4, 3)), sample_size=-1)
+
+
+# Files
+
+
+@pytest.fixture
+def ensemble() -> Ensemble:
+    vectors = np.random.default_rng(6).normal(size=(20, 4))
+    return Ensemble.from_vectors(vectors, sample_size=8, model="modèle/ü")
+
+
+def assert_equal(one: Ensemble, other: Ensemble) -> None:
+    for name in ("mean", "scatter", "sample", "priorities"):
+        got, expected = getattr(one, name), getattr(other, name)
+        assert got.dtype == expected.dtype
+        np.testing.assert_array_equal(got, expected)
+    for name in ("count", "sample_size", "checksum", "model", "identity"):
+        assert getattr(one, name) == getattr(other, name)
+
+
+def test_a_saved_ensemble_comes_back_bit_for_bit(tmp_path: Path, ensemble: Ensemble):
+    path = tmp_path / "new" / "folder" / "ensemble.npz"
+    ensemble.save(path)
+    assert_equal(Ensemble.load(path), ensemble)
+    assert_equal(Ensemble.load(str(path)), ensemble)
+    assert [p.name for p in path.parent.iterdir()] == ["ensemble.npz"]
+
+
+def test_empty_ensembles_can_be_saved_too(tmp_path: Path):
+    Ensemble.empty(3).save(tmp_path / "e.npz")
+    assert_equal(Ensemble.load(tmp_path / "e.npz"), Ensemble.empty(3))
+
+
+def test_the_file_keeps_the_name_it_was_given(tmp_path: Path, ensemble: Ensemble):
+    ensemble.save(tmp_path / "without-suffix")
+    assert_equal(Ensemble.load(tmp_path / "without-suffix"), ensemble)
+
+
+def test_a_save_that_fails_leaves_the_old_file_and_no_rest(
+    tmp_path: Path, ensemble: Ensemble, monkeypatch: pytest.MonkeyPatch
+):
+    path = tmp_path / "e.npz"
+    ensemble.save(path)
+
+    def full_disk(*_: object, **__: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(np, "savez", full_disk)
+    with pytest.raises(OSError, match="no space"):
+        Ensemble.empty(4).save(path)
+    monkeypatch.undo()
+    assert_equal(Ensemble.load(path), ensemble)
+    assert [p.name for p in tmp_path.iterdir()] == ["e.npz"]
+
+
+def test_a_missing_file_is_named(tmp_path: Path):
+    with pytest.raises(DataError, match=r"nowhere\.npz: no such ensemble file"):
+        Ensemble.load(tmp_path / "nowhere.npz")
+
+
+class Malice:
+    """Unpickling this creates a file."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return (Path.touch, (self.marker,))
+
+
+def test_pickles_are_refused_and_not_executed(tmp_path: Path, ensemble: Ensemble):
+    marker, path = tmp_path / "executed", tmp_path / "e.npz"
+    path.write_bytes(pickle.dumps(Malice(marker)))
+    with pytest.raises(DataError):
+        Ensemble.load(path)
+    for member in ("format", "mean", "model"):
+        ensemble.save(path)
+        with np.load(path) as stored:
+            arrays = dict(stored)
+        arrays[member] = np.array([Malice(marker)], dtype=object)
+        np.savez(path, **arrays)
+        with pytest.raises(DataError):
+            Ensemble.load(path)
+    assert not marker.exists()
+    np.load(path, allow_pickle=True)["model"]
+    assert marker.exists(), "the trap works, so its silence above means something"
+
+
+def test_foreign_files_are_refused(tmp_path: Path):
+    empty_zip = b"PK\x05\x06" + b"\0" * 18
+    contents = {"empty": b"", "text": b"hello", "json": b"{}", "zeros": b"\0" * 500, "zip": empty_zip}
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    np.save(tmp_path / "array.npy", np.zeros(3))
+    np.savez(tmp_path / "other.npz", x=np.zeros(3))
+    np.savez(tmp_path / "format-only.npz", format=np.int64(1))
+    np.savez(tmp_path / "many-formats.npz", format=np.arange(3))
+    (tmp_path / "folder").mkdir()
+    for path in tmp_path.iterdir():
+        with pytest.raises(DataError, match=path.name):
+            Ensemble.load(path)
+
+
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [
+        ("format", np.int64(2)),
+        ("mean", np.zeros(3)),
+        ("mean", np.float64(0)),
+        ("scatter", np.zeros((4, 3))),
+        ("sample", np.zeros((8, 3), np.float32)),
+        ("priorities", np.zeros(7, np.uint64)),
+        ("count", np.str_("many")),
+    ],
+)
+def test_files_that_contradict_themselves_are_refused(
+    tmp_path: Path, ensemble: Ensemble, member: str, value: object
+):
+    path = tmp_path / "e.npz"
+    ensemble.save(path)
+    with np.load(path) as stored:
+        arrays = dict(stored)
+    np.savez(path, **{**arrays, member: value})
+    with pytest.raises(DataError, match=r"e\.npz"):
+        Ensemble.load(path)
+
+
+def test_a_file_that_was_cut_short_is_refused(tmp_path: Path, ensemble: Ensemble):
+    path = tmp_path / "e.npz"
+    ensemble.save(path)
+    content = path.read_bytes()
+    for size in [*range(0, len(content), 97), len(content) - 1]:
+        path.write_bytes(content[:size])
+        with pytest.raises(DataError):
+            Ensemble.load(path)
+
+
+def test_a_file_with_a_flipped_bit_is_refused_or_holds_the_same_numbers(tmp_path: Path, ensemble: Ensemble):
+    """A zip archive keeps things that no one reads, dates for one; a flip there does no harm."""
+    path = tmp_path / "e.npz"
+    ensemble.save(path)
+    content = path.read_bytes()
+    rng = np.random.default_rng(7)
+    refused = 0
+    for position in rng.choice(len(content), 300, replace=False):
+        damaged = bytearray(content)
+        damaged[position] ^= 1 << int(rng.integers(8))
+        path.write_bytes(damaged)
+        try:
+            loaded = Ensemble.load(path)
+        except DataError:
+            refused += 1
+        else:
+            assert_equal(loaded, ensemble)
+    assert refused > 100

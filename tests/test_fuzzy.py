@@ -1,0 +1,317 @@
+"""DynaMax: the pool's one matrix product against the paper's definition, and the family's identities."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from surprise_rerank import fuzzy
+from surprise_rerank.arrays import unit_rows
+from surprise_rerank.errors import DataError
+from surprise_rerank.fuzzy import DynaMax, membership
+from surprise_rerank.tokens import TokenBatch
+
+PROPERTY = settings(max_examples=40, deadline=None)
+MEASURES = ["jaccard", "otsuka", "dice", "tversky", "inclusion"]
+SYMMETRIC = ["jaccard", "otsuka", "dice"]
+UNIVERSES = ["joint", "query"]
+
+seeds = st.integers(0, 2**32 - 1)
+elements = st.integers(-64, 64).map(lambda i: i / 16)
+
+similarities = st.builds(
+    DynaMax,
+    measure=st.sampled_from(MEASURES),
+    universe=st.sampled_from(UNIVERSES),
+    # Not near 0: a quotient of two rounding errors is any number, in the definition too.
+    alpha=st.sampled_from([0.5, 1.0, 3.0]),
+    beta=st.sampled_from([0.0, 0.5, 2.0]),
+    unit_tokens=st.booleans(),
+)
+
+
+@st.composite
+def grid_scene(draw: st.DrawFn) -> tuple[np.ndarray, list[np.ndarray]]:
+    """A query and a ragged pool with empty texts, zero vectors, ties and right angles."""
+    d = draw(st.integers(1, 5))
+    text = st.integers(0, 4).flatmap(lambda n: hnp.arrays(np.float32, (n, d), elements=elements))
+    return draw(text), draw(st.lists(text, max_size=5))
+
+
+def random_scene(seed: int, d: int = 8, n: int = 6) -> tuple[np.ndarray, list[np.ndarray]]:
+    """A random query and pool; the third text is empty, the fourth holds a zero vector."""
+    rng = np.random.default_rng(seed)
+    query = rng.normal(size=(rng.integers(2, 5), d)).astype(np.float32)
+    pool = [rng.normal(size=(rng.integers(2, 9), d)).astype(np.float32) for _ in range(n)]
+    pool[2] = np.zeros((0, d), np.float32)
+    pool[3][0] = 0.0
+    return query, pool
+
+
+def assert_scores(similarity: DynaMax, got: object, expected: object) -> None:
+    got, expected = np.asarray(got), np.asarray(expected)
+    if similarity.measure == "otsuka":
+        # |A n B| / sqrt(|A| |B|) takes the root of a rounding error where the texts share nothing.
+        got, expected = got**2, expected**2
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
+
+
+# The pool against the pair
+
+
+@given(similarities, grid_scene())
+@settings(PROPERTY, max_examples=150)
+def test_the_pool_equals_the_pair(similarity: DynaMax, scene: tuple[np.ndarray, list[np.ndarray]]):
+    query, texts = scene
+    scores = similarity.pool(query, TokenBatch.from_arrays(texts, query.shape[1]))
+    assert scores.shape == (len(texts),)
+    assert_scores(similarity, scores, [similarity.pair(query, text) for text in texts])
+
+
+@pytest.mark.parametrize("unit_tokens", [True, False])
+@pytest.mark.parametrize("universe", UNIVERSES)
+@pytest.mark.parametrize("measure", MEASURES)
+@given(seed=seeds, alpha=st.sampled_from([0.0, 0.2, 1.0]), beta=st.sampled_from([0.0, 0.7, 4.0]))
+@settings(max_examples=6, deadline=None)
+def test_the_pool_equals_the_pair_for_every_form(
+    measure: str, universe: str, unit_tokens: bool, seed: int, alpha: float, beta: float
+):
+    similarity = DynaMax(measure, universe, alpha, beta, unit_tokens)
+    query, texts = random_scene(seed)
+    scores = similarity.pool(query, TokenBatch.from_arrays(texts))
+    assert_scores(similarity, scores, [similarity.pair(query, text) for text in texts])
+    assert scores[2] == 0.0
+
+
+@given(similarities, seeds)
+@PROPERTY
+def test_int8_pools_equal_the_pair_on_the_dequantised_tokens(similarity: DynaMax, seed: int):
+    query, texts = random_scene(seed)
+    batch = TokenBatch.from_arrays(texts).quantized()
+    expected = [similarity.pair(query, batch[i]) for i in range(len(batch))]
+    assert_scores(similarity, similarity.pool(query, batch), expected)
+    stored = TokenBatch.unpack(batch.pack(), batch.dimension)
+    np.testing.assert_array_equal(similarity.pool(query, stored), similarity.pool(query, batch))
+
+
+@given(similarities, seeds)
+@PROPERTY
+def test_float16_pools_are_read_too(similarity: DynaMax, seed: int):
+    query, texts = random_scene(seed)
+    batch = TokenBatch.from_arrays(texts)
+    half = dataclasses.replace(batch, directions=batch.directions.astype(np.float16))
+    np.testing.assert_allclose(similarity.pool(query, half), similarity.pool(query, batch), atol=5e-3)
+
+
+@given(similarities, grid_scene(), st.integers(1, 7))
+@PROPERTY
+def test_chunks_do_not_change_scores(
+    similarity: DynaMax, scene: tuple[np.ndarray, list[np.ndarray]], chunk: int
+):
+    query, texts = scene
+    batch = TokenBatch.from_arrays(texts, query.shape[1])
+    whole = similarity.pool(query, batch)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fuzzy, "_CHUNK_TOKENS", chunk)
+        assert_scores(similarity, similarity.pool(query, batch), whole)
+
+
+@given(similarities, seeds)
+@PROPERTY
+def test_a_documents_score_does_not_depend_on_the_pool(similarity: DynaMax, seed: int):
+    query, texts = random_scene(seed)
+    batch = TokenBatch.from_arrays(texts)
+    together = similarity.pool(query, batch)
+    alone = [similarity.pool(query, batch.take([i]))[0] for i in range(len(batch))]
+    assert_scores(similarity, alone, together)
+    backwards = np.arange(len(batch))[::-1]
+    assert_scores(similarity, similarity.pool(query, batch.take(backwards)), together[backwards])
+
+
+@given(similarities, seeds)
+@PROPERTY
+def test_scoring_leaves_its_arguments_alone(similarity: DynaMax, seed: int):
+    query, texts = random_scene(seed)
+    batch = TokenBatch.from_arrays(texts)
+    before = query.copy(), batch.directions.copy(), batch.norms.copy()
+    similarity.pool(query, batch)
+    similarity.pair(query, texts[0])
+    for was, now in zip(before, (query, batch.directions, batch.norms), strict=True):
+        np.testing.assert_array_equal(was, now)
+
+
+@pytest.mark.parametrize("unit_tokens", [True, False])
+@pytest.mark.parametrize("universe", UNIVERSES)
+def test_query_tokens_may_be_views_lists_float64_or_read_only(unit_tokens: bool, universe: str):
+    similarity = DynaMax("jaccard", universe, unit_tokens=unit_tokens)
+    query, texts = random_scene(0)
+    batch = TokenBatch.from_arrays(texts)
+    expected = similarity.pool(query, batch)
+    read_only = query.copy()
+    read_only.flags.writeable = False
+    fortran = np.asfortranarray(query)
+    for form in (query[::-1], query.astype(np.float64), fortran, read_only, query.tolist()):
+        assert_scores(similarity, similarity.pool(form, batch), expected)
+
+
+# The definitions
+
+
+@given(seeds)
+@PROPERTY
+def test_membership_is_the_best_similarity_and_never_negative(seed: int):
+    query, texts = random_scene(seed)
+    universe = texts[0]
+    naive = [max(0.0, *(float(np.dot(x, u)) for x in query)) for u in universe]
+    np.testing.assert_allclose(membership(query, universe), naive, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(membership(texts[2], universe), np.zeros(len(universe)))
+
+
+@pytest.mark.parametrize("unit_tokens", [True, False])
+@given(seed=seeds)
+@PROPERTY
+def test_jaccard_is_sum_of_minima_over_sum_of_maxima(unit_tokens: bool, seed: int):
+    query, texts = random_scene(seed)
+    for text in (texts[0], texts[3]):
+        x, y = (unit_rows(query), unit_rows(text)) if unit_tokens else (query, text)
+        minima = maxima = 0.0
+        for u in [*x, *y]:
+            a = max(0.0, *(float(np.dot(t, u)) for t in x))
+            b = max(0.0, *(float(np.dot(t, u)) for t in y))
+            minima += min(a, b)
+            maxima += max(a, b)
+        jaccard = DynaMax("jaccard", "joint", unit_tokens=unit_tokens).pair(query, text)
+        assert jaccard == pytest.approx(minima / maxima, rel=1e-5)
+
+
+@given(grid_scene())
+@PROPERTY
+def test_inclusion_of_the_query_is_maxsim_per_query_token(scene: tuple[np.ndarray, list[np.ndarray]]):
+    query, texts = scene
+    x = unit_rows(query)
+    m = np.count_nonzero(query.any(axis=1))  # a zero vector says nothing and is not counted
+    scores = DynaMax("inclusion", "query").pool(query, TokenBatch.from_arrays(texts, query.shape[1]))
+    for score, text in zip(scores, texts, strict=True):
+        y = unit_rows(text)
+        maxsim = sum(max([0.0, *(float(np.dot(t, u)) for u in y)]) for t in x)
+        assert score * m == pytest.approx(maxsim, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "beta", "measure"), [(1.0, 1.0, "jaccard"), (0.5, 0.5, "dice"), (1.0, 0.0, "inclusion")]
+)
+@given(scene=grid_scene(), universe=st.sampled_from(UNIVERSES), unit_tokens=st.booleans())
+@PROPERTY
+def test_tversky_contains_its_relatives(
+    alpha: float,
+    beta: float,
+    measure: str,
+    scene: tuple[np.ndarray, list[np.ndarray]],
+    universe: str,
+    unit_tokens: bool,
+):
+    query, texts = scene
+    tversky = DynaMax("tversky", universe, alpha, beta, unit_tokens)
+    relative = DynaMax(measure, universe, unit_tokens=unit_tokens)
+    batch = TokenBatch.from_arrays(texts, query.shape[1])
+    np.testing.assert_allclose(tversky.pool(query, batch), relative.pool(query, batch), atol=1e-6)
+    for text in texts:
+        assert tversky.pair(query, text) == pytest.approx(relative.pair(query, text), abs=1e-6)
+
+
+@given(seeds, st.sampled_from(SYMMETRIC), st.booleans())
+@PROPERTY
+def test_symmetric_measures_are_symmetric_in_the_joint_universe(seed: int, measure: str, unit_tokens: bool):
+    similarity = DynaMax(measure, "joint", unit_tokens=unit_tokens)
+    query, texts = random_scene(seed)
+    for text in texts:
+        back = similarity.pair(text, query)
+        assert similarity.pair(query, text) == pytest.approx(back, abs=1e-6)
+        assert_scores(similarity, similarity.pool(text, TokenBatch.from_arrays([query])), [back])
+
+
+@given(seeds, st.booleans())
+@PROPERTY
+def test_tverskys_weights_change_sides_with_the_texts(seed: int, unit_tokens: bool):
+    query, texts = random_scene(seed)
+    forth = DynaMax("tversky", "joint", 0.3, 2.0, unit_tokens)
+    back = DynaMax("tversky", "joint", 2.0, 0.3, unit_tokens)
+    assert forth.pair(query, texts[0]) == pytest.approx(back.pair(texts[0], query), abs=1e-6)
+
+
+@given(similarities, grid_scene())
+@PROPERTY
+def test_scores_lie_between_0_and_1(similarity: DynaMax, scene: tuple[np.ndarray, list[np.ndarray]]):
+    query, texts = scene
+    scores = similarity.pool(query, TokenBatch.from_arrays(texts, query.shape[1]))
+    assert ((scores >= 0) & (scores <= 1 + 1e-5)).all()
+
+
+@given(similarities, seeds)
+@PROPERTY
+def test_a_text_is_fully_similar_to_itself(similarity: DynaMax, seed: int):
+    query, texts = random_scene(seed)
+    batch = TokenBatch.from_arrays([query, *texts])
+    assert similarity.pool(query, batch)[0] == pytest.approx(1.0, abs=1e-5)
+    assert similarity.pair(query, query) == pytest.approx(1.0, abs=1e-6)
+
+
+@given(seeds)
+@PROPERTY
+def test_unit_tokens_make_lengths_irrelevant(seed: int):
+    query, texts = random_scene(seed)
+    lengths = np.random.default_rng(seed).uniform(0.1, 10, size=(len(texts[0]), 1)).astype(np.float32)
+    pool = TokenBatch.from_arrays([texts[0], texts[0] * lengths])
+    unit = DynaMax("jaccard", "joint").pool(query, pool)
+    assert unit[0] == pytest.approx(unit[1], abs=1e-5)
+
+
+# Nothing
+
+
+@pytest.mark.parametrize("nothing", [np.zeros((0, 3), np.float32), np.zeros((2, 3), np.float32)])
+@given(similarity=similarities)
+@PROPERTY
+def test_texts_without_tokens_are_similar_to_nothing(nothing: np.ndarray, similarity: DynaMax):
+    some = np.eye(3, dtype=np.float32)
+    batch = TokenBatch.from_arrays([some, nothing])
+    assert similarity.pool(nothing, batch).tolist() == [0.0, 0.0]
+    assert similarity.pool(some, batch)[1] == 0.0
+    assert similarity.pair(nothing, some) == similarity.pair(some, nothing) == 0.0
+    assert similarity.pair(nothing, nothing) == 0.0
+
+
+@given(similarities)
+@PROPERTY
+def test_an_empty_pool_has_no_scores(similarity: DynaMax):
+    assert similarity.pool(np.eye(3), TokenBatch.from_arrays([], 3)).shape == (0,)
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"measure": "cosine"}, "DynaMax.measure is 'cosine'; choose of jaccard, otsuka, dice, tversky, inc"),
+        ({"universe": "document"}, "DynaMax.universe is 'document'; choose of joint, query"),
+        ({"alpha": -0.1}, "alpha and beta must be at least 0, got -0.1 and 1.0"),
+        ({"beta": -1}, "alpha and beta must be at least 0"),
+        ({"alpha": float("nan")}, "alpha and beta must be"),
+        ({"beta": float("inf")}, "alpha and beta must be"),
+    ],
+)
+def test_unknown_names_and_bad_weights_are_refused(arguments: dict[str, object], message: str):
+    with pytest.raises(DataError, match=message):
+        DynaMax(**arguments)
+
+
+@pytest.mark.parametrize("query", [np.ones((2, 4)), np.ones(3), np.ones((1, 2, 3)), np.ones((0, 4))])
+def test_a_query_of_another_shape_is_refused(query: np.ndarray):
+    with pytest.raises(DataError, match=r"expected \(m, 3\)"):
+        DynaMax().pool(query, TokenBatch.from_arrays([np.eye(3)]))

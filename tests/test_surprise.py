@@ -1,0 +1,377 @@
+"""The surprise score: fast forms against definitions, tails, mixing, and what is not defined."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy import stats
+
+from surprise_rerank.candidates import Moments
+from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.errors import DataError
+from surprise_rerank.surprise import (
+    Surprise,
+    crossover_weight,
+    empirical_probability,
+    log_survival,
+    normalized_similarity,
+    normalized_similarity_exact,
+    probability,
+    probability_by_definition,
+    z_scores,
+)
+
+PROPERTY = settings(max_examples=60, deadline=None)
+MODELS = ["gaussian", "percentile", "empirical"]
+
+seeds = st.integers(0, 2**32 - 1)
+on_grid = st.integers(-8, 8).map(lambda i: i / 8)
+fractions = st.integers(0, 1000).map(lambda i: i / 1000)
+
+
+def scene(seed: int, members: int = 40, d: int = 5, n: int = 7) -> tuple[Ensemble, np.ndarray, np.ndarray]:
+    """A random ensemble off the origin, and n pairs: similarities and anchors."""
+    rng = np.random.default_rng(seed)
+    ensemble = Ensemble.from_vectors(rng.normal(size=(members, d)) + 0.5)
+    anchors = rng.normal(size=(n, d)).astype(np.float32)
+    keys = rng.normal(size=(n, d)) + 0.5
+    return ensemble, np.einsum("nd,nd->n", keys, anchors.astype(float)), anchors
+
+
+# The definition
+
+
+@given(st.lists(on_grid, max_size=6), st.lists(on_grid, max_size=8))
+@PROPERTY
+def test_the_fast_empirical_form_equals_the_definition_ties_included(psi: list[float], others: list[float]):
+    fast = empirical_probability(psi, np.tile(others, (len(psi), 1)).reshape(len(psi), len(others)))
+    np.testing.assert_array_equal(fast, [probability_by_definition(value, others) for value in psi])
+
+
+def test_a_tie_is_not_below():
+    assert probability_by_definition(0.5, [0.5, 0.5, 0.5]) == 0.0
+    assert probability_by_definition(0.5, [0.4, 0.5, 0.6, 0.7]) == 0.25
+    assert np.isnan(probability_by_definition(0.5, []))
+
+
+# The models
+
+
+@given(seeds)
+@PROPERTY
+def test_the_gaussian_fast_form_is_phi_of_a_scan(seed: int):
+    ensemble, psi, anchors = scene(seed)
+    result = Surprise(ensemble, "gaussian", weight=1).scores(psi, anchors)
+    similarities = anchors.astype(float) @ ensemble.sample.astype(float).T
+    assert similarities.shape == (7, ensemble.count), "the sample holds all members"
+    z = (psi - similarities.mean(axis=1)) / similarities.std(axis=1)
+    np.testing.assert_allclose(result.z, z, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(result.probability, stats.norm.cdf(z), rtol=1e-6, atol=1e-12)
+    np.testing.assert_array_equal(result.score, result.z)
+    assert result.defined.all()
+
+
+@given(seeds)
+@PROPERTY
+def test_the_percentile_model_is_numpys_percentiles(seed: int):
+    ensemble, psi, anchors = scene(seed)
+    result = Surprise(ensemble, "percentile", weight=1).scores(psi, anchors)
+    similarities = anchors.astype(float) @ ensemble.sample.astype(float).T
+    median, upper = np.percentile(similarities, [50, 100 * stats.norm.cdf(1)], axis=1)
+    np.testing.assert_allclose(result.z, (psi - median) / (upper - median), rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(result.score, result.z)
+
+
+@given(seeds)
+@PROPERTY
+def test_the_empirical_model_reports_the_definition(seed: int):
+    ensemble, psi, anchors = scene(seed)
+    result = Surprise(ensemble, "empirical", weight=1).scores(psi, anchors)
+    similarities = anchors.astype(float) @ ensemble.sample.astype(float).T
+    expected = [probability_by_definition(p, row) for p, row in zip(psi, similarities, strict=True)]
+    np.testing.assert_allclose(result.probability, expected)
+    # The score may use the one gap that n members leave open, and nothing more.
+    assert (np.abs(result.score - expected) <= 1 / (ensemble.count + 1) + 1e-12).all()
+
+
+def test_the_empirical_score_keeps_order_above_the_whole_sample():
+    ensemble = Ensemble.from_vectors(np.random.default_rng(0).uniform(-1, 1, size=(50, 1)))
+    psi = np.linspace(1.0, 3.0, 20)
+    result = Surprise(ensemble, "empirical", weight=1).scores(psi, [[1.0]])
+    assert (result.probability == 1.0).all()
+    assert (np.diff(result.score) > 0).all()
+
+
+@given(seeds)
+@PROPERTY
+def test_the_models_agree_on_a_gaussian_ensemble(seed: int):
+    rng = np.random.default_rng(seed)
+    ensemble = Ensemble.from_vectors(rng.normal(size=(4000, 1)))
+    psi = np.linspace(-2, 2, 9)
+    probabilities = [Surprise(ensemble, model, weight=1).scores(psi, [[1.0]]).probability for model in MODELS]
+    for p in probabilities:
+        np.testing.assert_allclose(p, stats.norm.cdf(psi), atol=0.08)
+
+
+# Tails
+
+
+def unit_ensemble() -> Ensemble:
+    """Similarities to the anchor [1] have mean 0 and deviation 1."""
+    return Ensemble.from_vectors([[-1.0], [1.0]])
+
+
+@pytest.mark.parametrize("model", ["gaussian"])
+def test_order_holds_from_5_to_40_sigma_where_p_saturates(model: str):
+    psi = np.linspace(5.0, 40.0, 400)
+    result = Surprise(unit_ensemble(), model, weight=1.0).scores(psi, [[1.0]])
+    np.testing.assert_allclose(result.z, psi)
+    assert (np.diff(result.score) > 0).all()
+    assert (result.probability == 1.0).sum() > 300, "p cannot tell these apart"
+    assert (np.diff(result.probability) >= 0).all()
+
+
+def test_log_survival_stays_finite_and_strictly_decreasing():
+    z = np.linspace(-8.0, 1e4, 20_001)
+    tail = log_survival(z)
+    assert np.isfinite(tail).all()
+    assert (np.diff(tail) < 0).all()
+    np.testing.assert_allclose(tail[z < 30], stats.norm.logsf(z[z < 30]))
+
+
+@given(st.lists(st.floats(-30, 30), min_size=1, max_size=5))
+@PROPERTY
+def test_probability_and_log_survival_belong_together(z: list[float]):
+    np.testing.assert_allclose(probability(z) + np.exp(log_survival(z)), 1.0)
+
+
+# A pair by itself
+
+
+@given(seeds, st.sampled_from(MODELS), st.sampled_from([0, 0.3, 1, "crossover"]))
+@PROPERTY
+def test_a_pairs_score_does_not_depend_on_the_batch(seed: int, model: str, weight: object):
+    ensemble, psi, anchors = scene(seed)
+    surprise = Surprise(ensemble, model, weight)
+    together = surprise.scores(psi, anchors)
+    for i in range(len(psi)):
+        alone = surprise.scores(psi[i : i + 1], anchors[i : i + 1])
+        for field in ("score", "z", "probability", "defined"):
+            np.testing.assert_allclose(getattr(alone, field)[0], getattr(together, field)[i], rtol=1e-9)
+
+
+@given(seeds, st.sampled_from(MODELS))
+@PROPERTY
+def test_one_anchor_serves_all_pairs(seed: int, model: str):
+    ensemble, psi, anchors = scene(seed)
+    surprise = Surprise(ensemble, model)
+    one = surprise.scores(psi, anchors[:1])
+    many = surprise.scores(psi, np.repeat(anchors[:1], len(psi), axis=0))
+    np.testing.assert_allclose(one.score, many.score, rtol=1e-9)
+    np.testing.assert_allclose(surprise.scores(psi, anchors[0]).score, one.score, rtol=1e-12)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("anchors", [np.zeros((0, 5)), np.ones((1, 5))])
+def test_no_pairs_have_no_scores(model: str, anchors: np.ndarray):
+    result = Surprise(scene(0)[0], model).scores([], anchors)
+    assert [len(result.score), len(result.z), len(result.probability), len(result.defined)] == [0] * 4
+
+
+# Mixing
+
+
+def test_crossover_weights_grow_from_0_to_1():
+    assert crossover_weight(0) == 0.0
+    assert crossover_weight(1000) == pytest.approx(np.tanh(1.0))
+    assert crossover_weight(100) == pytest.approx(0.0996680)
+    assert crossover_weight(5000) == pytest.approx(0.9999092)
+    assert crossover_weight(50, crossover_size=100) == pytest.approx(np.tanh(0.5))
+    weights = [crossover_weight(n) for n in range(0, 10_000, 500)]
+    assert (np.diff(weights) > 0).all()
+
+
+@given(seeds)
+@PROPERTY
+def test_the_crossover_weight_comes_from_the_count_of_members(seed: int):
+    ensemble, psi, anchors = scene(seed)
+    assert Surprise(ensemble).scores(psi, anchors).weight == crossover_weight(ensemble.count)
+
+
+@given(seeds, st.sampled_from(MODELS), fractions)
+@PROPERTY
+def test_the_mixture_is_equation_4(seed: int, model: str, weight: float):
+    assume(weight < 1)
+    ensemble, psi, anchors = scene(seed)
+    result = Surprise(ensemble, model, weight).scores(psi, anchors)
+    moments = ensemble.percentiles(anchors) if model == "percentile" else ensemble.moments(anchors)
+    hat = normalized_similarity(psi, moments.mean)
+    expected = (1 - weight) * hat + weight * result.probability
+    gap = weight / (ensemble.count + 1) if model == "empirical" else 0.0
+    assert result.weight == weight
+    assert (np.abs(result.score - expected) <= gap + 1e-9 * (1 + np.abs(expected))).all()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_weight_0_is_the_normalised_similarity(model: str):
+    ensemble, psi, anchors = scene(3)
+    moments = ensemble.percentiles(anchors) if model == "percentile" else ensemble.moments(anchors)
+    score = Surprise(ensemble, model, weight=0).scores(psi, anchors).score
+    np.testing.assert_allclose(score, normalized_similarity(psi, moments.mean))
+
+
+# Psi_hat
+
+
+@given(st.integers(1, 999).map(lambda i: i / 1000))
+@PROPERTY
+def test_psi_hat_maps_0_to_0_the_mean_to_a_half_and_1_to_1(mean: float):
+    np.testing.assert_allclose(normalized_similarity([0.0, mean, 1.0], mean), [0.0, 0.5, 1.0], atol=1e-12)
+
+
+@given(st.integers(-3000, 3000).map(lambda i: i / 1000))
+@PROPERTY
+def test_psi_hat_rises_with_the_similarity_for_any_mean(mean: float):
+    assert (np.diff(normalized_similarity(np.linspace(-1, 1, 201), mean)) > 0).all()
+
+
+@given(st.integers(-3000, 3000).map(lambda i: i / 1000))
+@PROPERTY
+def test_psi_hat_of_a_negative_similarity_stays_near_it_for_any_mean(mean: float):
+    """Documents whose mean similarity is near 0 are common, and so are cosines just below it."""
+    psi = np.linspace(-1, 1, 201)
+    hat = normalized_similarity(psi, mean)
+    assert (np.abs(hat) <= 1).all()
+    np.testing.assert_array_equal(hat[psi < 0], psi[psi < 0])
+
+
+@given(st.lists(fractions, min_size=1, max_size=12))
+@PROPERTY
+def test_exact_psi_hat_has_mean_a_half_over_the_ensemble(ensemble: list[float]):
+    assume(0 < np.median(ensemble) < 1)
+    assert normalized_similarity_exact(ensemble, ensemble).mean() == pytest.approx(0.5, abs=1e-9)
+    np.testing.assert_allclose(normalized_similarity_exact([0.0, 1.0], ensemble), [0.0, 1.0], atol=1e-12)
+    rising = np.diff(normalized_similarity_exact(np.linspace(0, 1, 101), ensemble))
+    assert (rising >= -1e-12).all()
+
+
+def test_exact_psi_hat_of_an_ensemble_at_both_ends_is_the_similarity():
+    np.testing.assert_allclose(normalized_similarity_exact([0.0, 0.3, 1.0], [0.0, 1.0]), [0.0, 0.3, 1.0])
+
+
+def test_both_psi_hats_agree_where_similarities_are_symmetric():
+    ensemble = [0.3, 0.4, 0.5, 0.6, 0.7]
+    psi = np.linspace(0, 1, 11)
+    np.testing.assert_allclose(
+        normalized_similarity_exact(psi, ensemble), normalized_similarity(psi, np.mean(ensemble))
+    )
+
+
+@pytest.mark.parametrize(
+    "ensemble", [[], [0.0, 0.0, 0.5], [1.0, 1.0], [-0.1, 0.5], [0.5, 1.1], [np.nan, 0.5]]
+)
+def test_exact_psi_hat_says_where_it_is_not_defined(ensemble: list[float]):
+    with pytest.raises(DataError, match="Psi_hat"):
+        normalized_similarity_exact([0.5], ensemble)
+
+
+# Undefined
+
+
+def assert_plain_similarity(ensemble: Ensemble, model: str, weight: object, anchors: np.ndarray) -> None:
+    psi = np.linspace(-1, 1, len(anchors))
+    result = Surprise(ensemble, model, weight).scores(psi, anchors)
+    np.testing.assert_array_equal(result.score, psi)
+    assert not result.defined.any()
+    assert np.isnan(result.z).all()
+    assert np.isnan(result.probability).all()
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("weight", [0, 0.5, 1, "crossover"])
+@pytest.mark.parametrize("members", [np.zeros((0, 3)), np.ones((1, 3)), np.ones((6, 3)), np.zeros((6, 3))])
+def test_an_ensemble_without_spread_leaves_the_plain_similarity(
+    model: str, weight: object, members: np.ndarray
+):
+    assert_plain_similarity(Ensemble.from_vectors(members), model, weight, np.eye(3, dtype=np.float32))
+
+
+@given(seeds, st.integers(2, 50), st.sampled_from(MODELS))
+@PROPERTY
+def test_rounding_is_not_mistaken_for_spread(seed: int, count: int, model: str):
+    """Members that are all alike say nothing, of anchors at right angles to them neither."""
+    rng = np.random.default_rng(seed)
+    member = rng.normal(size=4).astype(np.float32)
+    across = np.array([member[1], -member[0], 0, 0])
+    ensemble = Ensemble.from_vectors(np.tile(member, (count, 1)))
+    assert_plain_similarity(ensemble, model, 1, np.stack([across, member, rng.normal(size=4)]))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_only_the_pairs_without_spread_keep_their_similarity(model: str):
+    """All members have the same first coordinate, so the first anchor sees no difference between them."""
+    members = np.random.default_rng(4).normal(size=(30, 2))
+    members[:, 0] = 0.5
+    result = Surprise(Ensemble.from_vectors(members), model, weight=1).scores([0.7, 0.7], np.eye(2))
+    assert result.defined.tolist() == [False, True]
+    assert result.score[0] == 0.7
+    assert np.isnan(result.z[0])
+    assert np.isfinite([result.score[1], result.z[1], result.probability[1]]).all()
+
+
+@pytest.mark.parametrize("model", ["percentile", "empirical"])
+@pytest.mark.parametrize("sample_size", [0, 1])
+def test_models_that_need_a_sample_are_undefined_without_one(model: str, sample_size: int):
+    members = np.random.default_rng(5).normal(size=(30, 3))
+    ensemble = Ensemble.from_vectors(members, sample_size=sample_size)
+    assert_plain_similarity(ensemble, model, 1, np.eye(3, dtype=np.float32))
+    assert Surprise(ensemble, "gaussian").scores([0.5], [[1, 0, 0]]).defined.all()
+
+
+def test_z_is_nan_where_the_deviation_is_0():
+    z = z_scores([1.0, 2.0], Moments(np.array([0.0, 0.0]), np.array([0.0, 2.0])))
+    np.testing.assert_array_equal(z, [np.nan, 1.0])
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("similarity", "anchors", "message"),
+    [
+        ([0.1, 0.2], np.ones((3, 5)), r"\(2,\) similarities need as many anchors or one"),
+        ([[0.1]], np.ones((1, 5)), r"\(1, 1\) similarities"),
+        (0.1, np.ones((1, 5)), r"\(\) similarities"),
+        ([0.1, np.nan], np.ones((2, 5)), "similarities hold NaN"),
+        ([np.inf], np.ones((1, 5)), "similarities hold NaN or infinite"),
+        ([0.1], np.full((1, 5), np.nan), "anchors holds NaN"),
+        ([0.1], np.ones((1, 4)), "anchors has dimension 4, expected 5"),
+    ],
+)
+@pytest.mark.parametrize("model", MODELS)
+def test_data_that_do_not_fit_are_refused(similarity: object, anchors: np.ndarray, message: str, model: str):
+    with pytest.raises(DataError, match=message):
+        Surprise(scene(0)[0], model).scores(similarity, anchors)
+
+
+def test_an_unknown_model_is_refused_with_the_known_ones():
+    with pytest.raises(
+        DataError, match="'normal' is not known; choose one of gaussian, percentile, empirical"
+    ):
+        Surprise(unit_ensemble(), "normal")
+
+
+@pytest.mark.parametrize("weight", [-0.1, 1.1, np.nan, np.inf, "half", None])
+def test_a_weight_outside_0_to_1_is_refused(weight: object):
+    with pytest.raises(DataError, match="weight must be 'crossover' or a number from 0 to 1"):
+        Surprise(unit_ensemble(), weight=weight)
+
+
+@given(hnp.arrays(float, 4, elements=st.floats(-5, 5)))
+@PROPERTY
+def test_one_anchor_keeps_the_order_of_similarities(psi: np.ndarray):
+    scores = Surprise(unit_ensemble(), weight=1).scores(psi, [[1.0]]).score
+    assert (np.argsort(scores, kind="stable") == np.argsort(psi, kind="stable")).all()

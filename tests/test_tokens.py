@@ -1,0 +1,199 @@
+"""Ragged token batches: what goes in comes out, whole, in parts, in int8 and in bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from surprise_rerank.errors import DataError
+from surprise_rerank.tokens import TokenBatch
+
+PROPERTY = settings(max_examples=60, deadline=None)
+
+# Sixteenths: exact in float32, rich in zeros and ties, and whole rows of zeros are drawn often.
+elements = st.integers(-64, 64).map(lambda i: i / 16)
+
+
+@st.composite
+def ragged(draw: st.DrawFn, min_texts: int = 0) -> tuple[list[np.ndarray], int]:
+    d = draw(st.integers(1, 6))
+    lengths = draw(st.lists(st.integers(0, 4), min_size=min_texts, max_size=5))
+    fill = st.just(0.0)
+    return [draw(hnp.arrays(np.float32, (n, d), elements=elements, fill=fill)) for n in lengths], d
+
+
+def assert_same(one: TokenBatch, other: TokenBatch) -> None:
+    assert one.directions.dtype == other.directions.dtype
+    for name in ("directions", "scales", "norms", "offsets"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+
+
+@given(ragged())
+@PROPERTY
+def test_token_vectors_come_back_as_they_went_in(texts: tuple[list[np.ndarray], int]):
+    arrays, d = texts
+    batch = TokenBatch.from_arrays(arrays, d)
+    assert len(batch) == len(arrays)
+    assert batch.dimension == d
+    assert batch.lengths.tolist() == [len(a) for a in arrays]
+    for got, expected in zip(batch, arrays, strict=True):
+        assert got.dtype == np.float32
+        np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-6)
+        np.testing.assert_array_equal(got[~expected.any(axis=1)], 0.0)
+
+
+@given(ragged(min_texts=1))
+@PROPERTY
+def test_directions_have_length_one_or_zero(texts: tuple[list[np.ndarray], int]):
+    batch = TokenBatch.from_arrays(*texts)
+    lengths = np.linalg.norm(batch.directions, axis=1)
+    np.testing.assert_allclose(lengths, (batch.norms > 0).astype(float), atol=1e-6)
+
+
+@given(ragged(min_texts=1), st.data())
+@PROPERTY
+def test_take_picks_texts_in_the_order_asked_for(texts: tuple[list[np.ndarray], int], data: st.DataObject):
+    batch = TokenBatch.from_arrays(*texts)
+    rows = data.draw(st.lists(st.integers(-len(batch), len(batch) - 1), max_size=8))
+    for form in (batch, batch.quantized()):
+        taken = form.take(rows)
+        assert len(taken) == len(rows)
+        assert taken.directions.dtype == form.directions.dtype
+        for got, row in zip(taken, rows, strict=True):
+            np.testing.assert_array_equal(got, form[row])
+
+
+def test_positions_from_the_end_count_as_in_any_sequence():
+    batch = TokenBatch.from_arrays([np.eye(3), 2 * np.eye(3)[:1], np.zeros((0, 3))])
+    np.testing.assert_array_equal(batch[-2], batch[1])
+    np.testing.assert_array_equal(batch.take([-2])[0], batch[1])
+    assert batch[-1].shape == (0, 3)
+
+
+@pytest.mark.parametrize("position", [2, -3])
+def test_a_position_outside_the_batch_is_an_index_error(position: int):
+    batch = TokenBatch.from_arrays([np.eye(3), np.eye(3)])
+    with pytest.raises(IndexError):
+        batch[position]
+    with pytest.raises(IndexError):
+        batch.take([position])
+
+
+@given(ragged(min_texts=1), st.data())
+@PROPERTY
+def test_concatenating_parts_gives_the_whole(texts: tuple[list[np.ndarray], int], data: st.DataObject):
+    arrays, d = texts
+    cut = data.draw(st.integers(0, len(arrays)))
+    parts = [TokenBatch.from_arrays(part, d) for part in (arrays[:cut], arrays[cut:])]
+    whole = TokenBatch.from_arrays(arrays, d)
+    assert_same(TokenBatch.concatenate(parts), whole)
+    assert_same(TokenBatch.concatenate([part.quantized() for part in parts]), whole.quantized())
+
+
+def test_nothing_cannot_be_concatenated():
+    with pytest.raises(DataError, match="at least one TokenBatch"):
+        TokenBatch.concatenate([])
+
+
+@given(ragged(min_texts=1))
+@PROPERTY
+def test_int8_moves_a_token_by_at_most_a_level_per_component(texts: tuple[list[np.ndarray], int]):
+    """Rounding moves every component by half a level; giving the token its length back at most doubles it."""
+    arrays, d = texts
+    batch = TokenBatch.from_arrays(arrays, d)
+    for got, expected in zip(batch.quantized(), arrays, strict=True):
+        error = np.linalg.norm(got - expected, axis=1)
+        level = np.abs(expected).max(axis=1, initial=0.0) / 127
+        assert (error <= np.sqrt(d) * level * (1 + 1e-4) + 1e-6).all()
+        assert (error <= np.sqrt(d) / 127 * np.linalg.norm(expected, axis=1) * (1 + 1e-4) + 1e-6).all()
+
+
+@given(ragged(min_texts=1))
+@PROPERTY
+def test_a_quantised_unit_token_has_similarity_one_to_itself(texts: tuple[list[np.ndarray], int]):
+    batch = TokenBatch.from_arrays(*texts)
+    small = batch.quantized()
+    assert small.directions.dtype == np.int8
+    np.testing.assert_array_equal(small.norms, batch.norms)
+    unit = small.directions.astype(np.float64) * small.scales[:, None].astype(np.float64)
+    np.testing.assert_allclose((unit * unit).sum(axis=1), (batch.norms > 0).astype(float), atol=1e-6)
+
+
+def test_quantising_twice_changes_nothing():
+    batch = TokenBatch.from_arrays([np.random.default_rng(0).normal(size=(5, 8))]).quantized()
+    assert_same(batch.quantized(), batch)
+
+
+@given(ragged())
+@PROPERTY
+def test_packing_and_unpacking_equals_quantising_bit_for_bit(texts: tuple[list[np.ndarray], int]):
+    arrays, d = texts
+    batch = TokenBatch.from_arrays(arrays, d)
+    packed = batch.pack()
+    assert_same(TokenBatch.unpack(packed, d), batch.quantized())
+    assert TokenBatch.unpack(packed, d).pack() == packed
+    assert TokenBatch.unpack([bytearray(p) for p in packed], d).pack() == packed
+
+
+def test_the_bytes_of_a_text_do_not_depend_on_its_batch():
+    rng = np.random.default_rng(1)
+    texts = [rng.normal(size=(n, 8)) for n in (3, 0, 5)]
+    alone = [TokenBatch.from_arrays([text]).pack()[0] for text in texts]
+    assert TokenBatch.from_arrays(texts).pack() == alone
+
+
+def packed_tokens(tokens: int = 3, d: int = 8) -> bytes:
+    return TokenBatch.from_arrays([np.random.default_rng(2).normal(size=(tokens, d))], d).pack()[0]
+
+
+def test_packed_tokens_that_were_cut_short_are_refused():
+    good = packed_tokens()
+    for size in range(len(good)):
+        with pytest.raises(DataError, match="packed tokens 1"):
+            TokenBatch.unpack([good, good[:size]], 8)
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [b"", b"x", b"{}" * 40, b"\0" * 200, packed_tokens() + b"\0", b"SRT9" + packed_tokens()[4:]],
+    ids=["empty", "short", "json", "zeros", "too long", "another version"],
+)
+def test_foreign_bytes_are_refused(foreign: bytes):
+    with pytest.raises(DataError, match="packed tokens 0"):
+        TokenBatch.unpack([foreign], 8)
+
+
+@pytest.mark.parametrize("tokens", [0, 3])
+def test_packed_tokens_of_another_dimension_are_refused(tokens: int):
+    with pytest.raises(DataError, match="dimension 8, expected 16"):
+        TokenBatch.unpack([packed_tokens(tokens)], 16)
+
+
+def test_no_texts_are_a_batch_of_the_dimension_given():
+    for batch in (TokenBatch.from_arrays([], 4), TokenBatch.unpack([], 4)):
+        assert (len(batch), batch.dimension) == (0, 4)
+        assert batch.pack() == []
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ([np.zeros((2, 3)), np.zeros((2, 4))], r"text 1 have shape \(2, 4\), expected \(tokens, 3\)"),
+        ([np.zeros((2, 3)), np.zeros(3)], r"text 1 have shape \(3,\)"),
+        ([np.full((1, 3), np.nan)], "NaN or infinite"),
+        ([np.full((1, 3), np.inf)], "NaN or infinite"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(texts: Sequence[np.ndarray], message: str):
+    with pytest.raises(DataError, match=message):
+        TokenBatch.from_arrays(texts)
+
+
+def test_a_dimension_that_is_asked_for_is_checked():
+    with pytest.raises(DataError, match=r"expected \(tokens, 5\)"):
+        TokenBatch.from_arrays([np.zeros((2, 3))], 5)
