@@ -18,17 +18,17 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
-import torch
 
 from surprise_rerank.arrays import Float32Array, Float64Array, FloatArray, unit_rows
 from surprise_rerank.errors import DataError
+from surprise_rerank.kernels import token_similarities
 from surprise_rerank.tokens import TokenBatch
 
 Measure: TypeAlias = Literal["jaccard", "otsuka", "dice", "tversky", "inclusion"]
 Universe: TypeAlias = Literal["joint", "query"]
 
-# The float32 copy of so many tokens at d = 384 is 12 MiB: it stays in the cache, and below the size from
-# which the allocator asks the system for fresh, unmapped pages every time.
+# What a chunk's products and copies take stays in the processor's cache, and below the size from which the
+# allocator asks the system for fresh pages every time.
 _CHUNK_TOKENS = 8192
 
 
@@ -137,9 +137,7 @@ class DynaMax:
         if not len(filled):
             return in_query, sums
         starts = documents.offsets[filled]
-        product = torch.from_numpy(x) @ torch.from_numpy(documents.directions).to(torch.float32).T
-        factors = documents.scales if self.unit_tokens else documents.scales * documents.norms
-        similarities = (product * torch.from_numpy(factors)).clamp_min_(0.0)
+        similarities = token_similarities(x, documents, unit_tokens=self.unit_tokens).clamp_min_(0.0)
         in_query[filled] = np.maximum.reduceat(similarities.numpy(), starts, axis=1).T
         if self.universe == "joint":
             a = similarities.amax(dim=0).numpy()
