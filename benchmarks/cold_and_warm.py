@@ -46,7 +46,8 @@ def main(dataset: str) -> None:
     bare_process, output = _timed([sys.executable, "-P", "-c", _BARE, dataset])
     bare = json.loads(output)
     print(
-        f"bare encoding of {bare['documents']} documents: {bare['seconds']:.1f} s ({bare_process:.1f} s process)"
+        f"bare encoding of {bare['documents']} documents: {bare['seconds']:.1f} s "
+        f"({bare_process:.1f} s for the process)"
     )
     with tempfile.TemporaryDirectory() as cache:
         evaluate = [sys.executable, "-P", "-c", "from surprise_rerank.eval.cli import main; main()"]

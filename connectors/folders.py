@@ -1,10 +1,12 @@
-"""Folders that are written beside their place and moved there when they are whole."""
+"""Files and folders that are written beside their place and moved there when they are whole."""
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
+import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,10 +20,10 @@ _TOKEN = uuid.uuid4().hex[:8]
 
 @contextmanager
 def disk_errors(what: str) -> Iterator[None]:
-    """Turn an OSError raised inside the block into a StoreError.
+    """Turn an OSError raised inside the block into a StoreError of one line that says what to do.
 
     Args:
-        what: what is written and where ("the BM25 index /data/bm25").
+        what: what is read or written and where ("the BM25 index /data/bm25").
 
     Raises:
         StoreError: in place of an OSError.
@@ -29,9 +31,38 @@ def disk_errors(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StoreError(
-            f"cannot write {what}: {error}; check the path, its permissions and the free space"
-        ) from error
+        raise StoreError(f"cannot use {what}: {explain(error)}") from error
+
+
+def explain(error: OSError) -> str:
+    """What went wrong with a file, and what to do."""
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT:
+            return "the disk is full; free some space, or choose another folder (what is stored stays)"
+        case errno.EROFS:
+            return "the file system is read-only; choose another folder"
+        case errno.EACCES | errno.EPERM:
+            return "permission denied; choose a folder that you may write to"
+        case _:
+            return f"{error.strerror or error}; check the path, its permissions and the free space"
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file in UTF-8 so that it is there whole or not at all, also after a loss of power.
+
+    Raises:
+        OSError: if it cannot be written.
+    """
+    descriptor, draft = tempfile.mkstemp(dir=path.parent, suffix=".part")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    except BaseException:
+        os.unlink(draft)
+        raise
 
 
 @contextmanager

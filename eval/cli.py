@@ -141,9 +141,9 @@ def main() -> None:
     except SurpriseRerankError as error:
         _fail(str(error))
     except OSError as error:
-        from surprise_rerank.connectors.qdrant.engines import explain_os_error
+        from surprise_rerank.connectors.folders import explain
 
-        _fail(f"{error.filename or 'file'}: {explain_os_error(error)}")
+        _fail(f"{error.filename or 'file'}: {explain(error)}")
     except (KeyboardInterrupt, click.Abort):
         click.echo("\nInterrupted. What was indexed stays; run the same command again to go on.", err=True)
         sys.exit(130)

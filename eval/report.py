@@ -18,7 +18,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from surprise_rerank.candidates import Ranking
-from surprise_rerank.connectors.qdrant.engines import storage_errors
+from surprise_rerank.connectors.folders import disk_errors
 from surprise_rerank.eval.evaluation import Evaluation
 from surprise_rerank.eval.retrieval import BASELINE, SystemResult
 
@@ -67,8 +67,8 @@ def write_results(folder: Path, evaluation: Evaluation) -> None:
 def write_run(path: Path, run: Mapping[str, Ranking], tag: str) -> None:
     """A TREC run file: question, Q0, document, rank, score, tag.
 
-    Scores that are equal in float32 are set apart by its smallest step, because trec_eval reads float32, sorts
-    by score, and would put ties into another order than the rank. White space in ids is percent-encoded.
+    Scores that are equal in float32 are set apart by its smallest step: trec_eval reads float32, sorts by
+    score, and would put ties into another order than the rank. White space in ids is percent-encoded.
 
     Raises:
         StoreError: if the file cannot be written.
@@ -126,6 +126,6 @@ def _version(name: str) -> str | None:
 
 
 def _write(path: Path, text: str) -> None:
-    with storage_errors(str(path)):
+    with disk_errors(str(path)):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

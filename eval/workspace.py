@@ -12,9 +12,9 @@ from pathlib import Path
 
 import platformdirs
 
+from surprise_rerank.connectors.folders import disk_errors
 from surprise_rerank.connectors.pyserini import BM25Index
 from surprise_rerank.connectors.qdrant import DocumentIndex, SyncReport
-from surprise_rerank.connectors.qdrant.engines import storage_errors
 from surprise_rerank.encoders import Encoder
 from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import DataError
@@ -153,7 +153,7 @@ def load_anchors(name: str, spec: str, encoder: Encoder, terminal: Terminal) -> 
 def _questions(path: Path) -> list[str]:
     if not path.is_file():
         raise DataError(f"unknown ensemble {str(path)!r}: give documents, train-questions, or a file")
-    with storage_errors(str(path)):
+    with disk_errors(str(path)):
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
         except UnicodeDecodeError as error:

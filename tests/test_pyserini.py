@@ -337,7 +337,7 @@ BM25Index.build(sys.argv[1], documents())
 
     def test_where_nothing_can_be_written_is_a_store_error(self, tmp_path):
         (tmp_path / "file").write_text("")
-        with pytest.raises(StoreError, match=r"cannot write the BM25 index .*file/index"):
+        with pytest.raises(StoreError, match=r"cannot use the BM25 index .*file/index"):
             BM25Index.build(tmp_path / "file" / "index", corpus(["xa"]))
 
     @posix

@@ -14,7 +14,8 @@ from qdrant_client import QdrantClient, models
 from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
 
-from surprise_rerank.connectors.qdrant.engines import EngineKind, storage_errors
+from surprise_rerank.connectors.folders import disk_errors
+from surprise_rerank.connectors.qdrant.engines import EngineKind
 from surprise_rerank.connectors.qdrant.schema import DENSE, Manifest, Point, Record
 from surprise_rerank.errors import StoreError
 
@@ -66,7 +67,7 @@ class ClientEngine:
     @classmethod
     def local(cls, folder: Path, collection: str, manifest: Manifest) -> ClientEngine:
         """The client's local mode in a folder: plain Python, brute force."""
-        with storage_errors(str(folder)):
+        with disk_errors(str(folder)):
             try:
                 client = QdrantClient(path=str(folder))
             except RuntimeError as error:
@@ -180,7 +181,7 @@ class ClientEngine:
             stop=tenacity.stop_after_attempt(_ATTEMPTS),
             reraise=True,
         )
-        with self._errors(), storage_errors(self.where):
+        with self._errors(), disk_errors(self.where):
             return retrying(request)
 
     @contextlib.contextmanager

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surprise_rerank.connectors.qdrant.engines import EngineKind, storage_errors
+from surprise_rerank.connectors.folders import disk_errors
+from surprise_rerank.connectors.qdrant.engines import EngineKind
 from surprise_rerank.connectors.qdrant.schema import DENSE, Point, Record
 from surprise_rerank.errors import StoreError
 from surprise_rerank.extras import import_extra
@@ -39,7 +40,7 @@ class EdgeEngine:
     def __init__(self, folder: Path, dimension: int) -> None:
         self.where = str(folder)
         self._folder = folder
-        with storage_errors(self.where):
+        with disk_errors(self.where):
             if not folder.exists():
                 self._require_room()
                 _create(folder, dimension)
@@ -112,7 +113,7 @@ class EdgeEngine:
 
     def _require_room(self) -> None:
         folder = self._folder if self._folder.exists() else self._folder.parent
-        with storage_errors(self.where):
+        with disk_errors(self.where):
             free = shutil.disk_usage(folder).free
         if free < _ROOM:
             raise StoreError(

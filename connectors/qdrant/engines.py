@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import json
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
+from surprise_rerank.connectors.folders import disk_errors, write_whole
 from surprise_rerank.connectors.qdrant.schema import Manifest, Point, Record
 from surprise_rerank.errors import IndexMismatchError, StoreError
 from surprise_rerank.extras import is_installed, pip_line
@@ -113,7 +111,7 @@ def open_engine(
 def _prepare(folder: Path, manifest: Manifest, engine: EngineKind | None) -> EngineKind:
     """Check the folder's manifest, or write one; returns the engine that the folder is of."""
     path = folder / MANIFEST_FILE
-    with storage_errors(str(folder)):
+    with disk_errors(str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
         if not path.exists():
             if any(folder.iterdir()):
@@ -121,7 +119,7 @@ def _prepare(folder: Path, manifest: Manifest, engine: EngineKind | None) -> Eng
                     f"{folder} is not empty and was not made by surprise-rerank; choose another folder"
                 )
             kind: EngineKind = engine or ("edge" if is_installed("qdrant_edge") else "local")
-            write_json(path, {**manifest.to_json(), "engine": kind})
+            write_whole(path, json.dumps({**manifest.to_json(), "engine": kind}, indent=1))
             return kind
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
@@ -129,35 +127,3 @@ def _prepare(folder: Path, manifest: Manifest, engine: EngineKind | None) -> Eng
             raise IndexMismatchError(f"{path} is damaged; delete {folder} and index again") from error
     Manifest.from_json(values, str(folder)).check(manifest, str(folder))
     return "local" if values.get("engine") == "local" else "edge"
-
-
-def write_json(path: Path, values: dict[str, str | int]) -> None:
-    """Write a small file whole or not at all."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump(values, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-
-
-@contextlib.contextmanager
-def storage_errors(where: str) -> Iterator[None]:
-    """Turn the operating system's errors into one line that says what to do."""
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(f"cannot use {where}: {explain_os_error(error)}") from error
-
-
-def explain_os_error(error: OSError) -> str:
-    """What went wrong with a file, and what to do."""
-    match error.errno:
-        case errno.ENOSPC | errno.EDQUOT:
-            return "the disk is full; free some space, or choose another folder (what is stored stays)"
-        case errno.EROFS:
-            return "the file system is read-only; choose another folder"
-        case errno.EACCES | errno.EPERM:
-            return "permission denied; choose a folder that you may write to"
-        case _:
-            return error.strerror or str(error)
