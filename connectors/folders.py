@@ -6,7 +6,6 @@ import errno
 import os
 import re
 import shutil
-import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -53,15 +52,15 @@ def write_whole(path: Path, text: str) -> None:
     Raises:
         OSError: if it cannot be written.
     """
-    descriptor, draft = tempfile.mkstemp(dir=path.parent, suffix=".part")
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        with draft.open("x", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(draft, path)
+        draft.replace(path)
     except BaseException:
-        os.unlink(draft)
+        draft.unlink(missing_ok=True)
         raise
 
 

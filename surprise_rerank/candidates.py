@@ -17,7 +17,7 @@ from surprise_rerank.tokens import TokenBatch
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Query:
     """An encoded query.
 
@@ -34,7 +34,7 @@ class Query:
     id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Moments:
     """Mean and standard deviation of a similarity over an ensemble, one pair per anchor.
 
@@ -47,7 +47,7 @@ class Moments:
     deviation: Float64Array
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
     """A candidate pool as one struct of arrays; all are aligned with `ids`.
 
@@ -139,7 +139,7 @@ class Hit:
     document: Document | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Ranking:
     """Documents in order, best first.
 

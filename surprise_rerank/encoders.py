@@ -37,7 +37,7 @@ _CPU_BATCH_TOKENS = 4096
 _GPU_BATCH_TOKENS = 65_536
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Encoded:
     """n encoded texts.
 

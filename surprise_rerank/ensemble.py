@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
+import uuid
 import zipfile
 import zlib
 from collections.abc import Iterable
@@ -219,9 +219,9 @@ class Ensemble:
         """Write to a .npz file, whole or not at all."""
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(dir=target.parent, suffix=".part")
+        draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
         try:
-            with os.fdopen(descriptor, "wb") as file:
+            with draft.open("xb") as file:
                 np.savez(
                     file,
                     format=np.int64(_FORMAT),
@@ -234,9 +234,9 @@ class Ensemble:
                     checksum=np.uint64(self.checksum),
                     model=np.str_(self.model),
                 )
-            os.replace(temporary, target)
+            draft.replace(target)
         except BaseException:
-            os.unlink(temporary)
+            draft.unlink(missing_ok=True)
             raise
 
     @classmethod

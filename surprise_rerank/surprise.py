@@ -129,7 +129,7 @@ def normalized_similarity_exact(similarity: npt.ArrayLike, ensemble: npt.ArrayLi
     return np.where(psi <= split, height * psi / split, height + (1 - height) * (psi - split) / (1 - split))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class SurpriseScores:
     """Surprise of n pairs.
 

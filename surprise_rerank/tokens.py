@@ -21,7 +21,7 @@ _HEADER = struct.Struct("<4sIH")  # magic with version, tokens, dimension
 _MAGIC = b"SRT1"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class TokenBatch:
     """Token vectors of n texts, stacked.
 

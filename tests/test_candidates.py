@@ -52,7 +52,13 @@ def test_take_moves_every_field_alike(rows: list[int]):
 
 def test_take_leaves_missing_fields_missing():
     taken = Candidates(ids=("a", "b")).take([1])
-    assert taken == Candidates(ids=("b",))
+    assert (taken.ids, taken.scores, taken.dense, taken.tokens, taken.documents) == (
+        ("b",),
+        {},
+        None,
+        None,
+        None,
+    )
 
 
 def test_without_removes_one_document_from_every_field():

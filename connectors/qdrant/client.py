@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -106,10 +105,7 @@ class ClientEngine:
         batch = [
             models.PointStruct(id=p.id, vector={DENSE: p.dense.tolist()}, payload=p.payload) for p in points
         ]
-        with warnings.catch_warnings():
-            # Local mode warns of every batch above 20,000 points; the index says it once, in its own words.
-            warnings.filterwarnings("ignore", message="Local mode is not recommended", category=UserWarning)
-            self._call(lambda: self._client.upsert(self._collection, batch, wait=True))
+        self._call(lambda: self._client.upsert(self._collection, batch, wait=True))
 
     def delete(self, point_ids: Sequence[str]) -> None:
         """Remove points; waits until they are gone."""
