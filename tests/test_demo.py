@@ -90,18 +90,26 @@ def test_signatures_are_no_questions(entries: tuple[Entry, ...]) -> None:
 
 
 def test_it_is_a_source_with_one_answer_each(entries: tuple[Entry, ...]) -> None:
-    source = DemoDocumentation()
-    documents = list(source.documents())
-    queries, qrels = source.queries(), source.qrels()
+    test = DemoDocumentation()
+    train = test.at("train")
+    documents = list(test.documents())
+    queries, qrels = train.queries() | test.queries(), train.qrels() | test.qrels()
 
     assert [document.id for document in documents] == [entry.id for entry in entries]
+    assert list(train.documents()) == documents
     assert queries.keys() == qrels.keys()
-    assert [list(judged) for judged in qrels.values()] == [[document.id] for document in documents]
+    assert sorted(list(judged) for judged in qrels.values()) == [[document.id] for document in documents]
     # A question of the same id would count as the document itself and be left out of its own results.
     assert not queries.keys() & {document.id for document in documents}
-    assert source.at("test") is source
-    with pytest.raises(DatasetError, match=r"'demo' has no split 'train'; there is only 'test'"):
-        source.at("train")
+
+
+def test_a_fifth_of_the_questions_is_for_testing_and_none_is_in_both_splits() -> None:
+    test, train = DemoDocumentation("test").queries(), DemoDocumentation("train").queries()
+
+    assert not test.keys() & train.keys()
+    assert 0.15 < len(test) / (len(test) + len(train)) < 0.25
+    with pytest.raises(DatasetError, match=r"'demo' has no split 'dev'; there is test, train"):
+        DemoDocumentation().at("dev")
 
 
 DIGEST = """
