@@ -101,7 +101,8 @@ class Workspace:
         if not (done.added or done.updated or done.removed):
             what = f"re-using the index of {done.unchanged} documents"
         else:
-            what = f"indexed {done.added} new and {done.updated} changed documents"
+            what = f"indexed {done.added} new documents"
+            what += f", {done.updated} changed" if done.updated else ""
             what += f", removed {done.removed}" if done.removed else ""
             what += f", re-used {done.unchanged}" if done.unchanged else ""
         self.terminal.say(f"{what} ({place[index.engine]})")

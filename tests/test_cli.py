@@ -109,7 +109,7 @@ def test_a_changed_corpus_is_indexed_again_where_it_changed(run: Run, beir: Path
     lines[0] = json.dumps({"_id": "d1", "title": "", "text": "something else"})
     (beir / "corpus.jsonl").write_text("\n".join([*lines[:3], *lines[4:]]))
     assert (
-        "indexed 0 new and 1 changed documents, removed 1, re-used 5"
+        "indexed 0 new documents, 1 changed, removed 1, re-used 5"
         in run("--dataset", beir, "--systems", "cosine")[2]
     )
 

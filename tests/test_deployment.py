@@ -1,0 +1,66 @@
+"""docker-compose.yml and pyproject.toml keep what the documentation says of them."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def services() -> dict[str, Any]:
+    return yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+
+
+def test_qdrant_is_pinned_healthy_kept_and_seen_from_this_machine_only(services: dict[str, Any]) -> None:
+    for name, service in services.items():
+        version = service["image"].partition(":v")[2]
+        assert len(version.split(".")) == 3, name
+        assert "/readyz" in service["healthcheck"]["test"][-1]
+        assert all(port.startswith("127.0.0.1:") for port in service["ports"]), name
+        assert service["volumes"] == [f"{name}:/qdrant/storage"]
+        assert "QDRANT__SERVICE__API_KEY" in service["environment"]
+
+
+def test_one_server_by_default_and_three_nodes_in_the_cluster(services: dict[str, Any]) -> None:
+    default = [name for name, service in services.items() if "profiles" not in service]
+    cluster = [name for name, service in services.items() if service.get("profiles") == ["cluster"]]
+    assert default == ["qdrant"]
+    assert len(cluster) == 3
+    for name in cluster:
+        assert services[name]["environment"]["QDRANT__CLUSTER__ENABLED"] == "true"
+        assert f"http://{name}:6335" in services[name]["command"]
+    followers = [services[name]["command"] for name in cluster[1:]]
+    assert all(command[1:3] == ["--bootstrap", f"http://{cluster[0]}:6335"] for command in followers)
+    ports = [port for service in services.values() for port in service["ports"]]
+    assert len({port.split(":")[1] for port in ports}) == len(ports)
+
+
+def test_the_extra_all_holds_every_other_but_those_for_developers() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    (everything,) = extras["all"]
+    named = everything.partition("[")[2].rstrip("]").split(",")
+    assert sorted(named) == sorted(set(extras) - {"all", "dev"})
+
+
+def test_every_folder_of_code_is_packaged() -> None:
+    setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    folders = {
+        path.parent
+        for top in ("surprise_rerank", "connectors", "eval")
+        for path in (ROOT / top).rglob("*.py")
+    }
+    names = {
+        ".".join(
+            folder.relative_to(ROOT).parts
+            if folder.name == "surprise_rerank"
+            else ("surprise_rerank", *folder.relative_to(ROOT).parts)
+        )
+        for folder in folders
+    }
+    assert names == set(setuptools["packages"])
