@@ -66,10 +66,9 @@ class DocumentIndex:
     ...     index.sync(documents)
     """
 
-    def __init__(self, engine: Engine, encoder: Encoder, collection: str) -> None:
+    def __init__(self, engine: Engine, encoder: Encoder) -> None:
         self._engine = engine
         self._encoder = encoder
-        self._collection = collection
 
     @classmethod
     def open(
@@ -99,7 +98,7 @@ class DocumentIndex:
         manifest = Manifest(encoder.name, encoder.fingerprint, encoder.dimension)
         key = api_key or os.environ.get("QDRANT_API_KEY")
         opened = open_engine(location, manifest, collection=collection, url=url, api_key=key, engine=engine)
-        return cls(opened, encoder, collection)
+        return cls(opened, encoder)
 
     def __enter__(self) -> DocumentIndex:
         return self
@@ -163,7 +162,7 @@ class DocumentIndex:
                     on_progress(len(batch))
         gone = sorted(set(stored) - {d.id for d in collection}) if prune else []
         if gone:
-            self._engine.delete([point_id(self._collection, name) for name in gone])
+            self._engine.delete([point_id(name) for name in gone])
         if stale or gone:
             self._engine.flush()
         updated = sum(d.id in stored for d in stale)
@@ -194,7 +193,7 @@ class DocumentIndex:
         Raises:
             DataError: if one is not in the index.
         """
-        points = [point_id(self._collection, name) for name in ids]
+        points = [point_id(name) for name in ids]
         found = self._engine.retrieve(points, _payload_fields(fields), dense="dense" in fields)
         records = {record.payload[ID]: record for record in found}
         missing = [name for name in ids if name not in records]
@@ -221,7 +220,7 @@ class DocumentIndex:
         return {record.payload[ID]: record.payload[HASH] for batch in batches for record in batch}
 
     def _point(self, document: Document, dense: Float32Array, packed: bytes) -> Point:
-        return Point(point_id(self._collection, document.id), dense, to_payload(document, packed))
+        return Point(point_id(document.id), dense, to_payload(document, packed))
 
     def _dense(self, records: Sequence[Record]) -> Float32Array:
         vectors = np.array([record.dense for record in records], dtype=np.float32)

@@ -28,9 +28,13 @@ DOCUMENT_FIELDS = (ID, TITLE, TEXT, METADATA)
 _NAMESPACE = uuid.UUID("541a8262-a322-5cc3-9a06-75c2d3d02f8e")  # any constant; another one would store every document twice
 
 
-def point_id(collection: str, document_id: str) -> str:
-    """The UUID of a document's point: the same in every run, so that indexing again is an upsert."""
-    return str(uuid.uuid5(_NAMESPACE, f"{collection}\0{document_id}"))
+def point_id(document_id: str) -> str:
+    """The UUID of a document's point: the same in every run, so that indexing again is an upsert.
+
+    It is the same in every collection, too: the documents of the smallest point ids, which stand for the
+    whole corpus in a fusion, are then the same wherever the corpus is stored.
+    """
+    return str(uuid.uuid5(_NAMESPACE, document_id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +122,8 @@ class Manifest:
             raise IndexMismatchError(
                 f"{where} has schema version {self.schema}, this version reads {expected.schema}; index again"
             )
-        if (self.model, self.fingerprint, self.dimension) != (
-            expected.model,
-            expected.fingerprint,
-            expected.dimension,
-        ):
+        # The weights decide, not the name: a model can be called by its name on the hub or by a folder.
+        if (self.fingerprint, self.dimension) != (expected.fingerprint, expected.dimension):
             raise IndexMismatchError(
                 f"{where} was made by model {self._label()}, asked for is {expected._label()}; "
                 "use that model, or another folder or collection, or index again"
