@@ -15,7 +15,7 @@ from qdrant_client.http.exceptions import ApiException, ResponseHandlingExceptio
 
 from surprise_rerank.connectors.folders import disk_errors
 from surprise_rerank.connectors.qdrant.engines import EngineKind
-from surprise_rerank.connectors.qdrant.schema import DENSE, Manifest, Point, Record
+from surprise_rerank.connectors.qdrant.schema import DENSE, ID, Manifest, Point, Record, point_id
 from surprise_rerank.errors import StoreError
 
 T = TypeVar("T")
@@ -161,6 +161,14 @@ class ClientEngine:
             yield [_record(r) for r in records]
             if offset is None:
                 return
+
+    def smallest(self, limit: int, fields: Sequence[str]) -> list[Record]:
+        """The points of the smallest ids: the first of a scroll, but in local mode, which does not sort."""
+        if self.kind == "server":
+            return next(self.scroll(fields, dense=False, batch=limit))
+        ids = {point_id(r.payload[ID]) for batch in self.scroll((ID,), dense=False) for r in batch}
+        records = self.retrieve(sorted(ids)[:limit], fields, dense=False)
+        return sorted(records, key=lambda record: point_id(record.payload[ID]))
 
     def flush(self) -> None:
         """Nothing to do: every write waited until it was applied."""

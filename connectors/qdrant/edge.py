@@ -101,6 +101,10 @@ class EdgeEngine:
             if offset is None:
                 return
 
+    def smallest(self, limit: int, fields: Sequence[str]) -> list[Record]:
+        """The points of the smallest ids: the first of a scroll."""
+        return next(self.scroll(fields, dense=False, batch=limit))
+
     def flush(self) -> None:
         """Write everything to disk."""
         with self._errors():

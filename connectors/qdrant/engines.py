@@ -54,7 +54,11 @@ class Engine(Protocol):
         ...
 
     def scroll(self, fields: Sequence[str], *, dense: bool, batch: int = 1000) -> Iterator[list[Record]]:
-        """All points, in the order of their ids, in batches."""
+        """All points, in batches, in no certain order."""
+        ...
+
+    def smallest(self, limit: int, fields: Sequence[str]) -> list[Record]:
+        """The points of the smallest ids, in their order."""
         ...
 
     def flush(self) -> None:

@@ -211,8 +211,7 @@ class DocumentIndex:
 
         Point ids are hashes, so this is a uniform sample, and the same one in every engine.
         """
-        records = next(self._engine.scroll((ID, TOKENS), dense=False, batch=size))
-        payloads = [record.payload for record in records]
+        payloads = [record.payload for record in self._engine.smallest(size, (ID, TOKENS))]
         return tuple(p[ID] for p in payloads), to_tokens(payloads, self._encoder.dimension)
 
     def _stored_hashes(self) -> dict[str, str]:
