@@ -283,6 +283,12 @@ def test_a_half_made_shard_is_made_again(tmp_path: Path) -> None:
         assert index.sync(DOCUMENTS).added == 5
 
 
+@pytest.mark.parametrize("name", ["", "a:b", "a/b"])
+def test_a_name_that_qdrant_refuses_is_told(name: str) -> None:
+    with pytest.raises(StoreError, match="collection"):
+        DocumentIndex.open(":memory:", WordEncoder(), collection=name)
+
+
 def test_an_unreachable_server_is_named_at_once() -> None:
     with pytest.raises(StoreError, match=r"http://127\.0\.0\.1:9.*docker compose up"):
         DocumentIndex.open(None, WordEncoder(), url="http://127.0.0.1:9")
@@ -328,8 +334,8 @@ def test_point_ids_are_stable_and_keep_documents_apart(first: str, second: str) 
 def test_the_sample_is_the_same_wherever_the_corpus_is_stored(tmp_path: Path) -> None:
     documents = [Document(str(i), f"w{i}") for i in range(50)]
     samples = []
-    for place in (tmp_path / "folder", ":memory:"):
-        with DocumentIndex.open(place, WordEncoder(), collection=f"of {place}") as index:
+    for place, collection in ((tmp_path / "folder", "one"), (":memory:", "another")):
+        with DocumentIndex.open(place, WordEncoder(), collection=collection) as index:
             index.sync(documents)
             samples.append(index.token_sample(10)[0])
     assert samples[0] == samples[1]

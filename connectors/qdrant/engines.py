@@ -16,6 +16,7 @@ from surprise_rerank.extras import is_installed, pip_line
 EngineKind: TypeAlias = Literal["edge", "local", "server"]
 
 MANIFEST_FILE = "manifest.json"
+_FORBIDDEN = frozenset('<>:"/\\|?*\0\x1f')  # what Qdrant refuses in the name of a collection
 
 
 class Engine(Protocol):
@@ -95,6 +96,8 @@ def open_engine(
     """
     from surprise_rerank.connectors.qdrant.client import ClientEngine
 
+    if not collection or set(collection) & _FORBIDDEN:
+        raise StoreError(f"{collection!r} is not a name for a collection; use letters, digits, '-' and '_'")
     if url is not None:
         return ClientEngine.server(url, collection, manifest, api_key=api_key)
     if location is None:
