@@ -40,7 +40,7 @@ class BeirFolder:
     @property
     def name(self) -> str:
         """The folder's own name."""
-        return self.path.resolve().name
+        return encodable(self.path.resolve().name)
 
     def splits(self) -> tuple[str, ...]:
         """The splits that have judgements, in alphabetical order.

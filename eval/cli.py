@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ from surprise_rerank.errors import SurpriseRerankError
 
 _DEFAULT_SYSTEMS = "bm25,cosine,surprise,dynamax,fusion"
 _DEFAULT_MEASURES = "nDCG@10 R@100 RR Success@1"
+
+# Not inside the parentheses of a measure's parameters: RBP(p=0.8, rel=1).
+_SEPARATOR = re.compile(r"[,\s]+(?![^()]*\))")
 
 _EPILOG = """\b
 Examples:
@@ -105,10 +109,13 @@ def command(*, list_systems: bool, quiet: bool, run_dir: Path | None, **values: 
         return
     from surprise_rerank.eval.evaluation import Settings, evaluate
     from surprise_rerank.eval.progress import Terminal
-    from surprise_rerank.eval.report import table, write_results
+    from surprise_rerank.eval.report import make_folder, table, write_results
 
     values["systems"] = _names(values["systems"].split(","), "--systems")
-    values["measures"] = _names(values["measures"].replace(",", " ").split(), "--measures")
+    values["measures"] = _names(_SEPARATOR.split(values["measures"]), "--measures")
+    values["qdrant_url"] = values["qdrant_url"] or None  # the client takes an empty one for localhost
+    if run_dir is not None:
+        make_folder(run_dir)  # told now, not after everything was measured
     terminal = Terminal(quiet=quiet)
     evaluation = evaluate(Settings(**values), terminal)
     console = Console()

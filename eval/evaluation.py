@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from surprise_rerank.candidates import Ranking
+from surprise_rerank.documents import encodable
 from surprise_rerank.encoders import DEFAULT_MODEL, encode_queries, load_encoder
 from surprise_rerank.errors import MissingExtraError
 from surprise_rerank.eval.datasets import RetrievalDataset, load_dataset
@@ -110,6 +112,7 @@ def evaluate(settings: Settings, terminal: Terminal | None = None) -> Evaluation
     )
     with workspace.resources(dataset, anchors, bm25=has_bm25() and _wants_bm25(systems)) as resources:
         began = time.perf_counter()
+        depth = min(settings.depth, len(dataset.documents))  # engines refuse very large numbers
         queries = encode_queries(encoder, list(dataset.queries.values()), list(dataset.queries))
         encoding = (time.perf_counter() - began) / len(queries)
         results = []
@@ -117,17 +120,18 @@ def evaluate(settings: Settings, terminal: Terminal | None = None) -> Evaluation
             runner = system.build(resources)
             with terminal.bar(name, len(queries), "questions") as advance:
                 ids = frozenset(document.id for document in dataset.documents)
-                run, seconds = run_system(runner, queries, settings.depth, ids, advance)
+                run, seconds = run_system(runner, queries, depth, ids, advance)
             values, per_query = measure_run(run, dataset, measures)
             results.append(SystemResult(name, run, values, per_query, seconds, note=runner.note))
             if runner.note:
                 notes.append(f"{name}: {runner.note}")
+            notes.extend(_remarks(name, run))
         engine = resources.index.engine
     results = _with_p_values(results, next(iter(measures)))
     seconds_in_all = time.perf_counter() - start
     notes.append(f"encoding a question takes {1000 * encoding:.1f} ms more; {seconds_in_all:.1f} s in all")
     facts = {
-        "settings": {k: str(v) if isinstance(v, Path) else v for k, v in asdict(settings).items()},
+        "settings": {k: _as_json(v) for k, v in asdict(settings).items()},
         "dataset": dataset.name,
         "split": dataset.split,
         "documents": len(dataset.documents),
@@ -165,6 +169,17 @@ def _gaps(dataset: RetrievalDataset) -> list[str]:
     if dataset.missing_queries:
         notes.append(f"{dataset.missing_queries} judged questions have no text and were left out")
     return notes
+
+
+def _as_json(value: Any) -> Any:
+    """A setting as a JSON value; names of files can hold bytes that are not UTF-8."""
+    return encodable(str(value)) if isinstance(value, Path | str) else value
+
+
+def _remarks(name: str, run: Mapping[str, Ranking]) -> list[str]:
+    """What a system's rankings say of their scores, by the first that says anything."""
+    remarks = [ranking.notes[0] for ranking in run.values() if ranking.notes]
+    return [f"{name}: in {len(remarks)} of {len(run)} questions, {remarks[0]}"] if remarks else []
 
 
 def _key(settings: Settings, dataset: RetrievalDataset) -> str:

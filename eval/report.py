@@ -53,6 +53,16 @@ def _cell(value: float, best: float) -> str:
     return f"[bold]{value:.4f}[/bold]" if round(value, 4) == best else f"{value:.4f}"
 
 
+def make_folder(folder: Path) -> None:
+    """A folder for `write_results`, which is there or can be made.
+
+    Raises:
+        StoreError: if it cannot be made.
+    """
+    with disk_errors(str(folder)):
+        folder.mkdir(parents=True, exist_ok=True)
+
+
 def write_results(folder: Path, evaluation: Evaluation) -> None:
     """One TREC run file per system, and `results.json`.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,19 +48,25 @@ def parse_measures(names: Sequence[str]) -> dict[str, ir_measures.measures.Measu
     """Measures in ir_measures' syntax: nDCG@10, R@100, RR, Success@1, AP(rel=2)@20, ...
 
     Raises:
-        SurpriseRerankError: if one cannot be read, or has no provider here.
+        SurpriseRerankError: if one cannot be read, has a parameter out of range, or has no provider here.
     """
     measures = {}
     for name in names:
         try:
             measure = ir_measures.parse_measure(name)
-        except (NameError, ValueError, SyntaxError) as error:
+            # trec_eval ends the process for a cutoff of 0.
+            if not 0 < float(measure.params.get("cutoff", 1)) < 2**31:
+                raise ValueError(f"cutoff {measure.params['cutoff']}")
+            supported = ir_measures.DefaultPipeline.supports(measure)  # type: ignore[no-untyped-call]
+        except (NameError, ValueError, TypeError, SyntaxError, AssertionError) as error:
             known = ", ".join(DEFAULT_MEASURES)
             raise SurpriseRerankError(
                 f"unknown measure {name!r}; write it as ir_measures does: {known}, AP@100"
             ) from error
-        if not ir_measures.DefaultPipeline.supports(measure):  # type: ignore[no-untyped-call]
+        if not supported:
             raise SurpriseRerankError(f"the measure {name!r} is not supported by what is installed")
+        # Tried on one question, because a provider can still refuse what it says that it supports.
+        _calculate([measure], {"1": {"1": 1}}, [ir_measures.ScoredDoc("1", "1", 1.0)])
         measures[str(measure)] = measure
     return measures
 
@@ -91,15 +97,36 @@ def measure_run(
     """Means over all judged questions, and the values of each; an unanswered question counts 0.
 
     Rank, not score, is what is measured: trec_eval breaks ties of scores by document id, descending, which
-    would make the figure depend on how documents are named.
+    would make the figure depend on how documents are named. Negative relevances (TREC's mark for spam, say)
+    count as 0, judged and not relevant: pytrec_eval can end the process on them.
+
+    Raises:
+        SurpriseRerankError: if a measure cannot be taken of this data.
     """
     names = {measure: name for name, measure in measures.items()}
-    result: Any = ir_measures.calc(list(measures.values()), dataset.qrels, _by_rank(run))
+    qrels = {
+        query: {document: max(relevance, 0) for document, relevance in judged.items()}
+        for query, judged in dataset.qrels.items()
+    }
+    result = _calculate(list(measures.values()), qrels, _by_rank(run))
     per_query: dict[str, dict[str, float]] = {name: {} for name in measures}
     for metric in result.per_query:
         per_query[names[metric.measure]][metric.query_id] = float(metric.value)
     values = {name: float(result.aggregated[measure]) for name, measure in measures.items()}
     return values, per_query
+
+
+def _calculate(
+    measures: list[ir_measures.measures.Measure],
+    qrels: Mapping[str, Mapping[str, int]],
+    run: Iterable[ir_measures.ScoredDoc],
+) -> Any:
+    try:
+        return ir_measures.calc(measures, qrels, run)
+    except Exception as error:  # the providers' errors share no base class
+        names = ", ".join(map(str, measures))
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise SurpriseRerankError(f"{names} cannot be measured ({reason}); choose other measures") from error
 
 
 def _by_rank(run: Mapping[str, Ranking]) -> Iterator[ir_measures.ScoredDoc]:

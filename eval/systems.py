@@ -85,10 +85,7 @@ class Runner:
         fields = self.reranker.needs if self.reranker is not None else frozenset()
         pool = self.retriever.retrieve(query, depth + int(drop_own_id), fields)
         if drop_own_id:
-            own = query.id in pool.ids
             pool = pool.without(query.id)
-            if not own and self.reranker is None:
-                pool = pool.take(range(min(depth, len(pool))))
         if self.reranker is not None:
             return self.reranker.rerank(query, pool).top(depth)
         return _as_retrieved(pool).top(depth)

@@ -61,7 +61,8 @@ class Workspace:
         """Folder and collection: readable, and different for every data set and model."""
         key = f"{self.key}\0{self.encoder.name}"
         readable = re.sub(r"[^A-Za-z0-9]+", "-", f"{self.key} {Path(self.encoder.name).name}")
-        return f"{readable.strip('-')[-80:]}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
+        digest = hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()
+        return f"{readable.strip('-')[-80:]}-{digest[:8]}"
 
     @contextlib.contextmanager
     def resources(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import os
 import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -112,6 +114,16 @@ def test_only_what_changed_is_encoded_and_what_is_gone_is_pruned_on_request(home
     assert sorted(encoder.encoded_texts) == ["a new text", "six"]
     assert (kept.added, kept.updated, kept.unchanged, kept.removed) == (1, 1, 2, 0)
     assert (pruned.added, pruned.updated, pruned.unchanged, pruned.removed) == (0, 0, 4, 2)
+
+
+def test_changed_metadata_is_stored(home: Opener) -> None:
+    with home(WordEncoder()) as index:
+        index.sync(DOCUMENTS)
+        changed = Document("5", DOCUMENTS[4].text, metadata={"year": 1995})
+        report = index.sync([*DOCUMENTS[:4], changed])
+        assert (report.updated, report.unchanged) == (1, 4)
+        assert index.fetch(["5"], ALL_FIELDS).documents == (changed,)
+        assert index.sync([changed]).unchanged == 1
 
 
 def test_search_ranks_by_cosine(home: Opener) -> None:
@@ -283,6 +295,32 @@ def test_a_half_made_shard_is_made_again(tmp_path: Path) -> None:
         assert index.sync(DOCUMENTS).added == 5
 
 
+def test_a_damaged_local_store_is_named(tmp_path: Path) -> None:
+    with DocumentIndex.open(tmp_path / "index", WordEncoder(), engine="local") as index:
+        index.sync(DOCUMENTS)
+    (database,) = (tmp_path / "index").rglob("storage.sqlite")
+    for damaged in (database, tmp_path / "index" / "local" / "meta.json"):
+        damaged.write_bytes(b"nonsense" * 1000)
+        with pytest.raises(StoreError, match="damaged; delete it and index again"):
+            DocumentIndex.open(tmp_path / "index", WordEncoder())
+
+
+@NEEDS_EDGE
+def test_a_damaged_shard_is_named(tmp_path: Path) -> None:
+    with DocumentIndex.open(tmp_path / "index", WordEncoder(), engine="edge") as index:
+        index.sync(DOCUMENTS)
+    for segment in (tmp_path / "index").rglob("segment.json"):
+        segment.write_text("{")
+    with pytest.raises(StoreError, match="delete the folder and index again"):
+        DocumentIndex.open(tmp_path / "index", WordEncoder())
+
+
+def test_a_folder_is_no_server(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="needs a url"):
+        DocumentIndex.open(tmp_path / "index", WordEncoder(), engine="server")
+    assert not (tmp_path / "index").exists()
+
+
 @pytest.mark.parametrize("name", ["", "a:b", "a/b"])
 def test_a_name_that_qdrant_refuses_is_told(name: str) -> None:
     with pytest.raises(StoreError, match="collection"):
@@ -292,6 +330,25 @@ def test_a_name_that_qdrant_refuses_is_told(name: str) -> None:
 def test_an_unreachable_server_is_named_at_once() -> None:
     with pytest.raises(StoreError, match=r"http://127\.0\.0\.1:9.*docker compose up"):
         DocumentIndex.open(None, WordEncoder(), url="http://127.0.0.1:9")
+
+
+def test_an_answer_that_is_not_qdrants_is_told(tmp_path: Path) -> None:
+    class Page(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"<html>welcome</html>")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            with pytest.raises(StoreError, match="not a Qdrant server"):
+                DocumentIndex.open(None, WordEncoder(), url=f"http://127.0.0.1:{server.server_port}")
+        finally:
+            server.shutdown()
 
 
 @pytest.mark.filterwarnings("ignore:Api key is used with an insecure connection")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import ir_measures
@@ -83,10 +84,35 @@ def test_a_question_whose_id_is_elsewhere_in_the_corpus_still_gets_a_full_pool()
     assert runner.rank(Query("three", id="a"), 3, drop_own_id=True).ids == ("b", "c", "d")
 
 
-@pytest.mark.parametrize("name", ["nope", "nDCG@x", "", "nDCG@10)"])
+BAD_MEASURES = [
+    "nope",
+    "nDCG@x",
+    "",
+    "nDCG@10)",
+    "P@0",
+    "P@1.5",
+    "AP(rel='a')",
+    "nDCG(x=1)@10",
+    "RR(rel=0)",
+    "P",
+]
+
+
+@pytest.mark.parametrize("name", [*BAD_MEASURES, "AP@100000000000000000000"])
 def test_an_unknown_measure_is_named(name: str) -> None:
     with pytest.raises(SurpriseRerankError, match="measure"):
         parse_measures([name])
+
+
+def test_negative_relevances_are_not_relevant() -> None:
+    # Without care, pytrec_eval crashes on these.
+    qrels = {"q1": {"a": 1, "b": -1}, "q2": {"c": -2}, "a": {"b": 0}}
+    measures = parse_measures(["nDCG@10", "R@100", "RR", "Success@1"])
+    run = {name: ranking("abcde") for name in qrels}
+    for _ in range(20):
+        values, per_query = measure_run(run, replace(DATASET, qrels=qrels), measures)
+    assert values["RR"] == pytest.approx(1 / 3)
+    assert per_query["nDCG@10"] == {"q1": 1.0, "q2": 0.0, "a": 0.0}
 
 
 def test_an_unknown_system_is_named_with_its_neighbour() -> None:

@@ -61,6 +61,9 @@ class ClientEngine:
         except (ApiException, QdrantException) as error:
             client.close()
             raise StoreError(_explain(error, f"the Qdrant server at {url}")) from error
+        except ValueError as error:  # an answer that is no JSON
+            client.close()
+            raise StoreError(f"what answers at {url} is not a Qdrant server; check the url") from error
         return cls(client, "server", f"the Qdrant server at {url}", collection, manifest)
 
     @classmethod
@@ -73,6 +76,8 @@ class ClientEngine:
                 raise StoreError(
                     f"{folder} is open in another process; close that one, or use a server"
                 ) from error
+            except (ValueError, LookupError, TypeError, EOFError, sqlite3.Error) as error:
+                raise StoreError(f"{folder} is damaged; delete it and index again") from error
         return cls(client, "local", str(folder), collection, manifest)
 
     @classmethod

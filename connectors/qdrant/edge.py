@@ -141,6 +141,8 @@ class EdgeEngine:
                 text = "the disk is full; free some space and run again, what is stored stays"
             elif "os error 30" in text or "os error 13" in text:
                 text = "it is read-only; choose another folder"
+            else:
+                text += "; if this stays so, delete the folder and index again"
             raise StoreError(f"Qdrant Edge cannot use {self.where}: {text}") from error
 
 

@@ -91,7 +91,7 @@ def open_engine(
         engine: `edge` or `local` for a new folder; Edge where it is installed by default.
 
     Raises:
-        StoreError: if the place cannot be opened or reached.
+        StoreError: if the place cannot be opened or reached, or a folder is to be of the engine `server`.
         IndexMismatchError: if it was made with something else.
     """
     from surprise_rerank.connectors.qdrant.client import ClientEngine
@@ -104,6 +104,8 @@ def open_engine(
         raise StoreError("give a folder, ':memory:', or the url of a Qdrant server")
     if str(location) == ":memory:":
         return ClientEngine.memory(collection, manifest)
+    if engine == "server":
+        raise StoreError("the engine 'server' needs a url; choose edge or local for a folder")
     folder = Path(location)
     kind = _prepare(folder, manifest, engine)
     if kind == "edge":

@@ -21,6 +21,7 @@ from surprise_rerank.connectors.qdrant.schema import (
     Point,
     Record,
     point_id,
+    stored_hash,
     to_document,
     to_payload,
     to_tokens,
@@ -32,9 +33,8 @@ from surprise_rerank.errors import DataError
 from surprise_rerank.rerank import Field
 from surprise_rerank.tokens import TokenBatch
 
-# Documents are encoded a window at a time: long enough to sort by length, short enough that
-# little is lost to an interruption and that float32 tokens stay under 100 MiB.
-_WINDOW = 256
+# Documents are encoded a window at a time: an interruption loses one, and float32 tokens stay under 50 MiB.
+_WINDOW = 128
 _UPSERT_POINTS = 64
 _UPSERT_BYTES = 8 * 2**20  # a quarter of what a Qdrant server accepts in one request
 
@@ -45,7 +45,7 @@ class SyncReport:
 
     Attributes:
         added: documents that were new.
-        updated: documents whose text had changed.
+        updated: documents whose text or metadata had changed.
         unchanged: documents that were there already and were not encoded again.
         removed: stored documents that were no longer in the collection.
     """
@@ -145,9 +145,8 @@ class DocumentIndex:
         collection = list(documents)
         _require_unique(collection)
         stored = self._stored_hashes()
-        stale = [d for d in collection if stored.get(d.id) != d.content_hash]
-        for document in stale:
-            to_payload(document, b"")  # metadata that cannot be stored is found before anything is encoded
+        # This also finds metadata that cannot be stored before anything is encoded.
+        stale = [d for d in collection if stored.get(d.id) != stored_hash(d)]
         if on_start is not None:
             on_start(len(stale))
         # Longest first over the whole collection: windows then hold texts of like length, so little is

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import uuid
 from collections.abc import Mapping, Sequence
@@ -133,24 +134,39 @@ class Manifest:
         return f"{self.model!r} ({self.dimension} dimensions, weights {self.fingerprint})"
 
 
+def stored_hash(document: Document) -> str:
+    """Tells whether a stored document is up to date: the hash of its content, and of its metadata if any.
+
+    Raises:
+        DataError: if its metadata cannot be written as JSON.
+    """
+    if not document.metadata:
+        return document.content_hash
+    metadata = json.dumps(_json(document), sort_keys=True)
+    return hashlib.sha256(f"{document.content_hash}{metadata}".encode()).hexdigest()
+
+
 def to_payload(document: Document, packed_tokens: bytes) -> Payload:
     """The payload of a document.
 
     Raises:
         DataError: if its metadata cannot be written as JSON.
     """
-    try:
-        metadata = json.loads(json.dumps(dict(document.metadata), allow_nan=False))
-    except (TypeError, ValueError) as error:
-        raise DataError(f"metadata of document {document.id!r} is not JSON: {error}") from error
     return {
         ID: document.id,
         TITLE: document.title,
         TEXT: document.text,
-        METADATA: metadata,
-        HASH: document.content_hash,
+        METADATA: _json(document),
+        HASH: stored_hash(document),
         TOKENS: pybase64.b64encode(packed_tokens).decode("ascii"),
     }
+
+
+def _json(document: Document) -> Any:
+    try:
+        return json.loads(json.dumps(dict(document.metadata), allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DataError(f"metadata of document {document.id!r} is not JSON: {error}") from error
 
 
 def to_document(payload: Mapping[str, Any]) -> Document:
