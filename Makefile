@@ -19,7 +19,7 @@ help: ## Tell what there is to make
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 eval: $(INSTALLED) ## Compare the re-rankers: make eval DATASET=beir/scifact ARGS="--run-dir runs"
-	@$(BIN)/rerank-eval --dataset $(DATASET) $(ARGS)
+	@$(BIN)/rerank-eval --dataset '$(DATASET)' $(ARGS)
 
 test: $(INSTALLED) ## Run the tests
 	$(BIN)/pytest $(PYTEST_ARGS)

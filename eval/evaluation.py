@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from surprise_rerank.candidates import Ranking
+from surprise_rerank.connectors.qdrant.engines import shown_url
 from surprise_rerank.documents import encodable
 from surprise_rerank.encoders import DEFAULT_MODEL, encode_queries, load_encoder
 from surprise_rerank.errors import MissingExtraError
@@ -113,14 +114,16 @@ def evaluate(settings: Settings, terminal: Terminal | None = None) -> Evaluation
     with workspace.resources(dataset, anchors, bm25=has_bm25() and _wants_bm25(systems)) as resources:
         began = time.perf_counter()
         depth = min(settings.depth, len(dataset.documents))  # engines refuse very large numbers
-        queries = encode_queries(encoder, list(dataset.queries.values()), list(dataset.queries))
+        texts, ids = list(dataset.queries.values()), list(dataset.queries)
+        with terminal.bar("encoding questions", len(ids), "questions") as advance:
+            queries = encode_queries(encoder, texts, ids, on_progress=advance)
+        document_ids = frozenset(document.id for document in dataset.documents)
         encoding = (time.perf_counter() - began) / len(queries)
         results = []
         for name, system in systems.items():
             runner = system.build(resources)
             with terminal.bar(name, len(queries), "questions") as advance:
-                ids = frozenset(document.id for document in dataset.documents)
-                run, seconds = run_system(runner, queries, depth, ids, advance)
+                run, seconds = run_system(runner, queries, depth, document_ids, advance)
             values, per_query = measure_run(run, dataset, measures)
             results.append(SystemResult(name, run, values, per_query, seconds, note=runner.note))
             if runner.note:
@@ -131,7 +134,10 @@ def evaluate(settings: Settings, terminal: Terminal | None = None) -> Evaluation
     seconds_in_all = time.perf_counter() - start
     notes.append(f"encoding a question takes {1000 * encoding:.1f} ms more; {seconds_in_all:.1f} s in all")
     facts = {
-        "settings": {k: _as_json(v) for k, v in asdict(settings).items()},
+        "settings": {
+            **{k: _as_json(v) for k, v in asdict(settings).items()},
+            "qdrant_url": shown_url(settings.qdrant_url) if settings.qdrant_url else None,
+        },
         "dataset": dataset.name,
         "split": dataset.split,
         "documents": len(dataset.documents),
@@ -159,7 +165,7 @@ def _available(systems: Mapping[str, System]) -> tuple[dict[str, System], list[s
 
 
 def _wants_bm25(systems: Mapping[str, System]) -> bool:
-    return any(system.needs_bm25 or name.startswith("fusion") for name, system in systems.items())
+    return any(system.takes_bm25 for system in systems.values())
 
 
 def _gaps(dataset: RetrievalDataset) -> list[str]:

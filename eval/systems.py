@@ -102,11 +102,13 @@ class System:
         summary: one line for `--help` and reports.
         build: puts it together.
         needs_bm25: whether it cannot run without Pyserini.
+        takes_bm25: whether it asks BM25 where Pyserini is installed.
     """
 
     summary: str
     build: Builder
     needs_bm25: bool = False
+    takes_bm25: bool = False
 
 
 def find_systems(names: Sequence[str]) -> dict[str, System]:
@@ -163,7 +165,9 @@ def _joint(measure: str) -> Builder:
 
 
 SYSTEMS: dict[str, System] = {
-    "bm25": System("BM25 by Lucene (k1 = .9, b = .4) over title and text", _bm25, needs_bm25=True),
+    "bm25": System(
+        "BM25 by Lucene (k1 = .9, b = .4) over title and text", _bm25, needs_bm25=True, takes_bm25=True
+    ),
     "cosine": System("dense vectors by cosine", _cosine),
     "surprise": System(
         "cosine's pool by surprise, the document as anchor, Gaussian model, crossover weight",
@@ -188,10 +192,13 @@ SYSTEMS: dict[str, System] = {
     "fusion": System(
         "BM25 (weight .5) + cosine + dynamax over both pools, surprise-normalised per question",
         partial(_fusion, "surprise", BM25_WEIGHT),
+        takes_bm25=True,
     ),
-    "fusion-equal": System("the same with equal weights", partial(_fusion, "surprise", 1.0)),
-    "fusion-rrf": System("the same by reciprocal ranks, equal weights", partial(_fusion, "rrf", 1.0)),
+    "fusion-equal": System("the same with equal weights", partial(_fusion, "surprise", 1.0), takes_bm25=True),
+    "fusion-rrf": System(
+        "the same by reciprocal ranks, equal weights", partial(_fusion, "rrf", 1.0), takes_bm25=True
+    ),
     "fusion-minmax": System(
-        "the same by min-max over the pool, equal weights", partial(_fusion, "minmax", 1.0)
+        "the same by min-max over the pool, equal weights", partial(_fusion, "minmax", 1.0), takes_bm25=True
     ),
 }

@@ -15,6 +15,7 @@ import platformdirs
 from surprise_rerank.connectors.folders import disk_errors
 from surprise_rerank.connectors.pyserini import BM25Index
 from surprise_rerank.connectors.qdrant import DocumentIndex, SyncReport
+from surprise_rerank.connectors.qdrant.engines import shown_url
 from surprise_rerank.encoders import Encoder
 from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import DataError
@@ -98,7 +99,11 @@ class Workspace:
             return index.sync(dataset.documents, prune=True, on_start=started, on_progress=advance)
 
     def _report(self, done: SyncReport, index: DocumentIndex) -> None:
-        place = {"edge": "embedded Qdrant Edge", "local": "embedded Qdrant, local mode", "server": self.url}
+        place = {
+            "edge": "embedded Qdrant Edge",
+            "local": "embedded Qdrant, local mode",
+            "server": shown_url(self.url or ""),
+        }
         if not (done.added or done.updated or done.removed):
             what = f"re-using the index of {done.unchanged} documents"
         else:

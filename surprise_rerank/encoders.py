@@ -75,15 +75,21 @@ class Encoder(Protocol):
         ...
 
 
-def encode_queries(encoder: Encoder, texts: Sequence[str], ids: Sequence[str] | None = None) -> list[Query]:
+def encode_queries(
+    encoder: Encoder,
+    texts: Sequence[str],
+    ids: Sequence[str] | None = None,
+    on_progress: Progress | None = None,
+) -> list[Query]:
     """Queries with their vectors.
 
     Args:
         encoder: of the model that the documents were encoded with.
         texts: n questions.
         ids: n names; empty where not given.
+        on_progress: called with the number of texts of every finished batch.
     """
-    encoded = encoder.encode(texts, kind="query")
+    encoded = encoder.encode(texts, kind="query", on_progress=on_progress)
     names = [""] * len(texts) if ids is None else list(ids)
     return [
         Query(text=text, dense=encoded.dense[i], tokens=encoded.tokens[i], id=name)
@@ -177,6 +183,8 @@ def load_encoder(name: str = DEFAULT_MODEL, device: str | None = None) -> Senten
     Raises:
         ModelError: if the model cannot be loaded, or the packaged weights are not the published ones.
     """
+    if not name.strip():
+        raise ModelError(f"{name!r} is not a model's name ({_hint(name)})")
     packaged = name in _PACKAGED_NAMES and is_installed(_PACKAGED_MODULE)
     local = packaged or Path(name).is_dir() or not _hub_has(name)
     source = str(_packaged_folder()) if packaged else name

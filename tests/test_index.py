@@ -269,6 +269,12 @@ def test_a_folder_that_is_not_an_index_is_left_alone(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["letter.txt"]
 
 
+def test_a_run_that_was_killed_before_its_manifest_was_whole_begins_again(tmp_path: Path) -> None:
+    (tmp_path / ".manifest.json.0123.part").write_text("{")
+    with DocumentIndex.open(tmp_path, WordEncoder()) as index:
+        assert index.sync(DOCUMENTS).added == 5
+
+
 @pytest.mark.parametrize("content", ["{", "[]", '{"model": "m"}', '{"schema": 99, "model": "words"}'])
 def test_a_damaged_manifest_is_named(tmp_path: Path, content: str) -> None:
     DocumentIndex.open(tmp_path / "index", WordEncoder()).close()
@@ -358,6 +364,9 @@ def test_an_api_key_is_in_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
         DocumentIndex.open(None, WordEncoder(), url="http://127.0.0.1:9")
     chain = [caught.value, caught.value.__cause__, caught.value.__context__]
     assert not any("s3cr3t-key" in f"{error!r} {error}" for error in chain)
+    with pytest.raises(StoreError) as caught:
+        DocumentIndex.open(None, WordEncoder(), url="http://me:s3cr3t-pass@127.0.0.1:9")
+    assert "s3cr3t-pass" not in str(caught.value)
 
 
 def test_a_place_where_nothing_can_be_written_is_named() -> None:

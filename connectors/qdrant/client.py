@@ -14,7 +14,7 @@ from qdrant_client.common.client_exceptions import QdrantException, ResourceExha
 from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
 
 from surprise_rerank.connectors.folders import disk_errors
-from surprise_rerank.connectors.qdrant.engines import EngineKind
+from surprise_rerank.connectors.qdrant.engines import EngineKind, shown_url
 from surprise_rerank.connectors.qdrant.schema import DENSE, ID, Manifest, Point, Record, point_id
 from surprise_rerank.errors import StoreError
 
@@ -50,21 +50,22 @@ class ClientEngine:
         Raises:
             StoreError: if it cannot be reached, or refuses the key.
         """
+        place = f"the Qdrant server at {shown_url(url)}"
         try:
             client = QdrantClient(
                 url=url, api_key=api_key, timeout=_TIMEOUT_SECONDS, check_compatibility=False
             )
         except ValueError as error:
-            raise StoreError(f"{url!r} is not the url of a Qdrant server: {error}") from error
+            raise StoreError(f"{shown_url(url)!r} is not the url of a Qdrant server") from error
         try:
             client.get_collections()  # no retries: a wrong address should be told at once
         except (ApiException, QdrantException) as error:
             client.close()
-            raise StoreError(_explain(error, f"the Qdrant server at {url}")) from error
+            raise StoreError(_explain(error, place)) from error
         except ValueError as error:  # an answer that is no JSON
             client.close()
-            raise StoreError(f"what answers at {url} is not a Qdrant server; check the url") from error
-        return cls(client, "server", f"the Qdrant server at {url}", collection, manifest)
+            raise StoreError(f"what answers at {shown_url(url)} is not a Qdrant server; check the url") from error
+        return cls(client, "server", place, collection, manifest)
 
     @classmethod
     def local(cls, folder: Path, collection: str, manifest: Manifest) -> ClientEngine:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
@@ -117,13 +118,19 @@ def open_engine(
     return ClientEngine.local(folder / "local", collection, manifest)
 
 
+def shown_url(url: str) -> str:
+    """A server's url for messages and reports: what stands before an @ can be a password."""
+    return re.sub(r"//[^/@]*@", "//", url)
+
+
 def _prepare(folder: Path, manifest: Manifest, engine: EngineKind | None) -> EngineKind:
     """Check the folder's manifest, or write one; returns the engine that the folder is of."""
     path = folder / MANIFEST_FILE
     with disk_errors(str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
         if not path.exists():
-            if any(folder.iterdir()):
+            # A killed process can leave a draft of the manifest behind, and nothing else.
+            if any(not entry.name.startswith(f".{MANIFEST_FILE}.") for entry in folder.iterdir()):
                 raise IndexMismatchError(
                     f"{folder} is not empty and was not made by surprise-rerank; choose another folder"
                 )
