@@ -64,7 +64,8 @@ class ClientEngine:
             raise StoreError(_explain(error, place)) from error
         except ValueError as error:  # an answer that is no JSON
             client.close()
-            raise StoreError(f"what answers at {shown_url(url)} is not a Qdrant server; check the url") from error
+            shown = shown_url(url)
+            raise StoreError(f"what answers at {shown} is not a Qdrant server; check the url") from error
         return cls(client, "server", place, collection, manifest)
 
     @classmethod
