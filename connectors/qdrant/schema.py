@@ -26,7 +26,8 @@ DENSE = "dense"
 ID, TITLE, TEXT, METADATA, HASH, TOKENS = "id", "title", "text", "metadata", "hash", "tokens"
 DOCUMENT_FIELDS = (ID, TITLE, TEXT, METADATA)
 
-_NAMESPACE = uuid.UUID("541a8262-a322-5cc3-9a06-75c2d3d02f8e")  # any constant; another one would store every document twice
+# Any constant would do; another one would store every document a second time.
+_NAMESPACE = uuid.UUID("541a8262-a322-5cc3-9a06-75c2d3d02f8e")
 
 
 def point_id(document_id: str) -> str:
