@@ -5,8 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import logging
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -283,19 +282,13 @@ def test_names_of_the_demo_and_of_folders(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.fixture
-def fresh_ir_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A home of its own; ir_datasets reads part of it at import, so it is imported again."""
-
-    def loaded() -> list[str]:
-        return [name for name in sys.modules if name.partition(".")[0] == "ir_datasets"]
-
-    monkeypatch.setenv("IR_DATASETS_HOME", str(tmp_path / "home"))
+def fresh_ir_datasets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ir_datasets_at: Callable[[Path], None]
+) -> Path:
+    """A home of its own."""
     monkeypatch.setenv("IR_DATASETS_TMP", str(tmp_path / "downloads"))
-    for name in loaded():
-        monkeypatch.delitem(sys.modules, name)
-    yield tmp_path / "home"
-    for name in loaded():
-        del sys.modules[name]
+    ir_datasets_at(tmp_path / "home")
+    return tmp_path / "home"
 
 
 @pytest.fixture
@@ -476,10 +469,8 @@ def test_of_several_judgements_of_a_pair_the_highest_counts(fresh_ir_datasets: P
 
 
 @pytest.mark.shared
-def test_the_real_scifact_is_read(
-    shared_data: Path, fresh_ir_datasets: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("IR_DATASETS_HOME", str(shared_data / "ir_datasets"))
+def test_the_real_scifact_is_read(shared_data: Path, ir_datasets_at: Callable[[Path], None]) -> None:
+    ir_datasets_at(shared_data / "ir_datasets")
     source = open_source("beir/scifact")
 
     documents = list(source.documents())
