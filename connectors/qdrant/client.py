@@ -129,7 +129,7 @@ class ClientEngine:
                 query=list(vector),
                 using=DENSE,
                 limit=limit,
-                with_payload=list(fields),
+                with_payload=list(fields) or False,
                 with_vectors=[DENSE] if dense else False,
                 # Local mode is always exact, and warns of being told so.
                 search_params=models.SearchParams(exact=exact) if self.kind == "server" else None,
@@ -145,7 +145,7 @@ class ClientEngine:
             lambda: self._client.retrieve(
                 self._collection,
                 ids=list(point_ids),
-                with_payload=list(fields),
+                with_payload=list(fields) or False,
                 with_vectors=[DENSE] if dense else False,
             )
         )
@@ -161,7 +161,7 @@ class ClientEngine:
                     self._collection,
                     limit=batch,
                     offset=start,
-                    with_payload=list(fields),
+                    with_payload=list(fields) or False,
                     with_vectors=[DENSE] if dense else False,
                 )
             )

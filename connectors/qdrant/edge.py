@@ -74,7 +74,7 @@ class EdgeEngine:
             limit=limit,
             query=qdrant_edge.Query.Nearest(list(vector), using=DENSE),
             with_vector=[DENSE] if dense else False,
-            with_payload=qdrant_edge.PayloadSelector.Include(list(fields)),
+            with_payload=_selector(fields),
             params=qdrant_edge.SearchParams(exact=exact),
         )
         with self._errors():
@@ -82,7 +82,7 @@ class EdgeEngine:
 
     def retrieve(self, point_ids: Sequence[str], fields: Sequence[str], *, dense: bool) -> list[Record]:
         """Points by id."""
-        selector = qdrant_edge.PayloadSelector.Include(list(fields))
+        selector = _selector(fields)
         with self._errors():
             records = self._shard.retrieve(list(point_ids), selector, [DENSE] if dense else False)
         return [_record(r) for r in records]
@@ -94,7 +94,7 @@ class EdgeEngine:
             request = qdrant_edge.ScrollRequest(
                 offset=offset,
                 limit=batch,
-                with_payload=qdrant_edge.PayloadSelector.Include(list(fields)),
+                with_payload=_selector(fields),
                 with_vector=[DENSE] if dense else False,
             )
             with self._errors():
@@ -178,6 +178,11 @@ def _create(folder: Path, dimension: int) -> None:
     except Exception as error:  # Edge raises nothing more precise
         raise StoreError(f"Qdrant Edge cannot make {folder}: {error}") from error
     draft.rename(folder)
+
+
+def _selector(fields: Sequence[str]) -> Any:
+    """Which payload fields to read; for none, payloads, which hold the tokens, are not read at all."""
+    return qdrant_edge.PayloadSelector.Include(list(fields)) if fields else False
 
 
 def _record(point: qdrant_edge.ScoredPoint | qdrant_edge.Record, score: float = 0.0) -> Record:

@@ -56,7 +56,7 @@ class Engine(Protocol):
         ...
 
     def scroll(self, fields: Sequence[str], *, dense: bool, batch: int = 1000) -> Iterator[list[Record]]:
-        """All points, in batches, in no certain order."""
+        """All points, in batches, in no certain order; without fields, payloads are not read."""
         ...
 
     def smallest(self, limit: int, fields: Sequence[str]) -> list[Record]:

@@ -202,7 +202,7 @@ class DocumentIndex:
 
     def ensemble(self, sample_size: int = 4096) -> Ensemble:
         """The ensemble of all stored documents, in one streaming pass."""
-        batches = (self._dense(batch) for batch in self._engine.scroll((ID,), dense=True))
+        batches = (self._dense(batch) for batch in self._engine.scroll((), dense=True))
         return Ensemble.from_batches(batches, sample_size=sample_size, model=self._encoder.name)
 
     def token_sample(self, size: int) -> tuple[tuple[str, ...], TokenBatch]:
