@@ -1,4 +1,4 @@
-"""Files and folders that are written beside their place and moved there when they are whole."""
+"""Folders that are written beside their place and moved there when they are whole."""
 
 from __future__ import annotations
 
@@ -44,24 +44,6 @@ def explain(error: OSError) -> str:
             return "permission denied; choose a folder that you may write to"
         case _:
             return f"{error.strerror or error}; check the path, its permissions and the free space"
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file in UTF-8 so that it is there whole or not at all, also after a loss of power.
-
-    Raises:
-        OSError: if it cannot be written.
-    """
-    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
-    try:
-        with draft.open("x", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import uuid
 import zipfile
 import zlib
 from collections.abc import Iterable
@@ -24,6 +23,7 @@ from scipy import special
 from surprise_rerank.arrays import Float32Array, Float64Array, FloatArray, matrix
 from surprise_rerank.candidates import Moments
 from surprise_rerank.errors import DataError
+from surprise_rerank.files import whole_file
 
 UPPER_PERCENTILE = float(100 * special.ndtr(1.0))  # 84.134...: one sigma above the median of a Gaussian
 _FORMAT = 1
@@ -219,25 +219,19 @@ class Ensemble:
         """Write to a .npz file, whole or not at all."""
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
-        try:
-            with draft.open("xb") as file:
-                np.savez(
-                    file,
-                    format=np.int64(_FORMAT),
-                    count=np.int64(self.count),
-                    mean=self.mean,
-                    scatter=self.scatter,
-                    sample=self.sample,
-                    priorities=self.priorities,
-                    sample_size=np.int64(self.sample_size),
-                    checksum=np.uint64(self.checksum),
-                    model=np.str_(self.model),
-                )
-            draft.replace(target)
-        except BaseException:
-            draft.unlink(missing_ok=True)
-            raise
+        with whole_file(target) as file:
+            np.savez(
+                file,
+                format=np.int64(_FORMAT),
+                count=np.int64(self.count),
+                mean=self.mean,
+                scatter=self.scatter,
+                sample=self.sample,
+                priorities=self.priorities,
+                sample_size=np.int64(self.sample_size),
+                checksum=np.uint64(self.checksum),
+                model=np.str_(self.model),
+            )
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Ensemble:

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
-from surprise_rerank.connectors.folders import disk_errors, write_whole
+from surprise_rerank.connectors.folders import disk_errors
 from surprise_rerank.connectors.qdrant.schema import Manifest, Point, Record
 from surprise_rerank.errors import IndexMismatchError, StoreError
 from surprise_rerank.extras import is_installed, pip_line
+from surprise_rerank.files import whole_file
 
 EngineKind: TypeAlias = Literal["edge", "local", "server"]
 
@@ -135,7 +136,8 @@ def _prepare(folder: Path, manifest: Manifest, engine: EngineKind | None) -> Eng
                     f"{folder} is not empty and was not made by surprise-rerank; choose another folder"
                 )
             kind: EngineKind = engine or ("edge" if is_installed("qdrant_edge") else "local")
-            write_whole(path, json.dumps({**manifest.to_json(), "engine": kind}, indent=1))
+            with whole_file(path) as file:
+                file.write(json.dumps({**manifest.to_json(), "engine": kind}, indent=1).encode())
             return kind
         try:
             values = json.loads(path.read_text(encoding="utf-8"))

@@ -1,0 +1,31 @@
+"""Files that are there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """A draft that takes the path's place on disk if the block succeeds, and vanishes if it does not.
+
+    The draft is called `.NAME.*.part`; a killed process leaves it behind, and the path as it was.
+
+    Raises:
+        OSError: if it cannot be written.
+    """
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    try:
+        with draft.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
