@@ -11,9 +11,7 @@ import click
 from rich.console import Console
 
 from surprise_rerank.errors import SurpriseRerankError
-
-_DEFAULT_SYSTEMS = "bm25,cosine,surprise,dynamax,fusion"
-_DEFAULT_MEASURES = "nDCG@10 R@100 RR Success@1"
+from surprise_rerank.eval.settings import DEFAULTS, Settings
 
 # Not inside the parentheses of a measure's parameters: RBP(p=0.8, rel=1).
 _SEPARATOR = re.compile(r"[,\s]+(?![^()]*\))")
@@ -35,7 +33,7 @@ Shell completion (bash; zsh and fish likewise):
 @click.command(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--dataset",
-    default="demo",
+    default=DEFAULTS.dataset,
     show_default=True,
     help="`demo`, an id of ir_datasets such as beir/scifact, or a folder in BEIR's layout "
     "(corpus.jsonl[.gz], queries.jsonl[.gz], qrels/SPLIT.tsv).",
@@ -43,33 +41,33 @@ Shell completion (bash; zsh and fish likewise):
 @click.option("--split", help="Which judged questions.  [default: test]")
 @click.option(
     "--systems",
-    default=_DEFAULT_SYSTEMS,
+    default=",".join(DEFAULTS.systems),
     show_default=True,
     help="What to compare, with commas between; `--list-systems` tells all of them.",
 )
 @click.option(
     "--depth",
     type=click.IntRange(min=1),
-    default=100,
+    default=DEFAULTS.depth,
     show_default=True,
     help="Size of the candidate pool that is re-ranked.",
 )
 @click.option(
     "--model",
-    default="all-MiniLM-L6-v2",
+    default=DEFAULTS.model,
     show_default=True,
     help="A sentence-transformers model: a name on the hub, or a folder.",
 )
 @click.option(
     "--ensemble",
-    default="documents",
+    default=DEFAULTS.ensemble,
     show_default=True,
     help="What surprise is measured against: `documents`, `train-questions`, or a file "
     "(an ensemble's .npz, or a text of one question a line).",
 )
 @click.option(
     "--measures",
-    default=_DEFAULT_MEASURES,
+    default=" ".join(DEFAULTS.measures),
     show_default=True,
     help="Measures in ir_measures' syntax; the p-value is the first one's.",
 )
@@ -107,7 +105,7 @@ def command(*, list_systems: bool, quiet: bool, run_dir: Path | None, **values: 
         for name, system in SYSTEMS.items():
             click.echo(f"{name:<{width}}  {system.summary}")
         return
-    from surprise_rerank.eval.evaluation import Settings, evaluate
+    from surprise_rerank.eval.evaluation import evaluate
     from surprise_rerank.eval.progress import Terminal
     from surprise_rerank.eval.report import make_folder, table, write_results
 

@@ -11,51 +11,22 @@ from typing import Any
 from surprise_rerank.candidates import Ranking
 from surprise_rerank.connectors.qdrant.engines import shown_url
 from surprise_rerank.documents import encodable
-from surprise_rerank.encoders import DEFAULT_MODEL, encode_queries, load_encoder
+from surprise_rerank.encoders import encode_queries, load_encoder
 from surprise_rerank.errors import MissingExtraError
 from surprise_rerank.eval.datasets import RetrievalDataset, load_dataset
 from surprise_rerank.eval.progress import Terminal
 from surprise_rerank.eval.retrieval import (
     BASELINE,
-    DEFAULT_MEASURES,
     SystemResult,
     compare,
     measure_run,
     parse_measures,
     run_system,
 )
-from surprise_rerank.eval.systems import DEFAULT_SYSTEMS, System, find_systems
+from surprise_rerank.eval.settings import Settings
+from surprise_rerank.eval.systems import System, find_systems
 from surprise_rerank.eval.workspace import Workspace, default_cache, has_bm25, load_anchors
 from surprise_rerank.extras import pip_line
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What to evaluate; the options of `rerank-eval` by the same names.
-
-    Attributes:
-        dataset: `demo`, an id of ir_datasets, or a BEIR folder.
-        split: which judged questions; None for the data set's test split.
-        systems: names of systems.
-        depth: size of the candidate pool.
-        model: name or folder of a sentence-transformers model.
-        ensemble: `documents`, `train-questions`, or a file.
-        measures: in ir_measures' syntax; the p-value is the first one's.
-        qdrant_url: of a server in place of the embedded store.
-        cache: folder of the indexes; None for the user's cache folder.
-        limit: look at the first questions and a part of the corpus only.
-    """
-
-    dataset: str = "demo"
-    split: str | None = None
-    systems: tuple[str, ...] = DEFAULT_SYSTEMS
-    depth: int = 100
-    model: str = DEFAULT_MODEL
-    ensemble: str = "documents"
-    measures: tuple[str, ...] = DEFAULT_MEASURES
-    qdrant_url: str | None = None
-    cache: Path | None = None
-    limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +124,7 @@ def _available(systems: Mapping[str, System]) -> tuple[dict[str, System], list[s
     """The systems that can run with what is installed, and a line for each of the others."""
     if has_bm25():
         return dict(systems), []
-    here = {name: system for name, system in systems.items() if not system.needs_bm25}
+    here = {name: system for name, system in systems.items() if system.bm25 != "required"}
     notes = [
         f"{name}: not measured, Pyserini is not installed: run {pip_line('pyserini')}"
         for name in systems
@@ -165,7 +136,7 @@ def _available(systems: Mapping[str, System]) -> tuple[dict[str, System], list[s
 
 
 def _wants_bm25(systems: Mapping[str, System]) -> bool:
-    return any(system.takes_bm25 for system in systems.values())
+    return any(system.bm25 != "none" for system in systems.values())
 
 
 def _gaps(dataset: RetrievalDataset) -> list[str]:

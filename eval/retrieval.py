@@ -14,10 +14,10 @@ from surprise_rerank.arrays import Float64Array
 from surprise_rerank.candidates import Query, Ranking
 from surprise_rerank.errors import SurpriseRerankError
 from surprise_rerank.eval.datasets import RetrievalDataset
+from surprise_rerank.eval.settings import DEFAULTS
 from surprise_rerank.eval.significance import paired_randomization
 from surprise_rerank.eval.systems import Runner
 
-DEFAULT_MEASURES = ("nDCG@10", "R@100", "RR", "Success@1")
 BASELINE = "cosine"
 
 
@@ -59,7 +59,7 @@ def parse_measures(names: Sequence[str]) -> dict[str, ir_measures.measures.Measu
                 raise ValueError(f"cutoff {measure.params['cutoff']}")
             supported = ir_measures.DefaultPipeline.supports(measure)  # type: ignore[no-untyped-call]
         except (NameError, ValueError, TypeError, SyntaxError, AssertionError) as error:
-            known = ", ".join(DEFAULT_MEASURES)
+            known = ", ".join(DEFAULTS.measures)
             raise SurpriseRerankError(
                 f"unknown measure {name!r}; write it as ir_measures does: {known}, AP@100"
             ) from error

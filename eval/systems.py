@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from surprise_rerank.candidates import Candidates, Query, Ranking
 from surprise_rerank.connectors.hybrid import HybridRetriever
@@ -30,8 +30,6 @@ from surprise_rerank.rerank import (
 )
 from surprise_rerank.surprise import SurpriseModel, Weight
 from surprise_rerank.tokens import TokenBatch
-
-DEFAULT_SYSTEMS = ("bm25", "cosine", "surprise", "dynamax", "fusion")
 
 # BM25's deviations spread twice as wide over a pool as those of cosine and DynaMax (2.2 to 1.0 and 1.2), so
 # with equal weights it decides alone. Chosen on 400 training questions of scifact (nDCG@10 .743 -> .746) and
@@ -101,14 +99,12 @@ class System:
     Attributes:
         summary: one line for `--help` and reports.
         build: puts it together.
-        needs_bm25: whether it cannot run without Pyserini.
-        takes_bm25: whether it asks BM25 where Pyserini is installed.
+        bm25: whether it asks BM25, and whether it can do without.
     """
 
     summary: str
     build: Builder
-    needs_bm25: bool = False
-    takes_bm25: bool = False
+    bm25: Literal["none", "optional", "required"] = "none"
 
 
 def find_systems(names: Sequence[str]) -> dict[str, System]:
@@ -165,9 +161,7 @@ def _joint(measure: str) -> Builder:
 
 
 SYSTEMS: dict[str, System] = {
-    "bm25": System(
-        "BM25 by Lucene (k1 = .9, b = .4) over title and text", _bm25, needs_bm25=True, takes_bm25=True
-    ),
+    "bm25": System("BM25 by Lucene (k1 = .9, b = .4) over title and text", _bm25, bm25="required"),
     "cosine": System("dense vectors by cosine", _cosine),
     "surprise": System(
         "cosine's pool by surprise, the document as anchor, Gaussian model, crossover weight",
@@ -192,13 +186,13 @@ SYSTEMS: dict[str, System] = {
     "fusion": System(
         "BM25 (weight .5) + cosine + dynamax over both pools, surprise-normalised per question",
         partial(_fusion, "surprise", BM25_WEIGHT),
-        takes_bm25=True,
+        bm25="optional",
     ),
-    "fusion-equal": System("the same with equal weights", partial(_fusion, "surprise", 1.0), takes_bm25=True),
+    "fusion-equal": System("the same with equal weights", partial(_fusion, "surprise", 1.0), bm25="optional"),
     "fusion-rrf": System(
-        "the same by reciprocal ranks, equal weights", partial(_fusion, "rrf", 1.0), takes_bm25=True
+        "the same by reciprocal ranks, equal weights", partial(_fusion, "rrf", 1.0), bm25="optional"
     ),
     "fusion-minmax": System(
-        "the same by min-max over the pool, equal weights", partial(_fusion, "minmax", 1.0), takes_bm25=True
+        "the same by min-max over the pool, equal weights", partial(_fusion, "minmax", 1.0), bm25="optional"
     ),
 }

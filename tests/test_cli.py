@@ -201,6 +201,15 @@ def test_help_has_examples_and_needs_no_torch() -> None:
     assert "_RERANK_EVAL_COMPLETE" in done.stdout
 
 
+def test_the_default_model_and_systems_are_there() -> None:
+    from surprise_rerank.encoders import DEFAULT_MODEL
+    from surprise_rerank.eval.settings import DEFAULTS
+    from surprise_rerank.eval.systems import find_systems
+
+    assert DEFAULTS.model == DEFAULT_MODEL
+    assert tuple(find_systems(DEFAULTS.systems)) == DEFAULTS.systems
+
+
 def test_systems_are_listed(run: Run) -> None:
     code, out, _ = run("--list-systems")
     assert code == 0

@@ -1,0 +1,38 @@
+"""What an evaluation is asked to do, and the defaults; imports nothing heavy, for the command line's help."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What to evaluate; the options of `rerank-eval` by the same names.
+
+    Attributes:
+        dataset: `demo`, an id of ir_datasets, or a BEIR folder.
+        split: which judged questions; None for the data set's test split.
+        systems: names of systems.
+        depth: size of the candidate pool.
+        model: name or folder of a sentence-transformers model.
+        ensemble: `documents`, `train-questions`, or a file.
+        measures: in ir_measures' syntax; the p-value is the first one's.
+        qdrant_url: of a server in place of the embedded store.
+        cache: folder of the indexes; None for the user's cache folder.
+        limit: look at the first questions and a part of the corpus only.
+    """
+
+    dataset: str = "demo"
+    split: str | None = None
+    systems: tuple[str, ...] = ("bm25", "cosine", "surprise", "dynamax", "fusion")
+    depth: int = 100
+    model: str = "all-MiniLM-L6-v2"
+    ensemble: str = "documents"
+    measures: tuple[str, ...] = ("nDCG@10", "R@100", "RR", "Success@1")
+    qdrant_url: str | None = None
+    cache: Path | None = None
+    limit: int | None = None
+
+
+DEFAULTS = Settings()
