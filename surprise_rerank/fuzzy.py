@@ -21,15 +21,11 @@ import numpy as np
 
 from surprise_rerank.arrays import Float32Array, Float64Array, FloatArray, unit_rows
 from surprise_rerank.errors import DataError
-from surprise_rerank.kernels import token_similarities
+from surprise_rerank.kernels import pool_maxima
 from surprise_rerank.tokens import TokenBatch
 
 Measure: TypeAlias = Literal["jaccard", "otsuka", "dice", "tversky", "inclusion"]
 Universe: TypeAlias = Literal["joint", "query"]
-
-# What a chunk's products and copies take stays in the processor's cache, and below the size from which the
-# allocator asks the system for fresh pages every time.
-_CHUNK_TOKENS = 8192
 
 
 def membership(tokens: FloatArray, universe: FloatArray) -> Float64Array:
@@ -116,35 +112,16 @@ class DynaMax:
             raise DataError(f"query tokens have shape {x.shape}, expected (m, {documents.dimension})")
         if self.unit_tokens:
             x = unit_rows(x)
-        n = len(documents)
-        in_query = np.zeros((n, len(x)))  # membership of the query's tokens in each document
-        in_both = np.zeros((3, n))  # over the documents' own tokens: |A n B|, |A|, |B|
-        if len(x):
-            for start, stop in _chunks(documents.offsets):
-                maxima = self._maxima(x, documents.between(start, stop))
-                in_query[start:stop], in_both[:, start:stop] = maxima
+        joint = self.universe == "joint"
+        maxima = pool_maxima(x, documents, unit_tokens=self.unit_tokens, of_documents=joint)
         own = membership(x, x)
-        sizes = np.stack([np.minimum(own, in_query).sum(axis=1), np.full(n, own.sum()), in_query.sum(axis=1)])
-        if self.universe == "joint":
-            sizes += in_both
+        in_query = maxima.of_query.astype(np.float64)
+        total = np.full(len(documents), own.sum())
+        sizes = np.stack([np.minimum(own, in_query).sum(axis=1), total, in_query.sum(axis=1)])
+        if maxima.of_documents is not None:
+            a, b = maxima.of_documents, self._own_membership(documents)
+            sizes += _sums(np.stack([np.minimum(a, b), a, b]), documents)
         return self._quotient(*sizes)
-
-    def _maxima(self, x: Float32Array, documents: TokenBatch) -> tuple[Float64Array, Float64Array]:
-        """From one product: (n, m) memberships of query tokens, (3, n) sums over document tokens."""
-        n = len(documents)
-        in_query, sums = np.zeros((n, len(x))), np.zeros((3, n))
-        filled = np.flatnonzero(documents.lengths)
-        if not len(filled):
-            return in_query, sums
-        starts = documents.offsets[filled]
-        similarities = token_similarities(x, documents, unit_tokens=self.unit_tokens).clamp_min_(0.0)
-        in_query[filled] = np.maximum.reduceat(similarities.numpy(), starts, axis=1).T
-        if self.universe == "joint":
-            a = similarities.amax(dim=0).numpy()
-            b = self._own_membership(documents)
-            memberships = np.stack([np.minimum(a, b), a, b])
-            sums[:, filled] = np.add.reduceat(memberships, starts, axis=1, dtype=np.float64)
-        return in_query, sums
 
     def _own_membership(self, documents: TokenBatch) -> Float32Array:
         """(total,) membership of every document token in its own document."""
@@ -152,7 +129,7 @@ class DynaMax:
             # A unit token has similarity 1 to itself, and nothing is more similar than that.
             return (documents.scales * documents.norms > 0).astype(np.float32)
         own = [membership(t, t).astype(np.float32) for t in (documents[i] for i in range(len(documents)))]
-        return np.concatenate(own)
+        return np.concatenate([np.zeros(0, np.float32), *own])
 
     def _quotient(self, both: Float64Array, a: Float64Array, b: Float64Array) -> Float64Array:
         """The measure from |A n B|, |A| and |B|, each (n,)."""
@@ -170,13 +147,10 @@ class DynaMax:
         return np.divide(both, denominator, out=np.zeros_like(both), where=denominator > 0)
 
 
-def _chunks(offsets: np.ndarray) -> list[tuple[int, int]]:
-    """Runs of consecutive texts of at most _CHUNK_TOKENS tokens together (a longer text stands alone)."""
-    chunks = []
-    start, n = 0, len(offsets) - 1
-    while start < n:
-        stop = int(np.searchsorted(offsets, offsets[start] + _CHUNK_TOKENS, side="right")) - 1
-        stop = min(max(stop, start + 1), n)
-        chunks.append((start, stop))
-        start = stop
-    return chunks
+def _sums(values: Float32Array, documents: TokenBatch) -> Float64Array:
+    """(k, total) values of document tokens to (k, n) sums over each document."""
+    sums = np.zeros((len(values), len(documents)))
+    filled = np.flatnonzero(documents.lengths)
+    if len(filled):
+        sums[:, filled] = np.add.reduceat(values, documents.offsets[filled], axis=1, dtype=np.float64)
+    return sums

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from surprise_rerank import fuzzy
+from surprise_rerank import kernels
 from surprise_rerank.arrays import unit_rows
 from surprise_rerank.errors import DataError
 from surprise_rerank.fuzzy import DynaMax, membership
@@ -117,7 +117,7 @@ def test_chunks_do_not_change_scores(
     batch = TokenBatch.from_arrays(texts, query.shape[1])
     whole = similarity.pool(query, batch)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fuzzy, "_CHUNK_TOKENS", chunk)
+        patch.setattr(kernels, "_CHUNK_TOKENS", chunk)
         assert_scores(similarity, similarity.pool(query, batch), whole)
 
 
