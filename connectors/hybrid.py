@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from surprise_rerank.arrays import Float64Array
-from surprise_rerank.candidates import Candidates, Moments, Query
+from surprise_rerank.candidates import Candidates, Query
 from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.moments import Moments
 from surprise_rerank.rerank import Field
 
 

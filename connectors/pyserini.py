@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from surprise_rerank.arrays import Float64Array
-from surprise_rerank.candidates import Candidates, Moments, Query
+from surprise_rerank.candidates import Candidates, Query
 from surprise_rerank.connectors.folders import disk_errors, staged_folder
 from surprise_rerank.connectors.jvm import exclusive, java_errors, start
 from surprise_rerank.connectors.lucene import LuceneIndex, write_index
 from surprise_rerank.documents import Document, encodable
 from surprise_rerank.errors import DataError, IndexMismatchError, StoreError
+from surprise_rerank.moments import Moments
 
 if TYPE_CHECKING:
     # BM25 needs no torch, which takes seconds to import.

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from surprise_rerank.arrays import Float32Array, Float64Array, FloatArray
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
+from surprise_rerank.moments import Moments
 from surprise_rerank.tokens import TokenBatch
 
 T = TypeVar("T")
@@ -32,19 +33,6 @@ class Query:
     dense: Float32Array | None = None
     tokens: Float32Array | None = None
     id: str = ""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Moments:
-    """Mean and standard deviation of a similarity over an ensemble, one pair per anchor.
-
-    Attributes:
-        mean: (n,) or a scalar.
-        deviation: (n,) or a scalar, the population's (ddof 0); in the percentile model p84.134 - p50.
-    """
-
-    mean: Float64Array
-    deviation: Float64Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,41 +3,43 @@
 `Ensemble` keeps the exact mean and covariance of its members, so that the mean and deviation of a dot-product
 similarity to any anchor q follow without a scan: mu_q = q.m and sigma_q^2 = q' C q. Moments merge (Chan,
 Golub and LeVeque, 1979), so ensembles are built in a stream, updated, and reduced over machines. A bounded
-sample of the members serves the models that need the distribution itself.
+sample of the members serves the models that need the distribution itself, and the similarities that are no
+dot products. For things that are no vectors there is `SampledEnsemble` (`sampled.py`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import zipfile
-import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
-from surprise_rerank.arrays import Float32Array, Float64Array, FloatArray, matrix
-from surprise_rerank.candidates import Moments
+from surprise_rerank import ensemble_files
+from surprise_rerank.arrays import Float32Array, Float64Array, matrix
 from surprise_rerank.errors import DataError
-from surprise_rerank.files import whole_file
-
-UPPER_PERCENTILE = float(100 * special.ndtr(1.0))  # 84.134...: one sigma above the median of a Gaussian
-_FORMAT = 1
-# What numpy and zipfile raise for files that are damaged or something else.
-_UNREADABLE = (
-    EOFError,
-    KeyError,
-    OSError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-    zipfile.BadZipFile,
-    zlib.error,
+from surprise_rerank.moments import (
+    POOLED_ANCHORS,
+    Moments,
+    MomentStream,
+    joined,
+    percentile_moments,
+    pooled_moments,
 )
+from surprise_rerank.vectors import (
+    VectorSimilarity,
+    check_similarity,
+    is_linear,
+    prepared,
+    vector_similarities,
+)
+
+# Rows of a block, whose float64 copies stay small beside the vectors themselves.
+_BLOCK = 4096
+# Similarities in a block that is compared with the sample.
+_BLOCK_SIMILARITIES = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +55,8 @@ class Ensemble:
         sample_size: the largest s.
         checksum: sum of all members' sampling keys modulo 2^64.
         model: name of the encoder that made the vectors; empty where unknown.
+        similarity: `dot`, `cosine` (members are scaled to length 1), `euclidean` or `manhattan`; the moments
+            of the last two are estimates from the sample.
     """
 
     count: int
@@ -63,55 +67,78 @@ class Ensemble:
     sample_size: int
     checksum: int = 0
     model: str = ""
+    similarity: VectorSimilarity = "dot"
 
     def __post_init__(self) -> None:
+        check_similarity(self.similarity)
         if self.sample_size < 0:
             raise DataError(f"sample_size must not be negative, got {self.sample_size}")
 
     @classmethod
-    def empty(cls, dimension: int, *, sample_size: int = 4096, model: str = "") -> Ensemble:
+    def empty(
+        cls, dimension: int, *, sample_size: int = 4096, model: str = "", similarity: VectorSimilarity = "dot"
+    ) -> Ensemble:
         """An ensemble without members."""
-        return cls(
-            count=0,
-            mean=np.zeros(dimension),
-            scatter=np.zeros((dimension, dimension)),
-            sample=np.zeros((0, dimension), np.float32),
-            priorities=np.zeros(0, np.uint64),
-            sample_size=sample_size,
-            model=model,
-        )
+        none = np.zeros((0, dimension), np.float32)
+        return cls.from_vectors(none, sample_size=sample_size, model=model, similarity=similarity)
 
     @classmethod
-    def from_vectors(cls, vectors: npt.ArrayLike, *, sample_size: int = 4096, model: str = "") -> Ensemble:
+    def from_vectors(
+        cls,
+        vectors: npt.ArrayLike,
+        *,
+        sample_size: int = 4096,
+        model: str = "",
+        similarity: VectorSimilarity = "dot",
+    ) -> Ensemble:
         """The ensemble of these members.
+
+        Memory beside the vectors stays small: they are read in blocks, and may be mapped from a file.
 
         Args:
             vectors: (n, d) members.
-            sample_size: how many members are kept for the percentile and empirical models.
+            sample_size: how many members are kept for what has no exact moments.
             model: name of the encoder that made them.
+            similarity: what members and anchors are compared by.
 
         Raises:
-            DataError: if the shape is not (n, d) or a value is NaN or infinite.
+            DataError: if the shape is not (n, d), a value is NaN or infinite, or the similarity is not known.
         """
+        check_similarity(similarity)
+        if sample_size < 0:
+            raise DataError(f"sample_size must not be negative, got {sample_size}")
         members = matrix(vectors, "ensemble vectors")
-        mean = members.sum(axis=0, dtype=np.float64) / max(len(members), 1)
-        centred = members - mean
-        priorities = _priorities(members)
+        count, d = members.shape
+        mean, scatter, priorities = np.zeros(d), np.zeros((d, d)), np.zeros(count, np.uint64)
+        for rows in _blocks(count, _BLOCK):
+            block = prepared(members[rows], similarity)
+            mean += block.sum(axis=0, dtype=np.float64)
+            priorities[rows] = _priorities(block)
+        mean /= max(count, 1)
+        for rows in _blocks(count, _BLOCK):
+            centred = prepared(members[rows], similarity) - mean
+            scatter += centred.T @ centred
         kept = np.argsort(priorities, kind="stable")[:sample_size]
         return cls(
-            count=len(members),
+            count=count,
             mean=mean,
-            scatter=centred.T @ centred,
-            sample=members[kept],
+            scatter=scatter,
+            sample=prepared(members[kept], similarity),
             priorities=priorities[kept],
             sample_size=sample_size,
             checksum=int(priorities.sum(dtype=np.uint64)),
             model=model,
+            similarity=similarity,
         )
 
     @classmethod
     def from_batches(
-        cls, batches: Iterable[npt.ArrayLike], *, sample_size: int = 4096, model: str = ""
+        cls,
+        batches: Iterable[npt.ArrayLike],
+        *,
+        sample_size: int = 4096,
+        model: str = "",
+        similarity: VectorSimilarity = "dot",
     ) -> Ensemble:
         """The ensemble of a stream of (n_i, d) batches; only one batch is in memory at a time.
 
@@ -120,7 +147,7 @@ class Ensemble:
         """
         total: Ensemble | None = None
         for batch in batches:
-            part = cls.from_vectors(batch, sample_size=sample_size, model=model)
+            part = cls.from_vectors(batch, sample_size=sample_size, model=model, similarity=similarity)
             total = part if total is None else total.merge(part)
         if total is None:
             raise DataError("an ensemble needs at least one batch of vectors; got none")
@@ -130,6 +157,11 @@ class Ensemble:
     def dimension(self) -> int:
         """Dimension d of the members."""
         return len(self.mean)
+
+    @property
+    def sampled(self) -> int:
+        """How many members the sample holds."""
+        return len(self.sample)
 
     @property
     def covariance(self) -> Float64Array:
@@ -142,19 +174,19 @@ class Ensemble:
 
         They come from the members' keys: the moments' last bits depend on the order of summation.
         """
-        parts = f"{self.model}\0{self.count}\0{self.dimension}\0{self.checksum}"
+        parts = f"{self.model}\0{self.similarity}\0{self.count}\0{self.dimension}\0{self.checksum}"
         return hashlib.sha256(parts.encode()).hexdigest()[:16]
 
     def merge(self, other: Ensemble) -> Ensemble:
         """The union of two disjoint ensembles, exact up to rounding.
 
         Raises:
-            DataError: if dimension or model differ.
+            DataError: if dimension, model or similarity differ.
         """
-        if other.dimension != self.dimension:
-            raise DataError(f"ensembles of dimension {self.dimension} and {other.dimension} cannot be merged")
-        if other.model != self.model:
-            raise DataError(f"ensembles of models {self.model!r} and {other.model!r} cannot be merged")
+        for what in ("dimension", "model", "similarity"):
+            ours, theirs = getattr(self, what), getattr(other, what)
+            if ours != theirs:
+                raise DataError(f"ensembles of {what} {ours!r} and {theirs!r} cannot be merged")
         count = self.count + other.count
         share = other.count / max(count, 1)
         delta = other.mean - self.mean
@@ -169,69 +201,94 @@ class Ensemble:
             sample_size=min(self.sample_size, other.sample_size),
             checksum=(self.checksum + other.checksum) % 2**64,
             model=self.model,
+            similarity=self.similarity,
         )
 
     def update(self, vectors: npt.ArrayLike) -> Ensemble:
         """The ensemble with these (n, d) members added; the old one stays as it is."""
-        return self.merge(Ensemble.from_vectors(vectors, sample_size=self.sample_size, model=self.model))
+        added = Ensemble.from_vectors(
+            vectors, sample_size=self.sample_size, model=self.model, similarity=self.similarity
+        )
+        return self.merge(added)
 
     def moments(self, anchors: npt.ArrayLike) -> Moments:
-        """Mean and deviation of <e, q> over the members e, for every anchor q: exact, without a scan.
+        """Mean and deviation of the members' similarity to every anchor q.
+
+        For dot and cosine exact and without a scan, q.m and sqrt(q' C q): d^2 multiplications an anchor,
+        whatever the ensemble's size. For the others an estimate from the sample, with its error.
 
         Args:
             anchors: (n, d) vectors q.
 
         Returns:
-            (n,) means q.m and (n,) deviations sqrt(q' C q); zeros for an empty ensemble.
+            (n,) means and (n,) deviations; zeros for an empty ensemble.
 
         Raises:
             DataError: if the dimension differs.
         """
-        q = matrix(anchors, "anchors", self.dimension).astype(np.float64)
-        variance = np.einsum("nd,nd->n", q @ self.covariance, q)
-        # Rounding can leave a tiny negative number where the variance is 0.
-        return Moments(q @ self.mean, np.sqrt(np.maximum(variance, 0.0)))
+        if not is_linear(self.similarity):
+            return self.moments_by_scan(anchors)
+        q = matrix(anchors, "anchors", self.dimension)
+        mean, deviation, covariance = np.zeros(len(q)), np.zeros(len(q)), self.covariance
+        for rows in _blocks(len(q), _BLOCK):
+            block = prepared(q[rows], self.similarity).astype(np.float64)
+            mean[rows] = block @ self.mean
+            # Rounding can leave a tiny negative number where the variance is 0.
+            variance = np.einsum("nd,nd->n", block @ covariance, block)
+            deviation[rows] = np.sqrt(np.maximum(variance, 0.0))
+        return Moments(mean, deviation)
 
     def moments_by_scan(self, anchors: npt.ArrayLike) -> Moments:
-        """`moments` by computing every similarity to the sample: the reference form.
+        """`moments` by computing every similarity to the sample: the reference form, for any similarity.
 
-        Equal to `moments` where the sample holds all members, an estimate of it otherwise.
+        Equal to the exact ones where the sample holds all members; with the sampling error otherwise.
         """
-        similarities = self.similarities(anchors)
-        if not similarities.shape[1]:
-            return Moments(np.zeros(len(similarities)), np.zeros(len(similarities)))
-        return Moments(similarities.mean(axis=1), similarities.std(axis=1))
+        blocks = self._similarity_blocks(anchors)
+        return joined([MomentStream.of(block).moments(self.count) for block in blocks])
 
     def percentiles(self, anchors: npt.ArrayLike) -> Moments:
         """(n,) medians and (n,) distances from the median to the 84.134th percentile, over the sample."""
-        similarities = self.similarities(anchors)
-        if not similarities.shape[1]:
-            return Moments(np.zeros(len(similarities)), np.zeros(len(similarities)))
-        median, upper = np.percentile(similarities, [50.0, UPPER_PERCENTILE], axis=1)
-        return Moments(median, upper - median)
+        return joined([percentile_moments(block, self.count) for block in self._similarity_blocks(anchors)])
+
+    def pooled(self, anchors: Ensemble | None = None) -> Moments:
+        """The moments that a population of anchors shares: the mean of mu_q, the root mean square of sigma_q.
+
+        For dot and cosine exact and without a scan, from the anchors' own mean m_a and covariance C_a: m.m_a
+        and sqrt(tr(C C_a) + m_a' C m_a). For the others over a sample of the anchors, with its error.
+
+        Args:
+            anchors: the population that anchors come from; the members themselves if not given.
+
+        Returns:
+            Scalars.
+
+        Raises:
+            DataError: if dimension or similarity differ.
+        """
+        population = self if anchors is None else anchors
+        for what in ("dimension", "similarity"):
+            ours, theirs = getattr(self, what), getattr(population, what)
+            if ours != theirs:
+                raise DataError(f"anchors of {what} {theirs!r} do not fit an ensemble of {what} {ours!r}")
+        if not is_linear(self.similarity):
+            chosen = population.sample[:POOLED_ANCHORS]
+            return pooled_moments(self.moments_by_scan(chosen), population.count)
+        covariance, m = self.covariance, population.mean
+        variance = float((covariance * population.covariance).sum() + m @ covariance @ m)
+        return Moments(np.asarray(self.mean @ m), np.sqrt(np.maximum(variance, 0.0)))
 
     def similarities(self, anchors: npt.ArrayLike) -> Float64Array:
-        """(n, s) dot products of (n, d) anchors with the sampled members."""
+        """(n, s) similarities of (n, d) anchors to the sampled members."""
+        return vector_similarities(matrix(anchors, "anchors", self.dimension), self.sample, self.similarity)
+
+    def _similarity_blocks(self, anchors: npt.ArrayLike) -> Iterator[Float64Array]:
         q = matrix(anchors, "anchors", self.dimension)
-        return q.astype(np.float64) @ self.sample.T.astype(np.float64)
+        for rows in _blocks(len(q), max(1, _BLOCK_SIMILARITIES // max(self.sampled, 1))):
+            yield vector_similarities(q[rows], self.sample, self.similarity)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to a .npz file, whole or not at all."""
-        target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(target) as file:
-            np.savez(
-                file,
-                format=np.int64(_FORMAT),
-                count=np.int64(self.count),
-                mean=self.mean,
-                scatter=self.scatter,
-                sample=self.sample,
-                priorities=self.priorities,
-                sample_size=np.int64(self.sample_size),
-                checksum=np.uint64(self.checksum),
-                model=np.str_(self.model),
-            )
+        ensemble_files.save(path, {name: getattr(self, name) for name in ensemble_files.FIELDS})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Ensemble:
@@ -240,37 +297,32 @@ class Ensemble:
         Raises:
             DataError: if the file is not an ensemble, is damaged, or is of another format.
         """
-        try:
-            with np.load(path, allow_pickle=False) as stored:
-                if int(stored["format"]) != _FORMAT:
-                    raise DataError(f"{path}: ensemble of another format; make it again with Ensemble.save")
-                ensemble = cls(
-                    count=int(stored["count"]),
-                    mean=stored["mean"],
-                    scatter=stored["scatter"],
-                    sample=stored["sample"],
-                    priorities=stored["priorities"],
-                    sample_size=int(stored["sample_size"]),
-                    checksum=int(stored["checksum"]),
-                    model=str(stored["model"]),
-                )
-            d, s = ensemble.dimension, len(ensemble.priorities)
-            if ensemble.scatter.shape != (d, d) or ensemble.sample.shape != (s, d):
-                raise DataError(f"{path}: its arrays do not fit together; make it again with Ensemble.save")
-            return ensemble
-        except FileNotFoundError:
-            raise DataError(f"{path}: no such ensemble file") from None
-        except DataError:
-            raise
-        except _UNREADABLE as error:
-            raise DataError(f"{path}: not an ensemble file; make one with Ensemble.save") from error
+        return cls(**ensemble_files.load(path))
 
 
-def _priorities(members: FloatArray) -> npt.NDArray[np.uint64]:
+def _blocks(count: int, size: int) -> Iterator[slice]:
+    for start in range(0, count, size):
+        yield slice(start, start + size)
+
+
+def _priorities(members: Float32Array) -> npt.NDArray[np.uint64]:
     """(n,) sampling keys that depend on a member alone, so that samples do not depend on batches or machines.
 
-    The members of smallest key are a uniform sample of the distinct members (bottom-k sampling).
+    A multilinear hash of the member's bits (a pseudo-random multiplier for each pair of components), mixed by
+    splitmix64's finaliser. The members of smallest key are a uniform sample of the distinct members
+    (bottom-k sampling).
     """
-    rows = np.ascontiguousarray(members, dtype="<f4")
-    keys = [hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in rows]
-    return np.frombuffer(b"".join(keys), dtype="<u8").astype(np.uint64)
+    n, d = members.shape
+    bits = np.zeros((n, d + d % 2), "<f4")
+    bits[:, :d] = members
+    words = bits.view("<u8")
+    multipliers = _splitmix(np.arange(1, words.shape[1] + 1, dtype=np.uint64)) | np.uint64(1)
+    return _splitmix((words * multipliers).sum(axis=1, dtype=np.uint64))
+
+
+def _splitmix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Steele, Lea and Flood (OOPSLA 2014): every bit of the result depends on every bit given."""
+    z = values + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))

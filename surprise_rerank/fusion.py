@@ -14,7 +14,7 @@ import numpy as np
 from scipy import stats
 
 from surprise_rerank.arrays import Float64Array, FloatArray
-from surprise_rerank.candidates import Moments
+from surprise_rerank.moments import Moments
 from surprise_rerank.surprise import z_scores
 
 FusionMethod: TypeAlias = Literal["surprise", "rrf", "minmax"]

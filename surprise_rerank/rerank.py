@@ -9,11 +9,12 @@ from typing import Literal, Protocol, TypeAlias, get_args
 import numpy as np
 
 from surprise_rerank.arrays import Float32Array, Float64Array, FloatArray
-from surprise_rerank.candidates import Candidates, Moments, Query, Ranking
+from surprise_rerank.candidates import Candidates, Query, Ranking
 from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import DataError
 from surprise_rerank.fusion import FusionMethod, min_max, reciprocal_ranks, surprise_normalized, weighted_sum
 from surprise_rerank.fuzzy import DynaMax
+from surprise_rerank.moments import Moments
 from surprise_rerank.surprise import Surprise, SurpriseModel, Weight
 from surprise_rerank.tokens import TokenBatch
 

@@ -12,8 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from surprise_rerank.ensemble import UPPER_PERCENTILE, Ensemble
+from surprise_rerank import ensemble as ensemble_module
+from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import DataError
+from surprise_rerank.moments import UPPER_PERCENTILE
+from surprise_rerank.vectors import vector_similarities
 
 PROPERTY = settings(max_examples=60, deadline=None)
 
@@ -249,7 +252,7 @@ def test_members_that_are_no_finite_matrix_are_refused(vectors: object, message:
 
 def test_ensembles_that_do_not_belong_together_are_not_merged():
     one = Ensemble.from_vectors(np.ones((2, 3)), model="one")
-    with pytest.raises(DataError, match="models 'one' and 'other'"):
+    with pytest.raises(DataError, match="model 'one' and 'other'"):
         one.merge(Ensemble.from_vectors(np.ones((2, 3)), model="other"))
     with pytest.raises(DataError, match="dimension 3 and 4"):
         one.merge(Ensemble.from_vectors(np.ones((2, 4)), model="one"))
@@ -269,6 +272,81 @@ def test_a_negative_sample_size_is_refused():
         Ensemble.empty(3, sample_size=-1)
     with pytest.raises(DataError, match="sample_size"):
         Ensemble.from_vectors(np.ones((4, 3)), sample_size=-1)
+
+
+# Other similarities, and the sample that they need
+
+
+@pytest.mark.parametrize("similarity", ["euclidean", "manhattan"])
+def test_moments_of_a_distance_come_from_the_sample_with_their_error(similarity: str):
+    rng = np.random.default_rng(10)
+    vectors, anchors = rng.normal(size=(5000, 4)), rng.normal(size=(40, 4))
+    exact = vector_similarities(anchors, vectors, similarity)
+    all_members = Ensemble.from_vectors(vectors, similarity=similarity, sample_size=5000)
+    moments = all_members.moments(anchors)
+    np.testing.assert_allclose(moments.mean, exact.mean(axis=1), rtol=1e-5)
+    np.testing.assert_allclose(moments.deviation, exact.std(axis=1), rtol=1e-5)
+    assert (moments.mean_error == 0).all()
+    some = Ensemble.from_vectors(vectors, similarity=similarity, sample_size=400).moments(anchors)
+    assert (some.mean_error > 0).all()
+    assert (np.abs(some.mean - exact.mean(axis=1)) < 5 * some.mean_error).all()
+    assert (np.abs(some.deviation - exact.std(axis=1)) < 5 * some.deviation_error).all()
+
+
+def test_cosine_is_exact_for_vectors_of_any_length():
+    rng = np.random.default_rng(11)
+    vectors, anchors = rng.normal(size=(300, 4)) * 7, rng.normal(size=(5, 4)) * 3
+    moments = Ensemble.from_vectors(vectors, similarity="cosine", sample_size=2).moments(anchors)
+    exact = vector_similarities(anchors, vectors, "cosine")
+    np.testing.assert_allclose(moments.mean, exact.mean(axis=1), rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(moments.deviation, exact.std(axis=1), rtol=1e-5)
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["dot", "cosine", "euclidean"]))
+@PROPERTY
+def test_pooled_moments_are_averages_over_all_anchors(seed: int, similarity: str):
+    rng = np.random.default_rng(seed)
+    ensemble = Ensemble.from_vectors(rng.normal(size=(30, 3)) + 0.5, similarity=similarity)
+    anchors = Ensemble.from_vectors(rng.normal(size=(20, 3)), similarity=similarity)
+    each = ensemble.moments(anchors.sample)
+    pooled = ensemble.pooled(anchors)
+    np.testing.assert_allclose(pooled.mean, each.mean.mean(), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(pooled.deviation, np.sqrt((each.deviation**2).mean()), rtol=1e-6)
+
+
+def test_ensembles_of_other_similarities_do_not_mix():
+    one, other = (Ensemble.from_vectors(np.eye(3), similarity=s) for s in ("dot", "euclidean"))
+    assert one.identity != other.identity
+    with pytest.raises(DataError, match="similarity 'dot' and 'euclidean'"):
+        one.merge(other)
+    with pytest.raises(DataError, match="anchors of similarity 'euclidean'"):
+        one.pooled(other)
+    with pytest.raises(DataError, match="similarity 'hamming' is not known"):
+        Ensemble.from_vectors(np.eye(3), similarity="hamming")
+
+
+def test_blocks_do_not_change_the_moments(monkeypatch: pytest.MonkeyPatch):
+    vectors = np.random.default_rng(12).normal(size=(50, 4))
+    whole = Ensemble.from_vectors(vectors)
+    monkeypatch.setattr(ensemble_module, "_BLOCK", 7)
+    monkeypatch.setattr(ensemble_module, "_BLOCK_SIMILARITIES", 130)
+    cut = Ensemble.from_vectors(vectors)
+    assert_same_members(cut, whole)
+    assert_same_moments(cut, whole)
+    for name in ("moments", "moments_by_scan", "percentiles"):
+        for field in ("mean", "deviation", "mean_error"):
+            one, other = (getattr(getattr(e, name)(vectors), field) for e in (cut, whole))
+            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12, err_msg=name)
+
+
+def test_the_sample_is_uniform_for_vectors_of_few_bits():
+    """Embeddings that were stored as float16 leave the low bits of a float32 zero."""
+    rng = np.random.default_rng(13)
+    vectors = rng.normal(size=(20_000, 8)).astype(np.float16).astype(np.float32)
+    ensemble = Ensemble.from_vectors(vectors, sample_size=2000)
+    spread = vectors.std(axis=0) / np.sqrt(2000)
+    assert (np.abs(ensemble.sample.mean(axis=0) - ensemble.mean) < 5 * spread).all()
+    assert len(np.unique(ensemble.priorities)) == 2000
 
 
 # Files
@@ -364,7 +442,7 @@ def test_foreign_files_are_refused(tmp_path: Path):
         (tmp_path / name).write_bytes(content)
     np.save(tmp_path / "array.npy", np.zeros(3))
     np.savez(tmp_path / "other.npz", x=np.zeros(3))
-    np.savez(tmp_path / "format-only.npz", format=np.int64(1))
+    np.savez(tmp_path / "format-only.npz", format=np.int64(2))
     np.savez(tmp_path / "many-formats.npz", format=np.arange(3))
     (tmp_path / "folder").mkdir()
     for path in tmp_path.iterdir():
@@ -375,7 +453,7 @@ def test_foreign_files_are_refused(tmp_path: Path):
 @pytest.mark.parametrize(
     ("member", "value"),
     [
-        ("format", np.int64(2)),
+        ("format", np.int64(1)),
         ("mean", np.zeros(3)),
         ("mean", np.float64(0)),
         ("scatter", np.zeros((4, 3))),

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surprise_rerank.candidates import Moments
 from surprise_rerank.fusion import min_max, reciprocal_ranks, surprise_normalized, weighted_sum
+from surprise_rerank.moments import Moments
 
 PROPERTY = settings(max_examples=100, deadline=None)
 

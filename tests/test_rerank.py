@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surprise_rerank.arrays import unit_rows
-from surprise_rerank.candidates import Candidates, Moments, Query
+from surprise_rerank.candidates import Candidates, Query
 from surprise_rerank.documents import Document
 from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import DataError
 from surprise_rerank.fuzzy import DynaMax
+from surprise_rerank.moments import Moments
 from surprise_rerank.rerank import (
     CosineScorer,
     DynaMaxReranker,

@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from surprise_rerank.candidates import Moments
+from surprise_rerank.arrays import unit_rows
 from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import DataError
+from surprise_rerank.moments import Moments
+from surprise_rerank.sampled import SampledEnsemble
 from surprise_rerank.surprise import (
     Surprise,
     crossover_weight,
@@ -23,9 +25,10 @@ from surprise_rerank.surprise import (
     probability_by_definition,
     z_scores,
 )
+from surprise_rerank.vectors import pair_similarities, vector_similarities
 
 PROPERTY = settings(max_examples=60, deadline=None)
-MODELS = ["gaussian", "percentile", "empirical"]
+MODELS = ["gaussian", "pooled", "percentile", "empirical"]
 
 seeds = st.integers(0, 2**32 - 1)
 on_grid = st.integers(-8, 8).map(lambda i: i / 8)
@@ -49,6 +52,31 @@ def scene(seed: int, members: int = 40, d: int = 5, n: int = 7) -> tuple[Ensembl
 def test_the_fast_empirical_form_equals_the_definition_ties_included(psi: list[float], others: list[float]):
     fast = empirical_probability(psi, np.tile(others, (len(psi), 1)).reshape(len(psi), len(others)))
     np.testing.assert_array_equal(fast, [probability_by_definition(value, others) for value in psi])
+
+
+@given(st.lists(on_grid, min_size=1, max_size=5), st.lists(on_grid, min_size=1, max_size=8))
+@PROPERTY
+def test_ties_count_nothing_half_or_all(psi: list[float], others: list[float]):
+    wide = np.tile(others, (len(psi), 1))
+    for ties, kind in (("strict", "strict"), ("mean", "mean"), ("weak", "weak")):
+        expected = [stats.percentileofscore(others, value, kind=kind) / 100 for value in psi]
+        np.testing.assert_allclose(empirical_probability(psi, wide, ties=ties), expected)
+
+
+def test_members_that_differ_by_rounding_are_ties():
+    assert empirical_probability([0.5], [[0.5 - 1e-9, 0.4]]).tolist() == [1.0]
+    assert empirical_probability([0.5], [[0.5 - 1e-9, 0.4]], tolerance=1e-6).tolist() == [0.5]
+
+
+def test_a_member_is_not_below_itself_whatever_the_rounding():
+    """Its similarity was computed in float32, the ensemble's in float64."""
+    vectors = unit_rows(np.random.default_rng(4).normal(size=(200, 32)))
+    ensemble = Ensemble.from_vectors(vectors)
+    anchor = vectors[:1]
+    psi = (vectors @ anchor[0]).astype(np.float32)
+    p = Surprise(ensemble, "empirical").scores(psi, anchor).probability
+    order = (vectors.astype(float) @ anchor[0].astype(float)).argsort()
+    np.testing.assert_allclose(p[order], np.arange(200) / 200)
 
 
 def test_a_tie_is_not_below():
@@ -114,6 +142,143 @@ def test_the_models_agree_on_a_gaussian_ensemble(seed: int):
     probabilities = [Surprise(ensemble, model, weight=1).scores(psi, [[1.0]]).probability for model in MODELS]
     for p in probabilities:
         np.testing.assert_allclose(p, stats.norm.cdf(psi), atol=0.08)
+
+
+# Pooled and shrunk statistics
+
+
+@given(seeds)
+@PROPERTY
+def test_the_pooled_model_has_one_sigma_for_all_anchors(seed: int):
+    """From the definition: the mean over all anchors of the variance of their similarities to all members."""
+    ensemble, psi, anchors = scene(seed)
+    population = np.random.default_rng(seed).normal(size=(30, 5)).astype(np.float32)
+    pooled = Surprise(ensemble, "pooled", weight=1, anchors=Ensemble.from_vectors(population))
+    similarities = population.astype(float) @ ensemble.sample.astype(float).T
+    sigma = np.sqrt(similarities.var(axis=1).mean())
+    mean = (anchors.astype(float) @ ensemble.sample.astype(float).T).mean(axis=1)
+    np.testing.assert_allclose(pooled.scores(psi, anchors).z, (psi - mean) / sigma, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(pooled.pooled.mean, similarities.mean(), rtol=1e-6, atol=1e-9)
+
+
+def test_pooled_statistics_come_from_the_ensemble_where_no_anchors_are_given():
+    ensemble, psi, anchors = scene(1)
+    own = Surprise(ensemble, "pooled", weight=1)
+    given_same = Surprise(ensemble, "pooled", weight=1, anchors=ensemble)
+    np.testing.assert_array_equal(own.scores(psi, anchors).z, given_same.scores(psi, anchors).z)
+
+
+@given(seeds, fractions, fractions, st.sampled_from(["gaussian", "percentile"]))
+@PROPERTY
+def test_shrinking_moves_each_mean_and_variance_towards_the_pooled_ones(
+    seed: int, mean: float, deviation: float, model: str
+):
+    ensemble, psi, anchors = scene(seed)
+    surprise = Surprise(ensemble, model, 1, shrink_mean=mean, shrink_deviation=deviation)
+    own = ensemble.moments(anchors) if model == "gaussian" else ensemble.percentiles(anchors)
+    mu = (1 - mean) * own.mean + mean * surprise.pooled.mean
+    variance = (1 - deviation) * own.deviation**2 + deviation * surprise.pooled.deviation**2
+    np.testing.assert_allclose(surprise.scores(psi, anchors).z, (psi - mu) / np.sqrt(variance), rtol=1e-9)
+
+
+@given(seeds)
+@PROPERTY
+def test_the_pooled_model_is_the_gaussian_one_with_all_deviations_shrunk(seed: int):
+    ensemble, psi, anchors = scene(seed)
+    pooled = Surprise(ensemble, "pooled").scores(psi, anchors)
+    shrunk = Surprise(ensemble, "gaussian", shrink_deviation=1).scores(psi, anchors)
+    np.testing.assert_array_equal(pooled.score, shrunk.score)
+
+
+def test_pooled_percentiles_are_averages_over_the_anchors():
+    ensemble, psi, anchors = scene(2)
+    surprise = Surprise(ensemble, "percentile", 1, shrink_mean=1, shrink_deviation=1)
+    own = ensemble.percentiles(ensemble.sample)
+    z = (psi - own.mean.mean()) / np.sqrt((own.deviation**2).mean())
+    np.testing.assert_allclose(surprise.scores(psi, anchors).z, z)
+
+
+@pytest.mark.parametrize("name", ["shrink_mean", "shrink_deviation"])
+def test_shrinking_is_a_share_and_not_for_the_empirical_model(name: str):
+    for value in (-0.1, 1.1, np.nan, "half"):
+        with pytest.raises(DataError, match=f"{name} must be a number from 0 to 1"):
+            Surprise(unit_ensemble(), **{name: value})
+    with pytest.raises(DataError, match=f"set {name} to 0"):
+        Surprise(unit_ensemble(), "empirical", **{name: 0.5})
+    assert Surprise(unit_ensemble(), "empirical", **{name: 0}).scores([0.5], [[1.0]]).defined.all()
+
+
+# Statistics computed before
+
+
+@given(
+    seeds, st.sampled_from(["gaussian", "pooled", "percentile"]), st.sampled_from([0, 0.4, 1, "crossover"])
+)
+@PROPERTY
+def test_stored_moments_give_the_same_scores(seed: int, model: str, weight: object):
+    ensemble, psi, anchors = scene(seed)
+    surprise = Surprise(ensemble, model, weight)
+    fresh, stored = surprise.scores(psi, anchors), surprise.scores_from(psi, surprise.moments(anchors))
+    for field in ("score", "z", "probability", "defined"):
+        np.testing.assert_array_equal(getattr(stored, field), getattr(fresh, field))
+
+
+def test_stored_moments_must_fit():
+    ensemble, psi, anchors = scene(0)
+    with pytest.raises(DataError, match=r"\(6,\) similarities need as many moments or one, got \(7,\)"):
+        Surprise(ensemble).scores_from(psi[1:], ensemble.moments(anchors))
+    with pytest.raises(DataError, match="needs the ensemble's sample"):
+        Surprise(ensemble, "empirical").scores_from(psi, ensemble.moments(anchors))
+
+
+# Similarities that are no dot products
+
+
+@pytest.mark.parametrize("similarity", ["dot", "cosine", "euclidean", "manhattan"])
+@pytest.mark.parametrize("model", ["gaussian", "percentile", "empirical"])
+def test_any_similarity_of_vectors_can_be_surprising(similarity: str, model: str):
+    rng = np.random.default_rng(8)
+    vectors, keys, anchors = (rng.normal(size=(n, 5)) + 0.5 for n in (60, 9, 9))
+    ensemble = Ensemble.from_vectors(vectors, similarity=similarity)
+    psi = pair_similarities(keys, anchors, similarity)
+    result = Surprise(ensemble, model, weight=1).scores(psi, anchors)
+    scanned = vector_similarities(anchors, vectors, similarity)
+    expected = [probability_by_definition(p, row) for p, row in zip(psi, scanned, strict=True)]
+    assert result.defined.all()
+    assert (result.z_error == 0).all(), "the sample holds all members"
+    atol = 1e-12 if model == "empirical" else 0.2
+    np.testing.assert_allclose(result.probability, expected, atol=atol)
+
+
+def test_any_function_can_be_surprising():
+    """A function that computes dot products gives what an `Ensemble` gives."""
+    ensemble, psi, anchors = scene(3)
+    sampled = SampledEnsemble(ensemble.similarities, sampled=40, count=40)
+    for model in ("gaussian", "percentile", "empirical"):
+        one = Surprise(ensemble, model).scores(psi, anchors)
+        other = Surprise(sampled, model).scores(psi, anchors)
+        np.testing.assert_allclose(other.score, one.score, rtol=1e-7)
+    pooled = Surprise(sampled, "pooled", anchors=ensemble.sample).scores(psi, anchors)
+    np.testing.assert_allclose(pooled.score, Surprise(ensemble, "pooled").scores(psi, anchors).score)
+    with pytest.raises(DataError, match="give Surprise"):
+        Surprise(sampled, "pooled").scores(psi, anchors)
+
+
+def test_the_error_of_z_says_how_far_a_sample_leads_astray():
+    """Over many samples, z differs from the exact z by about its standard error."""
+    rng = np.random.default_rng(9)
+    members = rng.normal(size=(3000, 3)).astype(np.float32)
+    exact = Surprise(Ensemble.from_vectors(members), weight=1).scores([2.0], [[1, 0, 0]])
+    assert exact.z_error[0] == 0
+    errors = []
+    for _ in range(200):
+        rows = rng.choice(3000, 100, replace=False)
+        similarities = members[rows] @ np.array([[1.0], [0], [0]])
+        sampled = SampledEnsemble(lambda _, s=similarities: s.T, sampled=100, count=3000)
+        result = Surprise(sampled, weight=1).scores([2.0], [None])
+        errors.append((result.z[0] - exact.z[0]) / result.z_error[0])
+    assert 0.8 < np.std(errors) < 1.25
+    assert abs(np.mean(errors)) < 0.4
 
 
 # Tails
@@ -310,7 +475,7 @@ def test_rounding_is_not_mistaken_for_spread(seed: int, count: int, model: str):
     assert_plain_similarity(ensemble, model, 1, np.stack([across, member, rng.normal(size=4)]))
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", ["gaussian", "percentile", "empirical"])
 def test_only_the_pairs_without_spread_keep_their_similarity(model: str):
     """All members have the same first coordinate, so the first anchor sees no difference between them."""
     members = np.random.default_rng(4).normal(size=(30, 2))
@@ -343,8 +508,8 @@ def test_z_is_nan_where_the_deviation_is_0():
     ("similarity", "anchors", "message"),
     [
         ([0.1, 0.2], np.ones((3, 5)), r"\(2,\) similarities need as many anchors or one"),
-        ([[0.1]], np.ones((1, 5)), r"\(1, 1\) similarities"),
-        (0.1, np.ones((1, 5)), r"\(\) similarities"),
+        ([[0.1]], np.ones((1, 5)), r"shape \(n,\), got \(1, 1\)"),
+        (0.1, np.ones((1, 5)), r"shape \(n,\), got \(\)"),
         ([0.1, np.nan], np.ones((2, 5)), "similarities hold NaN"),
         ([np.inf], np.ones((1, 5)), "similarities hold NaN or infinite"),
         ([0.1], np.full((1, 5), np.nan), "anchors holds NaN"),
@@ -359,7 +524,7 @@ def test_data_that_do_not_fit_are_refused(similarity: object, anchors: np.ndarra
 
 def test_an_unknown_model_is_refused_with_the_known_ones():
     with pytest.raises(
-        DataError, match="'normal' is not known; choose one of gaussian, percentile, empirical"
+        DataError, match="'normal' is not known; choose one of gaussian, pooled, percentile, empirical"
     ):
         Surprise(unit_ensemble(), "normal")
 

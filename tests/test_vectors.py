@@ -1,0 +1,46 @@
+"""Similarities of dense vectors against plain loops."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from surprise_rerank.errors import DataError
+from surprise_rerank.vectors import pair_similarities, vector_similarities
+
+PROPERTY = settings(max_examples=50, deadline=None)
+
+
+def by_loops(x: np.ndarray, y: np.ndarray, name: str) -> float:
+    if name == "dot":
+        return sum(float(a) * float(b) for a, b in zip(x, y, strict=True))
+    if name == "cosine":
+        lengths = math.sqrt(by_loops(x, x, "dot") * by_loops(y, y, "dot"))
+        return by_loops(x, y, "dot") / lengths if lengths else 0.0
+    gaps = [abs(float(a) - float(b)) for a, b in zip(x, y, strict=True)]
+    return 1 / (1 + (math.sqrt(sum(g * g for g in gaps)) if name == "euclidean" else sum(gaps)))
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["dot", "cosine", "euclidean", "manhattan"]))
+@PROPERTY
+def test_all_similarities_are_what_loops_give(seed: int, name: str):
+    rng = np.random.default_rng(seed)
+    x = rng.integers(-3, 4, size=(4, 3)).astype(np.float32)
+    y = rng.integers(-3, 4, size=(4, 3)).astype(np.float32)
+    expected = [[by_loops(a, b, name) for b in y] for a in x]
+    np.testing.assert_allclose(vector_similarities(x, y, name), expected, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(pair_similarities(x, y, name), np.diag(expected), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(pair_similarities(x, y[:1], name), np.array(expected)[:, 0], atol=1e-6)
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(DataError, match="'hamming' is not known; choose one of dot, cosine"):
+        vector_similarities([[1.0]], [[1.0]], "hamming")
+    with pytest.raises(DataError, match="dimension 1 and 2"):
+        vector_similarities([[1.0]], [[1.0, 2.0]])
+    with pytest.raises(DataError, match="two lists of vectors of one shape"):
+        pair_similarities(np.ones((2, 3)), np.ones((3, 3)))
