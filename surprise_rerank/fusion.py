@@ -1,23 +1,25 @@
 """Putting several scorers on one scale and adding them.
 
-Scores of different scorers are different units. Three ways to a common one: ranks (RRF), the pool's own
-range (min-max), or the surprise scale: how many deviations a score lies above this query's mean over the
-corpus. Only the last does not depend on which documents happen to be in the pool.
+Scores of different scorers are different units. Ways to a common one: ranks (RRF), the pool's own range
+(min-max) or deviations (z), or the surprise scale: how many deviations a score lies above this query's mean
+over the corpus. Only the last does not depend on which documents happen to be in the pool. The weights of the
+sum can be chosen by hand, or fitted on judged questions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
 import numpy as np
-from scipy import stats
+from scipy import optimize, special, stats
 
 from surprise_rerank.arrays import Float64Array, FloatArray
+from surprise_rerank.errors import DataError
 from surprise_rerank.moments import Moments
 from surprise_rerank.surprise import z_scores
 
-FusionMethod: TypeAlias = Literal["surprise", "rrf", "minmax"]
+FusionMethod: TypeAlias = Literal["surprise", "rrf", "minmax", "zscore", "sum"]
 
 RRF_CONSTANT = 60  # Cormack, Clarke and Buettcher (SIGIR 2009)
 
@@ -40,6 +42,15 @@ def min_max(scores: FloatArray) -> Float64Array:
     return np.nan_to_num((values - low) / (high - low), nan=0.0)
 
 
+def pool_z(scores: FloatArray) -> Float64Array:
+    """(n,) deviations from the mean of the pool; NaN becomes 0, as does everything where all are equal."""
+    values = np.asarray(scores, dtype=np.float64)
+    if np.isnan(values).all():
+        return np.zeros_like(values)
+    moments = Moments(np.asarray(np.nanmean(values)), np.asarray(np.nanstd(values)))
+    return surprise_normalized(values, moments)
+
+
 def surprise_normalized(scores: FloatArray, moments: Moments) -> Float64Array:
     """(n,) z of each score among this query's scores over the corpus.
 
@@ -52,3 +63,74 @@ def weighted_sum(parts: Mapping[str, FloatArray], weights: Mapping[str, float]) 
     """(n,) sum of weight times part; a part without a weight counts 1."""
     total = sum(weights.get(name, 1.0) * np.asarray(part, np.float64) for name, part in parts.items())
     return np.asarray(total, dtype=np.float64)
+
+
+def fit_weights(
+    pools: Sequence[Mapping[str, FloatArray]], gains: Sequence[FloatArray], *, ridge: float = 1e-3
+) -> dict[str, float]:
+    """Weights of a sum, learned from judged questions.
+
+    Minimises the mean over questions of the listwise cross-entropy (Cao et al., 'Learning to Rank: From
+    Pairwise Approach to Listwise Approach', ICML 2007)
+
+        - sum_j g_j log softmax(sum_k w_k s_k)_j + ridge |w|^2,  w >= 0,
+
+    which is convex, so that the result does not depend on a start or a seed. g_j is document j's share of the
+    question's gain. Weights of a sum are free up to a factor; the largest is returned as 1.
+
+    Args:
+        pools: one mapping per question: scorer's name -> (n_i,) normalised scores of its pool.
+        gains: one (n_i,) array per question: graded relevance, 0 for what is not relevant. Questions without
+            a relevant document in their pool teach nothing and are passed over.
+        ridge: weight of the penalty that keeps scorers that say the same thing from trading places.
+
+    Returns:
+        Scorer's name -> weight from 0 to 1.
+
+    Raises:
+        DataError: if names or lengths do not fit, gains are negative, or no question teaches anything.
+
+    >>> fit_weights([{"good": [1.0, 0.0], "bad": [0.0, 1.0]}], [[1, 0]])
+    {'good': 1.0, 'bad': 0.0}
+    """
+    names = tuple(pools[0]) if pools else ()
+    lessons = [
+        lesson
+        for i, (pool, gain) in enumerate(zip(pools, gains, strict=True))
+        if (lesson := _lesson(i, pool, gain, names)) is not None
+    ]
+    if not lessons:
+        raise DataError(
+            f"none of {len(pools)} questions has a relevant document in its pool, so no weights can be fitted"
+        )
+
+    def loss(weights: Float64Array) -> tuple[float, Float64Array]:
+        value, slope = ridge * float(weights @ weights), 2 * ridge * weights
+        for scores, shares in lessons:
+            logits = scores @ weights
+            value -= float(shares @ special.log_softmax(logits)) / len(lessons)
+            slope = slope + scores.T @ (special.softmax(logits) - shares) / len(lessons)
+        return value, slope
+
+    found = optimize.minimize(
+        loss, np.ones(len(names)), jac=True, method="L-BFGS-B", bounds=[(0.0, None)] * len(names)
+    )
+    weights = found.x / found.x.max() if found.x.max() > 0 else np.ones(len(names))
+    return {name: float(weight) for name, weight in zip(names, weights.round(6), strict=True)}
+
+
+def _lesson(
+    position: int, pool: Mapping[str, FloatArray], gain: FloatArray, names: tuple[str, ...]
+) -> tuple[Float64Array, Float64Array] | None:
+    """(n, k) scores and (n,) shares of the gain of one question; None where nothing is relevant."""
+    if tuple(sorted(pool)) != tuple(sorted(names)):
+        raise DataError(f"question {position} has scores of {sorted(pool)}, the first one of {sorted(names)}")
+    scores = np.stack([np.asarray(pool[name], dtype=np.float64) for name in names], axis=1)
+    gains = np.asarray(gain, dtype=np.float64)
+    if gains.shape != (len(scores),) or not np.isfinite(scores).all():
+        raise DataError(
+            f"question {position}: {gains.shape} gains for {len(scores)} documents of finite scores"
+        )
+    if not (gains >= 0).all():
+        raise DataError(f"question {position}: gains must be at least 0, got {gains.min()}")
+    return (scores, gains / gains.sum()) if gains.sum() > 0 else None

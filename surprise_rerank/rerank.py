@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
@@ -12,11 +13,20 @@ from surprise_rerank.arrays import Float32Array, Float64Array, FloatArray
 from surprise_rerank.candidates import Candidates, Query, Ranking
 from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import DataError
-from surprise_rerank.fusion import FusionMethod, min_max, reciprocal_ranks, surprise_normalized, weighted_sum
+from surprise_rerank.fusion import (
+    FusionMethod,
+    fit_weights,
+    min_max,
+    pool_z,
+    reciprocal_ranks,
+    surprise_normalized,
+    weighted_sum,
+)
 from surprise_rerank.fuzzy import DynaMax
 from surprise_rerank.moments import Moments
 from surprise_rerank.surprise import Surprise, SurpriseModel, Weight
 from surprise_rerank.tokens import TokenBatch
+from surprise_rerank.vectors import VectorSimilarity, is_linear, pair_similarities
 
 Field: TypeAlias = Literal["dense", "tokens", "documents"]
 Anchor: TypeAlias = Literal["document", "query"]
@@ -35,29 +45,44 @@ class Reranker(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SurpriseReranker:
-    """Orders documents by the surprise of their cosine to the query.
+    """Orders documents by the surprise of their similarity to the query.
 
     Attributes:
-        ensemble: of questions or of documents, as unit vectors of the same encoder.
-        model: gaussian, percentile or empirical.
+        ensemble: of questions or of documents, as vectors of the same encoder; its similarity is the one that
+            documents are compared by (`dot` of unit vectors, which is the cosine, by default).
+        model: gaussian, pooled, percentile or empirical.
         weight: w of equation (4), or `crossover` for rule (5).
         anchor: who plays q. `document` corrects for documents that are near to everything, and changes the
-            order; `query` keeps cosine's order and makes the score comparable across queries.
+            order; `query` keeps the similarity's order and makes the score comparable across queries.
+        shrink_mean: how far each anchor's mean is moved to the one that all share, from 0 to 1.
+        shrink_deviation: the same for deviations.
+        anchors: the population that anchors come from, for `pooled` and for shrinking: the documents where
+            the ensemble is of questions. The ensemble itself where not given.
     """
 
     ensemble: Ensemble
     model: SurpriseModel = "gaussian"
     weight: Weight = "crossover"
     anchor: Anchor = "document"
+    shrink_mean: float = 0.0
+    shrink_deviation: float = 0.0
+    anchors: Ensemble | None = None
 
     def __post_init__(self) -> None:
-        Surprise(self.ensemble, self.model, self.weight)  # refuses what it does not know
         if self.anchor not in get_args(Anchor):
             raise DataError(
                 f"anchor {self.anchor!r} is not known; choose one of {', '.join(get_args(Anchor))}"
             )
+        _ = self.surprise  # refuses what it does not know now, not at the first question
+
+    @cached_property
+    def surprise(self) -> Surprise:
+        """The score that it ranks by."""
+        return Surprise(
+            self.ensemble, self.model, self.weight, self.shrink_mean, self.shrink_deviation, self.anchors
+        )
 
     @property
     def needs(self) -> frozenset[Field]:
@@ -65,27 +90,28 @@ class SurpriseReranker:
         return frozenset({"dense"})
 
     def rerank(self, query: Query, candidates: Candidates) -> Ranking:
-        """The pool by surprise; documents of which the ensemble says nothing keep their cosine, with a note.
+        """The pool by surprise; documents of which the ensemble says nothing keep their similarity.
+
+        A note in the ranking says so.
 
         Raises:
             DataError: if dense vectors are missing or of another dimension than the ensemble's.
         """
         dense, vectors = _dense(query), _vectors(candidates)
-        cosine = _cosines(query, candidates)
-        scorer = Surprise(self.ensemble, self.model, self.weight)
-        result = scorer.scores(cosine, vectors if self.anchor == "document" else dense[None, :])
+        kind = self.ensemble.similarity
+        name = "cosine" if is_linear(kind) else kind  # stored vectors have length 1
+        similarity = _similarities(query, candidates, kind)
+        result = self.surprise.scores(similarity, vectors if self.anchor == "document" else dense[None, :])
         notes = []
         if not result.defined.all():
             undefined = int((~result.defined).sum())
             notes.append(
                 f"surprise is not defined for {undefined} of {len(candidates)} documents (an ensemble of "
-                f"{self.ensemble.count} members gives them no spread); their score is the plain cosine"
+                f"{self.ensemble.count} members gives them no spread); their score is the plain {name}"
             )
-        parts: dict[str, FloatArray] = {
-            "cosine": cosine,
-            "z": result.z,
-            "probability": result.probability,
-        }
+        parts: dict[str, FloatArray] = {name: similarity, "z": result.z, "probability": result.probability}
+        if (result.z_error > 0).any():
+            parts["z_error"] = result.z_error
         return Ranking.order(candidates, result.score, parts, notes)
 
 
@@ -150,7 +176,7 @@ class CosineScorer:
 
     def scores(self, query: Query, candidates: Candidates) -> FloatArray:
         """(n,) cosines."""
-        return _cosines(query, candidates)
+        return _similarities(query, candidates, "dot")
 
     def moments(self, query: Query, candidates: Candidates) -> Moments:
         """Exact moments over the ensemble of documents."""
@@ -221,8 +247,9 @@ class FusionReranker:
 
     Attributes:
         scorers: the voices.
-        method: `surprise` (deviations above this query's mean over the corpus), `rrf` or `minmax`.
-        weights: scorer's name -> weight; 1 where not given.
+        method: `surprise` (deviations above this query's mean over the corpus), `rrf`, `minmax` or `zscore`
+            (both over the pool), or `sum` (the scores as they are).
+        weights: scorer's name -> weight; 1 where not given. `fitted` learns them.
     """
 
     scorers: Sequence[Scorer]
@@ -251,8 +278,28 @@ class FusionReranker:
         Raises:
             DataError: if a scorer lacks what it needs.
         """
-        parts = {scorer.name: self._normalized(scorer, query, candidates) for scorer in self.scorers}
+        parts = self.parts(query, candidates)
         return Ranking.order(candidates, weighted_sum(parts, self.weights), parts)
+
+    def parts(self, query: Query, candidates: Candidates) -> dict[str, Float64Array]:
+        """Scorer's name -> (n,) its scores of the pool, on the common scale."""
+        return {scorer.name: self._normalized(scorer, query, candidates) for scorer in self.scorers}
+
+    def fitted(self, judged: Iterable[tuple[Query, Candidates, Mapping[str, float]]]) -> FusionReranker:
+        """The same fusion with weights that are learned from judged questions (`fusion.fit_weights`).
+
+        Args:
+            judged: questions with their pools and the gains of documents by id; a document without a gain
+                counts as not relevant. Use training or development questions, never those of a test.
+
+        Raises:
+            DataError: if no pool holds a relevant document, or a scorer lacks what it needs.
+        """
+        pools, gains = [], []
+        for query, candidates, relevant in judged:
+            pools.append(self.parts(query, candidates))
+            gains.append(np.array([max(relevant.get(name, 0.0), 0.0) for name in candidates.ids]))
+        return replace(self, weights=fit_weights(pools, gains))
 
     def _normalized(self, scorer: Scorer, query: Query, candidates: Candidates) -> Float64Array:
         scores = scorer.scores(query, candidates)
@@ -261,6 +308,10 @@ class FusionReranker:
                 return reciprocal_ranks(scores)
             case "minmax":
                 return min_max(scores)
+            case "zscore":
+                return pool_z(scores)
+            case "sum":
+                return np.nan_to_num(np.asarray(scores, dtype=np.float64), nan=0.0)
             case "surprise":
                 return surprise_normalized(scores, scorer.moments(query, candidates))
 
@@ -283,14 +334,13 @@ def _vectors(candidates: Candidates) -> Float32Array:
     return candidates.dense
 
 
-def _cosines(query: Query, candidates: Candidates) -> Float32Array:
+def _similarities(query: Query, candidates: Candidates, kind: VectorSimilarity) -> Float64Array:
     dense, vectors = _dense(query), _vectors(candidates)
     if dense.shape != vectors.shape[1:]:
         raise DataError(
             f"the query's vector has shape {dense.shape}, the candidates' have {vectors.shape[1:]}"
         )
-    cosines: Float32Array = vectors @ dense
-    return cosines
+    return pair_similarities(vectors, dense, kind)
 
 
 def _batch(candidates: Candidates) -> TokenBatch:

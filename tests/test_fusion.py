@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surprise_rerank.fusion import min_max, reciprocal_ranks, surprise_normalized, weighted_sum
+from surprise_rerank.errors import DataError
+from surprise_rerank.fusion import (
+    fit_weights,
+    min_max,
+    pool_z,
+    reciprocal_ranks,
+    surprise_normalized,
+    weighted_sum,
+)
 from surprise_rerank.moments import Moments
 
 PROPERTY = settings(max_examples=100, deadline=None)
@@ -115,3 +123,70 @@ def test_a_single_part_comes_back_as_float64():
     total = weighted_sum({"cosine": np.array([0.5, 0.25], np.float32)}, {"cosine": 2.0})
     assert total.dtype == np.float64
     assert total.tolist() == [1.0, 0.5]
+
+
+@given(scores)
+@PROPERTY
+def test_pool_z_equals_the_loop(values: list[float]):
+    known = [value for value in values if not math.isnan(value)]
+    mean = sum(known) / len(known) if known else 0.0
+    deviation = math.sqrt(sum((v - mean) ** 2 for v in known) / len(known)) if known else 0.0
+    expected = surprise_by_loop(values, mean, deviation if deviation > 1e-9 else 0.0)
+    np.testing.assert_allclose(pool_z(values), expected, rtol=1e-9, atol=1e-9)
+
+
+# Fitted weights
+
+
+def lesson(seed: int, weights: dict[str, float], n: int = 20) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """A pool whose relevant document is drawn by the softmax of a weighted sum of its scores."""
+    rng = np.random.default_rng(seed)
+    pool = {name: rng.normal(size=n) for name in weights}
+    logits = sum(w * pool[name] for name, w in weights.items())
+    shares = np.exp(logits - logits.max())
+    return pool, np.eye(n)[rng.choice(n, p=shares / shares.sum())]
+
+
+def test_fitted_weights_are_those_that_the_judgements_came_from():
+    true = {"a": 2.0, "b": 1.0, "noise": 0.0}
+    pools, gains = zip(*(lesson(seed, true) for seed in range(1500)), strict=True)
+    fitted = fit_weights(pools, gains)
+    assert fitted["a"] == 1.0
+    assert fitted["b"] == pytest.approx(0.5, abs=0.06)
+    assert fitted["noise"] == pytest.approx(0.0, abs=0.06)
+
+
+def test_a_scorer_that_is_wrong_gets_no_weight_and_not_a_negative_one():
+    pools, gains = zip(*(lesson(seed, {"right": 1.0, "wrong": -0.5}) for seed in range(200)), strict=True)
+    assert fit_weights(pools, gains) == {"right": 1.0, "wrong": 0.0}
+
+
+def test_the_order_of_questions_and_scorers_does_not_matter():
+    lessons = [lesson(seed, {"a": 1.0, "b": 1.0}) for seed in range(40)]
+    pools, gains = zip(*lessons, strict=True)
+    turned = [dict(reversed(pool.items())) for pool in reversed(pools)]
+    once, again = fit_weights(pools, gains), fit_weights(turned, gains[::-1])
+    assert once == pytest.approx(again, abs=1e-3)
+
+
+def test_questions_without_relevant_documents_are_passed_over():
+    pools, gains = zip(*(lesson(seed, {"a": 1.0, "b": 0.5}) for seed in range(30)), strict=True)
+    more = fit_weights([*pools, pools[0]], [*gains, np.zeros(20)])
+    assert more == pytest.approx(fit_weights(pools, gains), abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("pools", "gains", "message"),
+    [
+        ([], [], "none of 0 questions"),
+        ([{"a": [1.0]}], [[0.0]], "none of 1 questions"),
+        ([{"a": [1.0]}, {"b": [1.0]}], [[1.0], [1.0]], r"question 1 has scores of \['b'\], the first"),
+        ([{"a": [1.0]}], [[1.0, 0.0]], r"question 0: \(2,\) gains for 1 documents"),
+        ([{"a": [math.nan]}], [[1.0]], "finite scores"),
+        ([{"a": [1.0, 2.0]}], [[1.0, -1.0]], "gains must be at least 0, got -1.0"),
+        ([{"a": [1.0]}], [[math.nan]], "gains must be at least 0"),
+    ],
+)
+def test_lessons_that_do_not_fit_are_refused(pools: list, gains: list, message: str):
+    with pytest.raises(DataError, match=message):
+        fit_weights(pools, gains)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -26,9 +27,11 @@ from surprise_rerank.rerank import (
 )
 from surprise_rerank.surprise import normalized_similarity, probability
 from surprise_rerank.tokens import TokenBatch
+from surprise_rerank.vectors import vector_similarities
 
 PROPERTY = settings(max_examples=40, deadline=None)
-MODELS = ["gaussian", "percentile", "empirical"]
+MODELS = ["gaussian", "pooled", "percentile", "empirical"]
+METHODS = ["surprise", "rrf", "minmax", "zscore", "sum"]
 D = 6
 
 seeds = st.integers(0, 2**32 - 1)
@@ -56,6 +59,10 @@ def scene(seed: int = 0, n: int = 8) -> tuple[Query, Candidates, Ensemble]:
     return query, candidates, Ensemble.from_vectors(units(rng, 50))
 
 
+def cosines(query: Query, candidates: Candidates) -> np.ndarray:
+    return candidates.dense.astype(float) @ query.dense.astype(float)
+
+
 def in_order(candidates: Candidates, scores: np.ndarray) -> tuple[str, ...]:
     return tuple(name for _, name in sorted(zip(-np.asarray(scores), candidates.ids, strict=True)))
 
@@ -79,7 +86,7 @@ def empty_pool() -> Candidates:
 def test_the_query_as_anchor_keeps_cosines_order(seed: int, model: str, weight: object):
     query, candidates, ensemble = scene(seed)
     ranking = SurpriseReranker(ensemble, model, weight, anchor="query").rerank(query, candidates)
-    assert ranking.ids == in_order(candidates, candidates.dense @ query.dense)
+    assert ranking.ids == in_order(candidates, cosines(query, candidates))
     assert ranking.notes == ()
 
 
@@ -89,7 +96,7 @@ def test_the_document_as_anchor_equals_the_formula_by_hand(seed: int, weight: fl
     query, candidates, ensemble = scene(seed)
     mean = ensemble.sample.astype(float).mean(axis=0)
     covariance = np.cov(ensemble.sample.astype(float).T, ddof=0)
-    cosine = candidates.dense @ query.dense
+    cosine = cosines(query, candidates)
     expected, zs = [], []
     for d, psi in zip(candidates.dense.astype(float), cosine.astype(float), strict=True):
         mu, sigma = d @ mean, math.sqrt(d @ covariance @ d)
@@ -104,8 +111,36 @@ def test_the_document_as_anchor_equals_the_formula_by_hand(seed: int, weight: fl
         assert hit.score == pytest.approx(expected[row[hit.id]], rel=1e-4, abs=1e-5)
         assert hit.parts["z"] == pytest.approx(zs[row[hit.id]], rel=1e-4, abs=1e-5)
         assert hit.parts["probability"] == pytest.approx(float(probability(zs[row[hit.id]])), abs=1e-5)
-        assert hit.parts["cosine"] == cosine[row[hit.id]]
+        assert hit.parts["cosine"] == pytest.approx(cosine[row[hit.id]], rel=1e-12)
         assert hit.document.text == hit.id
+
+
+def test_the_pooled_model_ranks_by_the_distance_from_each_documents_mean():
+    query, candidates, ensemble = scene(5)
+    documents = Ensemble.from_vectors(candidates.dense)
+    ranking = SurpriseReranker(ensemble, "pooled", 1.0, anchors=documents).rerank(query, candidates)
+    lift = cosines(query, candidates) - candidates.dense.astype(float) @ ensemble.mean
+    assert ranking.ids == in_order(candidates, lift)
+    own = SurpriseReranker(ensemble, "pooled", 1.0).rerank(query, candidates)
+    assert own.ids == ranking.ids
+    assert not np.allclose(own.scores, ranking.scores), "another population has another sigma"
+
+
+def test_shrinking_all_the_way_leaves_cosines_order():
+    query, candidates, ensemble = scene(6)
+    shrunk = SurpriseReranker(ensemble, weight=1.0, shrink_mean=1.0, shrink_deviation=1.0)
+    assert shrunk.rerank(query, candidates).ids == in_order(candidates, cosines(query, candidates))
+
+
+@pytest.mark.parametrize("similarity", ["euclidean", "manhattan"])
+def test_the_similarity_is_the_ensembles(similarity: str):
+    query, candidates, ensemble = scene(7)
+    members = Ensemble.from_vectors(ensemble.sample, similarity=similarity, sample_size=20)
+    ranking = SurpriseReranker(members, weight=1.0, anchor="query").rerank(query, candidates)
+    psi = vector_similarities(query.dense[None], candidates.dense, similarity)[0]
+    assert ranking.ids == in_order(candidates, psi)
+    np.testing.assert_allclose(ranking.parts[similarity], np.sort(psi)[::-1], rtol=1e-6)
+    assert (ranking.parts["z_error"] > 0).all(), "20 of 50 members are a sample"
 
 
 def test_the_document_as_anchor_corrects_for_hubs():
@@ -114,7 +149,7 @@ def test_the_document_as_anchor_corrects_for_hubs():
     hub, special = unit_rows(np.array([[1.0, 0.0, 0.01], [0.8, 0.6, 0.0]]))
     query = Query(text="q", dense=unit_rows(np.array([[1.0, 0.1, 0.0]]))[0])
     candidates = Candidates(ids=("hub", "special"), dense=np.stack([hub, special]))
-    assert (candidates.dense @ query.dense).argmax() == 0
+    assert (cosines(query, candidates)).argmax() == 0
     ranking = SurpriseReranker(Ensemble.from_vectors(questions), weight=1.0).rerank(query, candidates)
     z = {hit.id: hit.parts["z"] for hit in ranking}
     assert z["special"] > z["hub"]
@@ -126,7 +161,7 @@ def test_a_note_says_that_surprise_is_not_defined(members: int, anchor: str):
     query, candidates, _ = scene()
     ensemble = Ensemble.from_vectors(units(np.random.default_rng(0), members))
     ranking = SurpriseReranker(ensemble, anchor=anchor).rerank(query, candidates)
-    cosine = candidates.dense @ query.dense
+    cosine = cosines(query, candidates)
     assert ranking.ids == in_order(candidates, cosine)
     np.testing.assert_allclose(ranking.scores, np.sort(cosine)[::-1])
     (note,) = ranking.notes
@@ -183,7 +218,15 @@ def pool_shares(values: np.ndarray) -> np.ndarray:
     return np.array([0.0 if np.isnan(v) else (v - low) / (high - low) for v in values])
 
 
-@given(seeds, st.sampled_from(["surprise", "rrf", "minmax"]))
+by_definition = {
+    "rrf": rank_shares,
+    "minmax": pool_shares,
+    "zscore": lambda values: np.nan_to_num((values - np.nanmean(values)) / np.nanstd(values)),
+    "sum": np.nan_to_num,
+}
+
+
+@given(seeds, st.sampled_from(METHODS))
 @PROPERTY
 def test_fusion_equals_the_weighted_sum_by_hand(seed: int, method: str):
     query, candidates, ensemble = scene(seed)
@@ -196,7 +239,7 @@ def test_fusion_equals_the_weighted_sum_by_hand(seed: int, method: str):
 
     raw = {
         "bm25": candidates.scores["bm25"],
-        "cosine": (candidates.dense @ query.dense).astype(float),
+        "cosine": cosines(query, candidates),
         "dynamax": DynaMax().pool(query.tokens, candidates.tokens),
     }
     corpus = ensemble.sample.astype(float) @ query.dense.astype(float)
@@ -212,7 +255,7 @@ def test_fusion_equals_the_weighted_sum_by_hand(seed: int, method: str):
         if method == "surprise":
             shares[name] = np.nan_to_num((values - mean) / deviation, nan=0.0)
         else:
-            shares[name] = rank_shares(values) if method == "rrf" else pool_shares(values)
+            shares[name] = by_definition[method](values)
     total = 0.5 * shares["bm25"] + shares["cosine"] + 2.0 * shares["dynamax"]
 
     row = {name: i for i, name in enumerate(candidates.ids)}
@@ -231,7 +274,7 @@ def test_a_documents_fused_surprise_does_not_depend_on_the_pool():
         assert hit.score == pytest.approx(whole[hit.id], rel=1e-6)
 
 
-@pytest.mark.parametrize("method", ["surprise", "rrf", "minmax"])
+@pytest.mark.parametrize("method", METHODS)
 def test_a_scorer_without_a_score_adds_nothing(method: str):
     query, candidates, ensemble = scene()
     nothing = Candidates(
@@ -254,6 +297,29 @@ def test_a_corpus_sample_without_texts_gives_dynamax_no_say():
     np.testing.assert_array_equal(ranking.scores, ranking.parts["cosine"])
 
 
+def test_fitted_weights_find_the_scorer_that_knows():
+    """BM25 knows the relevant document in every question, cosine is as good as a coin."""
+    judged = []
+    for seed in range(30):
+        query, candidates, ensemble = scene(seed)
+        scores = np.random.default_rng(seed).normal(size=len(candidates))
+        candidates = dataclasses.replace(candidates, scores={"bm25": scores})
+        judged.append((query, candidates, {candidates.ids[int(scores.argmax())]: 2.0, "elsewhere": 1.0}))
+    fusion = FusionReranker([RetrievedScorer("bm25"), CosineScorer(ensemble)], "zscore")
+    fitted = fusion.fitted(judged)
+    assert (fitted.scorers, fitted.method) == (fusion.scorers, fusion.method)
+    assert fitted.weights["bm25"] == 1.0
+    assert fitted.weights["cosine"] < 0.2
+    for query, candidates, relevant in judged:
+        assert fitted.rerank(query, candidates).ids[0] in relevant
+
+
+def test_nothing_can_be_fitted_on_questions_without_relevant_documents():
+    query, candidates, ensemble = scene()
+    with pytest.raises(DataError, match="none of 1 questions has a relevant document in its pool"):
+        FusionReranker([CosineScorer(ensemble)]).fitted([(query, candidates, {"elsewhere": 1.0})])
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -267,8 +333,8 @@ def test_a_corpus_sample_without_texts_gives_dynamax_no_say():
             "weights for bm52, but the scorers are bm25",
         ),
         (
-            {"scorers": [RetrievedScorer("bm25")], "method": "sum"},
-            "fusion method 'sum' is not known; choose one of surprise, rrf, minmax",
+            {"scorers": [RetrievedScorer("bm25")], "method": "add"},
+            "fusion method 'add' is not known; choose one of surprise, rrf, minmax, zscore, sum",
         ),
     ],
 )
