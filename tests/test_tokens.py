@@ -6,14 +6,17 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from surprise_rerank.errors import DataError
+from surprise_rerank.kernels import with_own_memberships
 from surprise_rerank.tokens import TokenBatch
 
 PROPERTY = settings(max_examples=60, deadline=None)
+STORAGES = ["float32", "float16", "bfloat16", "int8"]
 
 # Sixteenths: exact in float32, rich in zeros and ties, and whole rows of zeros are drawn often.
 elements = st.integers(-64, 64).map(lambda i: i / 16)
@@ -60,7 +63,7 @@ def test_directions_have_length_one_or_zero(texts: tuple[list[np.ndarray], int])
 def test_take_picks_texts_in_the_order_asked_for(texts: tuple[list[np.ndarray], int], data: st.DataObject):
     batch = TokenBatch.from_arrays(*texts)
     rows = data.draw(st.lists(st.integers(-len(batch), len(batch) - 1), max_size=8))
-    for form in (batch, batch.quantized()):
+    for form in (batch, batch.quantized(), with_own_memberships(batch)):
         taken = form.take(rows)
         assert len(taken) == len(rows)
         assert taken.directions.dtype == form.directions.dtype
@@ -129,15 +132,66 @@ def test_quantising_twice_changes_nothing():
     assert_same(batch.quantized(), batch)
 
 
-@given(ragged())
+@given(ragged(), st.sampled_from(STORAGES), st.booleans())
 @PROPERTY
-def test_packing_and_unpacking_equals_quantising_bit_for_bit(texts: tuple[list[np.ndarray], int]):
+def test_packed_tokens_come_back_bit_for_bit(texts: tuple[list[np.ndarray], int], storage: str, own: bool):
     arrays, d = texts
-    batch = TokenBatch.from_arrays(arrays, d)
+    batch = TokenBatch.from_arrays(arrays, d).stored(storage)
+    if own:
+        batch = with_own_memberships(batch)
     packed = batch.pack()
-    assert_same(TokenBatch.unpack(packed, d), batch.quantized())
-    assert TokenBatch.unpack(packed, d).pack() == packed
-    assert TokenBatch.unpack([bytearray(p) for p in packed], d).pack() == packed
+    if not packed:
+        return
+    for form in (packed, [bytearray(p) for p in packed]):
+        back = TokenBatch.unpack(form, d)
+        assert_same(back, batch)
+        assert back.storage == storage
+        assert back.pack() == packed
+        assert (back.own is None) == (not own)
+        if own:
+            np.testing.assert_array_equal(back.own, batch.own)
+
+
+@pytest.mark.parametrize(("storage", "size"), [("float32", 4), ("float16", 2), ("bfloat16", 2), ("int8", 1)])
+def test_storages_take_the_bytes_that_they_promise(storage: str, size: int):
+    batch = TokenBatch.from_arrays([np.random.default_rng(0).normal(size=(50, 64))]).stored(storage)
+    assert batch.directions.nbytes == 50 * 64 * size
+    assert batch.nbytes == 50 * 64 * size + 50 * 8 + 16
+    assert len(batch.pack()[0]) == 50 * 64 * size + 50 * 8 + 12
+
+
+@pytest.mark.parametrize(
+    ("storage", "error"), [("float32", 1e-6), ("float16", 1e-3), ("bfloat16", 8e-3), ("int8", 2e-2)]
+)
+def test_a_storage_moves_tokens_by_its_rounding_and_keeps_their_length(storage: str, error: float):
+    texts = [np.random.default_rng(3).normal(size=(40, 32)).astype(np.float32) * 5]
+    batch = TokenBatch.from_arrays(texts).stored(storage)
+    moved = np.linalg.norm(batch[0] - texts[0], axis=1) / np.linalg.norm(texts[0], axis=1)
+    assert moved.max() < error
+    if storage != "float32":
+        assert moved.max() > error / 100, "it did round"
+    np.testing.assert_allclose(np.linalg.norm(batch[0], axis=1), np.linalg.norm(texts[0], axis=1), rtol=1e-6)
+
+
+def test_bfloat16_rounds_as_torch_does():
+    unit = TokenBatch.from_arrays([np.random.default_rng(4).normal(size=(200, 16))])
+    bits = torch.from_numpy(unit.directions).bfloat16().view(torch.int16).numpy().view(np.uint16)
+    np.testing.assert_array_equal(unit.stored("bfloat16").directions, bits)
+
+
+def test_an_unknown_storage_is_refused():
+    with pytest.raises(
+        DataError, match="'int4' is not known; choose one of float32, float16, bfloat16, int8"
+    ):
+        TokenBatch.from_arrays([np.ones((1, 2))]).stored("int4")
+
+
+def test_batches_of_different_storages_do_not_mix():
+    batch = TokenBatch.from_arrays([np.ones((2, 4))])
+    with pytest.raises(DataError, match="float16 of dimension 4 and float32 of dimension 4"):
+        TokenBatch.concatenate([batch, batch.stored("float16")])
+    with pytest.raises(DataError, match="packed tokens 1 are stored as float16, the first as float32"):
+        TokenBatch.unpack([*batch.pack(), *batch.stored("float16").pack()], 4)
 
 
 def test_the_bytes_of_a_text_do_not_depend_on_its_batch():

@@ -30,6 +30,7 @@ from surprise_rerank.documents import Document
 from surprise_rerank.encoders import Encoder
 from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import DataError
+from surprise_rerank.kernels import with_own_memberships
 from surprise_rerank.rerank import Field
 from surprise_rerank.tokens import TokenBatch
 
@@ -153,7 +154,7 @@ class DocumentIndex:
         # padded, and memory peaks in the first minute rather than in the last.
         for window in _windows(sorted(stale, key=lambda d: -len(d.content))):
             encoded = self._encoder.encode([d.content for d in window], kind="document")
-            packed = encoded.tokens.pack()
+            packed = with_own_memberships(encoded.tokens.stored("int8")).pack()
             points = [self._point(*parts) for parts in zip(window, encoded.dense, packed, strict=True)]
             for batch in _batches(points):
                 self._engine.upsert(batch)

@@ -18,7 +18,7 @@ from surprise_rerank.tokens import TokenBatch
 
 Payload: TypeAlias = dict[str, Any]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 DENSE = "dense"
 
 # Payload fields. Token vectors are int8 in base64, in the payload: Qdrant hands them out several times

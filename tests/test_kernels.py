@@ -1,0 +1,141 @@
+"""Pool kernels: every storage, chunk, thread and device gives what loops over pairs of tokens give."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from surprise_rerank import kernels
+from surprise_rerank.errors import DataError
+from surprise_rerank.kernels import pool_maxima, with_own_memberships
+from surprise_rerank.tokens import TokenBatch
+
+PROPERTY = settings(max_examples=60, deadline=None)
+# How far a product of unit tokens may be off; a product in bfloat16 is rounded to eight bits.
+STORAGES = {"float32": 2e-6, "float16": 2e-6, "bfloat16": 8e-3, "int8": 4e-5}
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def scene(seed: int, d: int = 8) -> tuple[np.ndarray, TokenBatch]:
+    rng = np.random.default_rng(seed)
+    texts = [rng.normal(size=(n, d)).astype(np.float32) for n in rng.integers(0, 9, size=rng.integers(0, 12))]
+    return rng.normal(size=(rng.integers(0, 5), d)).astype(np.float32), TokenBatch.from_arrays(texts, d)
+
+
+def by_loops(query: np.ndarray, documents: TokenBatch, unit_tokens: bool) -> tuple[np.ndarray, np.ndarray]:
+    of_query, of_documents = np.zeros((len(documents), len(query))), []
+    for i, tokens in enumerate(documents):
+        for y in tokens.astype(float):
+            y = y / np.linalg.norm(y) if unit_tokens and y.any() else y
+            products = [float(x.astype(float) @ y) for x in query]
+            of_documents.append(max([0.0, *products]))
+            for j, product in enumerate(products):
+                of_query[i, j] = max(of_query[i, j], product)
+    return of_query, np.array(of_documents)
+
+
+@given(seeds, st.sampled_from(sorted(STORAGES)), st.booleans(), st.sampled_from([None, 1, 2, 5]))
+@PROPERTY
+def test_maxima_equal_loops(seed: int, storage: str, unit_tokens: bool, threads: int | None):
+    query, batch = scene(seed)
+    documents = batch.stored(storage)
+    maxima = pool_maxima(query, documents, unit_tokens=unit_tokens, of_documents=True, threads=threads)
+    of_query, of_documents = by_loops(query, documents, unit_tokens)
+    scale = STORAGES[storage] * (1 + np.abs(query).sum()) * (1 if unit_tokens else 8)
+    np.testing.assert_allclose(maxima.of_query, of_query, atol=scale)
+    np.testing.assert_allclose(maxima.of_documents, of_documents, atol=scale)
+
+
+@given(seeds, st.integers(1, 9), st.integers(1, 4), st.sampled_from(sorted(STORAGES)))
+@PROPERTY
+def test_chunks_and_threads_change_nothing(seed: int, chunk: int, threads: int, storage: str):
+    query, batch = scene(seed)
+    documents = batch.stored(storage)
+    whole = pool_maxima(query, documents, unit_tokens=True, of_documents=True, threads=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "_CHUNK_TOKENS", chunk)
+        cut = pool_maxima(query, documents, unit_tokens=True, of_documents=True, threads=threads)
+    np.testing.assert_allclose(cut.of_query, whole.of_query, atol=1e-5)
+    np.testing.assert_allclose(cut.of_documents, whole.of_documents, atol=1e-5)
+
+
+def test_what_is_not_asked_for_is_not_there():
+    query, documents = scene(1)
+    assert pool_maxima(query, documents, unit_tokens=True, of_documents=False).of_documents is None
+
+
+@given(seeds)
+@PROPERTY
+def test_own_memberships_equal_loops(seed: int):
+    _, batch = scene(seed)
+    expected = [
+        max(0.0, *(float(x.astype(float) @ y.astype(float)) for y in text)) for text in batch for x in text
+    ]
+    for threads in (1, 3):
+        own = with_own_memberships(batch, threads=threads).own
+        np.testing.assert_allclose(own, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_memory_stays_bounded_whatever_the_pool():
+    """Beside its result, a call needs chunks, not the products of all tokens."""
+    rng = np.random.default_rng(0)
+    documents = TokenBatch.from_arrays([rng.normal(size=(200, 16)).astype(np.float32)] * 500)
+    sizes = []
+    original = kernels._products
+
+    def watched(directions: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
+        products = original(directions, query)
+        sizes.append(products.numel())
+        return products
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "_products", watched)
+        for m in (32, 2000):
+            query = rng.normal(size=(m, 16)).astype(np.float32)
+            pool_maxima(query, documents, unit_tokens=True, of_documents=True, threads=2)
+            assert sum(sizes) == 100_000 * m
+            assert max(sizes) <= kernels._CHUNK_PRODUCTS
+            sizes.clear()
+
+
+def test_torchs_number_of_threads_is_as_it_was():
+    query, documents = scene(3)
+    before = torch.get_num_threads()
+    for threads in (1, 2, None):
+        pool_maxima(query, documents, unit_tokens=True, of_documents=True, threads=threads)
+        assert torch.get_num_threads() == before
+    seen = []
+    thread = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
+    thread.start()
+    thread.join()
+    assert seen == [before], "threads that start later compute with as many as before"
+
+
+def test_threads_and_devices_that_there_are_not_are_refused():
+    query, documents = scene(4)
+    with pytest.raises(DataError, match="threads must be at least 1, got 0"):
+        pool_maxima(query, documents, unit_tokens=True, of_documents=True, threads=0)
+    with pytest.raises(DataError, match="the device 'abacus' cannot be used"):
+        pool_maxima(query, documents, unit_tokens=True, of_documents=True, device="abacus")
+    if not torch.cuda.is_available():
+        with pytest.raises(DataError, match="the device 'cuda' cannot be used"):
+            pool_maxima(query, documents, unit_tokens=True, of_documents=True, device="cuda")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("storage", sorted(STORAGES))
+def test_a_gpu_gives_what_the_processor_gives(storage: str):
+    for seed in range(20):
+        query, batch = scene(seed)
+        documents = batch.stored(storage)
+        on_cpu = pool_maxima(query, documents, unit_tokens=True, of_documents=True)
+        on_gpu = pool_maxima(query, documents, unit_tokens=True, of_documents=True, device="cuda")
+        atol = max(STORAGES[storage], 2e-3 if storage == "float16" else 0) * (1 + np.abs(query).sum())
+        np.testing.assert_allclose(on_gpu.of_query, on_cpu.of_query, atol=atol)
+        np.testing.assert_allclose(on_gpu.of_documents, on_cpu.of_documents, atol=atol)
