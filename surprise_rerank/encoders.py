@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib.util
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,9 @@ from surprise_rerank.candidates import Query
 from surprise_rerank.documents import encodable
 from surprise_rerank.errors import ModelError
 from surprise_rerank.extras import is_installed, pip_line
+from surprise_rerank.packaged import packaged_folder
 from surprise_rerank.tokens import TokenBatch
+from surprise_rerank.word_vectors import is_word_vectors, load_word_vectors
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -72,6 +73,10 @@ class Encoder(Protocol):
         self, texts: Sequence[str], kind: Kind = "document", on_progress: Progress | None = None
     ) -> Encoded:
         """Dense and token vectors of texts, in their order."""
+        ...
+
+    def words(self, texts: Sequence[str], kind: Kind = "document") -> list[list[str]]:
+        """What each token vector stands for: one string for every row of `encode(texts, kind).tokens`."""
         ...
 
 
@@ -142,6 +147,20 @@ class SentenceTransformerEncoder:
                 on_progress(len(rows))
         return Encoded(unit_rows(dense), TokenBatch.from_arrays(tokens, self.dimension))
 
+    def words(self, texts: Sequence[str], kind: Kind = "document") -> list[list[str]]:
+        """The tokenizer's pieces whose vectors `encode` gives, the prompt's included, as it spells them.
+
+        Args:
+            texts: n strings.
+            kind: picks the model's prompt, where it has one.
+        """
+        inputs = self._tokenize([self._prompt(kind) + encodable(text) for text in texts])
+        rows = zip(inputs["input_ids"], inputs["special_tokens_mask"], strict=True)
+        pieces = self._model.tokenizer.convert_ids_to_tokens
+        return [
+            pieces([i for i, special in zip(ids, mask, strict=True) if not special]) for ids, mask in rows
+        ]
+
     def _prompt(self, kind: Kind) -> str:
         names = ("query",) if kind == "query" else ("document", "passage", "corpus")
         prompts = (self._model.prompts.get(name) for name in names)
@@ -149,7 +168,7 @@ class SentenceTransformerEncoder:
 
     def _tokenize(self, texts: list[str]) -> dict[str, list[list[int]]]:
         if not texts:
-            return {"input_ids": []}
+            return {"input_ids": [], "special_tokens_mask": []}
         inputs = self._model.tokenizer(
             texts,
             truncation=True,
@@ -170,24 +189,39 @@ class SentenceTransformerEncoder:
             start += size
 
 
-def load_encoder(name: str = DEFAULT_MODEL, device: str | None = None) -> SentenceTransformerEncoder:
-    """Load a sentence-transformers model.
+def load_encoder(name: str = DEFAULT_MODEL, device: str | None = None, cache: Path | None = None) -> Encoder:
+    """Load a sentence-transformers model or word vectors.
 
-    `all-MiniLM-L6-v2` comes from the package that the extra `offline` installs, where it is there; anything
-    else is a folder or a name on the model hub. Code that comes with a model is never run.
+    `all-MiniLM-L6-v2` and `glove-6b-50d` come from the packages that the extra `offline` installs. A file
+    that ends in .txt, .vec, .bin, .npy or .gz holds word vectors; anything else is a model's folder or its
+    name on the model hub. Code that comes with a model is never run.
 
     Args:
-        name: a model's name or folder.
-        device: `cpu`, `cuda`, ...; the best there is by default.
+        name: a model's name or folder, or a file of word vectors.
+        device: `cpu`, `cuda`, ...; the best there is by default. Word vectors need none.
+        cache: folder for converted word vectors; see `load_word_vectors`.
 
     Raises:
-        ModelError: if the model cannot be loaded, or the packaged weights are not the published ones.
+        ModelError: if the model cannot be loaded, or packaged weights are not the published ones.
+        DataError: if a file of word vectors is damaged.
+        MissingExtraError: if `glove-6b-50d` is not installed.
     """
     if not name.strip():
         raise ModelError(f"{name!r} is not a model's name ({_hint(name)})")
+    if is_word_vectors(name):
+        from surprise_rerank.static import StaticEncoder  # which needs this module
+
+        return StaticEncoder(load_word_vectors(name, cache))
+    return _load_sentence_transformer(name, device)
+
+
+def _load_sentence_transformer(name: str, device: str | None) -> SentenceTransformerEncoder:
     packaged = name in _PACKAGED_NAMES and is_installed(_PACKAGED_MODULE)
     local = packaged or Path(name).is_dir() or not _hub_has(name)
-    source = str(_packaged_folder()) if packaged else name
+    source = name
+    if packaged:
+        weights = {"model.safetensors": _PACKAGED_SHA256}
+        source = str(packaged_folder(_PACKAGED_MODULE, "model", weights, DEFAULT_MODEL))
     from sentence_transformers import SentenceTransformer  # 4 s of imports that `--help` can do without
 
     try:
@@ -209,7 +243,10 @@ def load_encoder(name: str = DEFAULT_MODEL, device: str | None = None) -> Senten
 def _hint(name: str) -> str:
     if name in _PACKAGED_NAMES:
         return f"for a machine without a model hub: {pip_line('offline')}"
-    return "give the name of a sentence-transformers model on the hub, or a folder that holds one"
+    return (
+        "give the name of a sentence-transformers model on the hub, a folder that holds one, or a file of "
+        "word vectors"
+    )
 
 
 def _hub_has(name: str) -> bool:
@@ -231,25 +268,6 @@ def _hub_has(name: str) -> bool:
     except Exception:  # noqa: BLE001 - the HTTP client, and so the error, differs between versions of the hub
         return False
     return True
-
-
-def _packaged_folder() -> Path:
-    spec = importlib.util.find_spec(_PACKAGED_MODULE)
-    if spec is None or not spec.submodule_search_locations:
-        raise ModelError(f"the package {_PACKAGED_MODULE} is damaged: run {pip_line('offline')} again")
-    folder = Path(next(iter(spec.submodule_search_locations))) / "model"
-    weights = folder / "model.safetensors"
-    try:
-        with weights.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise ModelError(f"cannot read the packaged weights {weights}: {error.strerror}") from error
-    if digest != _PACKAGED_SHA256:
-        raise ModelError(
-            f"{weights} has sha256 {digest}, expected {_PACKAGED_SHA256}: not the published weights of "
-            f"{DEFAULT_MODEL}; reinstall the package"
-        )
-    return folder
 
 
 def _fingerprint(model: SentenceTransformer) -> str:

