@@ -115,8 +115,10 @@ class Ensemble:
             mean += block.sum(axis=0, dtype=np.float64)
             priorities[rows] = _priorities(block)
         mean /= max(count, 1)
+        buffer = np.empty((min(count, _BLOCK), d))  # fresh pages for every block would cost a tenth more
         for rows in _blocks(count, _BLOCK):
-            centred = prepared(members[rows], similarity) - mean
+            block = prepared(members[rows], similarity)
+            centred = np.subtract(block, mean, out=buffer[: len(block)])
             scatter += centred.T @ centred
         kept = np.argsort(priorities, kind="stable")[:sample_size]
         return cls(
@@ -230,11 +232,14 @@ class Ensemble:
             return self.moments_by_scan(anchors)
         q = matrix(anchors, "anchors", self.dimension)
         mean, deviation, covariance = np.zeros(len(q)), np.zeros(len(q)), self.covariance
+        wide, products = np.empty((2, min(len(q), _BLOCK), self.dimension))
         for rows in _blocks(len(q), _BLOCK):
-            block = prepared(q[rows], self.similarity).astype(np.float64)
-            mean[rows] = block @ self.mean
+            block = prepared(q[rows], self.similarity)
+            x, xc = wide[: len(block)], products[: len(block)]
+            x[:] = block
+            mean[rows] = x @ self.mean
             # Rounding can leave a tiny negative number where the variance is 0.
-            variance = np.einsum("nd,nd->n", block @ covariance, block)
+            variance = np.einsum("nd,nd->n", np.matmul(x, covariance, out=xc), x)
             deviation[rows] = np.sqrt(np.maximum(variance, 0.0))
         return Moments(mean, deviation)
 
