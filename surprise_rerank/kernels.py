@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -193,21 +194,15 @@ def _in_threads(
 
 
 def _chunks(offsets: IntArray, m: int, workers: int, place: torch.device) -> list[tuple[int, int]]:
-    """Runs of consecutive texts of about equal numbers of tokens; a text that is longer stands alone.
+    """Runs of consecutive texts of about equal numbers of tokens; a long text may stand alone.
 
-    As many for each worker, so that none waits for another's last one.
+    A multiple of the workers, so that none of them waits for another's last one.
     """
     on_cpu = place.type == "cpu"
     tokens, products = (_CHUNK_TOKENS, _CHUNK_PRODUCTS) if on_cpu else (_DEVICE_TOKENS, _DEVICE_PRODUCTS)
     largest = max(1, min(tokens, products // max(m, 1)))
-    total, n = int(offsets[-1]), len(offsets) - 1
-    rounds = max(1, -(-total // (largest * workers)))
-    size = max(1, -(-total // (rounds * workers)))
-    chunks = []
-    start = 0
-    while start < n:
-        stop = int(np.searchsorted(offsets, offsets[start] + size, side="right")) - 1
-        stop = min(max(stop, start + 1), n)
-        chunks.append((start, stop))
-        start = stop
-    return chunks
+    total = int(offsets[-1])
+    parts = max(1, -(-total // (largest * workers))) * workers
+    ends = np.searchsorted(offsets, total * np.arange(1, parts + 1) / parts, side="right") - 1
+    bounds = np.unique([0, *ends]).tolist()
+    return list(pairwise(bounds))

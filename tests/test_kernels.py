@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -65,6 +66,28 @@ def test_chunks_and_threads_change_nothing(seed: int, chunk: int, threads: int, 
     np.testing.assert_allclose(cut.of_documents, whole.of_documents, atol=1e-5)
 
 
+@given(st.lists(st.integers(0, 30), max_size=30), st.integers(1, 5), st.integers(1, 40))
+@PROPERTY
+def test_every_text_is_in_one_chunk_and_chunks_are_about_equal(lengths: list[int], workers: int, size: int):
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "_CHUNK_TOKENS", size)
+        chunks = kernels._chunks(offsets, 1, workers, torch.device("cpu"))
+    tokens = [int(offsets[stop] - offsets[start]) for start, stop in chunks]
+    assert sum(tokens) == sum(lengths)
+    assert all(start < stop for start, stop in chunks)
+    assert all(before[1] == after[0] for before, after in pairwise(chunks))
+    assert max(tokens, default=0) <= size + max(lengths, default=0)
+
+
+def test_equal_texts_are_shared_out_evenly():
+    offsets = np.arange(0, 201) * 200
+    for workers in (1, 2, 4):
+        chunks = kernels._chunks(offsets, 32, workers, torch.device("cpu"))
+        assert len(chunks) % workers == 0
+        assert len({stop - start for start, stop in chunks}) <= 2
+
+
 def test_what_is_not_asked_for_is_not_there():
     query, documents = scene(1)
     assert pool_maxima(query, documents, unit_tokens=True, of_documents=False).of_documents is None
@@ -100,7 +123,7 @@ def test_memory_stays_bounded_whatever_the_pool():
             query = rng.normal(size=(m, 16)).astype(np.float32)
             pool_maxima(query, documents, unit_tokens=True, of_documents=True, threads=2)
             assert sum(sizes) == 100_000 * m
-            assert max(sizes) <= kernels._CHUNK_PRODUCTS
+            assert max(sizes) <= kernels._CHUNK_PRODUCTS + 200 * m, "at most one text more"
             sizes.clear()
 
 
