@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from surprise_rerank import kernels
 from surprise_rerank.errors import DataError
-from surprise_rerank.kernels import pool_maxima, with_own_memberships
+from surprise_rerank.kernels import own_memberships, pool_maxima
 from surprise_rerank.tokens import TokenBatch
 
 PROPERTY = settings(max_examples=60, deadline=None)
@@ -66,26 +67,18 @@ def test_chunks_and_threads_change_nothing(seed: int, chunk: int, threads: int, 
     np.testing.assert_allclose(cut.of_documents, whole.of_documents, atol=1e-5)
 
 
-@given(st.lists(st.integers(0, 30), max_size=30), st.integers(1, 5), st.integers(1, 40))
+@given(st.lists(st.integers(0, 30), max_size=30), st.integers(1, 40))
 @PROPERTY
-def test_every_text_is_in_one_chunk_and_chunks_are_about_equal(lengths: list[int], workers: int, size: int):
+def test_every_text_is_in_one_chunk_and_chunks_are_bounded(lengths: list[int], size: int):
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, "_CHUNK_TOKENS", size)
-        chunks = kernels._chunks(offsets, 1, workers, torch.device("cpu"))
+        chunks = kernels._chunks(offsets, 1, torch.device("cpu"))
     tokens = [int(offsets[stop] - offsets[start]) for start, stop in chunks]
     assert sum(tokens) == sum(lengths)
     assert all(start < stop for start, stop in chunks)
     assert all(before[1] == after[0] for before, after in pairwise(chunks))
     assert max(tokens, default=0) <= size + max(lengths, default=0)
-
-
-def test_equal_texts_are_shared_out_evenly():
-    offsets = np.arange(0, 201) * 200
-    for workers in (1, 2, 4):
-        chunks = kernels._chunks(offsets, 32, workers, torch.device("cpu"))
-        assert len(chunks) % workers == 0
-        assert len({stop - start for start, stop in chunks}) <= 2
 
 
 def test_what_is_not_asked_for_is_not_there():
@@ -101,7 +94,7 @@ def test_own_memberships_equal_loops(seed: int):
         max(0.0, *(float(x.astype(float) @ y.astype(float)) for y in text)) for text in batch for x in text
     ]
     for threads in (1, 3):
-        own = with_own_memberships(batch, threads=threads).own
+        own = own_memberships(batch, threads=threads)
         np.testing.assert_allclose(own, expected, rtol=1e-5, atol=1e-5)
 
 
@@ -109,22 +102,22 @@ def test_memory_stays_bounded_whatever_the_pool():
     """Beside its result, a call needs chunks, not the products of all tokens."""
     rng = np.random.default_rng(0)
     documents = TokenBatch.from_arrays([rng.normal(size=(200, 16)).astype(np.float32)] * 500)
-    sizes = []
-    original = kernels._products
+    asked = []
+    original = kernels.multiplier
 
-    def watched(directions: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
-        products = original(directions, query)
-        sizes.append(products.numel())
-        return products
+    def watched(query: torch.Tensor, stored: torch.dtype, rows: int) -> object:
+        asked.append(rows * len(query))
+        return original(query, stored, rows)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "_products", watched)
+        patch.setattr(kernels, "multiplier", watched)
         for m in (32, 2000):
             query = rng.normal(size=(m, 16)).astype(np.float32)
             pool_maxima(query, documents, unit_tokens=True, of_documents=True, threads=2)
-            assert sum(sizes) == 100_000 * m
-            assert max(sizes) <= kernels._CHUNK_PRODUCTS + 200 * m, "at most one text more"
-            sizes.clear()
+            assert len(asked) == 1, "used again for all chunks"
+            assert max(asked) <= kernels._CHUNK_PRODUCTS + 200 * m, "at most one text more"
+            assert max(asked) < 100_000 * m / 10
+            asked.clear()
 
 
 def test_torchs_number_of_threads_is_as_it_was():
@@ -138,6 +131,20 @@ def test_torchs_number_of_threads_is_as_it_was():
     thread.start()
     thread.join()
     assert seen == [before], "threads that start later compute with as many as before"
+
+
+def test_many_callers_at_once_get_what_each_alone_gets():
+    query, documents = scene(7)
+    alone = pool_maxima(query, documents, unit_tokens=True, of_documents=False, threads=1).of_query
+    with ThreadPoolExecutor(8) as callers:
+        calls = [
+            callers.submit(
+                pool_maxima, query, documents, unit_tokens=True, of_documents=False, threads=n % 3 + 1
+            )
+            for n in range(60)
+        ]
+        for call in calls:
+            np.testing.assert_allclose(call.result(timeout=60).of_query, alone, atol=1e-6)
 
 
 def test_threads_and_devices_that_there_are_not_are_refused():
