@@ -26,7 +26,7 @@ from surprise_rerank.eval.retrieval import (
 from surprise_rerank.eval.settings import Settings
 from surprise_rerank.eval.systems import System, find_systems
 from surprise_rerank.eval.workspace import Workspace, default_cache, has_bm25, load_anchors
-from surprise_rerank.extras import pip_line
+from surprise_rerank.extras import is_installed, pip_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +122,16 @@ def evaluate(settings: Settings, terminal: Terminal | None = None) -> Evaluation
 
 def _available(systems: Mapping[str, System]) -> tuple[dict[str, System], list[str]]:
     """The systems that can run with what is installed, and a line for each of the others."""
-    if has_bm25():
-        return dict(systems), []
-    here = {name: system for name, system in systems.items() if system.bm25 != "required"}
-    notes = [
-        f"{name}: not measured, Pyserini is not installed: run {pip_line('pyserini')}"
-        for name in systems
-        if name not in here
-    ]
+    here, notes = {}, []
+    for name, system in systems.items():
+        if system.bm25 == "required" and not has_bm25():
+            notes.append(f"{name}: not measured, Pyserini is not installed: run {pip_line('pyserini')}")
+        elif system.module and not is_installed(system.module):
+            notes.append(
+                f"{name}: not measured, {system.module} is not installed: run {pip_line(system.extra)}"
+            )
+        else:
+            here[name] = system
     if not here:
         raise MissingExtraError("; ".join(notes))
     return here, notes

@@ -12,15 +12,14 @@ from surprise_rerank.candidates import Candidates, Query, Ranking
 from surprise_rerank.connectors.hybrid import HybridRetriever
 from surprise_rerank.connectors.pyserini import BM25Index, BM25Retriever
 from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex
+from surprise_rerank.encoders import Encoder
 from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import MissingExtraError, SurpriseRerankError
 from surprise_rerank.extras import pip_line
 from surprise_rerank.fusion import FusionMethod
-from surprise_rerank.fuzzy import DynaMax
 from surprise_rerank.pipeline import Retriever
 from surprise_rerank.rerank import (
     CosineScorer,
-    DynaMaxReranker,
     DynaMaxScorer,
     FusionReranker,
     Reranker,
@@ -28,6 +27,8 @@ from surprise_rerank.rerank import (
     Scorer,
     SurpriseReranker,
 )
+from surprise_rerank.similarities import SIMILARITIES, Corpus, FittedOn, NamedSimilarity
+from surprise_rerank.similarity_rerank import SimilarityReranker
 from surprise_rerank.surprise import SurpriseModel, Weight
 from surprise_rerank.tokens import TokenBatch
 
@@ -48,6 +49,9 @@ class Resources:
         sample_ids: ids of a uniform sample of the corpus.
         sample_tokens: their token vectors.
         bm25: the documents' words, where Pyserini is installed.
+        encoder: that the documents were encoded with.
+        fitting: what similarities are fitted on: the words of all documents, and the sample's token vectors;
+            read when it is first asked for.
     """
 
     index: DocumentIndex
@@ -56,6 +60,8 @@ class Resources:
     sample_ids: tuple[str, ...]
     sample_tokens: TokenBatch
     bm25: BM25Index | None
+    encoder: Encoder
+    fitting: Callable[[frozenset[FittedOn]], Corpus]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +106,15 @@ class System:
         summary: one line for `--help` and reports.
         build: puts it together.
         bm25: whether it asks BM25, and whether it can do without.
+        module: an optional one, other than BM25's, that it cannot do without.
+        extra: the extra of this package that installs the module.
     """
 
     summary: str
     build: Builder
     bm25: Literal["none", "optional", "required"] = "none"
+    module: str = ""
+    extra: str = ""
 
 
 def find_systems(names: Sequence[str]) -> dict[str, System]:
@@ -142,8 +152,10 @@ def _surprise(model: SurpriseModel, weight: Weight, resources: Resources) -> Run
     return Runner(DenseRetriever(resources.index, exact=True), reranker)
 
 
-def _dynamax(similarity: DynaMax, resources: Resources) -> Runner:
-    return Runner(DenseRetriever(resources.index, exact=True), DynaMaxReranker(similarity))
+def _similarity(name: str, resources: Resources) -> Runner:
+    named = SIMILARITIES[name]
+    reranker = SimilarityReranker(named.build(resources.fitting(named.fitted_on)), resources.encoder, name)
+    return Runner(DenseRetriever(resources.index, exact=True), reranker)
 
 
 def _fusion(method: FusionMethod, bm25_weight: float, resources: Resources) -> Runner:
@@ -156,8 +168,9 @@ def _fusion(method: FusionMethod, bm25_weight: float, resources: Resources) -> R
     return Runner(retriever, reranker)
 
 
-def _joint(measure: str) -> Builder:
-    return partial(_dynamax, DynaMax(measure=measure, universe="joint"))  # type: ignore[arg-type]
+def _system(name: str, named: NamedSimilarity) -> System:
+    summary = f"cosine's pool by {named.summary}"
+    return System(summary, partial(_similarity, name), module=named.module, extra=named.extra)
 
 
 SYSTEMS: dict[str, System] = {
@@ -176,13 +189,7 @@ SYSTEMS: dict[str, System] = {
     "surprise-empirical": System(
         "surprise by its definition, over a sample", partial(_surprise, "empirical", "crossover")
     ),
-    "dynamax": System(
-        "cosine's pool by fuzzy inclusion over the query's universe", partial(_dynamax, DynaMax())
-    ),
-    "dynamax-inclusion": System("inclusion over the joint universe", _joint("inclusion")),
-    "dynamax-jaccard": System("DynaMax-Jaccard as published, over unit tokens", _joint("jaccard")),
-    "dynamax-otsuka": System("DynaMax-Otsuka, over unit tokens", _joint("otsuka")),
-    "dynamax-dice": System("DynaMax-Dice, over unit tokens", _joint("dice")),
+    **{name: _system(name, named) for name, named in SIMILARITIES.items()},
     "fusion": System(
         "BM25 (weight .5) + cosine + dynamax over both pools, surprise-normalised per question",
         partial(_fusion, "surprise", BM25_WEIGHT),

@@ -6,12 +6,14 @@ import contextlib
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import platformdirs
 
+from surprise_rerank.bags import Texts, word_lists
 from surprise_rerank.connectors.folders import disk_errors
 from surprise_rerank.connectors.pyserini import BM25Index
 from surprise_rerank.connectors.qdrant import DocumentIndex, SyncReport
@@ -23,9 +25,15 @@ from surprise_rerank.eval.datasets import RetrievalDataset, train_questions
 from surprise_rerank.eval.progress import Terminal
 from surprise_rerank.eval.systems import Resources
 from surprise_rerank.extras import is_installed
+from surprise_rerank.similarities import Corpus, FittedOn
+from surprise_rerank.tokens import TokenBatch
+from surprise_rerank.word_weights import WordStatistics
 
 # Documents over which fusion measures what a usual score is: the deviation of 256 is known to 4 %.
 SAMPLE_SIZE = 256
+
+# Documents whose words are counted at a time, between two signs of progress.
+_COUNTED = 256
 
 
 def default_cache() -> Path:
@@ -88,7 +96,8 @@ class Workspace:
                 words = stack.enter_context(self._open_bm25(folder / "bm25", dataset))
             corpus = index.ensemble()
             ids, tokens = index.token_sample(SAMPLE_SIZE)
-            yield Resources(index, corpus, anchors or corpus, ids, tokens, words)
+            fitting = self._fitting(dataset, ids, tokens)
+            yield Resources(index, corpus, anchors or corpus, ids, tokens, words, self.encoder, fitting)
 
     def _sync(self, index: DocumentIndex, dataset: RetrievalDataset) -> SyncReport:
         with self.terminal.bar("indexing", len(dataset.documents), "docs") as advance:
@@ -97,6 +106,42 @@ class Workspace:
                 advance(len(dataset.documents) - stale)
 
             return index.sync(dataset.documents, prune=True, on_start=started, on_progress=advance)
+
+    def _fitting(
+        self, dataset: RetrievalDataset, ids: tuple[str, ...], tokens: TokenBatch
+    ) -> Callable[[frozenset[FittedOn]], Corpus]:
+        """What similarities are fitted on, made when it is first asked for and kept.
+
+        Word statistics are of all documents: they are counted in seconds, and a sample has no rare words.
+        Universes and components are of the sample, whose token vectors are here already.
+        """
+
+        @cache
+        def statistics() -> WordStatistics:
+            texts = [document.content for document in dataset.documents]
+
+            def words(advance: Callable[[int], None]) -> Iterator[list[str]]:
+                for start in range(0, len(texts), _COUNTED):
+                    part = texts[start : start + _COUNTED]
+                    yield from self.encoder.words(part)
+                    advance(len(part))
+
+            with self.terminal.bar("counting words", len(texts), "docs") as advance:
+                return WordStatistics.of(words(advance))
+
+        @cache
+        def sample() -> Texts:
+            texts = {document.id: document.content for document in dataset.documents}
+            return Texts(tokens, word_lists(self.encoder, [texts[name] for name in ids]))
+
+        def fitting(fitted_on: frozenset[FittedOn]) -> Corpus:
+            return Corpus(
+                self.encoder.dimension,
+                sample() if "texts" in fitted_on else Texts(),
+                statistics() if "statistics" in fitted_on else WordStatistics(),
+            )
+
+        return fitting
 
     def _report(self, done: SyncReport, index: DocumentIndex) -> None:
         place = {

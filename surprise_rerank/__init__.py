@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from surprise_rerank.fuzzy import DynaMax
     from surprise_rerank.pipeline import Pipeline
     from surprise_rerank.rerank import DynaMaxReranker, FusionReranker, SurpriseReranker
+    from surprise_rerank.similarities import similarity_names
+    from surprise_rerank.similarity_rerank import SimilarityReranker
+    from surprise_rerank.text_similarity import TextSimilarity
 
 # Name -> module. Loaded when first asked for: torch takes seconds, and `--help` does not need it.
 _EXPORTS = {
@@ -26,8 +29,11 @@ _EXPORTS = {
     "Pipeline": "pipeline",
     "Query": "candidates",
     "Ranking": "candidates",
+    "SimilarityReranker": "similarity_rerank",
     "SurpriseReranker": "rerank",
+    "TextSimilarity": "text_similarity",
     "load_encoder": "encoders",
+    "similarity_names": "similarities",
 }
 
 __all__ = [
@@ -40,8 +46,11 @@ __all__ = [
     "Pipeline",
     "Query",
     "Ranking",
+    "SimilarityReranker",
     "SurpriseReranker",
+    "TextSimilarity",
     "load_encoder",
+    "similarity_names",
 ]
 
 # Python started in a checkout finds this folder before the installed package, and then `connectors` and

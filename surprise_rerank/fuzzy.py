@@ -6,7 +6,8 @@
     mu_X(u) = max(0, max over x in X of <x, u>).                                        (membership)
 
 DynaMax takes the tokens of the two texts themselves as the universe. Two texts are compared like sets, with
-minimum as intersection: |A n B| = sum over U of min(mu_A, mu_B), |A| = sum over U of mu_A.
+minimum as intersection: |A n B| = sum over U of min(mu_A, mu_B), |A| = sum over U of mu_A. A token that
+stands in a text twice stands in the universe twice: texts are bags, unless weights say otherwise.
 
 `DynaMax.pair` is the definition, read straight off the paper; `DynaMax.pool` scores a whole candidate pool
 with one matrix product, because everything that depends on the pair is the row and column maxima of X Y'.
@@ -20,16 +21,20 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from surprise_rerank.arrays import Float32Array, Float64Array, FloatArray, unit_rows
+from surprise_rerank.bags import same_dimension
 from surprise_rerank.errors import DataError
-from surprise_rerank.kernels import pool_maxima
+from surprise_rerank.kernels import own_memberships, pool_maxima
 from surprise_rerank.tokens import TokenBatch
 
-Measure: TypeAlias = Literal["jaccard", "otsuka", "dice", "tversky", "inclusion"]
+Measure: TypeAlias = Literal["jaccard", "otsuka", "dice", "cosine", "tversky", "inclusion"]
 Universe: TypeAlias = Literal["joint", "query"]
 
 
 def membership(tokens: FloatArray, universe: FloatArray) -> Float64Array:
     """(u,) memberships of a text's fuzzy set: max(0, max over tokens of <token, u>); zeros without tokens.
+
+    >>> membership(np.array([[1.0, 0.0], [0.5, 2.0]]), np.array([[1.0, 1.0], [-1.0, 0.0]])).tolist()
+    [2.5, 0.0]
 
     Args:
         tokens: (m, d) token vectors of the text.
@@ -43,23 +48,95 @@ def membership(tokens: FloatArray, universe: FloatArray) -> Float64Array:
 
 
 @dataclass(frozen=True, slots=True)
-class DynaMax:
-    """A similarity of two texts by their token vectors.
+class SetMeasure:
+    """A similarity of two fuzzy sets over one universe.
 
-    With A the query's and B the document's fuzzy set and I = |A n B|:
+    With A the query's and B the document's memberships, sums over the universe, and I = sum of min(A, B):
 
     ========== ==========================================================================
-    jaccard    I / (|A| + |B| - I)
+    jaccard    I / (|A| + |B| - I), which is sum of min(A, B) / sum of max(A, B)
     otsuka     I / sqrt(|A| |B|)
     dice       2 I / (|A| + |B|)
+    cosine     sum of A B / sqrt(sum of A^2, times sum of B^2)
     tversky    I / (I + alpha |A without B| + beta |B without A|)
     inclusion  I / |A|: how much of the query the document covers; Tversky's (1, 0)
     ========== ==========================================================================
 
     A quotient whose denominator is 0 (a text without tokens, say) is 0.
 
+    >>> SetMeasure("jaccard").of(np.array([1.0, 0.5, 0.0]), np.array([0.5, 0.5, 1.0]))
+    0.4
+
     Attributes:
-        measure: which quotient.
+        name: which quotient.
+        alpha: Tversky's weight of what only the query has.
+        beta: Tversky's weight of what only the document has.
+    """
+
+    name: Measure = "jaccard"
+    alpha: float = 1.0
+    beta: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.name not in get_args(Measure):
+            raise DataError(
+                f"the set measure {self.name!r} is not known; choose of {', '.join(get_args(Measure))}"
+            )
+        _require_weights(self.alpha, self.beta)
+
+    def of(self, a: FloatArray, b: FloatArray, weights: FloatArray | float = 1.0) -> float:
+        """The similarity of two membership vectors.
+
+        Args:
+            a: (u,) the query's.
+            b: (u,) the document's.
+            weights: (u,) what each element of the universe counts; 1 by default.
+        """
+        sizes = (self.overlap(a, b) * weights).sum(axis=-1, dtype=np.float64)
+        return float(self.quotient(*sizes[:, None])[0])
+
+    def overlap(self, a: FloatArray, b: FloatArray) -> FloatArray:
+        """(3, ...) what is summed over the universe: the common part, A's own and B's own."""
+        if self.name == "cosine":
+            return np.stack([a * b, np.broadcast_to(a * a, b.shape), b * b])
+        return np.stack([np.minimum(a, b), np.broadcast_to(a, b.shape), b])
+
+    def quotient(
+        self, both: Float64Array, a: Float64Array, b: Float64Array, smallest: Float64Array | float = 0.0
+    ) -> Float64Array:
+        """The measure from the three sums over the universe.
+
+        Args:
+            both: (n,) of the common part.
+            a: (n,) of the query's own.
+            b: (n,) of the documents' own.
+            smallest: (n,) a denominator that is not larger, in absolute value, counts as 0.
+
+        Returns:
+            (n,) similarities.
+        """
+        match self.name:
+            case "jaccard":
+                denominator = a + b - both
+            case "otsuka" | "cosine":
+                denominator = np.sqrt(np.maximum(a * b, 0.0))
+            case "dice":
+                denominator = (a + b) / 2
+            case "inclusion":
+                denominator = a
+            case "tversky":
+                denominator = both + self.alpha * (a - both) + self.beta * (b - both)
+        # Its absolute value: sets without a floor (average and sum pooling) have sums of either sign.
+        defined = np.abs(denominator) > smallest
+        return np.divide(both, denominator, out=np.zeros_like(both), where=defined)
+
+
+@dataclass(frozen=True, slots=True)
+class DynaMax:
+    """A similarity of two texts by their token vectors.
+
+    Attributes:
+        measure: which quotient of the two fuzzy sets; `SetMeasure` has the table.
         universe: `joint` takes the tokens of both texts (DynaMax as published); `query` only the query's, in
             which case `inclusion` over unit tokens is ColBERT's MaxSim divided by the number of query tokens.
         alpha: Tversky's weight of what only the query has.
@@ -78,34 +155,62 @@ class DynaMax:
         for name, choices in (("measure", get_args(Measure)), ("universe", get_args(Universe))):
             if getattr(self, name) not in choices:
                 raise DataError(f"DynaMax.{name} is {getattr(self, name)!r}; choose of {', '.join(choices)}")
-        if not (0 <= self.alpha < np.inf and 0 <= self.beta < np.inf):
-            raise DataError(f"Tversky's alpha and beta must be at least 0, got {self.alpha} and {self.beta}")
+        _require_weights(self.alpha, self.beta)
 
-    def pair(self, query: FloatArray, document: FloatArray) -> float:
+    def pair(
+        self,
+        query: FloatArray,
+        document: FloatArray,
+        *,
+        query_weights: FloatArray | None = None,
+        document_weights: FloatArray | None = None,
+    ) -> float:
         """The similarity of one pair, as defined: the reference form.
 
         Args:
             query: (m, d) token vectors.
             document: (k, d) token vectors.
-        """
-        x, y = (unit_rows(query), unit_rows(document)) if self.unit_tokens else (query, document)
-        universe = np.concatenate([x, y]) if self.universe == "joint" else x
-        a, b = membership(x, universe), membership(y, universe)
-        sizes = (np.atleast_1d(s) for s in (np.minimum(a, b).sum(), a.sum(), b.sum()))
-        return float(self._quotient(*sizes)[0])
+            query_weights: (m,) what each query token counts in the universe; 1 by default.
+            document_weights: (k,) what each document token counts in it, where the universe is joint.
 
-    def pool(self, query: FloatArray, documents: TokenBatch) -> Float64Array:
+        Raises:
+            DataError: if the dimensions differ, or there are not as many weights as tokens.
+        """
+        same_dimension(query, document.shape[1])
+        x, y = (unit_rows(query), unit_rows(document)) if self.unit_tokens else (query, document)
+        joint = self.universe == "joint"
+        universe = np.concatenate([x, y]) if joint else x
+        weights = _filled(query_weights, len(x))
+        if joint:
+            weights = np.concatenate([weights, _filled(document_weights, len(y))])
+        return self._sets.of(membership(x, universe), membership(y, universe), weights)
+
+    def pool(
+        self,
+        query: FloatArray,
+        documents: TokenBatch,
+        *,
+        query_weights: FloatArray | None = None,
+        document_weights: FloatArray | None = None,
+        threads: int | None = None,
+        device: str = "cpu",
+    ) -> Float64Array:
         """The similarity of a query to every document of a pool: the fast form.
 
         Args:
             query: (m, d) token vectors.
             documents: n texts of dimension d.
+            query_weights: (m,) what each query token counts in the universe; 1 by default.
+            document_weights: (total,) what each document token counts in it, where the universe is joint.
+            threads: how many to use; as many as torch uses by default.
+            device: where to multiply: `cpu`, `cuda`, ...
 
         Returns:
             (n,) scores.
 
         Raises:
-            DataError: if the dimensions differ.
+            DataError: if the dimensions differ, there are not as many weights as tokens, fewer than 1 threads
+                or no such device.
         """
         x = np.array(query, dtype=np.float32, order="C")  # a copy: torch refuses reversed views
         if x.ndim != 2 or (len(documents) and x.shape[1] != documents.dimension):
@@ -113,41 +218,50 @@ class DynaMax:
         if self.unit_tokens:
             x = unit_rows(x)
         joint = self.universe == "joint"
-        maxima = pool_maxima(x, documents, unit_tokens=self.unit_tokens, of_documents=joint)
-        own = membership(x, x)
-        in_query = maxima.of_query.astype(np.float64)
-        total = np.full(len(documents), own.sum())
-        sizes = np.stack([np.minimum(own, in_query).sum(axis=1), total, in_query.sum(axis=1)])
+        maxima = pool_maxima(
+            x,
+            documents,
+            unit_tokens=self.unit_tokens,
+            of_documents=joint,
+            threads=threads,
+            device=device,
+        )
+        sets, in_query = self._sets, maxima.of_query.astype(np.float64)
+        sizes = sets.overlap(membership(x, x), in_query) @ _filled(query_weights, len(x))
         if maxima.of_documents is not None:
-            a, b = maxima.of_documents, self._own_membership(documents)
-            sizes += _sums(np.stack([np.minimum(a, b), a, b]), documents)
-        return self._quotient(*sizes)
+            parts = sets.overlap(maxima.of_documents, self._own_membership(documents, threads))
+            if document_weights is not None:
+                parts = parts * _filled(document_weights, len(documents.directions))
+            sizes = sizes + _sums(parts, documents)
+        return sets.quotient(*sizes)
 
-    def _own_membership(self, documents: TokenBatch) -> Float32Array:
+    @property
+    def _sets(self) -> SetMeasure:
+        return SetMeasure(self.measure, self.alpha, self.beta)
+
+    def _own_membership(self, documents: TokenBatch, threads: int | None) -> Float32Array:
         """(total,) membership of every document token in its own document."""
         if self.unit_tokens:
             # A unit token has similarity 1 to itself, and nothing is more similar than that.
             return (documents.scales * documents.norms > 0).astype(np.float32)
-        own = [membership(t, t).astype(np.float32) for t in (documents[i] for i in range(len(documents)))]
-        return np.concatenate([np.zeros(0, np.float32), *own])
-
-    def _quotient(self, both: Float64Array, a: Float64Array, b: Float64Array) -> Float64Array:
-        """The measure from |A n B|, |A| and |B|, each (n,)."""
-        match self.measure:
-            case "jaccard":
-                denominator = a + b - both
-            case "otsuka":
-                denominator = np.sqrt(a * b)
-            case "dice":
-                denominator = (a + b) / 2
-            case "inclusion":
-                denominator = a
-            case "tversky":
-                denominator = both + self.alpha * (a - both) + self.beta * (b - both)
-        return np.divide(both, denominator, out=np.zeros_like(both), where=denominator > 0)
+        return own_memberships(documents, threads=threads)
 
 
-def _sums(values: Float32Array, documents: TokenBatch) -> Float64Array:
+def _require_weights(alpha: float, beta: float) -> None:
+    if not (0 <= alpha < np.inf and 0 <= beta < np.inf):
+        raise DataError(f"Tversky's alpha and beta must be at least 0, got {alpha} and {beta}")
+
+
+def _filled(weights: FloatArray | None, size: int) -> Float64Array:
+    """The weights of a text's tokens, 1 where there are none given."""
+    if weights is None:
+        return np.ones(size)
+    if np.shape(weights) != (size,):
+        raise DataError(f"weights of shape {np.shape(weights)} for {size} tokens")
+    return np.asarray(weights, np.float64)
+
+
+def _sums(values: FloatArray, documents: TokenBatch) -> Float64Array:
     """(k, total) values of document tokens to (k, n) sums over each document."""
     sums = np.zeros((len(values), len(documents)))
     filled = np.flatnonzero(documents.lengths)

@@ -1,0 +1,361 @@
+"""Every named similarity: the fast form against the definition, and what all of them promise."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from surprise_rerank.bags import Bag, BagSimilarity, Texts
+from surprise_rerank.errors import DataError
+from surprise_rerank.extras import is_installed
+from surprise_rerank.similarities import SIMILARITIES, Corpus, find_similarity, similarity_names
+from surprise_rerank.tokens import TokenBatch
+from surprise_rerank.word_weights import WordStatistics
+
+PROPERTY = settings(max_examples=10, deadline=None)
+D = 6
+VOCABULARY = [f"w{i}" for i in range(12)]
+UNKNOWN = "w0"  # its vector is zero
+
+AVAILABLE = [name for name, named in SIMILARITIES.items() if not named.module or is_installed(named.module)]
+OF_VECTORS = [name for name in AVAILABLE if name not in ("set-jaccard", "bag-jaccard")]
+SYMMETRIC = [name for name in AVAILABLE if SIMILARITIES[name].symmetric]
+# Their sums have terms of either sign, which can cancel: they lie anywhere.
+SIGNED = [name for name in AVAILABLE if name.startswith(("avg-jaccard", "sum-jaccard"))]
+# A text can have no members at all in these.
+PERHAPS_EMPTY = [*SIGNED, *(name for name in AVAILABLE if name.startswith(("min-jaccard", "fbow")))]
+COSINES = [name for name in AVAILABLE if "-cosine" in name and not name.startswith(("dynamax", "max"))]
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def vectors_of_words(rng: np.random.Generator) -> dict[str, np.ndarray]:
+    vectors = {word: rng.normal(size=D).astype(np.float32) for word in VOCABULARY}
+    vectors[UNKNOWN] = np.zeros(D, np.float32)
+    return vectors
+
+
+def draw_texts(rng: np.random.Generator, n: int, *, in_context: bool) -> Texts:
+    """Texts of words that repeat; word vectors, or vectors that differ with every use of a word."""
+    meanings = vectors_of_words(rng)
+    words = [tuple(rng.choice(VOCABULARY, size=rng.integers(1, 7)).tolist()) for _ in range(n)]
+    arrays = [np.stack([meanings[w] for w in text]) for text in words]
+    if in_context:
+        arrays = [a + 0.3 * (a != 0) * rng.normal(size=a.shape).astype(np.float32) for a in arrays]
+    return Texts(TokenBatch.from_arrays(arrays, D), tuple(words))
+
+
+def with_odd_texts(texts: Texts) -> Texts:
+    """The same and an empty text, one of an unknown word, one of a single word."""
+    some = texts[0].vectors[:1] + 1
+    odd = TokenBatch.from_arrays([np.zeros((0, D)), np.zeros((2, D)), some], D)
+    return Texts(
+        TokenBatch.concatenate([texts.batch, odd]), (*texts.names, (), (UNKNOWN, UNKNOWN), ("alone",))
+    )
+
+
+CORPUS = draw_texts(np.random.default_rng(7), 30, in_context=False)
+
+
+def build(name: str) -> BagSimilarity:
+    return SIMILARITIES[name].build(Corpus(D, CORPUS, WordStatistics.of(CORPUS.names)))
+
+
+BUILT = {name: build(name) for name in AVAILABLE}
+
+
+def assert_scores(name: str, got: object, expected: object, tolerance: float = 2e-5) -> None:
+    if name in SIGNED:
+        tolerance = 1e-2  # relative, of a quotient whose denominator can be a difference of near numbers
+    np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance)
+
+
+def score(name: str, query: Bag, document: Bag) -> float:
+    """The score of a pair, by both forms."""
+    pool = Texts(TokenBatch.from_arrays([document.vectors], D), (document.names,))
+    fast = BUILT[name].pool(query, pool)
+    assert fast.shape == (1,)
+    slow = BUILT[name].pair(query, document)
+    assert_scores(name, fast, [slow])
+    return slow
+
+
+def bag(*words: str) -> Bag:
+    meanings = vectors_of_words(np.random.default_rng(3))
+    vectors = [meanings[word] for word in words]
+    return Bag(np.array(vectors, np.float32).reshape(len(words), D), words)
+
+
+@pytest.mark.parametrize("name", AVAILABLE)
+@given(seed=seeds, in_context=st.booleans())
+@PROPERTY
+def test_the_pool_equals_the_pair(name: str, seed: int, in_context: bool):
+    texts = with_odd_texts(draw_texts(np.random.default_rng(seed), 5, in_context=in_context))
+    similarity = BUILT[name]
+    for i in (0, 1, 7):
+        scores = similarity.pool(texts[i], texts)
+        assert scores.shape == (len(texts),)
+        assert scores.dtype == np.float64
+        assert_scores(name, scores, [similarity.pair(texts[i], texts[j]) for j in range(len(texts))])
+
+
+@pytest.mark.parametrize("name", AVAILABLE)
+@given(seed=seeds)
+@PROPERTY
+def test_int8_pools_equal_the_pair_on_the_dequantised_tokens(name: str, seed: int):
+    texts = with_odd_texts(draw_texts(np.random.default_rng(seed), 4, in_context=True))
+    stored = Texts(TokenBatch.unpack(texts.batch.pack(), D), texts.words)
+    scores = BUILT[name].pool(texts[0], stored)
+    pairs = [BUILT[name].pair(texts[0], stored[i]) for i in range(len(stored))]
+    assert_scores(name, scores, pairs, 2e-4)
+
+
+@pytest.mark.parametrize("name", AVAILABLE)
+@given(seed=seeds)
+@PROPERTY
+def test_a_score_does_not_depend_on_the_rest_of_the_pool(name: str, seed: int):
+    texts = with_odd_texts(draw_texts(np.random.default_rng(seed), 4, in_context=False))
+    together = BUILT[name].pool(texts[0], texts)
+    assert texts.words is not None
+    for i in range(len(texts)):
+        alone = Texts(texts.batch.take([i]), (texts.words[i],))
+        assert_scores(name, BUILT[name].pool(texts[0], alone), together[i : i + 1])
+
+
+@pytest.mark.parametrize("name", AVAILABLE)
+@given(seed=seeds)
+@PROPERTY
+def test_the_order_of_tokens_says_nothing(name: str, seed: int):
+    rng = np.random.default_rng(seed)
+    texts = draw_texts(rng, 2, in_context=True)
+    order = rng.permutation(len(texts[1].names))
+    shuffled = Bag(texts[1].vectors[order], tuple(texts[1].names[i] for i in order))
+    assert_scores(name, score(name, texts[0], shuffled), score(name, texts[0], texts[1]))
+
+
+@pytest.mark.parametrize("name", SYMMETRIC)
+@given(seed=seeds, in_context=st.booleans())
+@PROPERTY
+def test_symmetric_similarities_are_symmetric(name: str, seed: int, in_context: bool):
+    texts = draw_texts(np.random.default_rng(seed), 2, in_context=in_context)
+    assert_scores(name, score(name, texts[0], texts[1]), score(name, texts[1], texts[0]), 1e-6)
+
+
+def test_the_others_are_not_symmetric():
+    texts = draw_texts(np.random.default_rng(1), 12, in_context=False)
+    for name in set(AVAILABLE) - set(SYMMETRIC):
+        forth = [BUILT[name].pair(texts[i], texts[i + 1]) for i in range(11)]
+        back = [BUILT[name].pair(texts[i + 1], texts[i]) for i in range(11)]
+        assert not np.allclose(forth, back)
+
+
+@pytest.mark.parametrize("name", AVAILABLE)
+@given(seed=seeds, in_context=st.booleans())
+@PROPERTY
+def test_a_text_is_fully_similar_to_itself(name: str, seed: int, in_context: bool):
+    text = draw_texts(np.random.default_rng(seed), 1, in_context=in_context)[0]
+    if name in OF_VECTORS and not text.vectors.any():
+        assert score(name, text, text) == 0.0
+        return
+    found = score(name, text, text)
+    if name not in PERHAPS_EMPTY or found != 0:
+        assert found == pytest.approx(1.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", [n for n in AVAILABLE if n not in SIGNED and not n.startswith("soft")])
+@given(seed=seeds, in_context=st.booleans())
+@PROPERTY
+def test_scores_stay_in_their_range(name: str, seed: int, in_context: bool):
+    texts = draw_texts(np.random.default_rng(seed), 6, in_context=in_context)
+    scores = BUILT[name].pool(texts[0], texts)
+    low = -1.0 if name in COSINES else 0.0
+    assert ((scores >= low - 1e-5) & (scores <= 1 + 1e-5)).all()
+
+
+@pytest.mark.parametrize("name", AVAILABLE)
+def test_texts_without_words_are_similar_to_nothing(name: str):
+    nothing, some = bag(), bag("w1", "w2")
+    for pair in ((nothing, some), (some, nothing), (nothing, nothing)):
+        assert score(name, *pair) == 0.0
+
+
+@pytest.mark.parametrize("name", OF_VECTORS)
+def test_texts_of_unknown_words_are_similar_to_nothing(name: str):
+    unknown, some = bag(UNKNOWN, UNKNOWN), bag("w1", "w2")
+    for pair in ((unknown, some), (some, unknown), (unknown, unknown)):
+        assert score(name, *pair) == 0.0
+
+
+@pytest.mark.parametrize("name", OF_VECTORS)
+@given(seed=seeds)
+@PROPERTY
+def test_an_unknown_word_changes_nothing(name: str, seed: int):
+    texts = draw_texts(np.random.default_rng(seed), 2, in_context=False)
+    zero = np.zeros((1, D), np.float32)
+    longer = [Bag(np.concatenate([t.vectors, zero]), (*t.names, "never seen")) for t in (texts[0], texts[1])]
+    assert_scores(name, score(name, *longer), score(name, texts[0], texts[1]), 1e-6)
+
+
+@pytest.mark.parametrize("name", [n for n in AVAILABLE if "-set" in n or n == "set-jaccard"])
+def test_sets_count_a_word_once(name: str):
+    once, twice, other = bag("w1", "w2"), bag("w1", "w2", "w2"), bag("w1", "w3", "w4")
+    assert score(name, twice, other) == pytest.approx(score(name, once, other))
+    assert score(name, other, twice) == pytest.approx(score(name, other, once))
+
+
+@pytest.mark.parametrize("name", ["dynamax-jaccard", "dynamax", "bag-jaccard", "soft-jaccard", "avg-cosine"])
+def test_bags_count_a_word_as_often_as_it_occurs(name: str):
+    once, twice, other = bag("w1", "w2"), bag("w1", "w2", "w2"), bag("w1", "w3", "w4")
+    assert abs(score(name, twice, other) - score(name, once, other)) > 1e-3
+
+
+@pytest.mark.parametrize("name", AVAILABLE)
+def test_texts_of_one_word_are_compared(name: str):
+    assert np.isfinite(score(name, bag("w1"), bag("w2")))
+    assert score(name, bag("w1"), bag("w1")) == pytest.approx(1.0) or name in PERHAPS_EMPTY
+
+
+@pytest.mark.parametrize("name", AVAILABLE)
+def test_an_empty_pool_has_no_scores(name: str):
+    assert BUILT[name].pool(bag("w1"), Texts(TokenBatch.from_arrays([], D), ())).shape == (0,)
+
+
+@pytest.mark.parametrize("name", AVAILABLE)
+def test_scoring_leaves_its_arguments_alone(name: str):
+    texts = draw_texts(np.random.default_rng(0), 3, in_context=True)
+    query = texts[0]
+    before = [
+        a.copy() for a in (query.vectors, texts.batch.directions, texts.batch.norms, texts.batch.scales)
+    ]
+    BUILT[name].pool(query, texts)
+    BUILT[name].pair(query, texts[1])
+    after = (query.vectors, texts.batch.directions, texts.batch.norms, texts.batch.scales)
+    for was, now in zip(before, after, strict=True):
+        np.testing.assert_array_equal(was, now)
+
+
+# Bad input
+
+
+@pytest.mark.parametrize("name", OF_VECTORS)
+def test_vectors_of_two_dimensions_are_refused_by_both(name: str):
+    wide = Bag(np.ones((2, D + 1), np.float32), ("w1", "w2"))
+    texts = Texts(TokenBatch.from_arrays([np.ones((1, D))]), (("w1",),))
+    with pytest.raises(DataError, match=f"{D + 1}.*{D}"):
+        BUILT[name].pool(wide, texts)
+    with pytest.raises(DataError, match=f"{D + 1}.*{D}"):
+        BUILT[name].pair(wide, texts[0])
+
+
+@pytest.mark.parametrize("name", ["fbow-axes", "fbow-kmeans", "sif-pc-cosine", "abtt-cosine"])
+def test_what_was_fitted_in_another_dimension_is_refused(name: str):
+    wide = Bag(np.ones((2, D + 1), np.float32), ("w1", "w2"))
+    with pytest.raises(DataError, match=f"{D}.*{D + 1}"):
+        BUILT[name].pair(wide, wide)
+    with pytest.raises(DataError, match=f"{D}.*{D + 1}"):
+        BUILT[name].pool(wide, Texts(TokenBatch.from_arrays([wide.vectors]), (wide.names,)))
+
+
+@pytest.mark.parametrize("name", AVAILABLE)
+def test_what_is_missing_is_named(name: str):
+    inputs = BUILT[name].inputs
+    full, texts = bag("w1"), Texts(TokenBatch.from_arrays([np.ones((1, D))]), (("w1",),))
+    if "vectors" in inputs:
+        with pytest.raises(DataError, match="reads token vectors, and the text"):
+            BUILT[name].pool(Bag(words=("w1",)), texts)
+    if inputs & {"words", "query words"}:
+        with pytest.raises(DataError, match="reads words, and the text"):
+            BUILT[name].pool(Bag(full.tokens), texts)
+    if "words" in inputs:
+        with pytest.raises(DataError, match="reads words, and the texts have none"):
+            BUILT[name].pool(full, Texts(texts.tokens))
+
+
+@pytest.mark.parametrize("name", AVAILABLE)
+def test_what_is_not_named_is_not_read(name: str):
+    inputs = BUILT[name].inputs
+    full, texts = bag("w1", "w2"), draw_texts(np.random.default_rng(0), 3, in_context=False)
+    query = Bag(
+        full.tokens if "vectors" in inputs else None,
+        full.words if inputs & {"words", "query words"} else None,
+    )
+    documents = Texts(
+        texts.tokens if "vectors" in inputs else None, texts.words if "words" in inputs else None
+    )
+    np.testing.assert_array_equal(BUILT[name].pool(query, documents), BUILT[name].pool(full, texts))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_nan_and_infinity_are_refused(value: float):
+    vectors = np.ones((2, D), np.float32)
+    vectors[1, 2] = value
+    with pytest.raises(DataError, match="NaN or infinite"):
+        Bag(vectors)
+    with pytest.raises(DataError, match="NaN or infinite"):
+        TokenBatch.from_arrays([vectors])
+    good = TokenBatch.from_arrays([np.ones((1, D))])
+    bad = TokenBatch(good.directions, good.scales, np.array([value], np.float32), good.offsets)
+    with pytest.raises(DataError, match="NaN or infinite"):
+        Texts(bad)
+
+
+def test_words_and_vectors_have_to_be_aligned():
+    batch = TokenBatch.from_arrays([np.ones((2, D)), np.ones((1, D))])
+    with pytest.raises(DataError, match="3 words for 2 token vectors of one text"):
+        Bag(np.ones((2, D)), ("a", "b", "c"))
+    with pytest.raises(DataError, match="text 1 has 2 words for 1 token vectors"):
+        Texts(batch, (("a", "b"), ("c", "d")))
+    with pytest.raises(DataError, match="words of 1 texts for the vectors of 2"):
+        Texts(batch, (("a", "b"),))
+    with pytest.raises(DataError, match="expected \\(tokens, d\\)"):
+        Bag(np.ones(3))
+
+
+# The registry
+
+
+def test_names_are_told_and_mistakes_are_met_with_the_nearest():
+    assert similarity_names() == tuple(SIMILARITIES)
+    with pytest.raises(
+        DataError, match="unknown similarity 'dynamax-jacard'; did you mean 'dynamax-jaccard'"
+    ):
+        find_similarity("dynamax-jacard")
+
+
+def test_summaries_are_one_line_each_and_all_different():
+    summaries = [named.summary for named in SIMILARITIES.values()]
+    assert len(set(summaries)) == len(summaries)
+    assert not any("\n" in summary for summary in summaries)
+
+
+@pytest.mark.parametrize("name", AVAILABLE)
+def test_what_a_similarity_is_fitted_on_is_what_it_says(name: str):
+    fitted_on = SIMILARITIES[name].fitted_on
+    partial = Corpus(
+        D,
+        CORPUS if "texts" in fitted_on else Texts(),
+        WordStatistics.of(CORPUS.names) if "statistics" in fitted_on else WordStatistics(),
+    )
+    texts = draw_texts(np.random.default_rng(5), 4, in_context=True)
+    scores = SIMILARITIES[name].build(partial).pool(texts[0], texts)
+    np.testing.assert_array_equal(scores, BUILT[name].pool(texts[0], texts))
+
+
+@pytest.mark.parametrize("name", [n for n in AVAILABLE if SIMILARITIES[n].fitted_on & {"texts"}])
+def test_a_corpus_without_known_words_cannot_be_fitted_on(name: str):
+    for texts in (
+        Texts(TokenBatch.from_arrays([], D), ()),
+        Texts(TokenBatch.from_arrays([np.zeros((1, D))]), (("x",),)),
+    ):
+        with pytest.raises(DataError, match="fit on"):
+            SIMILARITIES[name].build(Corpus(D, texts, WordStatistics()))
+
+
+@pytest.mark.parametrize("name", [n for n in OF_VECTORS if f"{n}-raw" in SIMILARITIES])
+def test_lengths_say_nothing_but_for_the_raw_twin(name: str):
+    texts = draw_texts(np.random.default_rng(11), 2, in_context=False)
+    lengths = np.random.default_rng(2).uniform(0.2, 5, size=(len(texts[1].names), 1)).astype(np.float32)
+    longer = Bag(texts[1].vectors * lengths, texts[1].names)
+    assert score(name, texts[0], longer) == pytest.approx(score(name, texts[0], texts[1]), rel=1e-4, abs=1e-6)

@@ -1,0 +1,210 @@
+"""Similarities as a user meets them: on strings, in the re-ranker, and as systems of an evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from words import WordEncoder
+
+from surprise_rerank import SimilarityReranker, TextSimilarity, similarity_names
+from surprise_rerank.candidates import Candidates, Query
+from surprise_rerank.documents import Document
+from surprise_rerank.encoders import Kind, encode_queries
+from surprise_rerank.errors import DataError, MissingExtraError
+from surprise_rerank.eval import evaluation
+from surprise_rerank.eval.systems import SYSTEMS, find_systems
+from surprise_rerank.extras import is_installed
+from surprise_rerank.fuzzy import DynaMax
+from surprise_rerank.fuzzy_bags import WeightedDynaMax
+from surprise_rerank.rerank import DynaMaxReranker
+from surprise_rerank.similarities import SIMILARITIES
+from surprise_rerank.word_weights import WordStatistics
+
+CORPUS = ["a cat sleeps", "the dog barks at the cat", "the sun is a star", "a dog sleeps in the sun"]
+DOCUMENTS = [*CORPUS, "", "a cat sleeps a cat"]
+AVAILABLE = [name for name, named in SIMILARITIES.items() if not named.module or is_installed(named.module)]
+FITTED = [name for name in AVAILABLE if SIMILARITIES[name].fitted_on]
+
+
+def pool(encoder: WordEncoder, texts: Sequence[str] = DOCUMENTS) -> Candidates:
+    """Candidates as an index stores them: int8 tokens, and documents with title and text."""
+    documents = tuple(
+        Document(id=f"d{i}", title=" ".join(text.split()[:1]), text=" ".join(text.split()[1:]))
+        for i, text in enumerate(texts)
+    )
+    tokens = encoder.encode([document.content for document in documents]).tokens.quantized()
+    return Candidates(ids=tuple(d.id for d in documents), tokens=tokens, documents=documents)
+
+
+# On strings
+
+
+@pytest.mark.parametrize("name", AVAILABLE)
+def test_every_name_works_on_strings(name: str):
+    similarity = TextSimilarity(name, WordEncoder()).fit(CORPUS)
+    scores = similarity.scores("a cat sleeps", DOCUMENTS)
+    assert scores.shape == (len(DOCUMENTS),)
+    assert np.isfinite(scores).all()
+    assert scores[4] == 0.0
+    pairs = similarity.pairs(["a cat sleeps"] * len(DOCUMENTS), DOCUMENTS)
+    np.testing.assert_allclose(pairs, scores, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_a_name_that_is_fitted_on_a_corpus_asks_for_it(name: str):
+    similarity = TextSimilarity(name, WordEncoder())
+    for use in (
+        lambda: similarity.scores("a", ["b"]),
+        lambda: similarity.pairs(["a"], ["b"]),
+        lambda: similarity.reranker(),
+    ):
+        with pytest.raises(DataError, match=f"'{name}' is fitted on a corpus .*: call fit"):
+            use()
+    assert similarity.fit(CORPUS) is similarity
+    assert np.isfinite(similarity.scores("a", ["b"])).all()
+
+
+def test_word_weights_can_come_from_a_larger_corpus():
+    encoder = WordEncoder()
+    own = TextSimilarity("idf-cosine", encoder).fit(CORPUS)
+    larger = WordStatistics.of([text.split() for text in CORPUS] + [["cat"]] * 50)
+    other = TextSimilarity("idf-cosine", encoder).fit(CORPUS, larger)
+    # Where every text has a cat, a cat says little.
+    assert other.scores("a cat sleeps", CORPUS)[1] < own.scores("a cat sleeps", CORPUS)[1]
+
+
+def test_bad_calls_are_told():
+    with pytest.raises(DataError, match="did you mean 'wmd'"):
+        TextSimilarity("wdm", WordEncoder())
+    similarity = TextSimilarity("set-jaccard", WordEncoder())
+    with pytest.raises(DataError, match="1 texts stand beside 2"):
+        similarity.pairs(["a"], ["b", "c"])
+    with pytest.raises(DataError, match="no texts to fit on"):
+        TextSimilarity("sif-cosine", WordEncoder()).fit([])
+
+
+@pytest.mark.parametrize("name", AVAILABLE)
+def test_no_texts_have_no_scores(name: str):
+    similarity = TextSimilarity(name, WordEncoder()).fit(CORPUS)
+    assert similarity.scores("a cat", []).shape == (0,)
+    assert similarity.pairs([], []).shape == (0,)
+
+
+def test_words_alone_are_compared_without_encoding():
+    encoder = WordEncoder()
+    scores = TextSimilarity("set-jaccard", encoder).scores("a cat", ["a dog", "cat a"])
+    np.testing.assert_allclose(scores, [1 / 3, 1])
+    assert encoder.encoded_texts == []
+
+
+def test_pairs_are_encoded_alike_on_both_sides():
+    class Prompting(WordEncoder):
+        def words(self, texts: Sequence[str], kind: Kind = "document") -> list[list[str]]:
+            return super().words([f"{kind}: {text}" for text in texts], kind)
+
+    assert TextSimilarity("set-jaccard", Prompting()).pairs(["a b"], ["a b"]).tolist() == [1.0]
+    assert TextSimilarity("set-jaccard", Prompting()).scores("a b", ["a b"]).tolist() == [0.5]
+
+
+# In the re-ranker
+
+
+@pytest.mark.parametrize("name", AVAILABLE)
+def test_every_name_reranks_stored_candidates(name: str):
+    encoder = WordEncoder(dimension=32)
+    similarity = TextSimilarity(name, encoder).fit(CORPUS)
+    reranker = similarity.reranker()
+    (query,) = encode_queries(encoder, ["a cat sleeps"])
+    candidates = pool(encoder)
+    ranking = reranker.rerank(query, candidates)
+    assert sorted(ranking.ids) == sorted(candidates.ids)
+    expected = dict(zip(candidates.ids, similarity.scores("a cat sleeps", DOCUMENTS), strict=True))
+    for hit in ranking:
+        assert hit.score == hit.parts[name] == pytest.approx(expected[hit.id], rel=0.1, abs=0.05)
+    assert (np.diff(ranking.scores) <= 0).all()
+
+
+@pytest.mark.parametrize("name", AVAILABLE)
+def test_a_reranker_names_the_fields_it_needs_and_works_with_those_alone(name: str):
+    encoder = WordEncoder()
+    reranker = TextSimilarity(name, encoder).fit(CORPUS).reranker()
+    (query,) = encode_queries(encoder, ["a cat sleeps"])
+    candidates = pool(encoder)
+    only = Candidates(candidates.ids, **{field: getattr(candidates, field) for field in reranker.needs})
+    np.testing.assert_array_equal(
+        reranker.rerank(query, only).scores, reranker.rerank(query, candidates).scores
+    )
+    for field in reranker.needs:
+        without = Candidates(candidates.ids, **{f: getattr(candidates, f) for f in reranker.needs - {field}})
+        with pytest.raises(DataError, match=f"have the retriever fetch the field '{field}'"):
+            reranker.rerank(query, without)
+
+
+def test_needs_are_no_more_than_what_is_read():
+    def needs(name: str) -> frozenset[str]:
+        return TextSimilarity(name, WordEncoder()).fit(CORPUS).reranker().needs
+
+    assert needs("dynamax") == needs("dynamax-jaccard") == needs("dynamax-idf") == {"tokens"}
+    assert needs("dynamax-jaccard-set") == needs("sif-cosine") == {"tokens", "documents"}
+    assert needs("bag-jaccard") == {"documents"}
+
+
+@pytest.mark.parametrize("measure", ["inclusion", "jaccard"])
+def test_dynamax_scores_are_those_of_the_dynamax_reranker(measure: str):
+    encoder = WordEncoder()
+    similarity = DynaMax(measure, "joint")
+    (query,) = encode_queries(encoder, ["a cat sleeps"])
+    ours = SimilarityReranker(WeightedDynaMax(similarity)).rerank(query, pool(encoder))
+    theirs = DynaMaxReranker(similarity).rerank(query, pool(encoder))
+    assert ours.ids == theirs.ids
+    np.testing.assert_array_equal(ours.scores, theirs.scores)
+
+
+def test_words_without_an_encoder_are_refused_when_the_reranker_is_made():
+    similarity = TextSimilarity("sif-cosine", WordEncoder()).fit(CORPUS).similarity
+    with pytest.raises(DataError, match="'mine' reads words; give the encoder"):
+        SimilarityReranker(similarity, name="mine")
+
+
+def test_text_that_does_not_belong_to_the_stored_tokens_is_refused():
+    encoder = WordEncoder()
+    reranker = TextSimilarity("sif-cosine", encoder).fit(CORPUS).reranker()
+    (query,) = encode_queries(encoder, ["a cat sleeps"])
+    stored, others = pool(encoder), pool(encoder, ["a cat", *DOCUMENTS[1:]])
+    mixed = Candidates(stored.ids, tokens=stored.tokens, documents=others.documents)
+    with pytest.raises(DataError, match="'d0' has 3 stored token vectors and its text has 2 words; give"):
+        reranker.rerank(query, mixed)
+    with pytest.raises(DataError, match="query has 3 token vectors and its text has 1 words"):
+        reranker.rerank(Query(text="cat", tokens=query.tokens), stored)
+    with pytest.raises(DataError, match="query has no token vectors; encode it"):
+        reranker.rerank(Query(text="cat"), stored)
+
+
+# In an evaluation
+
+
+def test_every_name_is_a_system_with_its_summary():
+    for name in similarity_names():
+        assert SIMILARITIES[name].summary in SYSTEMS[name].summary
+
+
+def test_systems_whose_extra_is_missing_are_left_out_with_a_line(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(evaluation, "is_installed", lambda module: module != "ot")
+    here, notes = evaluation._available(find_systems(["cosine", "wmd", "wmd-raw"]))
+    assert list(here) == ["cosine"]
+    assert len(notes) == 2
+    assert "wmd: not measured" in notes[0]
+    assert "pip install 'surprise-rerank[transport]'" in notes[0]
+    with pytest.raises(MissingExtraError, match="transport"):
+        evaluation._available(find_systems(["wmd"]))
+
+
+def test_word_movers_distance_without_its_library_names_the_pip_line(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("surprise_rerank.extras.is_installed", lambda module: False)
+    similarity = TextSimilarity("wmd", WordEncoder())
+    with pytest.raises(MissingExtraError, match=r"pip install 'surprise-rerank\[transport\]'"):
+        similarity.scores("a", ["b"])
+    with pytest.raises(MissingExtraError, match="transport"):
+        similarity.pairs(["a"], ["b"])
