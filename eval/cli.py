@@ -23,6 +23,8 @@ Examples:
   rerank-eval --dataset beir/scifact --split train --systems cosine,dynamax
   rerank-eval --dataset ./my-beir-folder --measures "nDCG@10 AP@100"
   rerank-eval --dataset beir/nfcorpus --ensemble train-questions --run-dir runs
+  rerank-eval --dataset beir/scifact --systems cosine,fusion,fusion-fitted --fit train
+  rerank-eval --model glove-6b-50d --systems bm25,cosine,dynamax-jaccard-raw,wmd
   rerank-eval --qdrant-url http://localhost:6333 (the key from QDRANT_API_KEY)
 
 Shell completion (bash; zsh and fish likewise):
@@ -56,7 +58,8 @@ Shell completion (bash; zsh and fish likewise):
     "--model",
     default=DEFAULTS.model,
     show_default=True,
-    help="A sentence-transformers model: a name on the hub, or a folder.",
+    help="A sentence-transformers model (a name on the hub, or a folder), glove-6b-50d, or a file of word "
+    "vectors (.txt, .vec, .bin, .npy).",
 )
 @click.option(
     "--ensemble",
@@ -64,6 +67,12 @@ Shell completion (bash; zsh and fish likewise):
     show_default=True,
     help="What surprise is measured against: `documents`, `train-questions`, or a file "
     "(an ensemble's .npz, or a text of one question a line).",
+)
+@click.option(
+    "--fit",
+    default=DEFAULTS.fit,
+    show_default=True,
+    help="The split whose judged questions the system fusion-fitted learns its weights from.",
 )
 @click.option(
     "--measures",

@@ -97,24 +97,27 @@ def load_dataset(spec: str, split: str | None = None) -> RetrievalDataset:
     return dataset
 
 
-def train_questions(spec: str) -> list[str]:
-    """The judged questions of a data set's train split, in the source's order.
+def judged_questions(spec: str, split: str) -> tuple[dict[str, str], dict[str, dict[str, int]]]:
+    """The judged questions of a split in the source's order, and their judgements.
 
     Args:
         spec: as for `load_dataset`; where an id names another split, its sister is read.
+        split: `train`, say.
+
+    Returns:
+        Question id -> text, and question id -> document id -> relevance.
 
     Raises:
-        DatasetError: if there is no train split; says which splits there are.
+        DatasetError: if there is no such split; says which splits there are.
     """
     source = open_source(spec)
     splits = source.splits()
-    if "train" not in splits:
+    if split not in splits:
         raise DatasetError(
-            f"{spec!r} has no train split; it has {', '.join(splits) or 'no judgements at all'}."
-            " Take the questions of another data set, or an ensemble of documents"
+            f"{spec!r} has no split {split!r}; it has {', '.join(splits) or 'no judgements at all'}"
         )
-    queries, _, _ = _judged(source.at("train"))
-    return list(queries.values())
+    queries, qrels, _ = _judged(source.at(split))
+    return queries, qrels
 
 
 def _judged(source: Source) -> tuple[dict[str, str], dict[str, dict[str, int]], int]:

@@ -14,6 +14,7 @@ from surprise_rerank.documents import encodable
 from surprise_rerank.encoders import encode_queries, load_encoder
 from surprise_rerank.errors import MissingExtraError
 from surprise_rerank.eval.datasets import RetrievalDataset, load_dataset
+from surprise_rerank.eval.fitting import Lessons
 from surprise_rerank.eval.progress import Terminal
 from surprise_rerank.eval.retrieval import (
     BASELINE,
@@ -25,8 +26,9 @@ from surprise_rerank.eval.retrieval import (
 )
 from surprise_rerank.eval.settings import Settings
 from surprise_rerank.eval.systems import System, find_systems
-from surprise_rerank.eval.workspace import Workspace, default_cache, has_bm25, load_anchors
+from surprise_rerank.eval.workspace import Workspace, has_bm25, load_anchors
 from surprise_rerank.extras import is_installed, pip_line
+from surprise_rerank.files import cache_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,8 @@ def evaluate(settings: Settings, terminal: Terminal | None = None) -> Evaluation
         notes.append(f"--limit {settings.limit}: a part of the corpus; these figures compare with nothing")
     notes.extend(_gaps(dataset))
     terminal.say(f"loading {settings.model}")
-    encoder = load_encoder(settings.model)
+    cache = settings.cache or cache_folder()
+    encoder = load_encoder(settings.model, cache=cache)
     anchors = load_anchors(settings.ensemble, settings.dataset, encoder, terminal)
     title = (
         f"{dataset.name} ({dataset.split}): {len(dataset.documents)} documents, "
@@ -76,13 +79,15 @@ def evaluate(settings: Settings, terminal: Terminal | None = None) -> Evaluation
     )
     terminal.say(title)
     workspace = Workspace(
-        cache=settings.cache or default_cache(),
+        cache=cache,
         key=_key(settings, dataset),
         encoder=encoder,
         url=settings.qdrant_url,
         terminal=terminal,
     )
-    with workspace.resources(dataset, anchors, bm25=has_bm25() and _wants_bm25(systems)) as resources:
+    lessons = Lessons(settings.dataset, settings.fit, dataset.split, encoder, terminal)
+    bm25 = has_bm25() and _wants_bm25(systems)
+    with workspace.resources(dataset, anchors, lessons, bm25=bm25) as resources:
         began = time.perf_counter()
         depth = min(settings.depth, len(dataset.documents))  # engines refuse very large numbers
         texts, ids = list(dataset.queries.values()), list(dataset.queries)

@@ -15,8 +15,9 @@ class Settings:
         split: which judged questions; None for the data set's test split.
         systems: names of systems.
         depth: size of the candidate pool.
-        model: name or folder of a sentence-transformers model.
+        model: name or folder of a sentence-transformers model, or word vectors.
         ensemble: `documents`, `train-questions`, or a file.
+        fit: the split whose judged questions `fusion-fitted` learns its weights from.
         measures: in ir_measures' syntax; the p-value is the first one's.
         qdrant_url: of a server in place of the embedded store.
         cache: folder of the indexes; None for the user's cache folder.
@@ -29,6 +30,7 @@ class Settings:
     depth: int = 100
     model: str = "all-MiniLM-L6-v2"
     ensemble: str = "documents"
+    fit: str = "train"
     measures: tuple[str, ...] = ("nDCG@10", "R@100", "RR", "Success@1")
     qdrant_url: str | None = None
     cache: Path | None = None

@@ -15,12 +15,14 @@ from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex
 from surprise_rerank.encoders import Encoder
 from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import MissingExtraError, SurpriseRerankError
+from surprise_rerank.eval.fitting import Lessons
 from surprise_rerank.extras import pip_line
 from surprise_rerank.fusion import FusionMethod
 from surprise_rerank.pipeline import Retriever
 from surprise_rerank.rerank import (
     CosineScorer,
     DynaMaxScorer,
+    Field,
     FusionReranker,
     Reranker,
     RetrievedScorer,
@@ -37,6 +39,9 @@ from surprise_rerank.tokens import TokenBatch
 # the development questions of nfcorpus (.336 -> .340).
 BM25_WEIGHT = 0.5
 
+# Size of the pools that fusion weights are fitted on.
+_FIT_DEPTH = 100
+
 
 @dataclass(frozen=True, slots=True)
 class Resources:
@@ -52,6 +57,7 @@ class Resources:
         encoder: that the documents were encoded with.
         fitting: what similarities are fitted on: the words of all documents, and the sample's token vectors;
             read when it is first asked for.
+        lessons: judged questions that fusion weights are fitted on.
     """
 
     index: DocumentIndex
@@ -62,6 +68,7 @@ class Resources:
     bm25: BM25Index | None
     encoder: Encoder
     fitting: Callable[[frozenset[FittedOn]], Corpus]
+    lessons: Lessons
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +85,11 @@ class Runner:
     reranker: Reranker | None = None
     note: str = ""
 
+    @property
+    def needs(self) -> frozenset[Field]:
+        """Which optional fields of the pool must be filled."""
+        return self.reranker.needs if self.reranker is not None else frozenset()
+
     def rank(self, query: Query, depth: int, *, drop_own_id: bool) -> Ranking:
         """The pool of a query in order.
 
@@ -86,8 +98,7 @@ class Runner:
             depth: size of the pool.
             drop_own_id: leave out the document whose id is the question's (BEIR's rule).
         """
-        fields = self.reranker.needs if self.reranker is not None else frozenset()
-        pool = self.retriever.retrieve(query, depth + int(drop_own_id), fields)
+        pool = self.retriever.retrieve(query, depth + int(drop_own_id), self.needs)
         if drop_own_id:
             pool = pool.without(query.id)
         if self.reranker is not None:
@@ -147,8 +158,15 @@ def _cosine(resources: Resources) -> Runner:
     return Runner(DenseRetriever(resources.index, exact=True))
 
 
-def _surprise(model: SurpriseModel, weight: Weight, resources: Resources) -> Runner:
-    reranker = SurpriseReranker(resources.anchors, model=model, weight=weight)
+def _surprise(model: SurpriseModel, weight: Weight, shrink: float, resources: Resources) -> Runner:
+    reranker = SurpriseReranker(
+        resources.anchors,
+        model=model,
+        weight=weight,
+        shrink_mean=shrink,
+        shrink_deviation=shrink,
+        anchors=resources.corpus,
+    )
     return Runner(DenseRetriever(resources.index, exact=True), reranker)
 
 
@@ -168,6 +186,19 @@ def _fusion(method: FusionMethod, bm25_weight: float, resources: Resources) -> R
     return Runner(retriever, reranker)
 
 
+def _fusion_fitted(resources: Resources) -> Runner:
+    equal = _fusion("surprise", 1.0, resources)
+    assert isinstance(equal.reranker, FusionReranker)
+
+    def retrieve(query: Query) -> Candidates:
+        return equal.retriever.retrieve(query, _FIT_DEPTH, equal.needs)
+
+    fitted = equal.reranker.fitted(resources.lessons.pools(retrieve))
+    weights = ", ".join(f"{name} {weight:.2f}" for name, weight in fitted.weights.items())
+    notes = [equal.note, f"weights fitted on {resources.lessons.split} questions: {weights}"]
+    return Runner(equal.retriever, fitted, "; ".join(note for note in notes if note))
+
+
 def _system(name: str, named: NamedSimilarity) -> System:
     summary = f"cosine's pool by {named.summary}"
     return System(summary, partial(_similarity, name), module=named.module, extra=named.extra)
@@ -178,16 +209,27 @@ SYSTEMS: dict[str, System] = {
     "cosine": System("dense vectors by cosine", _cosine),
     "surprise": System(
         "cosine's pool by surprise, the document as anchor, Gaussian model, crossover weight",
-        partial(_surprise, "gaussian", "crossover"),
+        partial(_surprise, "gaussian", "crossover", 0.0),
     ),
-    "surprise-pure": System("the same without the crossover: z alone", partial(_surprise, "gaussian", 1.0)),
-    "surprise-mixed": System("the same with w = .5", partial(_surprise, "gaussian", 0.5)),
+    "surprise-pure": System(
+        "the same without the crossover: z alone", partial(_surprise, "gaussian", 1.0, 0.0)
+    ),
+    "surprise-mixed": System("the same with w = .5", partial(_surprise, "gaussian", 0.5, 0.0)),
+    "surprise-pooled": System(
+        "z with one deviation for all documents: only their means differ",
+        partial(_surprise, "pooled", 1.0, 0.0),
+    ),
+    "surprise-pooled-mixed": System("the same with w = .5", partial(_surprise, "pooled", 0.5, 0.0)),
+    "surprise-shrunk": System(
+        "z with means and variances moved half way to those of all documents",
+        partial(_surprise, "gaussian", 1.0, 0.5),
+    ),
     "surprise-percentile": System(
         "surprise with median and percentile in place of mean and deviation",
-        partial(_surprise, "percentile", "crossover"),
+        partial(_surprise, "percentile", "crossover", 0.0),
     ),
     "surprise-empirical": System(
-        "surprise by its definition, over a sample", partial(_surprise, "empirical", "crossover")
+        "surprise by its definition, over a sample", partial(_surprise, "empirical", "crossover", 0.0)
     ),
     **{name: _system(name, named) for name, named in SIMILARITIES.items()},
     "fusion": System(
@@ -196,6 +238,16 @@ SYSTEMS: dict[str, System] = {
         bm25="optional",
     ),
     "fusion-equal": System("the same with equal weights", partial(_fusion, "surprise", 1.0), bm25="optional"),
+    "fusion-fitted": System(
+        "the same with weights fitted on the judged questions of another split (--fit)",
+        _fusion_fitted,
+        bm25="optional",
+    ),
+    "fusion-zscore": System(
+        "the same by deviations within the pool, equal weights",
+        partial(_fusion, "zscore", 1.0),
+        bm25="optional",
+    ),
     "fusion-rrf": System(
         "the same by reciprocal ranks, equal weights", partial(_fusion, "rrf", 1.0), bm25="optional"
     ),

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-
-import platformdirs
 
 from surprise_rerank.bags import Texts, word_lists
 from surprise_rerank.connectors.folders import disk_errors
@@ -21,7 +18,8 @@ from surprise_rerank.connectors.qdrant.engines import shown_url
 from surprise_rerank.encoders import Encoder
 from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.datasets import RetrievalDataset, train_questions
+from surprise_rerank.eval.datasets import RetrievalDataset, judged_questions
+from surprise_rerank.eval.fitting import Lessons
 from surprise_rerank.eval.progress import Terminal
 from surprise_rerank.eval.systems import Resources
 from surprise_rerank.extras import is_installed
@@ -34,12 +32,6 @@ SAMPLE_SIZE = 256
 
 # Documents whose words are counted at a time, between two signs of progress.
 _COUNTED = 256
-
-
-def default_cache() -> Path:
-    """Where indexes are kept: SURPRISE_RERANK_CACHE, or the user's cache folder."""
-    given = os.environ.get("SURPRISE_RERANK_CACHE")
-    return Path(given) if given else Path(platformdirs.user_cache_dir("surprise-rerank", appauthor=False))
 
 
 def has_bm25() -> bool:
@@ -75,13 +67,14 @@ class Workspace:
 
     @contextlib.contextmanager
     def resources(
-        self, dataset: RetrievalDataset, anchors: Ensemble | None, *, bm25: bool
+        self, dataset: RetrievalDataset, anchors: Ensemble | None, lessons: Lessons, *, bm25: bool
     ) -> Iterator[Resources]:
         """Index what is not indexed yet, and open everything that systems need.
 
         Args:
             dataset: whose documents are indexed.
             anchors: the ensemble that surprise is measured against; the documents where it is None.
+            lessons: judged questions that fusion weights are fitted on.
             bm25: whether the words are needed.
         """
         folder = self.cache / self.name
@@ -97,7 +90,9 @@ class Workspace:
             corpus = index.ensemble()
             ids, tokens = index.token_sample(SAMPLE_SIZE)
             fitting = self._fitting(dataset, ids, tokens)
-            yield Resources(index, corpus, anchors or corpus, ids, tokens, words, self.encoder, fitting)
+            yield Resources(
+                index, corpus, anchors or corpus, ids, tokens, words, self.encoder, fitting, lessons
+            )
 
     def _sync(self, index: DocumentIndex, dataset: RetrievalDataset) -> SyncReport:
         with self.terminal.bar("indexing", len(dataset.documents), "docs") as advance:
@@ -196,7 +191,10 @@ def load_anchors(name: str, spec: str, encoder: Encoder, terminal: Terminal) -> 
                 f"documents are of {encoder.name!r} ({encoder.dimension}); use one model for both"
             )
         return loaded
-    questions = train_questions(spec) if name == "train-questions" else _questions(Path(name))
+    if name == "train-questions":
+        questions = list(judged_questions(spec, "train")[0].values())
+    else:
+        questions = _questions(Path(name))
     with terminal.bar("encoding the ensemble", len(questions), "questions") as advance:
         encoded = encoder.encode(questions, kind="query", on_progress=advance)
     return Ensemble.from_vectors(encoded.dense, model=encoder.name)

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Where the user's files are kept, and files that are there whole or not at all."""
 
 from __future__ import annotations
 
@@ -8,6 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
+
+import platformdirs
+
+
+def cache_folder() -> Path:
+    """Where indexes and converted files are kept: SURPRISE_RERANK_CACHE, or the user's cache folder."""
+    given = os.environ.get("SURPRISE_RERANK_CACHE")
+    return Path(given) if given else Path(platformdirs.user_cache_dir("surprise-rerank", appauthor=False))
 
 
 @contextmanager

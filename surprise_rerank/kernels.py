@@ -104,7 +104,7 @@ def own_memberships(documents: TokenBatch, *, threads: int | None = None) -> Flo
         return documents.own
     own = torch.zeros(len(documents.directions))
     with _using(threads):
-        for i in np.flatnonzero(documents.lengths):
+        for i in np.flatnonzero(documents.lengths).tolist():
             tokens = torch.from_numpy(documents[i])
             rows = slice(int(documents.offsets[i]), int(documents.offsets[i + 1]))
             own[rows] = (tokens @ tokens.T).amax(dim=1).clamp_min_(0.0)

@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import IO
 
 import numpy as np
-import platformdirs
 
 from surprise_rerank.arrays import Float32Array, FloatArray, IntArray
 from surprise_rerank.errors import DataError, MissingExtraError, ModelError
 from surprise_rerank.extras import import_extra, is_installed, pip_line
-from surprise_rerank.files import whole_file
+from surprise_rerank.files import cache_folder, whole_file
 from surprise_rerank.packaged import packaged_folder
 from surprise_rerank.word_vector_formats import MAX_DIMENSION, SUFFIXES, read_blocks
 
@@ -175,7 +174,7 @@ def load_word_vectors(
     path = Path(name)
     if not path.is_file():
         raise ModelError(f"there is no file {name!r} of word vectors; give a path, or the name {GLOVE!r}")
-    folder = cache or _default_cache()
+    folder = cache or cache_folder()
     if path.suffix.lower() == ".npy":
         words = _vocabulary_of(path) if vocabulary is None else Path(vocabulary)
         return _load_matrix(name, path, words, folder / "word-vectors")
@@ -189,11 +188,6 @@ def load_word_vectors(
     if vectors is None:
         raise ModelError(f"{entry.folder} lost the converted word vectors of {name}; run the command again")
     return vectors
-
-
-def _default_cache() -> Path:
-    given = os.environ.get("SURPRISE_RERANK_CACHE")
-    return Path(given) if given else Path(platformdirs.user_cache_dir("surprise-rerank", appauthor=False))
 
 
 def _packaged_glove() -> WordVectors:

@@ -301,6 +301,14 @@ class TestBadInput:
         error = one_error_line(run("--dataset", beir, "--ensemble", "train-questions", "-q"))
         assert "train" in error
 
+    def test_no_questions_to_fit_on(self, run: Run, beir: Path) -> None:
+        error = one_error_line(run("--dataset", beir, "--systems", "fusion-fitted", "-q"))
+        assert "has no split 'train'" in error
+
+    def test_fitting_on_the_questions_that_are_tested(self, run: Run, beir: Path) -> None:
+        arguments = ("--dataset", beir, "--systems", "fusion-fitted", "--fit", "test", "-q")
+        assert "cannot be evaluated on it" in one_error_line(run(*arguments))
+
     def test_options_out_of_range(self, run: Run) -> None:
         for arguments in (["--depth", "0"], ["--limit", "-1"], ["--systems", ","], ["--nonsense"]):
             code, _, err = run(*arguments)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, DatasetError
-from surprise_rerank.eval.datasets import RetrievalDataset, load_dataset, train_questions
+from surprise_rerank.eval.datasets import RetrievalDataset, judged_questions, load_dataset
 
 HEADER = "query-id\tcorpus-id\tscore\n"
 
@@ -89,7 +89,7 @@ def test_the_demo_is_loaded_by_name() -> None:
 
     assert dataset.name == "demo"
     assert len(dataset.documents) > 1000
-    assert len(train_questions("demo")) + len(dataset.queries) == len(dataset.documents)
+    assert len(judged_questions("demo", "train")[0]) + len(dataset.queries) == len(dataset.documents)
     assert dataset.missing_documents == 0
     with pytest.raises(DatasetError, match=r"no split 'dev'"):
         load_dataset("demo", "dev")
@@ -107,20 +107,22 @@ def test_hand_made_data_sets_are_checked() -> None:
         RetrievalDataset("x", (one,), {"q": "?"}, {"p": {"d": 1}}, "test")
 
 
-# --- Train questions ---
+# --- Questions of another split ---
 
 
-def test_train_questions_are_those_judged_in_the_train_split(tmp_path: Path) -> None:
-    spec = beir(tmp_path, test="q0\td0\t1\n", train="q2\td0\t1\nq1\td0\t1\n")
+def test_judged_questions_are_those_judged_in_the_split(tmp_path: Path) -> None:
+    spec = beir(tmp_path, test="q0\td0\t1\n", train="q2\td0\t1\nq1\td0\t2\n")
 
-    assert train_questions(spec) == ["question 1", "question 2"]
+    questions, qrels = judged_questions(spec, "train")
+    assert questions == {"q1": "question 1", "q2": "question 2"}
+    assert qrels == {"q1": {"d0": 2}, "q2": {"d0": 1}}
 
 
-def test_without_a_train_split_the_choices_are_listed(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match=r"has no train split; it has dev, test\."):
-        train_questions(beir(tmp_path / "a", dev="q0\td0\t1\n", test="q0\td0\t1\n"))
-    with pytest.raises(DatasetError, match=r"has no train split; it has no judgements at all\."):
-        train_questions(beir(tmp_path / "b"))
+def test_without_the_split_the_choices_are_listed(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match=r"has no split 'train'; it has dev, test$"):
+        judged_questions(beir(tmp_path / "a", dev="q0\td0\t1\n", test="q0\td0\t1\n"), "train")
+    with pytest.raises(DatasetError, match=r"has no split 'train'; it has no judgements at all$"):
+        judged_questions(beir(tmp_path / "b"), "train")
 
 
 # --- Small copies ---

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from surprise_rerank.errors import MissingExtraError
+from surprise_rerank.similarities import SIMILARITIES
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -46,3 +47,17 @@ def test_the_walk_finds_modules_and_the_modules_have_examples():
     assert {"surprise_rerank.surprise", "surprise_rerank.connectors.qdrant.schema"} <= set(NAMES)
     found = doctest.DocTestFinder().find(importlib.import_module("surprise_rerank.surprise"))
     assert sum(len(test.examples) for test in found) > 0
+
+
+def test_examples_in_the_documentation_are_true():
+    failed, tried = doctest.testfile(str(ROOT / "docs" / "scores.md"), module_relative=False)
+    assert failed == 0
+    assert tried > 20
+
+
+def test_the_documentation_lists_every_similarity():
+    text = (ROOT / "docs" / "scores.md").read_text()
+    for name, similarity in SIMILARITIES.items():
+        if not name.endswith("-raw"):
+            assert f"| `{name}`" in text
+            assert f"| {similarity.summary} |" in text

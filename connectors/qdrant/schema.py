@@ -122,7 +122,8 @@ class Manifest:
         """
         if self.schema != expected.schema:
             raise IndexMismatchError(
-                f"{where} has schema version {self.schema}, this version reads {expected.schema}; index again"
+                f"{where} has schema version {self.schema}, this version reads {expected.schema}; "
+                "delete it and index again"
             )
         # The weights decide, not the name: a model can be called by its name on the hub or by a folder.
         if (self.fingerprint, self.dimension) != (expected.fingerprint, expected.dimension):
