@@ -46,6 +46,7 @@ def beir(tmp_path: Path) -> Path:
     queries = [json.dumps({"_id": k, "text": text}) for k, text in QUERIES.items()]
     (folder / "queries.jsonl").write_text("\n".join(queries))
     (folder / "qrels" / "test.tsv").write_text(QRELS)
+    (folder / "qrels" / "dev.tsv").write_text(QRELS)
     return folder
 
 
@@ -77,11 +78,13 @@ def one_error_line(answer: tuple[int, str, str]) -> str:
     return err
 
 
+@pytest.mark.slow
 @NEEDS_BM25
 def test_every_system_answers_and_every_figure_is_written(run: Run, beir: Path, tmp_path: Path) -> None:
     from surprise_rerank.eval.systems import SYSTEMS
 
-    code, out, err = run("--dataset", beir, "--systems", ",".join(SYSTEMS), "--run-dir", tmp_path / "runs")
+    systems = ("--systems", ",".join(SYSTEMS), "--fit", "dev")
+    code, out, err = run("--dataset", beir, *systems, "--run-dir", tmp_path / "runs")
     assert code == 0, err
     for name in SYSTEMS:
         assert name in out
@@ -91,6 +94,7 @@ def test_every_system_answers_and_every_figure_is_written(run: Run, beir: Path, 
     assert stored["questions"] == 2
     assert stored["systems"]["fusion"]["values"]["nDCG@10"] == 1.0
     assert stored["systems"]["cosine"]["p_vs_cosine"] is None
+    assert "weights fitted on dev questions: bm25 " in out
     # The question q1 stands in the corpus under its own id and would be its own best answer.
     assert "q1 Q0 q1 " not in (tmp_path / "runs" / "cosine.trec").read_text()
 
