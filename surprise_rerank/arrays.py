@@ -14,6 +14,9 @@ Float32Array: TypeAlias = npt.NDArray[np.float32]
 Float64Array: TypeAlias = npt.NDArray[np.float64]
 IntArray: TypeAlias = npt.NDArray[np.int64]
 
+# Rows that are looked at together, so that a check takes no memory beside a large matrix.
+_CHECKED = 65_536
+
 
 def matrix(values: npt.ArrayLike, name: str, dimension: int | None = None) -> Float32Array:
     """A finite float32 matrix, or an error that names the argument and both shapes.
@@ -26,19 +29,30 @@ def matrix(values: npt.ArrayLike, name: str, dimension: int | None = None) -> Fl
     Raises:
         DataError: if the shape is another one or a value is NaN or infinite.
     """
-    array = np.atleast_2d(np.asarray(values, dtype=np.float32))
+    try:
+        array = np.asarray(values, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{name} must be numbers of shape (n, d): {error}") from error
+    array = array.reshape(0, dimension or 0) if array.shape == (0,) else np.atleast_2d(array)
     if array.ndim != 2:
         raise DataError(f"{name} must have shape (n, d), got {array.shape}")
     if dimension is not None and array.shape[1] != dimension:
         raise DataError(f"{name} has dimension {array.shape[1]}, expected {dimension}")
-    if not np.isfinite(array).all():
+    if not all(np.isfinite(array[i : i + _CHECKED]).all() for i in range(0, len(array), _CHECKED)):
         raise DataError(f"{name} holds NaN or infinite values; remove or replace them first")
     return array
+
+
+def row_norms(vectors: FloatArray) -> Float64Array:
+    """Lengths of rows: (..., d) -> (...). In float64, where no square of a float32 overflows or vanishes."""
+    rows = np.asarray(vectors)
+    squares: Float64Array = np.einsum("...d,...d->...", rows, rows, dtype=np.float64)
+    return np.sqrt(squares)
 
 
 def unit_rows(vectors: FloatArray) -> Float32Array:
     """Rows scaled to length 1; rows of zeros stay zeros. (n, d) -> (n, d)."""
     rows = np.asarray(vectors, dtype=np.float32)
-    norms = np.linalg.norm(rows, axis=-1, keepdims=True)
-    unit: Float32Array = np.divide(rows, norms, out=np.zeros_like(rows), where=norms > 0)
+    norms = row_norms(rows)[..., None]
+    unit: Float32Array = np.divide(rows, norms, out=np.zeros_like(rows), where=norms > 0, casting="same_kind")
     return unit

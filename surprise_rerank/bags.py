@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from surprise_rerank.arrays import Float32Array, Float64Array, FloatArray
 from surprise_rerank.errors import DataError
-from surprise_rerank.tokens import TokenBatch
+from surprise_rerank.tokens import TokenBatch, decoded
 
 if TYPE_CHECKING:
     from surprise_rerank.encoders import Encoder, Kind
@@ -223,7 +223,20 @@ def known_tokens(tokens: TokenBatch) -> npt.NDArray[np.bool_]:
 
 def with_lengths(tokens: TokenBatch, lengths: FloatArray) -> TokenBatch:
     """The same directions with other lengths, (total,); zero vectors stay zero."""
-    return replace(tokens, norms=(lengths * (tokens.norms > 0)).astype(np.float32))
+    # What tokens knew of their own text, they knew at their old lengths.
+    return replace(tokens, norms=(lengths * (tokens.norms > 0)).astype(np.float32), own=None)
+
+
+def require_finite(tokens: FloatArray, whose: str) -> None:
+    """Refuse token vectors that are no matrix of finite numbers.
+
+    Raises:
+        DataError: if they are not; names the shape.
+    """
+    if np.ndim(tokens) != 2 or not np.isfinite(tokens).all():
+        raise DataError(
+            f"the {whose}'s token vectors have shape {np.shape(tokens)}, expected finite numbers (m, d)"
+        )
 
 
 def same_dimension(query: FloatArray, dimension: int) -> None:
@@ -232,10 +245,10 @@ def same_dimension(query: FloatArray, dimension: int) -> None:
     Raises:
         DataError: if they differ; names both.
     """
-    if query.shape[1] != dimension:
+    if query.ndim != 2 or query.shape[1] != dimension:
         raise DataError(
-            f"the query's token vectors have dimension {query.shape[1]}, the documents' have dimension "
-            f"{dimension}; use one encoder for both"
+            f"the query's token vectors have shape {query.shape}, expected (m, {dimension}), the documents' "
+            "dimension; use one encoder for both"
         )
 
 
@@ -253,5 +266,5 @@ def token_vectors(tokens: TokenBatch, i: int, *, unit: bool) -> Float32Array:
     """(m, d) float32 vectors of text i, with length 1 or with their own."""
     rows = slice(int(tokens.offsets[i]), int(tokens.offsets[i + 1]))
     factors = tokens.scales[rows] if unit else tokens.scales[rows] * tokens.norms[rows]
-    vectors: Float32Array = tokens.directions[rows].astype(np.float32) * factors[:, None]
+    vectors: Float32Array = decoded(tokens.directions[rows]) * factors[:, None]
     return vectors

@@ -21,7 +21,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from surprise_rerank.arrays import Float32Array, Float64Array, FloatArray, unit_rows
-from surprise_rerank.bags import same_dimension
+from surprise_rerank.bags import require_finite, same_dimension
 from surprise_rerank.errors import DataError
 from surprise_rerank.kernels import own_memberships, pool_maxima
 from surprise_rerank.tokens import TokenBatch
@@ -176,6 +176,8 @@ class DynaMax:
         Raises:
             DataError: if the dimensions differ, or there are not as many weights as tokens.
         """
+        for name, tokens in (("query", query), ("document", document)):
+            require_finite(tokens, name)
         same_dimension(query, document.shape[1])
         x, y = (unit_rows(query), unit_rows(document)) if self.unit_tokens else (query, document)
         joint = self.universe == "joint"
@@ -215,6 +217,7 @@ class DynaMax:
         x = np.array(query, dtype=np.float32, order="C")  # a copy: torch refuses reversed views
         if x.ndim != 2 or (len(documents) and x.shape[1] != documents.dimension):
             raise DataError(f"query tokens have shape {x.shape}, expected (m, {documents.dimension})")
+        require_finite(x, "query")
         if self.unit_tokens:
             x = unit_rows(x)
         joint = self.universe == "joint"

@@ -212,7 +212,7 @@ class FuzzyBagOfWords:
     def _compared(self, a: Float64Array, b: Float64Array) -> Float64Array:
         """(n,) the measure of the query's set (K,) and the documents' (n, K)."""
         smallest: Float64Array | float = 0.0
-        if self.pooling in ("avg", "sum"):
+        if self.pooling in ("avg", "sum") and self.measure.name != "cosine":  # whose terms cannot cancel
             smallest = _CANCELLED * (np.abs(a).sum() + np.abs(b).sum(axis=1))
         both, ours, theirs = self.measure.overlap(a, b).sum(axis=-1)
         scores = self.measure.quotient(both, ours, theirs, smallest)

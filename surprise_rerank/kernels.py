@@ -105,9 +105,10 @@ def own_memberships(documents: TokenBatch, *, threads: int | None = None) -> Flo
     own = torch.zeros(len(documents.directions))
     with _using(threads):
         for i in np.flatnonzero(documents.lengths).tolist():
-            tokens = torch.from_numpy(documents[i])
-            rows = slice(int(documents.offsets[i]), int(documents.offsets[i + 1]))
-            own[rows] = (tokens @ tokens.T).amax(dim=1).clamp_min_(0.0)
+            tokens, first = torch.from_numpy(documents[i]), int(documents.offsets[i])
+            for part in torch.split(tokens, max(1, _CHUNK_PRODUCTS // len(tokens))):
+                own[first : first + len(part)] = (part @ tokens.T).amax(dim=1).clamp_min_(0.0)
+                first += len(part)
     return own.numpy()
 
 

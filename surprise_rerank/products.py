@@ -7,6 +7,7 @@ is paid for page by page, up to as much time as the product takes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import TypeAlias
 
 import torch
@@ -30,11 +31,23 @@ def multiplier(query: torch.Tensor, stored: torch.dtype, rows: int) -> Multiplie
         rows: the most stored tokens of a call.
     """
     on_cpu = query.device.type == "cpu"
-    if stored == torch.int8 and on_cpu and hasattr(torch, "_int_mm"):
+    if stored == torch.int8 and on_cpu and _multiplies_int8():
         return _Int8(query, rows)
     if stored == torch.bfloat16 or (stored == torch.float16 and not on_cpu):
         return _Native(query, stored, rows)
     return _Float32(query, rows)
+
+
+@cache
+def _multiplies_int8() -> bool:
+    """Whether products of int8 are exact here.
+
+    Processors without VNNI instructions add them up in 16 bits, which overflow.
+    """
+    if not hasattr(torch, "_int_mm"):
+        return False
+    largest = torch.full((_ROW_STEP, 512), _LEVELS, dtype=torch.int8)
+    return bool((torch._int_mm(largest, largest[:64].T) == 512 * _LEVELS**2).all())
 
 
 class _Float32:

@@ -23,7 +23,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from surprise_rerank.arrays import Float32Array, FloatArray, IntArray
+from surprise_rerank.arrays import Float32Array, FloatArray, IntArray, row_norms, unit_rows
 from surprise_rerank.errors import DataError
 
 Storage: TypeAlias = Literal["float32", "float16", "bfloat16", "int8"]
@@ -78,10 +78,11 @@ class TokenBatch:
         raw = np.concatenate([np.zeros((0, d), np.float32), *texts], dtype=np.float32)
         if not np.isfinite(raw).all():
             raise DataError("token vectors hold NaN or infinite values")
-        norms = np.linalg.norm(raw, axis=1).astype(np.float32)
-        directions = np.divide(raw, norms[:, None], out=np.zeros_like(raw), where=norms[:, None] > 0)
+        norms = row_norms(raw).astype(np.float32)
+        if not np.isfinite(norms).all():
+            raise DataError("token vectors are longer than float32 can say (3e38); scale them down")
         lengths = np.array([len(t) for t in texts], dtype=np.int64)
-        return cls(directions, np.ones_like(norms), norms, _offsets(lengths))
+        return cls(unit_rows(raw), np.ones_like(norms), norms, _offsets(lengths))
 
     @classmethod
     def concatenate(cls, batches: Sequence[TokenBatch]) -> TokenBatch:
@@ -132,7 +133,7 @@ class TokenBatch:
     def __getitem__(self, i: int) -> Float32Array:
         """(tokens, d) float32: the token vectors of text i, with their lengths."""
         rows = self._rows(i)
-        return _decoded(self.directions[rows]) * (self.scales[rows] * self.norms[rows])[:, None]
+        return decoded(self.directions[rows]) * (self.scales[rows] * self.norms[rows])[:, None]
 
     def take(self, index: npt.ArrayLike) -> TokenBatch:
         """The texts at these positions, in this order."""
@@ -160,16 +161,12 @@ class TokenBatch:
             raise DataError(f"token storage {storage!r} is not known; choose one of {', '.join(_STORAGES)}")
         if storage == self.storage:
             return self
-        unit = _decoded(self.directions) * self.scales[:, None]
+        unit = decoded(self.directions) * self.scales[:, None]
         directions = _encoded(unit, storage)
         # Rounding changes the length, and a token must stay at similarity 1 to itself.
-        lengths = np.linalg.norm(_decoded(directions), axis=1)
+        lengths = np.linalg.norm(decoded(directions), axis=1)
         scales = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
         return replace(self, directions=directions, scales=scales.astype(np.float32))
-
-    def quantized(self) -> TokenBatch:
-        """The same batch in int8, as an index stores it."""
-        return self.stored("int8")
 
     def pack(self) -> list[bytes]:
         """One byte string per text: header, norms, scales, own memberships, directions; little-endian."""
@@ -199,7 +196,10 @@ class TokenBatch:
         directions: list[Directions] = [np.zeros((0, dimension), kind)]
         for i, (data, (own_storage, own_height, tokens)) in enumerate(zip(packed, forms, strict=True)):
             if (own_storage, own_height) != (storage, height):
-                raise DataError(f"packed tokens {i} are stored as {own_storage}, the first as {storage}")
+                raise DataError(
+                    f"packed tokens {i} are {own_storage} with {own_height} factors a token, the first are "
+                    f"{storage} with {height}; pack them alike"
+                )
             start = _HEADER.size
             factors.append(np.frombuffer(data, "<f4", height * tokens, start).reshape(height, tokens))
             body = np.frombuffer(data, kind, tokens * dimension, start + 4 * height * tokens)
@@ -252,7 +252,7 @@ def _encoded(unit: Float32Array, storage: Storage) -> Directions:
             return rounded
 
 
-def _decoded(directions: Directions) -> Float32Array:
+def decoded(directions: Directions) -> Float32Array:
     """Stored directions as float32, without their scales."""
     if directions.dtype == np.uint16:
         return (directions.astype(np.uint32) << np.uint32(16)).view(np.float32)

@@ -10,7 +10,7 @@ from collections import Counter
 import numpy as np
 
 from surprise_rerank.arrays import Float32Array, FloatArray, matrix, unit_rows
-from surprise_rerank.bags import Texts
+from surprise_rerank.bags import Texts, token_vectors
 from surprise_rerank.errors import DataError
 
 
@@ -36,13 +36,12 @@ def vocabulary(texts: Texts, size: int | None = None, *, unit_tokens: bool = Fal
     row = {word: i for i, word in enumerate(ranked)}
     rows = np.array([row.get(word, -1) for word in words], dtype=np.int64)
     batch = known.batch
-    factors = batch.scales if unit_tokens else batch.scales * batch.norms
     sums = np.zeros((len(ranked), batch.dimension))
     # One text at a time: a float64 copy of a whole corpus would be eight times its int8 form.
     for i in range(len(batch)):
         part = slice(int(batch.offsets[i]), int(batch.offsets[i + 1]))
         kept = rows[part] >= 0
-        vectors = batch.directions[part][kept].astype(np.float64) * factors[part][kept, None]
+        vectors = token_vectors(batch, i, unit=unit_tokens)[kept]
         np.add.at(sums, rows[part][kept], vectors)
     means = (sums / np.bincount(rows[rows >= 0], minlength=len(ranked))[:, None]).astype(np.float32)
     return unit_rows(means) if unit_tokens else means

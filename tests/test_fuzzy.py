@@ -93,7 +93,7 @@ def test_the_pool_equals_the_pair_for_every_form(
 @PROPERTY
 def test_int8_pools_equal_the_pair_on_the_dequantised_tokens(similarity: DynaMax, seed: int):
     query, texts = random_scene(seed)
-    batch = TokenBatch.from_arrays(texts).quantized()
+    batch = TokenBatch.from_arrays(texts).stored("int8")
     expected = [similarity.pair(query, batch[i]) for i in range(len(batch))]
     assert_scores(similarity, similarity.pool(query, batch), expected)
     stored = TokenBatch.unpack(batch.pack(), batch.dimension)
@@ -374,7 +374,7 @@ def test_unknown_names_and_bad_weights_are_refused(arguments: dict[str, object],
 
 
 def test_a_pair_of_two_dimensions_is_refused():
-    with pytest.raises(DataError, match="dimension 4, the documents' have dimension 3"):
+    with pytest.raises(DataError, match=r"shape \(2, 4\), expected \(m, 3\)"):
         DynaMax().pair(np.ones((2, 4)), np.ones((2, 3)))
 
 
@@ -382,3 +382,15 @@ def test_a_pair_of_two_dimensions_is_refused():
 def test_a_query_of_another_shape_is_refused(query: np.ndarray):
     with pytest.raises(DataError, match=r"expected \(m, 3\)"):
         DynaMax().pool(query, TokenBatch.from_arrays([np.eye(3)]))
+
+
+@pytest.mark.parametrize("similarity", [DynaMax(), DynaMax("jaccard", "joint", unit_tokens=False)])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_questions_that_are_no_finite_numbers_are_refused(similarity: DynaMax, value: float):
+    batch = TokenBatch.from_arrays([np.eye(3)])
+    bad = np.full((2, 3), value)
+    for call in (lambda: similarity.pool(bad, batch), lambda: similarity.pair(bad, np.eye(3))):
+        with pytest.raises(DataError, match=r"query's token vectors have shape \(2, 3\), expected finite"):
+            call()
+    with pytest.raises(DataError, match=r"document's token vectors have shape \(3,\)"):
+        similarity.pair(np.eye(3), np.ones(3))

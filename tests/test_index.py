@@ -80,7 +80,7 @@ def test_what_was_stored_comes_back(home: Opener) -> None:
     expected = encoder.encode([d.content for d in reversed(DOCUMENTS)])
     np.testing.assert_allclose(found.dense, expected.dense, atol=1e-6)
     assert found.tokens is not None
-    packed = expected.tokens.quantized()
+    packed = expected.tokens.stored("int8")
     np.testing.assert_array_equal(found.tokens.directions, packed.directions)
     np.testing.assert_array_equal(found.tokens.offsets, packed.offsets)
     np.testing.assert_array_equal(found.tokens.norms, packed.norms)

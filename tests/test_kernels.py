@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +21,7 @@ from surprise_rerank.errors import DataError
 from surprise_rerank.kernels import own_memberships, pool_maxima
 from surprise_rerank.tokens import TokenBatch
 
+ROOT = Path(__file__).resolve().parents[1]
 PROPERTY = settings(max_examples=60, deadline=None)
 # How far a product of unit tokens may be off; a product in bfloat16 is rounded to eight bits.
 STORAGES = {"float32": 2e-6, "float16": 2e-6, "bfloat16": 8e-3, "int8": 4e-5}
@@ -79,6 +84,38 @@ def test_every_text_is_in_one_chunk_and_chunks_are_bounded(lengths: list[int], s
     assert all(start < stop for start, stop in chunks)
     assert all(before[1] == after[0] for before, after in pairwise(chunks))
     assert max(tokens, default=0) <= size + max(lengths, default=0)
+
+
+@given(seeds)
+@PROPERTY
+def test_own_memberships_of_long_texts_are_computed_in_parts(seed: int):
+    _, batch = scene(seed)
+    whole = own_memberships(batch)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "_CHUNK_PRODUCTS", 7)
+        np.testing.assert_allclose(own_memberships(batch), whole, rtol=1e-5, atol=1e-5)
+
+
+_SATURATING = """
+import numpy as np
+from surprise_rerank.kernels import pool_maxima
+from surprise_rerank.tokens import TokenBatch
+
+documents = TokenBatch.from_arrays([np.ones((3, 384))] * 50)
+query = np.full((4, 384), 384**-0.5, np.float32)
+for storage in ("float32", "int8"):
+    maxima = pool_maxima(query, documents.stored(storage), unit_tokens=True, of_documents=True)
+    np.testing.assert_allclose(maxima.of_query, 1, atol=1e-5)
+"""
+
+
+@pytest.mark.parametrize("instructions", ["AVX2", "DEFAULT"])
+def test_int8_is_exact_on_processors_that_add_up_in_16_bits(instructions: str):
+    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": instructions}
+    done = subprocess.run(
+        [sys.executable, "-c", _SATURATING], env=environment, capture_output=True, text=True, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_what_is_not_asked_for_is_not_there():

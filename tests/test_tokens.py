@@ -63,7 +63,7 @@ def test_directions_have_length_one_or_zero(texts: tuple[list[np.ndarray], int])
 def test_take_picks_texts_in_the_order_asked_for(texts: tuple[list[np.ndarray], int], data: st.DataObject):
     batch = TokenBatch.from_arrays(*texts)
     rows = data.draw(st.lists(st.integers(-len(batch), len(batch) - 1), max_size=8))
-    for form in (batch, batch.quantized(), with_own_memberships(batch)):
+    for form in (batch, batch.stored("int8"), with_own_memberships(batch)):
         taken = form.take(rows)
         assert len(taken) == len(rows)
         assert taken.directions.dtype == form.directions.dtype
@@ -95,7 +95,7 @@ def test_concatenating_parts_gives_the_whole(texts: tuple[list[np.ndarray], int]
     parts = [TokenBatch.from_arrays(part, d) for part in (arrays[:cut], arrays[cut:])]
     whole = TokenBatch.from_arrays(arrays, d)
     assert_same(TokenBatch.concatenate(parts), whole)
-    assert_same(TokenBatch.concatenate([part.quantized() for part in parts]), whole.quantized())
+    assert_same(TokenBatch.concatenate([part.stored("int8") for part in parts]), whole.stored("int8"))
 
 
 def test_nothing_cannot_be_concatenated():
@@ -109,7 +109,7 @@ def test_int8_moves_a_token_by_at_most_a_level_per_component(texts: tuple[list[n
     """Rounding moves every component by half a level; giving the token its length back at most doubles it."""
     arrays, d = texts
     batch = TokenBatch.from_arrays(arrays, d)
-    for got, expected in zip(batch.quantized(), arrays, strict=True):
+    for got, expected in zip(batch.stored("int8"), arrays, strict=True):
         error = np.linalg.norm(got - expected, axis=1)
         level = np.abs(expected).max(axis=1, initial=0.0) / 127
         assert (error <= np.sqrt(d) * level * (1 + 1e-4) + 1e-6).all()
@@ -120,7 +120,7 @@ def test_int8_moves_a_token_by_at_most_a_level_per_component(texts: tuple[list[n
 @PROPERTY
 def test_a_quantised_unit_token_has_similarity_one_to_itself(texts: tuple[list[np.ndarray], int]):
     batch = TokenBatch.from_arrays(*texts)
-    small = batch.quantized()
+    small = batch.stored("int8")
     assert small.directions.dtype == np.int8
     np.testing.assert_array_equal(small.norms, batch.norms)
     unit = small.directions.astype(np.float64) * small.scales[:, None].astype(np.float64)
@@ -128,8 +128,8 @@ def test_a_quantised_unit_token_has_similarity_one_to_itself(texts: tuple[list[n
 
 
 def test_quantising_twice_changes_nothing():
-    batch = TokenBatch.from_arrays([np.random.default_rng(0).normal(size=(5, 8))]).quantized()
-    assert_same(batch.quantized(), batch)
+    batch = TokenBatch.from_arrays([np.random.default_rng(0).normal(size=(5, 8))]).stored("int8")
+    assert_same(batch.stored("int8"), batch)
 
 
 @given(ragged(), st.sampled_from(STORAGES), st.booleans())
@@ -190,7 +190,9 @@ def test_batches_of_different_storages_do_not_mix():
     batch = TokenBatch.from_arrays([np.ones((2, 4))])
     with pytest.raises(DataError, match="float16 of dimension 4 and float32 of dimension 4"):
         TokenBatch.concatenate([batch, batch.stored("float16")])
-    with pytest.raises(DataError, match="packed tokens 1 are stored as float16, the first as float32"):
+    with pytest.raises(
+        DataError, match="packed tokens 1 are float16 with 2 factors a token, the first are float32"
+    ):
         TokenBatch.unpack([*batch.pack(), *batch.stored("float16").pack()], 4)
 
 
@@ -246,6 +248,15 @@ def test_no_texts_are_a_batch_of_the_dimension_given():
 def test_arrays_that_do_not_fit_are_refused(texts: Sequence[np.ndarray], message: str):
     with pytest.raises(DataError, match=message):
         TokenBatch.from_arrays(texts)
+
+
+def test_very_long_and_very_short_tokens_keep_their_direction():
+    for size in (1e30, 1e-30):
+        batch = TokenBatch.from_arrays([np.full((1, 4), size)])
+        np.testing.assert_allclose(batch.directions, 0.5)
+        np.testing.assert_allclose(batch[0], size, rtol=1e-6)
+    with pytest.raises(DataError, match="longer than float32 can say"):
+        TokenBatch.from_arrays([np.full((1, 4), 3e38)])
 
 
 def test_a_dimension_that_is_asked_for_is_checked():
