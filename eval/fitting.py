@@ -33,6 +33,19 @@ class Lessons:
     encoder: Encoder
     terminal: Terminal
 
+    def read(self) -> tuple[dict[str, str], dict[str, dict[str, int]]]:
+        """Question id -> text, and their judgements.
+
+        Raises:
+            DatasetError: if there is no such split, or it is the one that is evaluated.
+        """
+        if self.split == self.tested:
+            raise DatasetError(
+                f"weights fitted on the split {self.split!r} cannot be evaluated on it; "
+                "give another one with --fit or --split"
+            )
+        return judged_questions(self.dataset, self.split)
+
     def pools(
         self, retrieve: Callable[[Query], Candidates]
     ) -> Iterator[tuple[Query, Candidates, Mapping[str, float]]]:
@@ -44,12 +57,7 @@ class Lessons:
         Raises:
             DatasetError: if there is no such split, or it is the one that is evaluated.
         """
-        if self.split == self.tested:
-            raise DatasetError(
-                f"weights fitted on the split {self.split!r} cannot be evaluated on it; "
-                "give another one with --fit or --split"
-            )
-        texts, qrels = judged_questions(self.dataset, self.split)
+        texts, qrels = self.read()
         ids = list(texts)[:MOST_QUESTIONS]
         queries = encode_queries(self.encoder, [texts[name] for name in ids], ids)
         with self.terminal.bar(f"fitting on {self.split}", len(ids), "questions") as advance:

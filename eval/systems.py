@@ -119,6 +119,7 @@ class System:
         bm25: whether it asks BM25, and whether it can do without.
         module: an optional one, other than BM25's, that it cannot do without.
         extra: the extra of this package that installs the module.
+        fits: whether it learns from the judged questions of another split.
     """
 
     summary: str
@@ -126,6 +127,7 @@ class System:
     bm25: Literal["none", "optional", "required"] = "none"
     module: str = ""
     extra: str = ""
+    fits: bool = False
 
 
 def find_systems(names: Sequence[str]) -> dict[str, System]:
@@ -219,7 +221,7 @@ SYSTEMS: dict[str, System] = {
         "z with one deviation for all documents: only their means differ",
         partial(_surprise, "pooled", 1.0, 0.0),
     ),
-    "surprise-pooled-mixed": System("the same with w = .5", partial(_surprise, "pooled", 0.5, 0.0)),
+    "surprise-pooled-mixed": System("pooled surprise with w = .5", partial(_surprise, "pooled", 0.5, 0.0)),
     "surprise-shrunk": System(
         "z with means and variances moved half way to those of all documents",
         partial(_surprise, "gaussian", 1.0, 0.5),
@@ -242,6 +244,7 @@ SYSTEMS: dict[str, System] = {
         "the same with weights fitted on the judged questions of another split (--fit)",
         _fusion_fitted,
         bm25="optional",
+        fits=True,
     ),
     "fusion-zscore": System(
         "the same by deviations within the pool, equal weights",

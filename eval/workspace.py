@@ -190,6 +190,11 @@ def load_anchors(name: str, spec: str, encoder: Encoder, terminal: Terminal) -> 
                 f"the ensemble {name} is of model {loaded.model!r} ({loaded.dimension} dimensions), the "
                 f"documents are of {encoder.name!r} ({encoder.dimension}); use one model for both"
             )
+        if loaded.similarity != "dot":
+            raise DataError(
+                f"the ensemble {name} is for the similarity {loaded.similarity!r}, documents are compared by "
+                "dot product of unit vectors; make it with similarity='dot'"
+            )
         return loaded
     if name == "train-questions":
         questions = list(judged_questions(spec, "train")[0].values())

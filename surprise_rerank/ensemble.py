@@ -12,13 +12,13 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from surprise_rerank import ensemble_files
-from surprise_rerank.arrays import Float32Array, Float64Array, matrix
+from surprise_rerank.arrays import Float32Array, Float64Array, matrix, row_norms
 from surprise_rerank.errors import DataError
 from surprise_rerank.moments import (
     POOLED_ANCHORS,
@@ -38,6 +38,8 @@ from surprise_rerank.vectors import (
 
 # Rows of a block, whose float64 copies stay small beside the vectors themselves.
 _BLOCK = 4096
+# A float32 similarity is not known better than to this share of its scale.
+_ROUNDING = 1e-7
 # Similarities in a block that is compared with the sample.
 _BLOCK_SIMILARITIES = 1 << 22
 
@@ -50,7 +52,8 @@ class Ensemble:
         count: number of members.
         mean: (d,) float64 mean m of the members.
         scatter: (d, d) float64 sum of (e - m)(e - m)' over the members; the covariance is scatter / count.
-        sample: (s, d) float32, a uniform sample without replacement; all members where there are few.
+        sample: (s, d) float32, a uniform sample without replacement; all members where there are few. Members
+            that occur several times are all in it or all out: leave repetitions away where the sample counts.
         priorities: (s,) uint64 the members' sampling keys, ascending; merging keeps the smallest.
         sample_size: the largest s.
         checksum: sum of all members' sampling keys modulo 2^64.
@@ -93,7 +96,7 @@ class Ensemble:
     ) -> Ensemble:
         """The ensemble of these members.
 
-        Memory beside the vectors stays small: they are read in blocks, and may be mapped from a file.
+        Memory beside the vectors stays small: they are read in blocks, and may be mapped from a float32 file.
 
         Args:
             vectors: (n, d) members.
@@ -241,19 +244,20 @@ class Ensemble:
             # Rounding can leave a tiny negative number where the variance is 0.
             variance = np.einsum("nd,nd->n", np.matmul(x, covariance, out=xc), x)
             deviation[rows] = np.sqrt(np.maximum(variance, 0.0))
-        return Moments(mean, deviation)
+        return Moments(mean, self._beyond_rounding(deviation, q))
 
     def moments_by_scan(self, anchors: npt.ArrayLike) -> Moments:
         """`moments` by computing every similarity to the sample: the reference form, for any similarity.
 
         Equal to the exact ones where the sample holds all members; with the sampling error otherwise.
         """
-        blocks = self._similarity_blocks(anchors)
-        return joined([MomentStream.of(block).moments(self.count) for block in blocks])
+        found = joined([MomentStream.of(b).moments(self.count) for b in self._similarity_blocks(anchors)])
+        return replace(found, deviation=self._beyond_rounding(found.deviation, anchors))
 
     def percentiles(self, anchors: npt.ArrayLike) -> Moments:
         """(n,) medians and (n,) distances from the median to the 84.134th percentile, over the sample."""
-        return joined([percentile_moments(block, self.count) for block in self._similarity_blocks(anchors)])
+        found = joined([percentile_moments(b, self.count) for b in self._similarity_blocks(anchors)])
+        return replace(found, deviation=self._beyond_rounding(found.deviation, anchors))
 
     def pooled(self, anchors: Ensemble | None = None) -> Moments:
         """The moments that a population of anchors shares: the mean of mu_q, the root mean square of sigma_q.
@@ -271,10 +275,7 @@ class Ensemble:
             DataError: if dimension or similarity differ.
         """
         population = self if anchors is None else anchors
-        for what in ("dimension", "similarity"):
-            ours, theirs = getattr(self, what), getattr(population, what)
-            if ours != theirs:
-                raise DataError(f"anchors of {what} {theirs!r} do not fit an ensemble of {what} {ours!r}")
+        self.require_same_kind(population)
         if not is_linear(self.similarity):
             chosen = population.sample[:POOLED_ANCHORS]
             return pooled_moments(self.moments_by_scan(chosen), population.count)
@@ -282,9 +283,31 @@ class Ensemble:
         variance = float((covariance * population.covariance).sum() + m @ covariance @ m)
         return Moments(np.asarray(self.mean @ m), np.sqrt(np.maximum(variance, 0.0)))
 
+    def require_same_kind(self, anchors: Ensemble) -> None:
+        """Refuse a population of anchors that are compared otherwise than the members.
+
+        Raises:
+            DataError: if dimension or similarity differ.
+        """
+        for what in ("dimension", "similarity"):
+            ours, theirs = getattr(self, what), getattr(anchors, what)
+            if ours != theirs:
+                raise DataError(f"anchors of {what} {theirs!r} do not fit an ensemble of {what} {ours!r}")
+
     def similarities(self, anchors: npt.ArrayLike) -> Float64Array:
         """(n, s) similarities of (n, d) anchors to the sampled members."""
         return vector_similarities(matrix(anchors, "anchors", self.dimension), self.sample, self.similarity)
+
+    def _beyond_rounding(self, deviation: Float64Array, anchors: npt.ArrayLike) -> Float64Array:
+        """(n,) deviations, 0 where they are what float32 leaves of an anchor that sees no difference.
+
+        The scale of a dot product is the anchor's length times the members' root mean square length.
+        """
+        if not is_linear(self.similarity):
+            return deviation
+        q = prepared(matrix(anchors, "anchors", self.dimension), self.similarity)
+        scale = np.sqrt(self.mean @ self.mean + np.trace(self.covariance)) * row_norms(q)
+        return np.where(deviation > _ROUNDING * scale, deviation, 0.0)
 
     def _similarity_blocks(self, anchors: npt.ArrayLike) -> Iterator[Float64Array]:
         q = matrix(anchors, "anchors", self.dimension)
@@ -321,6 +344,9 @@ def _priorities(members: Float32Array) -> npt.NDArray[np.uint64]:
     bits = np.zeros((n, d + d % 2), "<f4")
     bits[:, :d] = members
     words = bits.view("<u8")
+    # A float of few digits ends in zeros, which a product would carry on: first its upper bits go there, too.
+    words = words ^ (words >> np.uint64(32))
+    words ^= words >> np.uint64(17)
     multipliers = _splitmix(np.arange(1, words.shape[1] + 1, dtype=np.uint64)) | np.uint64(1)
     return _splitmix((words * multipliers).sum(axis=1, dtype=np.uint64))
 

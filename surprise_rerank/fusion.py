@@ -88,12 +88,17 @@ def fit_weights(
         Scorer's name -> weight from 0 to 1.
 
     Raises:
-        DataError: if names or lengths do not fit, gains are negative, or no question teaches anything.
+        DataError: if names or lengths do not fit, gains are negative, no question teaches anything, or no
+            scorer has anything to say of relevance.
 
     >>> fit_weights([{"good": [1.0, 0.0], "bad": [0.0, 1.0]}], [[1, 0]])
     {'good': 1.0, 'bad': 0.0}
     """
+    if len(pools) != len(gains):
+        raise DataError(f"{len(pools)} questions have {len(gains)} arrays of gains; give one for each")
     names = tuple(pools[0]) if pools else ()
+    if pools and not names:
+        raise DataError("question 0 has no scores; give at least one scorer")
     lessons = [
         lesson
         for i, (pool, gain) in enumerate(zip(pools, gains, strict=True))
@@ -115,7 +120,10 @@ def fit_weights(
     found = optimize.minimize(
         loss, np.ones(len(names)), jac=True, method="L-BFGS-B", bounds=[(0.0, None)] * len(names)
     )
-    weights = found.x / found.x.max() if found.x.max() > 0 else np.ones(len(names))
+    if not found.success or not found.x.max() > 0:
+        why = found.message if not found.success else "no scorer tells relevant documents from others"
+        raise DataError(f"weights of {', '.join(names)} cannot be fitted: {why}")
+    weights = found.x / found.x.max()
     return {name: float(weight) for name, weight in zip(names, weights.round(6), strict=True)}
 
 
@@ -125,12 +133,15 @@ def _lesson(
     """(n, k) scores and (n,) shares of the gain of one question; None where nothing is relevant."""
     if tuple(sorted(pool)) != tuple(sorted(names)):
         raise DataError(f"question {position} has scores of {sorted(pool)}, the first one of {sorted(names)}")
+    lengths = {name: len(pool[name]) for name in names}
+    if len(set(lengths.values())) > 1:
+        raise DataError(f"question {position} has pools of different lengths: {lengths}")
     scores = np.stack([np.asarray(pool[name], dtype=np.float64) for name in names], axis=1)
     gains = np.asarray(gain, dtype=np.float64)
     if gains.shape != (len(scores),) or not np.isfinite(scores).all():
         raise DataError(
             f"question {position}: {gains.shape} gains for {len(scores)} documents of finite scores"
         )
-    if not (gains >= 0).all():
-        raise DataError(f"question {position}: gains must be at least 0, got {gains.min()}")
+    if not ((gains >= 0) & (gains < np.inf)).all():
+        raise DataError(f"question {position}: gains must be finite and at least 0, got {gain}")
     return (scores, gains / gains.sum()) if gains.sum() > 0 else None

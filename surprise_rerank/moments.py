@@ -58,15 +58,14 @@ class Moments:
         """
         variance = (1 - deviation) * self.deviation**2 + deviation * pooled.deviation**2
         sigma = np.sqrt(variance)
-        # To first order: the error of a variance is 2 sigma times the error of sigma.
-        error = np.hypot(
-            (1 - deviation) * self.deviation * self.deviation_error,
-            deviation * pooled.deviation * pooled.deviation_error,
-        )
+        # To first order: the error of a variance is 2 sigma times the error of sigma. Both come from one
+        # sample of members, so they add up.
+        own = (1 - deviation) * self.deviation * self.deviation_error
+        error = own + deviation * pooled.deviation * pooled.deviation_error
         return Moments(
             (1 - mean) * self.mean + mean * pooled.mean,
             sigma,
-            np.hypot((1 - mean) * self.mean_error, mean * pooled.mean_error),
+            (1 - mean) * self.mean_error + mean * pooled.mean_error,
             np.divide(error, sigma, out=np.zeros_like(sigma), where=sigma > 0),
         )
 
@@ -195,6 +194,8 @@ def percentile_moments(similarities: FloatArray, population: int | None = None) 
         return MomentStream.start(n).moments(population)
     median, upper = np.percentile(similarities, [50.0, UPPER_PERCENTILE], axis=1)
     left = unseen_share(members, population) / np.sqrt(members)
+    if members == 1 and left:
+        return MomentStream.of(similarities).moments(population)
     density, tail = stats.norm.pdf([0.0, 1.0]), special.ndtr(-1.0)
     of_median = 0.25 / density[0] ** 2
     of_upper = tail * (1 - tail) / density[1] ** 2
@@ -211,6 +212,8 @@ def percentile_moments(similarities: FloatArray, population: int | None = None) 
 def pooled_moments(anchors: Moments, population: int | None = None) -> Moments:
     """Scalar moments that a population of anchors shares: its mean mean, and its mean variance's root.
 
+    Their error is that of sampling the anchors, and that of the members, which is the same for all anchors.
+
     Args:
         anchors: (n,) moments of a sample of anchors.
         population: number of anchors there are.
@@ -222,10 +225,11 @@ def pooled_moments(anchors: Moments, population: int | None = None) -> Moments:
     of_means = MomentStream.of(means[None, :]).moments(population)
     of_variances = MomentStream.of(variances[None, :]).moments(population)
     deviation = np.sqrt(of_variances.mean)
-    error = np.divide(
-        of_variances.mean_error, 2 * deviation, out=np.zeros_like(deviation), where=deviation > 0
-    )
-    return Moments(of_means.mean[0], deviation[0], of_means.mean_error[0], error[0])
+    of_members = 2 * np.mean(np.atleast_1d(anchors.deviation) * anchors.deviation_error)
+    spread = np.hypot(of_variances.mean_error, of_members)
+    error = np.divide(spread, 2 * deviation, out=np.zeros_like(deviation), where=deviation > 0)
+    mean_error = np.hypot(of_means.mean_error, np.mean(anchors.mean_error))
+    return Moments(of_means.mean[0], deviation[0], mean_error[0], error[0])
 
 
 def joined(parts: Sequence[Moments]) -> Moments:

@@ -164,7 +164,7 @@ class Scorer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CosineScorer:
-    """Cosine of dense vectors; its moments over the corpus are exact."""
+    """The ensemble's similarity of dense vectors, the cosine usually, whose moments are exact."""
 
     ensemble: Ensemble
     name: str = "cosine"
@@ -176,7 +176,7 @@ class CosineScorer:
 
     def scores(self, query: Query, candidates: Candidates) -> FloatArray:
         """(n,) cosines."""
-        return _similarities(query, candidates, "dot")
+        return _similarities(query, candidates, self.ensemble.similarity)
 
     def moments(self, query: Query, candidates: Candidates) -> Moments:
         """Exact moments over the ensemble of documents."""

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -173,8 +174,8 @@ class SurpriseScores:
     """Surprise of n pairs.
 
     Attributes:
-        score: (n,) what to sort by: z for weight 1, Sigma_w of (4) below that, the plain similarity where
-            surprise is not defined.
+        score: (n,) what to sort by: z for weight 1 (the empirical model: see `Surprise.weight`), Sigma_w of
+            (4) below that, the plain similarity where surprise is not defined.
         z: (n,) (Psi - mu_q) / sigma_q in the model's terms; NaN where not defined.
         probability: (n,) Sigma of (1) or (2); NaN where not defined.
         weight: w of (4).
@@ -200,7 +201,8 @@ class Surprise:
         model: `gaussian` is (2); `pooled` is (2) with one sigma for all anchors; `percentile` puts p50 and
             p84.134 - p50 in place of mean and deviation; `empirical` is the definition (1). The last two
             use the ensemble's sample.
-        weight: w of (4), or `crossover` for rule (5). At 1 the score is z.
+        weight: w of (4), or `crossover` for rule (5). At 1 the score is z; in the empirical model it is the
+            share (1), with what one member counts shared out by z, which keeps the order above all members.
         shrink_mean: how far each anchor's mean is moved to the one that all share, from 0 to 1.
         shrink_deviation: the same for deviations; the pooled model is 1.
         anchors: the population of anchors that share the pooled moments, for `pooled` and for shrinking: an
@@ -226,6 +228,8 @@ class Surprise:
                 raise DataError(f"{name} must be a number from 0 to 1, got {share!r}")
             if share and self.model == "empirical":
                 raise DataError(f"the empirical model has no moments to move; set {name} to 0")
+        if isinstance(self.ensemble, Ensemble) and isinstance(self.anchors, Ensemble):
+            self.ensemble.require_same_kind(self.anchors)
 
     @cached_property
     def pooled(self) -> Moments:
@@ -300,9 +304,10 @@ class Surprise:
         if others is not None and members > 1:
             sigma = _shares(psi, others, ~np.isnan(z))
             # Most candidates of a pool lie above the whole sample. The one share that the sample leaves
-            # open (n + 1 gaps for n members) goes to the Gaussian model, so that they stay in order.
-            smooth = (sigma * members + smooth) / (members + 1)
-        weight = crossover_weight(self.ensemble.count) if self.weight == "crossover" else float(self.weight)
+            # open (n + 1 gaps for n members) goes to z, in a form that never reaches 1, so that they stay
+            # in order.
+            smooth = (sigma * members + 0.5 + 0.5 * z / (1 + np.abs(z))) / (members + 1)
+        weight = float(self.weight) if self.weight != "crossover" else _crossover(self.ensemble.count)
         if weight < 1:
             score = (1 - weight) * normalized_similarity(psi, moments.mean) + weight * smooth
         else:
@@ -328,4 +333,9 @@ def _finite(similarity: npt.ArrayLike) -> Float64Array:
 
 
 def _is_share(value: object) -> bool:
-    return isinstance(value, int | float) and 0 <= value <= 1
+    return isinstance(value, Real) and 0 <= float(value) <= 1
+
+
+def _crossover(count: int) -> float:
+    """Rule (5), kept a little below 1: Sigma saturates in the tail, where Psi_hat then keeps the order."""
+    return min(crossover_weight(count), 1 - 1e-6)

@@ -65,6 +65,7 @@ class TextSimilarity:
         Raises:
             DataError: if there is nothing in the texts that could be fitted on.
         """
+        _require_list(texts)
         named = self._named
         if named.fitted_on:
             self._built = named.build(Corpus.encode(self.encoder, texts, named.fitted_on, statistics))
@@ -72,6 +73,7 @@ class TextSimilarity:
 
     def scores(self, query: str, documents: Sequence[str]) -> Float64Array:
         """(n,) the similarity of a query to every document, by the fast form."""
+        _require_list(documents)
         inputs = self.similarity.inputs
         texts = Texts.encode(self.encoder, [query], inputs, "query", reads_words="query words" in inputs)
         return self.similarity.pool(texts[0], Texts.encode(self.encoder, documents, inputs))
@@ -82,6 +84,7 @@ class TextSimilarity:
         Raises:
             DataError: if there are not as many of both.
         """
+        _require_list(first, second)
         if len(first) != len(second):
             raise DataError(f"{len(first)} texts stand beside {len(second)}; give as many of both")
         inputs = self.similarity.inputs
@@ -93,3 +96,9 @@ class TextSimilarity:
     def reranker(self) -> SimilarityReranker:
         """The same similarity as a re-ranker of stored candidates."""
         return SimilarityReranker(self.similarity, self.encoder, self.name)
+
+
+def _require_list(*lists: Sequence[str]) -> None:
+    for texts in lists:
+        if isinstance(texts, str):
+            raise DataError(f"expected a list of texts, got the text {texts[:40]!r}; put it into a list")

@@ -10,10 +10,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.eval import workspace
 from surprise_rerank.eval.cli import main
+from surprise_rerank.eval.settings import DEFAULTS
 from surprise_rerank.extras import is_installed
 
 pytestmark = pytest.mark.skipif(
@@ -249,7 +252,7 @@ class TestBadInput:
         assert "qrels" in one_error_line(run("--dataset", beir, "-q"))
 
     def test_unknown_split(self, run: Run, beir: Path) -> None:
-        assert "test" in one_error_line(run("--dataset", beir, "--split", "dev", "-q"))
+        assert "test" in one_error_line(run("--dataset", beir, "--split", "train", "-q"))
 
     def test_malformed_jsonl(self, run: Run, beir: Path) -> None:
         with (beir / "corpus.jsonl").open("a") as file:
@@ -308,6 +311,20 @@ class TestBadInput:
     def test_no_questions_to_fit_on(self, run: Run, beir: Path) -> None:
         error = one_error_line(run("--dataset", beir, "--systems", "fusion-fitted", "-q"))
         assert "has no split 'train'" in error
+
+    def test_what_is_wrong_with_fitting_is_told_before_anything_is_indexed(
+        self, run: Run, beir: Path
+    ) -> None:
+        _, _, err = run("--dataset", beir, "--systems", "cosine,fusion-fitted")
+        assert "indexed" not in err
+        assert "has no split 'train'" in err
+
+    def test_an_ensemble_of_another_similarity(self, run: Run, beir: Path, tmp_path: Path) -> None:
+        vectors = np.random.default_rng(0).normal(size=(9, 384))
+        path = tmp_path / "far.npz"
+        Ensemble.from_vectors(vectors, model=DEFAULTS.model, similarity="euclidean").save(path)
+        error = one_error_line(run("--dataset", beir, "--ensemble", path, "-q"))
+        assert "is for the similarity 'euclidean'" in error
 
     def test_fitting_on_the_questions_that_are_tested(self, run: Run, beir: Path) -> None:
         arguments = ("--dataset", beir, "--systems", "fusion-fitted", "--fit", "test", "-q")

@@ -349,6 +349,39 @@ def test_the_sample_is_uniform_for_vectors_of_few_bits():
     assert len(np.unique(ensemble.priorities)) == 2000
 
 
+@pytest.mark.parametrize("scale", [1.0, 2.0**-20, 3.0])
+def test_members_of_few_digits_have_keys_of_their_own(scale: float):
+    """Zeros and ones, where a product's upper bits are all that is left."""
+    rng = np.random.default_rng(14)
+    binary = np.unique(rng.integers(0, 2, size=(4000, 40)), axis=0).astype(np.float32) * scale
+    spread = np.zeros((len(binary), 80), np.float32)
+    spread[:, 1::2] = binary
+    for vectors in (binary, spread, np.eye(64), -np.eye(64)):
+        assert len(np.unique(Ensemble.from_vectors(vectors).priorities)) == len(vectors)
+
+
+def test_an_anchor_that_sees_no_difference_has_no_deviation():
+    """All members lie on one line; an anchor across it sees rounding only, whatever the members' mean."""
+    rng = np.random.default_rng(15)
+    line, across = rng.normal(size=(2, 64))
+    across -= line * (across @ line) / (line @ line)
+    members = rng.normal(size=(500, 1)) * line
+    for similarity in ("dot", "cosine"):
+        ensemble = Ensemble.from_vectors(members, similarity=similarity)
+        for name in ("moments", "moments_by_scan", "percentiles"):
+            found = getattr(ensemble, name)(np.stack([across, line]))
+            assert found.deviation[0] == 0, name
+            # Cosines to a line are 1 and -1, so the median can be the 84th percentile.
+            assert found.deviation[1] > 0.1 or (similarity, name) == ("cosine", "percentiles")
+
+
+def test_nothing_and_things_that_are_no_numbers():
+    assert Ensemble.from_vectors([]).count == 0
+    for bad in ([[1.0, 2.0], [1.0]], [["a"]], None):
+        with pytest.raises(DataError, match="ensemble vectors"):
+            Ensemble.from_vectors(bad)
+
+
 # Files
 
 

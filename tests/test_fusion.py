@@ -183,8 +183,13 @@ def test_questions_without_relevant_documents_are_passed_over():
         ([{"a": [1.0]}, {"b": [1.0]}], [[1.0], [1.0]], r"question 1 has scores of \['b'\], the first"),
         ([{"a": [1.0]}], [[1.0, 0.0]], r"question 0: \(2,\) gains for 1 documents"),
         ([{"a": [math.nan]}], [[1.0]], "finite scores"),
-        ([{"a": [1.0, 2.0]}], [[1.0, -1.0]], "gains must be at least 0, got -1.0"),
-        ([{"a": [1.0]}], [[math.nan]], "gains must be at least 0"),
+        ([{"a": [1.0, 2.0]}], [[1.0, -1.0]], "gains must be finite and at least 0, got "),
+        ([{"a": [1.0]}], [[math.nan]], "gains must be finite"),
+        ([{"a": [1.0]}], [[math.inf]], "gains must be finite"),
+        ([{"a": [1.0]}], [], "1 questions have 0 arrays of gains"),
+        ([{}], [[1.0]], "give at least one scorer"),
+        ([{"a": [1.0], "b": [1.0, 2.0]}], [[1.0]], "pools of different lengths: {'a': 1, 'b': 2}"),
+        ([{"a": [0.0, 1.0]}] * 9, [[1.0, 0.0]] * 9, "no scorer tells relevant documents from others"),
     ],
 )
 def test_lessons_that_do_not_fit_are_refused(pools: list, gains: list, message: str):

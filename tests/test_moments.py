@@ -79,6 +79,15 @@ def test_pooled_moments_are_the_mean_and_the_root_mean_square():
     assert float(pooled.deviation) == 5.0
     assert float(pooled.mean_error) == float(pooled.deviation_error) == 0.0
     assert float(pooled_moments(Moments(np.array([1.0, 3.0]), np.array([1.0, 7.0]))).mean_error) == 1.0
+    sampled = Moments(np.ones(9), np.ones(9), np.full(9, 0.1), np.full(9, 0.2))
+    assert float(pooled_moments(sampled, 9).mean_error) == pytest.approx(0.1), (
+        "it is the same for all anchors"
+    )
+    assert float(pooled_moments(sampled, 9).deviation_error) == pytest.approx(0.2)
+    half = sampled.shrunk(pooled_moments(sampled, 9), mean=0.5, deviation=0.5)
+    np.testing.assert_allclose(half.mean_error, 0.1)
+    np.testing.assert_allclose(half.deviation_error, 0.2)
+    assert np.isinf(percentile_moments(np.ones((2, 1)), 50).mean_error).all()
     assert float(pooled_moments(Moments(np.zeros(0), np.zeros(0))).deviation) == 0.0
 
 

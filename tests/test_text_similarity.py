@@ -34,7 +34,7 @@ def pool(encoder: WordEncoder, texts: Sequence[str] = DOCUMENTS) -> Candidates:
         Document(id=f"d{i}", title=" ".join(text.split()[:1]), text=" ".join(text.split()[1:]))
         for i, text in enumerate(texts)
     )
-    tokens = encoder.encode([document.content for document in documents]).tokens.quantized()
+    tokens = encoder.encode([document.content for document in documents]).tokens.stored("int8")
     return Candidates(ids=tuple(d.id for d in documents), tokens=tokens, documents=documents)
 
 
@@ -208,3 +208,14 @@ def test_word_movers_distance_without_its_library_names_the_pip_line(monkeypatch
         similarity.scores("a", ["b"])
     with pytest.raises(MissingExtraError, match="transport"):
         similarity.pairs(["a"], ["b"])
+
+
+def test_a_text_in_place_of_a_list_is_refused():
+    similarity = TextSimilarity("set-jaccard", WordEncoder())
+    for call in (
+        lambda: similarity.scores("a dog", "a puppy"),
+        lambda: similarity.pairs("dog", "pup"),
+        lambda: similarity.fit("a corpus"),
+    ):
+        with pytest.raises(DataError, match="expected a list of texts, got the text"):
+            call()

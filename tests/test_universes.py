@@ -32,7 +32,7 @@ def test_the_vocabulary_is_the_mean_vector_of_each_word_the_commonest_first():
 
 
 def test_the_vocabulary_of_int8_tokens_is_nearly_the_same():
-    stored = Texts(texts().batch.quantized(), texts().words)
+    stored = Texts(texts().batch.stored("int8"), texts().words)
     np.testing.assert_allclose(vocabulary(stored), vocabulary(texts()), atol=0.02)
 
 
