@@ -121,9 +121,17 @@ class DynaMaxReranker:
 
     The default, inclusion over the query's universe, is the one that search wants: a short question
     is compared with the part of a document that covers it, not with all of it.
+
+    Attributes:
+        similarity: which measure over which universe.
+        threads: how many to use; as many as torch uses by default. One, where many questions are answered at
+            once.
+        device: where to multiply: `cpu`, `cuda`, ...
     """
 
     similarity: DynaMax = field(default_factory=DynaMax)
+    threads: int | None = None
+    device: str = "cpu"
 
     @property
     def needs(self) -> frozenset[Field]:
@@ -136,7 +144,9 @@ class DynaMaxReranker:
         Raises:
             DataError: if token vectors are missing or of another dimension.
         """
-        scores = self.similarity.pool(_tokens(query), _batch(candidates))
+        scores = self.similarity.pool(
+            _tokens(query), _batch(candidates), threads=self.threads, device=self.device
+        )
         return Ranking.order(candidates, scores, {"dynamax": scores})
 
 
@@ -185,11 +195,21 @@ class CosineScorer:
 
 @dataclass(frozen=True, slots=True)
 class DynaMaxScorer:
-    """DynaMax over token vectors; its moments come from a sample of the corpus."""
+    """DynaMax over token vectors; its moments come from a sample of the corpus.
+
+    Attributes:
+        sample: token vectors of a uniform sample of the corpus.
+        similarity: which measure over which universe.
+        name: what its part is called in a ranking.
+        threads: as for `DynaMaxReranker`.
+        device: as for `DynaMaxReranker`.
+    """
 
     sample: TokenBatch
     similarity: DynaMax = field(default_factory=DynaMax)
     name: str = "dynamax"
+    threads: int | None = None
+    device: str = "cpu"
 
     @property
     def needs(self) -> frozenset[Field]:
@@ -198,14 +218,17 @@ class DynaMaxScorer:
 
     def scores(self, query: Query, candidates: Candidates) -> FloatArray:
         """(n,) similarities."""
-        return self.similarity.pool(_tokens(query), _batch(candidates))
+        return self._pool(query, _batch(candidates))
 
     def moments(self, query: Query, candidates: Candidates) -> Moments:
         """Moments over the sample of the corpus."""
-        scores = self.similarity.pool(_tokens(query), self.sample)
+        scores = self._pool(query, self.sample)
         if not len(scores):
             return Moments(np.zeros(()), np.zeros(()))
         return Moments(scores.mean(), scores.std())
+
+    def _pool(self, query: Query, documents: TokenBatch) -> Float64Array:
+        return self.similarity.pool(_tokens(query), documents, threads=self.threads, device=self.device)
 
 
 @dataclass(frozen=True, slots=True)

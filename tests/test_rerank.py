@@ -207,6 +207,20 @@ def test_dynamax_orders_by_the_similarity_of_each_pair(similarity: DynaMax):
     assert set(ranking.ids) == set(candidates.ids)
 
 
+def test_threads_and_device_reach_the_kernels():
+    query, candidates, _ = scene()
+    one, two = (DynaMaxReranker(threads=n).rerank(query, candidates) for n in (1, 2))
+    np.testing.assert_allclose(one.scores, two.scores, atol=1e-6)
+    for settings_, message in (
+        ({"threads": 0}, "threads must be"),
+        ({"device": "abacus"}, "device 'abacus'"),
+    ):
+        with pytest.raises(DataError, match=message):
+            DynaMaxReranker(**settings_).rerank(query, candidates)
+        with pytest.raises(DataError, match=message):
+            DynaMaxScorer(candidates.tokens, **settings_).scores(query, candidates)
+
+
 def test_dynamax_defaults_to_inclusion_of_the_query():
     query, candidates, _ = scene()
     default = DynaMaxReranker().rerank(query, candidates)
