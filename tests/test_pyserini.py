@@ -520,6 +520,8 @@ assert "torch" not in sys.modules
 import os, signal, time
 from surprise_rerank.connectors import jvm
 
+# What is started in the background by a shell is started with interrupts ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 jvm.start()
 try:
     os.kill(os.getpid(), signal.SIGINT)
