@@ -78,7 +78,8 @@ class TokenBatch:
         raw = np.concatenate([np.zeros((0, d), np.float32), *texts], dtype=np.float32)
         if not np.isfinite(raw).all():
             raise DataError("token vectors hold NaN or infinite values")
-        norms = row_norms(raw).astype(np.float32)
+        with np.errstate(over="ignore"):  # refused in the next lines
+            norms = row_norms(raw).astype(np.float32)
         if not np.isfinite(norms).all():
             raise DataError("token vectors are longer than float32 can say (3e38); scale them down")
         lengths = np.array([len(t) for t in texts], dtype=np.int64)
