@@ -50,9 +50,16 @@ def row_norms(vectors: FloatArray) -> Float64Array:
     return np.sqrt(squares)
 
 
-def unit_rows(vectors: FloatArray) -> Float32Array:
-    """Rows scaled to length 1; rows of zeros stay zeros. (n, d) -> (n, d)."""
+def unit_rows(vectors: FloatArray, norms: Float64Array | None = None) -> Float32Array:
+    """Rows scaled to length 1; rows of zeros stay zeros. (n, d) -> (n, d).
+
+    Args:
+        vectors: (n, d).
+        norms: (n,) their `row_norms`, where they are known.
+    """
     rows = np.asarray(vectors, dtype=np.float32)
-    norms = row_norms(rows)[..., None]
-    unit: Float32Array = np.divide(rows, norms, out=np.zeros_like(rows), where=norms > 0, casting="same_kind")
+    lengths = (row_norms(rows) if norms is None else norms)[..., None]
+    unit: Float32Array = np.divide(
+        rows, lengths, out=np.zeros_like(rows), where=lengths > 0, casting="same_kind"
+    )
     return unit

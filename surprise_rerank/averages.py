@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from surprise_rerank.arrays import Float64Array, FloatArray
-from surprise_rerank.bags import Bag, Input, Texts, as_float64, same_dimension, token_vectors
+from surprise_rerank.bags import Bag, Input, Texts, as_float64, same_dimension
 from surprise_rerank.errors import DataError
 from surprise_rerank.word_weights import WordWeights
 
@@ -143,7 +143,7 @@ class AverageCosine:
         for i in np.flatnonzero(batch.lengths):
             m = int(batch.lengths[i])
             shares = (np.ones(m) if self.weights is None else self.weights(known.names[i])) / m
-            tokens = token_vectors(batch, int(i), unit=self.unit_tokens)
+            tokens = batch.text(int(i), unit=self.unit_tokens)
             sums[i] = shares @ tokens
             lengths[i] = shares @ np.linalg.norm(tokens, axis=1)
             totals[i] = shares.sum()

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from surprise_rerank.arrays import Float32Array, Float64Array, FloatArray
+from surprise_rerank.arrays import Float64Array, FloatArray
 from surprise_rerank.errors import DataError
-from surprise_rerank.tokens import TokenBatch, decoded
+from surprise_rerank.tokens import TokenBatch
 
 if TYPE_CHECKING:
     from surprise_rerank.encoders import Encoder, Kind
@@ -260,11 +260,3 @@ def as_float64(vectors: FloatArray, *, unit: bool) -> Float64Array:
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     scaled: Float64Array = np.divide(rows, norms, out=np.zeros_like(rows), where=norms > 0)
     return scaled
-
-
-def token_vectors(tokens: TokenBatch, i: int, *, unit: bool) -> Float32Array:
-    """(m, d) float32 vectors of text i, with length 1 or with their own."""
-    rows = slice(int(tokens.offsets[i]), int(tokens.offsets[i + 1]))
-    factors = tokens.scales[rows] if unit else tokens.scales[rows] * tokens.norms[rows]
-    vectors: Float32Array = decoded(tokens.directions[rows]) * factors[:, None]
-    return vectors

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from surprise_rerank.arrays import Float64Array, FloatArray
-from surprise_rerank.bags import Bag, Input, Texts, as_float64, same_dimension, token_vectors
+from surprise_rerank.bags import Bag, Input, Texts, as_float64, same_dimension
 from surprise_rerank.errors import DataError
 
 
@@ -126,7 +126,7 @@ class SoftJaccard:
         own = self._copies(a.names, ours)
         size_a = float((own / (within_x @ own)).sum())
         for i in np.flatnonzero(texts.batch.lengths):
-            y = token_vectors(texts.batch, int(i), unit=True)
+            y = texts.batch.text(int(i), unit=True)
             words = texts.names[i]
             theirs = Counter(words)
             within_y, across = self._similarities(y @ y.T), self._similarities(x @ y.T)

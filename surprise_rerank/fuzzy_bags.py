@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from surprise_rerank.arrays import Float32Array, Float64Array, FloatArray, matrix
-from surprise_rerank.bags import Bag, Input, Texts, as_float64, same_dimension, token_vectors, with_lengths
+from surprise_rerank.bags import Bag, Input, Texts, as_float64, same_dimension, with_lengths
 from surprise_rerank.errors import DataError
 from surprise_rerank.fuzzy import DynaMax, SetMeasure
 from surprise_rerank.kernels import pool_maxima
@@ -206,7 +206,7 @@ class FuzzyBagOfWords:
             return self._compared(a, b)
         known = documents.known().batch
         for i in np.flatnonzero(known.lengths):
-            b[i] = self._pooled(token_vectors(known, int(i), unit=self.unit_tokens), universe)
+            b[i] = self._pooled(known.text(int(i), unit=self.unit_tokens), universe)
         return self._compared(a, b)
 
     def _compared(self, a: Float64Array, b: Float64Array) -> Float64Array:

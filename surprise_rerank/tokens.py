@@ -79,11 +79,12 @@ class TokenBatch:
         if not np.isfinite(raw).all():
             raise DataError("token vectors hold NaN or infinite values")
         with np.errstate(over="ignore"):  # refused in the next lines
-            norms = row_norms(raw).astype(np.float32)
+            exact = row_norms(raw)
+            norms = exact.astype(np.float32)
         if not np.isfinite(norms).all():
             raise DataError("token vectors are longer than float32 can say (3e38); scale them down")
         lengths = np.array([len(t) for t in texts], dtype=np.int64)
-        return cls(unit_rows(raw), np.ones_like(norms), norms, _offsets(lengths))
+        return cls(unit_rows(raw, exact), np.ones_like(norms), norms, _offsets(lengths))
 
     @classmethod
     def concatenate(cls, batches: Sequence[TokenBatch]) -> TokenBatch:
@@ -133,8 +134,13 @@ class TokenBatch:
 
     def __getitem__(self, i: int) -> Float32Array:
         """(tokens, d) float32: the token vectors of text i, with their lengths."""
+        return self.text(i)
+
+    def text(self, i: int, *, unit: bool = False) -> Float32Array:
+        """(tokens, d) float32: the token vectors of text i, with length 1 or with their own."""
         rows = self._rows(i)
-        return decoded(self.directions[rows]) * (self.scales[rows] * self.norms[rows])[:, None]
+        factors = self.scales[rows] if unit else self.scales[rows] * self.norms[rows]
+        return _decoded(self.directions[rows]) * factors[:, None]
 
     def take(self, index: npt.ArrayLike) -> TokenBatch:
         """The texts at these positions, in this order."""
@@ -162,10 +168,10 @@ class TokenBatch:
             raise DataError(f"token storage {storage!r} is not known; choose one of {', '.join(_STORAGES)}")
         if storage == self.storage:
             return self
-        unit = decoded(self.directions) * self.scales[:, None]
+        unit = _decoded(self.directions) * self.scales[:, None]
         directions = _encoded(unit, storage)
         # Rounding changes the length, and a token must stay at similarity 1 to itself.
-        lengths = np.linalg.norm(decoded(directions), axis=1)
+        lengths = np.linalg.norm(_decoded(directions), axis=1)
         scales = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
         return replace(self, directions=directions, scales=scales.astype(np.float32))
 
@@ -253,7 +259,7 @@ def _encoded(unit: Float32Array, storage: Storage) -> Directions:
             return rounded
 
 
-def decoded(directions: Directions) -> Float32Array:
+def _decoded(directions: Directions) -> Float32Array:
     """Stored directions as float32, without their scales."""
     if directions.dtype == np.uint16:
         return (directions.astype(np.uint32) << np.uint32(16)).view(np.float32)

@@ -10,7 +10,7 @@ from collections import Counter
 import numpy as np
 
 from surprise_rerank.arrays import Float32Array, FloatArray, matrix, unit_rows
-from surprise_rerank.bags import Texts, token_vectors
+from surprise_rerank.bags import Texts
 from surprise_rerank.errors import DataError
 
 
@@ -41,7 +41,7 @@ def vocabulary(texts: Texts, size: int | None = None, *, unit_tokens: bool = Fal
     for i in range(len(batch)):
         part = slice(int(batch.offsets[i]), int(batch.offsets[i + 1]))
         kept = rows[part] >= 0
-        vectors = token_vectors(batch, i, unit=unit_tokens)[kept]
+        vectors = batch.text(i, unit=unit_tokens)[kept]
         np.add.at(sums, rows[part][kept], vectors)
     means = (sums / np.bincount(rows[rows >= 0], minlength=len(ranked))[:, None]).astype(np.float32)
     return unit_rows(means) if unit_tokens else means
