@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from surprise_rerank import ensemble_files
-from surprise_rerank.arrays import Float32Array, Float64Array, matrix, row_norms
+from surprise_rerank.arrays import Float32Array, Float64Array, FloatArray, matrix, row_norms
 from surprise_rerank.errors import DataError
 from surprise_rerank.moments import (
     POOLED_ANCHORS,
@@ -107,9 +107,6 @@ class Ensemble:
         Raises:
             DataError: if the shape is not (n, d), a value is NaN or infinite, or the similarity is not known.
         """
-        check_similarity(similarity)
-        if sample_size < 0:
-            raise DataError(f"sample_size must not be negative, got {sample_size}")
         members = matrix(vectors, "ensemble vectors")
         count, d = members.shape
         mean, scatter, priorities = np.zeros(d), np.zeros((d, d)), np.zeros(count, np.uint64)
@@ -243,21 +240,19 @@ class Ensemble:
             mean[rows] = x @ self.mean
             # Rounding can leave a tiny negative number where the variance is 0.
             variance = np.einsum("nd,nd->n", np.matmul(x, covariance, out=xc), x)
-            deviation[rows] = np.sqrt(np.maximum(variance, 0.0))
-        return Moments(mean, self._beyond_rounding(deviation, q))
+            deviation[rows] = self._beyond_rounding(np.sqrt(np.maximum(variance, 0.0)), x)
+        return Moments(mean, deviation)
 
     def moments_by_scan(self, anchors: npt.ArrayLike) -> Moments:
         """`moments` by computing every similarity to the sample: the reference form, for any similarity.
 
         Equal to the exact ones where the sample holds all members; with the sampling error otherwise.
         """
-        found = joined([MomentStream.of(b).moments(self.count) for b in self._similarity_blocks(anchors)])
-        return replace(found, deviation=self._beyond_rounding(found.deviation, anchors))
+        return self._scanned(anchors, lambda block: MomentStream.of(block).moments(self.count))
 
     def percentiles(self, anchors: npt.ArrayLike) -> Moments:
         """(n,) medians and (n,) distances from the median to the 84.134th percentile, over the sample."""
-        found = joined([percentile_moments(b, self.count) for b in self._similarity_blocks(anchors)])
-        return replace(found, deviation=self._beyond_rounding(found.deviation, anchors))
+        return self._scanned(anchors, lambda block: percentile_moments(block, self.count))
 
     def pooled(self, anchors: Ensemble | None = None) -> Moments:
         """The moments that a population of anchors shares: the mean of mu_q, the root mean square of sigma_q.
@@ -298,21 +293,30 @@ class Ensemble:
         """(n, s) similarities of (n, d) anchors to the sampled members."""
         return vector_similarities(matrix(anchors, "anchors", self.dimension), self.sample, self.similarity)
 
-    def _beyond_rounding(self, deviation: Float64Array, anchors: npt.ArrayLike) -> Float64Array:
+    def _scanned(self, anchors: npt.ArrayLike, of: Callable[[Float64Array], Moments]) -> Moments:
+        """What a function makes of (b, s) similarities of anchors to the sample, block by block."""
+        q = matrix(anchors, "anchors", self.dimension)
+        parts = []
+        for rows in _blocks(len(q), max(1, _BLOCK_SIMILARITIES // max(self.sampled, 1))):
+            found = of(vector_similarities(q[rows], self.sample, self.similarity))
+            if is_linear(self.similarity):
+                x = prepared(q[rows], self.similarity)
+                found = replace(found, deviation=self._beyond_rounding(found.deviation, x))
+            parts.append(found)
+        return joined(parts)
+
+    def _beyond_rounding(self, deviation: Float64Array, anchors: FloatArray) -> Float64Array:
         """(n,) deviations, 0 where they are what float32 leaves of an anchor that sees no difference.
 
         The scale of a dot product is the anchor's length times the members' root mean square length.
-        """
-        if not is_linear(self.similarity):
-            return deviation
-        q = prepared(matrix(anchors, "anchors", self.dimension), self.similarity)
-        scale = np.sqrt(self.mean @ self.mean + np.trace(self.covariance)) * row_norms(q)
-        return np.where(deviation > _ROUNDING * scale, deviation, 0.0)
 
-    def _similarity_blocks(self, anchors: npt.ArrayLike) -> Iterator[Float64Array]:
-        q = matrix(anchors, "anchors", self.dimension)
-        for rows in _blocks(len(q), max(1, _BLOCK_SIMILARITIES // max(self.sampled, 1))):
-            yield vector_similarities(q[rows], self.sample, self.similarity)
+        Args:
+            deviation: (n,) of dot products.
+            anchors: (n, d) as they were multiplied.
+        """
+        spread = np.trace(self.scatter) / max(self.count, 1)
+        scale = np.sqrt(self.mean @ self.mean + spread) * row_norms(anchors)
+        return np.where(deviation > _ROUNDING * scale, deviation, 0.0)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to a .npz file, whole or not at all."""
