@@ -87,7 +87,7 @@ def evaluate(settings: Settings, terminal: Terminal | None = None) -> Evaluation
     )
     lessons = Lessons(settings.dataset, settings.fit, dataset.split, encoder, terminal)
     if any(system.fits for system in systems.values()):
-        lessons.read()  # what is wrong with them is told before the documents are indexed
+        _ = lessons.judged  # what is wrong with them is told before the documents are indexed
     bm25 = has_bm25() and _wants_bm25(systems)
     with workspace.resources(dataset, anchors, lessons, bm25=bm25) as resources:
         began = time.perf_counter()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from surprise_rerank.candidates import Candidates, Query
 from surprise_rerank.encoders import Encoder, encode_queries
@@ -15,7 +16,7 @@ from surprise_rerank.eval.progress import Terminal
 MOST_QUESTIONS = 300
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Lessons:
     """Judged questions of a data set's other split, read and encoded when they are first asked for.
 
@@ -33,7 +34,8 @@ class Lessons:
     encoder: Encoder
     terminal: Terminal
 
-    def read(self) -> tuple[dict[str, str], dict[str, dict[str, int]]]:
+    @cached_property
+    def judged(self) -> tuple[dict[str, str], dict[str, dict[str, int]]]:
         """Question id -> text, and their judgements.
 
         Raises:
@@ -57,7 +59,7 @@ class Lessons:
         Raises:
             DatasetError: if there is no such split, or it is the one that is evaluated.
         """
-        texts, qrels = self.read()
+        texts, qrels = self.judged
         ids = list(texts)[:MOST_QUESTIONS]
         queries = encode_queries(self.encoder, [texts[name] for name in ids], ids)
         with self.terminal.bar(f"fitting on {self.split}", len(ids), "questions") as advance:
