@@ -1,0 +1,45 @@
+"""Blocking work for event loops: a small pool of threads that coroutines can wait on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# A search waits for its store part of the time; for the rest it computes, with as many threads as torch has.
+_FEWEST, _MOST = 4, 16
+
+
+async def in_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """What `function(*args, **kwargs)` returns or raises, computed in a thread while the event loop goes on.
+
+    All calls of a process share one pool, apart from asyncio's own, so that searches leave the threads alone
+    that an application keeps for its files and names. It has as many threads as the machine has cores, but
+    at least 4 and at most 16; the first call makes it, and it is closed when Python exits. Calls beyond that
+    number wait their turn. The function sees the caller's context variables, but what it sets in them stays
+    with it.
+
+    A coroutine that is cancelled stops waiting. A call that still waits for its turn is then dropped; one
+    that has begun runs to its end, as threads cannot be stopped. The function must not wait for another
+    `in_thread`: where every thread waits for one more, none is left.
+
+    Args:
+        function: anything that may be called from another thread.
+        args: its arguments.
+        kwargs: its named arguments.
+    """
+    call = functools.partial(contextvars.copy_context().run, function, *args, **kwargs)
+    return await asyncio.get_running_loop().run_in_executor(_pool(os.getpid()), call)
+
+
+@functools.cache
+def _pool(process: int) -> ThreadPoolExecutor:  # by process: the threads of a pool do not outlive a fork
+    size = max(_FEWEST, min(_MOST, os.cpu_count() or 1))
+    return ThreadPoolExecutor(size, thread_name_prefix="surprise-rerank")
