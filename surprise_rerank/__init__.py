@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from surprise_rerank.encoders import load_encoder
     from surprise_rerank.ensemble import Ensemble
     from surprise_rerank.fuzzy import DynaMax
+    from surprise_rerank.passages import Passage, Passages
     from surprise_rerank.pipeline import Pipeline
     from surprise_rerank.rerank import DynaMaxReranker, FusionReranker, SurpriseReranker
     from surprise_rerank.similarities import similarity_names
@@ -26,6 +27,8 @@ _EXPORTS = {
     "DynaMaxReranker": "rerank",
     "Ensemble": "ensemble",
     "FusionReranker": "rerank",
+    "Passage": "passages",
+    "Passages": "passages",
     "Pipeline": "pipeline",
     "Query": "candidates",
     "Ranking": "candidates",
@@ -43,6 +46,8 @@ __all__ = [
     "DynaMaxReranker",
     "Ensemble",
     "FusionReranker",
+    "Passage",
+    "Passages",
     "Pipeline",
     "Query",
     "Ranking",

@@ -9,13 +9,16 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from surprise_rerank.arrays import Float32Array, Float64Array, FloatArray
+from surprise_rerank.arrays import Float32Array, Float64Array, FloatArray, IntArray
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
 from surprise_rerank.moments import Moments
+from surprise_rerank.passages import Passage
 from surprise_rerank.tokens import TokenBatch
 
 T = TypeVar("T")
+
+_OPTIONAL = ("dense", "tokens", "documents", "passages")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,6 +42,9 @@ class Query:
 class Candidates:
     """A candidate pool as one struct of arrays; all are aligned with `ids`.
 
+    Where documents are indexed in passages, a candidate is a passage: its document's id may repeat, scores
+    and vectors are the passage's, and `Ranking.order` makes one line of each document.
+
     Attributes:
         ids: n document ids, in the order of the first retrieval stage.
         scores: scorer's name -> (n,) its scores; NaN where that scorer did not look at the document.
@@ -46,6 +52,11 @@ class Candidates:
         tokens: n lists of token vectors, where fetched.
         documents: n documents, where fetched.
         backgrounds: scorer's name -> the moments of this query's scores over the corpus, where known.
+        passages: n passages of these documents, where they are indexed in passages.
+        best: a document's score is the mean of its `best` best passages'.
+
+    Raises:
+        DataError: if a field has another length than `ids`, or `best` is not positive.
     """
 
     ids: tuple[str, ...]
@@ -54,17 +65,21 @@ class Candidates:
     tokens: TokenBatch | None = None
     documents: tuple[Document, ...] | None = None
     backgrounds: Mapping[str, Moments] = field(default_factory=dict)
+    passages: tuple[Passage, ...] | None = None
+    best: int = 1
 
     def __post_init__(self) -> None:
         n = len(self.ids)
         sizes: dict[str, int] = {f"scores[{name!r}]": len(values) for name, values in self.scores.items()}
-        for name in ("dense", "tokens", "documents"):
+        for name in _OPTIONAL:
             part = getattr(self, name)
             if part is not None:
                 sizes[name] = len(part)
         for name, size in sizes.items():
             if size != n:
                 raise DataError(f"Candidates.{name} has {size} entries for {n} ids")
+        if self.best < 1:
+            raise DataError(f"Candidates.best must be at least 1 passage of a document, got {self.best}")
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -79,18 +94,24 @@ class Candidates:
             dense=None if self.dense is None else self.dense[index],
             tokens=None if self.tokens is None else self.tokens.take(index),
             documents=None if self.documents is None else tuple(self.documents[i] for i in index),
+            passages=None if self.passages is None else tuple(self.passages[i] for i in index),
         )
 
     def join(self, other: Candidates) -> Candidates:
         """Both pools in a row; a scorer that only one of them has is NaN for the other's documents.
 
         Raises:
-            DataError: if a document is in both, or a field is filled in one only.
+            DataError: if a document is in both, a field is filled in one only, or their `best` differ.
         """
         twice = sorted(set(self.ids) & set(other.ids))
         if twice:
             raise DataError(f"the document {twice[0]!r} is in both pools; join disjoint pools")
-        for name in ("dense", "tokens", "documents"):
+        if self.best != other.best:
+            raise DataError(
+                f"one pool scores documents by {self.best} of their passages, the other by {other.best}; "
+                "retrieve both with the same number"
+            )
+        for name in _OPTIONAL:
             if (getattr(self, name) is None) != (getattr(other, name) is None):
                 raise DataError(f"the field {name!r} is filled in one of two pools only; fetch it for both")
 
@@ -101,6 +122,7 @@ class Candidates:
         both_dense = (self.dense, other.dense)
         both_tokens = (self.tokens, other.tokens)
         both_documents = (self.documents, other.documents)
+        both_passages = (self.passages, other.passages)
         return Candidates(
             ids=self.ids + other.ids,
             scores={name: np.concatenate([part(self, name), part(other, name)]) for name in names},
@@ -108,6 +130,8 @@ class Candidates:
             tokens=_joined(both_tokens, TokenBatch.concatenate),
             documents=_joined(both_documents, lambda parts: parts[0] + parts[1]),
             backgrounds={**other.backgrounds, **self.backgrounds},
+            passages=_joined(both_passages, lambda parts: parts[0] + parts[1]),
+            best=self.best,
         )
 
     def without(self, document_id: str) -> Candidates:
@@ -119,12 +143,28 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One line of a ranking: a document, its score, and what each scorer gave it."""
+    """One line of a ranking.
+
+    Attributes:
+        id: the document's.
+        score: its score.
+        parts: what each scorer gave it, or its best passage.
+        document: where the candidates had it.
+        passage: the best of the document, where the candidates were passages.
+    """
 
     id: str
     score: float
     parts: Mapping[str, float]
     document: Document | None = None
+    passage: Passage | None = None
+
+    @property
+    def text(self) -> str | None:
+        """The best passage, or the whole content where there are no passages; None without a document."""
+        if self.document is None or self.passage is None:
+            return None if self.document is None else self.document.content
+        return self.document.content[self.passage.start : self.passage.end]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,6 +177,7 @@ class Ranking:
         parts: name -> (n,) what each scorer contributed, aligned with `ids`.
         documents: n documents, where the candidates had them.
         notes: what the reader of the scores must know (a score that was not defined, say).
+        passages: each document's best passage, where the candidates were passages; `parts` are its own.
     """
 
     ids: tuple[str, ...]
@@ -144,6 +185,7 @@ class Ranking:
     parts: Mapping[str, Float64Array] = field(default_factory=dict)
     documents: tuple[Document, ...] | None = None
     notes: tuple[str, ...] = ()
+    passages: tuple[Passage, ...] | None = None
 
     @classmethod
     def order(
@@ -155,6 +197,15 @@ class Ranking:
     ) -> Ranking:
         """Sort a pool by score, descending; ties go by id, so that every store gives the same order.
 
+        Of passages, the score of a document is the mean of its `candidates.best` best ones', or of all where
+        it has fewer. The best of them stands for it; of equals, the one with the lowest number.
+
+        Args:
+            candidates: n documents or passages.
+            scores: (n,).
+            parts: name -> (n,) what each scorer contributed.
+            notes: for the reader of the ranking.
+
         Raises:
             DataError: if the scores are not one finite number per candidate (minus infinity is allowed too).
         """
@@ -165,15 +216,21 @@ class Ranking:
         if len(bad):
             name, value = candidates.ids[bad[0]], values[bad[0]]
             raise DataError(f"the score of document {name!r} is {value}; scores must be finite numbers")
-        names = np.asarray(candidates.ids, dtype=object)
-        index = np.array(sorted(range(len(values)), key=lambda i: (-values[i], names[i])), dtype=np.int64)
-        documents = candidates.documents
+        documents, passages = candidates.documents, candidates.passages
+        rows = np.arange(len(values))
+        if passages is not None:
+            rows, values = _best_passages(candidates.ids, passages, values, candidates.best)
+        names = [candidates.ids[row] for row in rows.tolist()]
+        order = sorted(range(len(names)), key=list(zip((-values).tolist(), names, strict=True)).__getitem__)
+        index = rows[order]
+        picked = index.tolist()
         return cls(
-            ids=tuple(candidates.ids[i] for i in index),
-            scores=values[index],
+            ids=tuple(names[i] for i in order),
+            scores=values[order],
             parts={k: np.asarray(v, dtype=np.float64)[index] for k, v in (parts or {}).items()},
-            documents=None if documents is None else tuple(documents[i] for i in index),
+            documents=None if documents is None else tuple(documents[i] for i in picked),
             notes=tuple(notes),
+            passages=None if passages is None else tuple(passages[i] for i in picked),
         )
 
     def __len__(self) -> int:
@@ -186,6 +243,7 @@ class Ranking:
                 score=float(self.scores[i]),
                 parts={part: float(values[i]) for part, values in self.parts.items()},
                 document=None if self.documents is None else self.documents[i],
+                passage=None if self.passages is None else self.passages[i],
             )
 
     def top(self, k: int) -> Ranking:
@@ -196,7 +254,24 @@ class Ranking:
             scores=self.scores[:k],
             parts={name: values[:k] for name, values in self.parts.items()},
             documents=None if self.documents is None else self.documents[:k],
+            passages=None if self.passages is None else self.passages[:k],
         )
+
+
+def _best_passages(
+    ids: Sequence[str], passages: Sequence[Passage], scores: Float64Array, best: int
+) -> tuple[IntArray, Float64Array]:
+    """Each document's best passage, as a row of the pool, and the mean of its `best` best scores."""
+    codes: dict[str, int] = {}
+    documents = np.array([codes.setdefault(name, len(codes)) for name in ids], dtype=np.int64)
+    numbers = np.array([passage.number for passage in passages], dtype=np.int64)
+    order = np.lexsort((numbers, -scores, documents))
+    counts = np.bincount(documents, minlength=len(codes))
+    firsts = np.cumsum(counts) - counts
+    counted = np.arange(len(order)) - np.repeat(firsts, counts) < best
+    rows = order[counted]
+    sums = np.bincount(documents[rows], weights=scores[rows], minlength=len(codes))
+    return order[firsts], sums / np.minimum(counts, best)
 
 
 def _joined(pair: tuple[T | None, T | None], join: Callable[[Sequence[T]], T]) -> T | None:

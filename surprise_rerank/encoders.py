@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import functools
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -36,6 +38,8 @@ _PACKAGED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128
 # Tokens in one forward pass, padding included. Larger batches leave a CPU's caches and become slower.
 _CPU_BATCH_TOKENS = 4096
 _GPU_BATCH_TOKENS = 65_536
+# What tokenizers without a limit give for one is far above this.
+_NO_LIMIT = 10**9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,6 +73,11 @@ class Encoder(Protocol):
         """Digits that differ where the weights differ; an index remembers them."""
         ...
 
+    @property
+    def window(self) -> int | None:
+        """How many tokens of a document's text `encode` reads, prompt and special tokens aside; None: all."""
+        ...
+
     def encode(
         self, texts: Sequence[str], kind: Kind = "document", on_progress: Progress | None = None
     ) -> Encoded:
@@ -77,6 +86,13 @@ class Encoder(Protocol):
 
     def words(self, texts: Sequence[str], kind: Kind = "document") -> list[list[str]]:
         """What each token vector stands for: one string for every row of `encode(texts, kind).tokens`."""
+        ...
+
+    def token_spans(self, texts: Sequence[str], kind: Kind = "document") -> list[IntArray]:
+        """Where the tokens of each text lie, however long it is: (n, 2) first characters and ends.
+
+        Special tokens and the prompt have none. The characters are those of `encodable(text)`.
+        """
         ...
 
 
@@ -161,6 +177,55 @@ class SentenceTransformerEncoder:
             pieces([i for i, special in zip(ids, mask, strict=True) if not special]) for ids, mask in rows
         ]
 
+    @property
+    def window(self) -> int | None:
+        """Tokens of a document that it reads beside the prompt and the special tokens; None: any number."""
+        longest = self._model.max_seq_length or self._model.tokenizer.model_max_length
+        if longest > _NO_LIMIT:
+            return None
+        (taken,) = self._untruncated([self._prompt("document")], add_special_tokens=True)["input_ids"]
+        return int(longest) - len(taken)
+
+    def token_spans(self, texts: Sequence[str], kind: Kind = "document") -> list[IntArray]:
+        """Where the tokens of each text lie, however long it is: (n, 2) first characters and ends.
+
+        A token that the prompt and the text share counts as the text's. Tokenizers that are written in Python
+        know no places; their texts are divided evenly by the number of tokens, which is exact.
+
+        Args:
+            texts: any strings; the characters are those of `encodable(text)`.
+            kind: picks the model's prompt, where it has one.
+        """
+        if not texts:
+            return []
+        prompt = self._prompt(kind)
+        plain = [encodable(text) for text in texts]
+        whole = [prompt + text for text in plain]
+        if not self._model.tokenizer.is_fast:
+            (before, *counts) = map(len, self._untruncated([prompt, *whole])["input_ids"])
+            return [even_spans(len(text), n - before) for text, n in zip(plain, counts, strict=True)]
+        offsets = self._untruncated(whole, return_offsets_mapping=True)["offset_mapping"]
+        spans = (np.array(pairs, dtype=np.int64).reshape(-1, 2) - len(prompt) for pairs in offsets)
+        return [np.maximum(own[own[:, 1] > 0], 0) if prompt else own for own in spans]
+
+    @functools.cached_property
+    def _untruncating(self) -> Any:
+        # A copy: what a tokenizer cuts is a setting of its own, and other threads may be encoding with it.
+        return copy.deepcopy(self._model.tokenizer)
+
+    def _untruncated(
+        self, texts: list[str], add_special_tokens: bool = False, return_offsets_mapping: bool = False
+    ) -> dict[str, Any]:
+        inputs = self._untruncating(
+            texts,
+            add_special_tokens=add_special_tokens,
+            return_offsets_mapping=return_offsets_mapping,
+            return_attention_mask=False,
+            return_token_type_ids=False,
+            verbose=False,  # it would warn that the model does not read that many
+        )
+        return dict(inputs)
+
     def _prompt(self, kind: Kind) -> str:
         names = ("query",) if kind == "query" else ("document", "passage", "corpus")
         prompts = (self._model.prompts.get(name) for name in names)
@@ -187,6 +252,12 @@ class SentenceTransformerEncoder:
             size = max(1, budget // max(1, int(lengths[order[start]])))
             yield order[start : start + size].tolist()
             start += size
+
+
+def even_spans(length: int, count: int) -> IntArray:
+    """(n, 2) places of n tokens that share a text evenly."""
+    borders = np.arange(max(count, 0) + 1) * length // max(count, 1)
+    return np.stack([borders[:-1], borders[1:]], axis=1)
 
 
 def load_encoder(name: str = DEFAULT_MODEL, device: str | None = None, cache: Path | None = None) -> Encoder:

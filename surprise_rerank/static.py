@@ -14,16 +14,18 @@ import numpy as np
 
 from surprise_rerank.arrays import Float32Array, IntArray, unit_rows
 from surprise_rerank.documents import encodable
-from surprise_rerank.encoders import Encoded, Kind, Progress
+from surprise_rerank.encoders import Encoded, Kind, Progress, even_spans
 from surprise_rerank.errors import DataError
 from surprise_rerank.tokens import TokenBatch
 from surprise_rerank.word_vectors import WordVectors
 
 Unknown: TypeAlias = Literal["skip", "zero", "mean"]
 Tokenize: TypeAlias = Callable[[str], list[str]]
+_Places: TypeAlias = list[tuple[str, int, int]]
 
 # Texts between two calls of `on_progress`.
 _BATCH = 256
+_STRETCH = re.compile(r"\S+")
 # Where tokenizers part ways: case, contractions, hyphens, numbers, marks, punctuation, symbols, scripts.
 _PROBE = (
     "Don't stop: the U.S.'s \u201cnaïve\u201d co-operation \u2013 3.5% of 1,000 A_B\u2019s! #tag @me e\u0301 "
@@ -87,6 +89,11 @@ class StaticEncoder:
         self._substitute = vectors.mean() if unknown == "mean" else np.zeros(self.dimension, np.float32)
 
     @property
+    def window(self) -> None:
+        """None: texts are never cut."""
+        return
+
+    @property
     def fingerprint(self) -> str:
         """16 digits that differ where the vectors, the policy for unknown words or the tokenizer differ.
 
@@ -135,6 +142,48 @@ class StaticEncoder:
             ]
             for text in texts
         ]
+
+    def token_spans(self, texts: Sequence[str], kind: Kind = "document") -> list[IntArray]:
+        """Where the words that have a token lie: (n, 2) first characters and ends.
+
+        Words are looked for in their stretch without white space; where the tokenizer spells one of them
+        otherwise, each has all of that stretch. Where a tokenizer's words depend on more than that stretch
+        (compounds of several words, say), the words of a text share it evenly.
+
+        Args:
+            texts: any strings; the characters are those of `encodable(text)`.
+            kind: makes no difference.
+        """
+        places = functools.cache(self._places)  # most stretches stand in many texts
+        return [self._spans(encodable(text), places) for text in texts]
+
+    def _spans(self, text: str, places: Callable[[str], _Places]) -> IntArray:
+        words = self._tokenize(text)
+        found: list[str] = []
+        pairs: list[tuple[int, int]] = []
+        for stretch in _STRETCH.finditer(text):
+            shift = stretch.start()
+            for word, start, end in places(stretch[0]):
+                found.append(word)
+                pairs.append((start + shift, end + shift))
+        spans = even_spans(len(text), len(words))
+        if found == words:
+            spans = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+        return spans if self.unknown != "skip" else spans[self.vectors.lookup(words) >= 0]
+
+    def _places(self, stretch: str) -> _Places:
+        """The words of a stretch without white space, and where they lie in it."""
+        words = self._tokenize(stretch)
+        plain = stretch.lower().replace("\u2019", "'")
+        places: _Places = []
+        end = 0
+        for word in words:
+            start = plain.find(word.lower(), end)
+            if start < 0 or len(plain) != len(stretch):
+                return [(word, 0, len(stretch)) for word in words]
+            end = start + len(word)
+            places.append((word, start, end))
+        return places
 
     def _read(self, text: str) -> tuple[list[str], IntArray]:
         """The words of a text that have a token, and their rows; -1 is unknown."""

@@ -13,6 +13,7 @@ from surprise_rerank.candidates import Candidates, Hit, Ranking
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
 from surprise_rerank.moments import Moments
+from surprise_rerank.passages import Passage
 from surprise_rerank.tokens import TokenBatch
 
 PROPERTY = settings(max_examples=60, deadline=None)
@@ -28,6 +29,7 @@ def pool(n: int = 4) -> Candidates:
         tokens=TokenBatch.from_arrays([np.full((i, 2), i, np.float32) for i in range(n)], 2),
         documents=tuple(Document(id=name, text=f"text {name}") for name in ids),
         backgrounds={"bm25": Moments(np.array(1.0), np.array(2.0))},
+        passages=tuple(Passage(i, i, i + 1) for i in range(n)),
     )
 
 
@@ -39,6 +41,7 @@ def assert_aligned(candidates: Candidates) -> None:
         assert candidates.dense[position].tolist() == [i] * 3
         np.testing.assert_allclose(candidates.tokens[position], np.full((i, 2), i), rtol=1e-6)
         assert candidates.documents[position].id == name
+        assert candidates.passages[position] == Passage(i, i, i + 1)
     assert candidates.backgrounds["bm25"].deviation == 2.0
 
 
@@ -48,11 +51,13 @@ def test_take_moves_every_field_alike(rows: list[int]):
     taken = pool().take(rows)
     assert taken.ids == tuple(f"d{i % 4}" for i in rows)
     assert len(taken) == len(taken.dense) == len(taken.tokens) == len(taken.documents) == len(rows)
+    assert len(taken.passages) == len(rows)
     assert_aligned(taken)
 
 
 def test_take_leaves_missing_fields_missing():
     taken = Candidates(ids=("a", "b")).take([1])
+    assert taken.passages is None
     assert (taken.ids, taken.scores, taken.dense, taken.tokens, taken.documents) == (
         ("b",),
         {},
@@ -93,10 +98,30 @@ def test_a_scorer_that_one_pool_lacks_is_nan_for_its_documents():
 def test_pools_that_overlap_or_hold_different_fields_are_not_joined():
     with pytest.raises(DataError, match="'d1' is in both pools"):
         pool(3).join(pool().take([1, 3]))
-    for field in ("dense", "tokens", "documents"):
+    for field in ("dense", "tokens", "documents", "passages"):
         lacking = dataclasses.replace(pool().take([3]), **{field: None})
         with pytest.raises(DataError, match=f"the field '{field}' is filled in one of two pools only"):
             pool(3).join(lacking)
+
+
+def test_pools_of_passages_are_joined_if_they_score_documents_alike():
+    one, other = (dataclasses.replace(pool().take(rows), best=2) for rows in ([0, 0], [3]))
+    joined = one.join(other)
+    assert (joined.ids, joined.best) == (("d0", "d0", "d3"), 2)
+    assert_aligned(joined)
+    with pytest.raises(DataError, match="one pool scores documents by 1 of their passages, the other by 2"):
+        pool().take([1]).join(other)
+
+
+def test_without_removes_every_passage_of_a_document():
+    rest = pool().take([2, 1, 2, 0]).without("d2")
+    assert rest.ids == ("d1", "d0")
+    assert_aligned(rest)
+
+
+def test_scores_by_no_passage_are_refused():
+    with pytest.raises(DataError, match=r"Candidates\.best must be at least 1 passage of a document, got 0"):
+        Candidates(ids=(), best=0)
 
 
 @pytest.mark.parametrize(
@@ -106,6 +131,7 @@ def test_pools_that_overlap_or_hold_different_fields_are_not_joined():
         ("dense", np.zeros((1, 4), np.float32)),
         ("tokens", TokenBatch.from_arrays([], 2)),
         ("documents", (Document(id="a", text=""),)),
+        ("passages", (Passage(0, 0, 1),)),
     ],
 )
 def test_a_field_of_another_length_is_refused_and_named(field: str, value: object):
@@ -138,6 +164,7 @@ def test_parts_documents_and_notes_follow_the_order():
     candidates = pool()
     parts = {"half": np.arange(4, dtype=np.float32) / 2}
     ranking = Ranking.order(candidates, np.array([1.0, 3.0, 2.0, 4.0], np.float32), parts, ["a note"])
+    assert [p.number for p in ranking.passages] == [3, 1, 2, 0]
     assert ranking.ids == ("d3", "d1", "d2", "d0")
     assert ranking.scores.dtype == ranking.parts["half"].dtype == np.float64
     assert ranking.parts["half"].tolist() == [1.5, 0.5, 1.0, 0.0]
@@ -150,7 +177,7 @@ def test_iterating_gives_hits_best_first():
     first, second = ranking
     assert (first.id, first.score, first.document.text) == ("d1", 0.2, "text d1")
     assert np.isnan(first.parts["p"])
-    assert second == Hit("d0", 0.1, {"p": 7.0}, Document(id="d0", text="text d0"))
+    assert second == Hit("d0", 0.1, {"p": 7.0}, Document(id="d0", text="text d0"), Passage(0, 0, 1))
     assert isinstance(first.score, float)
     assert next(iter(Ranking.order(Candidates(ids=("a",)), np.zeros(1)))).document is None
 
@@ -160,6 +187,7 @@ def test_top_keeps_the_first_of_every_field(k: int, kept: int):
     ranking = Ranking.order(pool(), np.arange(4.0), {"p": np.arange(4.0)}, ["note"])
     top = ranking.top(k)
     assert len(top) == len(top.scores) == len(top.parts["p"]) == len(top.documents) == kept
+    assert [p.number for p in top.passages] == [3, 2, 1, 0][:kept]
     assert top.ids == ("d3", "d2", "d1", "d0")[:kept]
     assert top.scores.tolist() == top.parts["p"].tolist() == [3.0, 2.0, 1.0, 0.0][:kept]
     assert top.notes == ("note",)
@@ -167,8 +195,9 @@ def test_top_keeps_the_first_of_every_field(k: int, kept: int):
 
 def test_the_order_without_documents_has_none():
     ranking = Ranking.order(Candidates(ids=("a", "b")), np.zeros(2))
-    assert ranking.documents is None
-    assert ranking.top(1).documents is None
+    assert ranking.documents is ranking.passages is None
+    assert ranking.top(1).documents is ranking.top(1).passages is None
+    assert ranking.top(1).ids == ("a",)
 
 
 @pytest.mark.parametrize(("bad", "word"), [(np.nan, "nan"), (np.inf, "inf")])
@@ -190,3 +219,58 @@ def test_scores_of_another_shape_are_refused(scores: np.ndarray):
 def test_an_empty_pool_is_an_empty_ranking():
     ranking = Ranking.order(Candidates(ids=()), np.zeros(0), {"p": np.zeros(0)})
     assert (len(ranking), list(ranking), len(ranking.top(3))) == (0, [], 0)
+
+
+# Rankings of passages
+
+
+def plainly_ordered(
+    ids: list[str], numbers: list[int], scores: list[float], best: int
+) -> list[tuple[str, float, int]]:
+    """Documents as (id, score, row of the best passage), by the definition."""
+    lines = []
+    for name in set(ids):
+        rows = sorted((i for i in range(len(ids)) if ids[i] == name), key=lambda i: (-scores[i], numbers[i]))
+        counted = [scores[i] for i in rows[:best]]
+        lines.append((name, sum(counted) / len(counted), rows[0]))
+    return sorted(lines, key=lambda line: (-line[1], line[0]))
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["a", "b", "b\0", "c"]), st.integers(0, 9)), unique=True, max_size=20),
+    st.integers(1, 4),
+    st.data(),
+)
+@PROPERTY
+def test_documents_are_ordered_by_their_best_passages(
+    pairs: list[tuple[str, int]], best: int, data: st.DataObject
+):
+    ids, numbers = [name for name, _ in pairs], [number for _, number in pairs]
+    values = st.sampled_from([-np.inf, -2.0, 0.0, -0.0, 1.0, 3.0])
+    scores = data.draw(st.lists(values, min_size=len(ids), max_size=len(ids)))
+    candidates = Candidates(
+        ids=tuple(ids),
+        documents=tuple(Document(id=name, text="0123456789") for name in ids),
+        passages=tuple(Passage(number, number, number + 1) for number in numbers),
+        best=best,
+    )
+    ranking = Ranking.order(candidates, np.array(scores), {"row": np.arange(len(ids))})
+    lines = [(hit.id, hit.score, int(hit.parts["row"])) for hit in ranking]
+    assert lines == plainly_ordered(ids, numbers, scores, best)
+    for hit in ranking:
+        assert hit.document.id == hit.id
+        assert hit.passage.number == numbers[int(hit.parts["row"])]
+        assert hit.text == str(hit.passage.number)
+
+
+def test_a_score_that_is_no_number_is_refused_of_a_passage_too():
+    candidates = Candidates(ids=("a", "a"), passages=(Passage(0, 0, 1), Passage(1, 1, 2)))
+    with pytest.raises(DataError, match="document 'a' is nan"):
+        Ranking.order(candidates, np.array([1.0, np.nan]))
+
+
+def test_the_text_of_a_hit_is_its_passage_or_all_of_its_document():
+    document = Document(id="a", title="On", text="wings")
+    assert Hit("a", 1.0, {}, document, Passage(1, 3, 5)).text == "wi"
+    assert Hit("a", 1.0, {}, document).text == "On wings"
+    assert Hit("a", 1.0, {}, None, Passage(1, 3, 5)).text is None

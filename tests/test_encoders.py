@@ -6,12 +6,14 @@ import copy
 import socket
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers import ByT5Tokenizer
 from words import WordEncoder
 
 from surprise_rerank import encoders
@@ -194,6 +196,90 @@ def test_prompts_of_the_model_have_words_too(
 def test_the_encoder_of_the_tests_has_words_too(texts: list[str]):
     encoder = WordEncoder()
     assert [len(words) for words in encoder.words(texts)] == encoder.encode(texts).tokens.lengths.tolist()
+
+
+# The window, and where tokens lie
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.text(st.characters(exclude_categories=[]), max_size=40), st.sampled_from(["", "passage: "]))
+def test_every_token_has_its_place(encoder: SentenceTransformerEncoder, text: str, prompt: str):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(encoder._model, "prompts", {"passage": prompt})
+        (spans,) = encoder.token_spans([text])
+        assert len(spans) == len(encoder.words([text])[0]) - len(encoder.words([""])[0])
+    assert (spans.dtype, spans.shape[1]) == (np.int64, 2)
+    assert ((spans >= 0) & (spans <= len(text))).all()
+    assert (spans[:, 0] <= spans[:, 1]).all()
+    assert (np.diff(spans[:, 0]) >= 0).all()
+
+
+@pytest.mark.parametrize("prompts", [{}, {"query": "query: ", "document": "a passage: "}])
+def test_places_are_those_of_the_words_in_the_text(
+    encoder: SentenceTransformerEncoder, monkeypatch: pytest.MonkeyPatch, prompts: dict[str, str]
+):
+    monkeypatch.setattr(encoder._model, "prompts", prompts)
+    for kind in ("query", "document"):
+        text = "A slipstream? \U0001f600 déjà 日本"
+        first, empty = encoder.token_spans([text, ""], kind)
+        words = ["A", "slips", "tream", "?", "\U0001f600", "dé", "jà", "日", "本"]
+        assert [text[start:end] for start, end in first] == words
+        assert empty.shape == (0, 2)
+    assert encoder.token_spans([]) == []
+
+
+@pytest.mark.parametrize(("prompts", "taken"), [({}, 0), ({"document": "a passage: "}, 3)])
+def test_the_window_is_what_special_tokens_and_the_prompt_leave(
+    encoder: SentenceTransformerEncoder, monkeypatch: pytest.MonkeyPatch, prompts: dict[str, str], taken: int
+):
+    monkeypatch.setattr(encoder._model, "prompts", prompts)
+    assert encoder.window == 254 - taken
+    spans = encoder.token_spans(["word " * 300])[0]
+    assert len(spans) == 300
+    assert len(encoder.encode(["word " * 300]).tokens[0]) == 254
+
+
+def test_a_model_without_a_limit_has_no_window(encoder: SentenceTransformerEncoder):
+    model = copy.deepcopy(encoder._model)
+    model.max_seq_length = None
+    model.tokenizer.model_max_length = int(1e30)
+    assert SentenceTransformerEncoder(model, "boundless").window is None
+
+
+def test_places_in_long_texts_come_without_a_warning_and_leave_encoding_as_it_was(
+    encoder: SentenceTransformerEncoder, capfd: pytest.CaptureFixture[str]
+):
+    before = encoder.encode(["word " * 400]).dense
+    assert len(encoder.token_spans(["word " * 70_000])[0]) == 70_000
+    np.testing.assert_array_equal(encoder.encode(["word " * 400]).dense, before)
+    assert capfd.readouterr().err == ""
+
+
+def test_tokenizers_written_in_python_share_a_text_evenly_by_their_exact_numbers(
+    encoder: SentenceTransformerEncoder,
+):
+    model = copy.deepcopy(encoder._model)
+    model[0].processor = ByT5Tokenizer()
+    model.max_seq_length = 256
+    model.prompts = {"document": "p: "}
+    slow = SentenceTransformerEncoder(model, "slow")
+    ascii_text, two_bytes, empty = slow.token_spans(["wing", "éé", ""])
+    assert ascii_text.tolist() == [[0, 1], [1, 2], [2, 3], [3, 4]]
+    assert two_bytes.tolist() == [[0, 0], [0, 1], [1, 1], [1, 2]]
+    assert empty.shape == (0, 2)
+    assert slow.window == 256 - 1 - 3  # </s> and the prompt
+
+
+def test_threads_that_place_and_encode_at_once_do_not_disturb_each_other(
+    encoder: SentenceTransformerEncoder,
+):
+    expected = encoder.encode(["word " * 400]).dense
+    with ThreadPoolExecutor(4) as pool:
+        spans = [pool.submit(encoder.token_spans, ["word " * 400]) for _ in range(20)]
+        dense = [pool.submit(encoder.encode, ["word " * 400]) for _ in range(4)]
+        assert {len(future.result()[0]) for future in spans} == {400}
+        for future in dense:
+            np.testing.assert_allclose(future.result().dense, expected, atol=1e-6)
 
 
 def test_queries_carry_their_vectors_and_names(encoder: SentenceTransformerEncoder):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from surprise_rerank.documents import encodable
 from surprise_rerank.encoders import Encoder, encode_queries
 from surprise_rerank.errors import DataError
 from surprise_rerank.extras import is_installed, pip_line
@@ -130,6 +132,43 @@ def test_every_token_vector_has_its_word(texts: list[str], unknown: Unknown, tok
             row = vectors.row(word)
             expected = VECTORS[row] if row is not None else {"zero": 0 * MEAN, "mean": MEAN}[unknown]
             np.testing.assert_allclose(token, expected, atol=1e-6)
+
+
+# Where words lie
+
+
+@given(st.lists(odd_texts, max_size=5), st.sampled_from(POLICIES), st.sampled_from([default_tokenize, split]))
+def test_every_token_has_its_place(texts: list[str], unknown: Unknown, tokenize: Tokenize):
+    vectors = WordVectors.from_arrays(WORDS, VECTORS, "toy")
+    encoder: Encoder = StaticEncoder(vectors, unknown=unknown, tokenize=tokenize)
+    places = encoder.token_spans(texts)
+    assert [len(spans) for spans in places] == encoder.encode(texts).tokens.lengths.tolist()
+    for text, spans, words in zip(texts, places, encoder.words(texts), strict=True):
+        plain = encodable(text)
+        assert (np.diff(spans[:, 0]) >= 0).all()
+        for (start, end), word in zip(spans, words, strict=True):
+            assert 0 <= start < end <= len(plain)
+            assert word in unicodedata.normalize("NFC", plain[start:end].lower()) or word in plain[start:end]
+
+
+def test_places_are_those_of_the_words_in_the_text(vectors: WordVectors):
+    text = "The wing: doesn't  (NASA\u2019s) lift-off 3.5\tna\u00efve nai\u0308ve-wing"
+    (spans,) = StaticEncoder(vectors, unknown="zero").token_spans([text])
+    assert [text[start:end] for start, end in spans] == [
+        *("The", "wing", "does", "n't", "NASA", "\u2019s", "lift", "off", "3.5", "na\u00efve"),
+        *("nai\u0308ve-wing", "nai\u0308ve-wing"),
+    ]
+    (known,) = StaticEncoder(vectors).token_spans([text])
+    assert [text[start:end] for start, end in known] == ["The", "wing", "nai\u0308ve-wing"]
+    assert StaticEncoder(vectors).window is None
+
+
+def test_words_that_depend_on_their_neighbours_share_the_text_evenly(vectors: WordVectors):
+    def joined(text: str) -> list[str]:
+        return [text.replace(" ", "_")] * 2
+
+    (spans,) = StaticEncoder(vectors, unknown="zero", tokenize=joined).token_spans(["new york"])
+    assert spans.tolist() == [[0, 4], [4, 8]]
 
 
 def test_words_are_spelt_as_in_the_vocabulary_and_unknown_ones_as_in_the_text(vectors: WordVectors):

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from surprise_rerank.arrays import unit_rows
+from surprise_rerank.arrays import IntArray, unit_rows
+from surprise_rerank.documents import encodable
 from surprise_rerank.encoders import Encoded, Kind
 from surprise_rerank.tokens import TokenBatch
 
 
 class WordEncoder:
-    """Deterministic, of any dimension, and fast; `name` and `fingerprint` can be set apart."""
+    """Deterministic, of any dimension, and fast; `name` and `fingerprint` can be set apart.
 
-    def __init__(self, dimension: int = 16, name: str = "words", fingerprint: str = "0") -> None:
+    With a window it reads that many words of a text, as a model does.
+    """
+
+    def __init__(
+        self, dimension: int = 16, name: str = "words", fingerprint: str = "0", window: int | None = None
+    ) -> None:
+        self.window = window
         self.dimension = dimension
         self.name = name
         self.fingerprint = fingerprint
@@ -32,10 +40,14 @@ class WordEncoder:
         return Encoded(unit_rows(dense), TokenBatch.from_arrays(tokens, self.dimension))
 
     def words(self, texts: Sequence[str], kind: Kind = "document") -> list[list[str]]:
-        return [text.lower().split() for text in texts]
+        return [text.lower().split()[: self.window] for text in texts]
+
+    def token_spans(self, texts: Sequence[str], kind: Kind = "document") -> list[IntArray]:
+        found = [[word.span() for word in re.finditer(r"\S+", encodable(text))] for text in texts]
+        return [np.array(spans, dtype=np.int64).reshape(-1, 2) for spans in found]
 
     def _words(self, text: str) -> np.ndarray:
-        vectors = [self._vector(word) for word in text.lower().split()]
+        vectors = [self._vector(word) for word in text.lower().split()[: self.window]]
         return np.array(vectors, dtype=np.float32).reshape(len(vectors), self.dimension)
 
     def _vector(self, word: str) -> np.ndarray:

