@@ -10,9 +10,11 @@ dot products. For things that are no vectors there is `SampledEnsemble` (`sample
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -320,7 +322,13 @@ class Ensemble:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to a .npz file, whole or not at all."""
-        ensemble_files.save(path, {name: getattr(self, name) for name in ensemble_files.FIELDS})
+        ensemble_files.save(path, self._fields())
+
+    def to_bytes(self) -> bytes:
+        """The content of the file that `save` writes, for stores that have no files."""
+        file = io.BytesIO()
+        ensemble_files.write(file, self._fields())
+        return file.getvalue()
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Ensemble:
@@ -330,6 +338,22 @@ class Ensemble:
             DataError: if the file is not an ensemble, is damaged, or is of another format.
         """
         return cls(**ensemble_files.load(path))
+
+    @classmethod
+    def from_bytes(cls, content: bytes, where: str) -> Ensemble:
+        """Read what `to_bytes` gave; nothing in it is executed.
+
+        Args:
+            content: the bytes.
+            where: what to call their place in an error.
+
+        Raises:
+            DataError: if it is not an ensemble, is damaged, or is of another format.
+        """
+        return cls(**ensemble_files.read(io.BytesIO(content), where))
+
+    def _fields(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ensemble_files.FIELDS}
 
 
 def _blocks(count: int, size: int) -> Iterator[slice]:

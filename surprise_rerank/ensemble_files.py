@@ -7,7 +7,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -47,8 +47,13 @@ def save(path: str | os.PathLike[str], fields: Mapping[str, Any]) -> None:
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(target) as file:
-        stored = {name: as_array(fields[name]) for name, as_array in FIELDS.items()}
-        np.savez(file, format=np.int64(_FORMAT), **stored)
+        write(file, fields)
+
+
+def write(file: IO[bytes], fields: Mapping[str, Any]) -> None:
+    """Write an ensemble's fields to an open file."""
+    stored = {name: as_array(fields[name]) for name, as_array in FIELDS.items()}
+    np.savez(file, format=np.int64(_FORMAT), **stored)
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -57,8 +62,21 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
     Raises:
         DataError: if the file is not an ensemble, is damaged, or is of another format.
     """
+    return read(path, str(path))
+
+
+def read(source: str | os.PathLike[str] | IO[bytes], path: str) -> dict[str, Any]:
+    """The fields that `write` wrote.
+
+    Args:
+        source: a path or an open file.
+        path: what to call it in an error.
+
+    Raises:
+        DataError: if it is not an ensemble, is damaged, or is of another format.
+    """
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with np.load(source, allow_pickle=False) as stored:
             if int(stored["format"]) != _FORMAT:
                 raise DataError(f"{path}: ensemble of another format; make it again with Ensemble.save")
             fields = {name: _PYTHON_TYPES.get(t, np.asarray)(stored[name]) for name, t in FIELDS.items()}

@@ -1,5 +1,7 @@
 """The errors that users see: each says what was given, what was expected and what to do."""
 
+from collections.abc import Sequence
+
 
 class SurpriseRerankError(Exception):
     """Base of every error that is the caller's to mend; the command line exits with code 2."""
@@ -19,6 +21,18 @@ class ModelError(SurpriseRerankError):
 
 class StoreError(SurpriseRerankError):
     """A vector store that cannot be opened, reached, read or written."""
+
+
+class IndexingError(StoreError):
+    """Documents that could not be stored.
+
+    Attributes:
+        missing: ids of the documents that are not known to be stored, in their order.
+    """
+
+    def __init__(self, message: str, missing: Sequence[str]) -> None:
+        super().__init__(message)
+        self.missing = tuple(missing)
 
 
 class IndexMismatchError(StoreError):
