@@ -1,0 +1,148 @@
+"""Qdrant's BM25 in this process: its vectors, its settings, and what Qdrant makes of them."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import FrozenInstanceError, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from surprise_rerank.connectors.qdrant.lexical import LANGUAGES, Bm25, SparseVector
+from surprise_rerank.errors import DataError
+
+qdrant_edge = pytest.importorskip("qdrant_edge", reason="the extra 'edge' is not installed")
+
+# Words that neither stemmer nor stop words change.
+WORDS = ["cat", "dog", "mat", "zebra", "roof", "quantum"]
+TEXTS = ["cat dog cat", "zebra", "mat roof mat mat quantum", "dog dog roof", "", "cat mat"]
+
+
+def as_dict(vector: SparseVector) -> dict[int, float]:
+    return dict(zip(vector.indices.tolist(), vector.values.tolist(), strict=True))
+
+
+def weight(tf: int, length: int, model: Bm25) -> float:
+    return tf * (model.k + 1) / (tf + model.k * (1 - model.b + model.b * length / model.average_length))
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.lists(st.sampled_from(WORDS), max_size=40),
+    st.floats(0, 5),
+    st.floats(0, 1),
+    st.floats(0.5, 1000),
+)
+def test_values_are_saturated_frequencies(words: list[str], k: float, b: float, average: float) -> None:
+    model = Bm25(k=k, b=b, average_length=average)
+    [document] = model.documents([" ".join(words)])
+    expected = {
+        int(model.query(word).indices[0]): weight(words.count(word), len(words), model) for word in set(words)
+    }
+    assert as_dict(document) == pytest.approx(expected, rel=1e-5)
+    assert document.indices.tolist() == sorted(set(document.indices.tolist()))
+
+
+def test_queries_count_each_term_once() -> None:
+    query = Bm25().query("cat dog cat")
+    assert query.values.tolist() == [1.0, 1.0]
+    assert set(query.indices.tolist()) == set(Bm25().documents(["dog cat"])[0].indices.tolist())
+
+
+def test_vectors_are_arrays_of_the_types_that_qdrant_has() -> None:
+    [vector] = Bm25().documents(["cat dog"])
+    assert (vector.indices.dtype, vector.values.dtype) == (np.uint32, np.float32)
+    with pytest.raises(FrozenInstanceError):
+        vector.values = np.zeros(2, dtype=np.float32)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("text", ["", "  ", "the of and", "\x00", "... !"])
+def test_texts_without_a_term_have_empty_vectors(text: str) -> None:
+    for vector in (*Bm25().documents([text]), Bm25().query(text)):
+        assert len(vector.indices) == len(vector.values) == 0
+
+
+def test_lone_surrogates_are_no_words() -> None:
+    broken, whole = Bm25().documents(["cat \ud800 dog", "cat dog"])
+    assert as_dict(broken) == as_dict(whole)
+    assert as_dict(Bm25().query("cat \udfff")) == as_dict(Bm25().query("cat"))
+
+
+def test_the_language_chooses_stemmer_and_stop_words() -> None:
+    german = Bm25(language="german")
+    [singular, plural] = german.documents(["Das Haus", "die Häuser"])
+    assert len(singular.indices) == 1
+    assert len(plural.indices) == 1
+    assert len(Bm25().documents(["Das Haus"])[0].indices) == 2
+
+
+def test_every_language_is_one_that_qdrant_has() -> None:
+    for language in LANGUAGES:
+        assert len(Bm25(language=language).query("quantum").indices) == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"k": -0.1}, "BM25's k is -0.1; give a number from 0 on"),
+        ({"k": math.nan}, "k is nan"),
+        ({"k": math.inf}, "k is inf"),
+        ({"b": 1.5}, "b is 1.5; give a number between 0 and 1"),
+        ({"b": math.nan}, "b is nan"),
+        ({"average_length": 0.0}, "average_length is 0.0; give a number above 0"),
+        ({"average_length": math.inf}, "average_length is inf"),
+        ({"language": "klingon"}, "language is 'klingon'; give one of arabic"),
+        ({"language": "English"}, "language is 'English'"),
+        ({"k": "1.2"}, "k is '1.2'"),
+        ({"b": None}, "b is None"),
+    ],
+)
+def test_settings_out_of_range_are_told(wrong: dict[str, float], told: str) -> None:
+    with pytest.raises(DataError, match=told):
+        Bm25(**wrong)
+
+
+def test_settings_come_back_from_json() -> None:
+    model = Bm25(k=0.9, b=0.4, average_length=99.5, language="german")
+    assert Bm25.from_json(json.loads(json.dumps(model.to_json()))) == model
+    assert replace(model, k=1.0) != model
+    with pytest.raises(TypeError):
+        Bm25.from_json({"k1": 0.9})
+
+
+def test_qdrant_ranks_by_bm25(tmp_path: Path) -> None:
+    model = Bm25(average_length=3.0)
+    params = qdrant_edge.EdgeSparseVectorParams(modifier=qdrant_edge.Modifier.Idf)
+    shard = qdrant_edge.EdgeShard.create(
+        str(tmp_path), qdrant_edge.EdgeConfig(sparse_vectors={"bm25": params})
+    )
+    points = [
+        qdrant_edge.Point(i, {"bm25": qdrant_edge.SparseVector(v.indices.tolist(), v.values.tolist())})
+        for i, v in enumerate(model.documents(TEXTS))
+    ]
+    shard.update(qdrant_edge.UpdateOperation.upsert_points(points))
+    query = model.query("cat roof")
+    found = shard.query(
+        qdrant_edge.QueryRequest(
+            limit=10,
+            query=qdrant_edge.Query.Nearest(
+                qdrant_edge.SparseVector(query.indices.tolist(), query.values.tolist()), using="bm25"
+            ),
+        )
+    )
+    texts = [text.split() for text in TEXTS if text]  # one without a term counts for no frequency
+    expected = {}
+    for i, words in enumerate(map(str.split, TEXTS)):
+        terms = [term for term in ("cat", "roof") if term in words]
+        if terms:
+            expected[i] = sum(
+                math.log(1 + (len(texts) - n + 0.5) / (n + 0.5))
+                * weight(words.count(term), len(words), model)
+                for term, n in ((term, sum(term in other for other in texts)) for term in terms)
+            )
+    assert {p.id: p.score for p in found} == pytest.approx(expected, rel=1e-5)
+    shard.close()
