@@ -1,0 +1,386 @@
+"""Qdrant's REST API over qdrant-client's local mode: a request's path and body in, the answer's out.
+
+It knows what qdrant-client sends. Searches are exact; payload indexes are remembered and not used.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import to_json
+from qdrant_client import QdrantClient, models
+
+MIB = 2**20
+
+
+class LocalApi:
+    """The API over one local client, which is `store`; one request at a time, whichever thread it comes in.
+
+    Args:
+        folder: where the local mode stores; in memory without one.
+        limit: bytes of the largest body accepted.
+    """
+
+    def __init__(self, folder: Path | None, limit: int) -> None:
+        self.store = (
+            QdrantClient(path=str(folder), force_disable_check_same_thread=True)
+            if folder
+            else QdrantClient(":memory:")
+        )
+        self.limit = limit
+        self.lock = threading.Lock()
+        self.indexes: dict[str, dict[str, models.PayloadFieldSchema]] = {}
+        self.crashes: list[Exception] = []
+
+    def drop(self, name: str) -> None:
+        """Delete a collection, also one named by an alias."""
+        with self.lock:
+            aliases = {a.alias_name: a.collection_name for a in self.store.get_aliases().aliases}
+            self.store.delete_collection(aliases.get(name, name))
+
+    def answer(self, method: str, path: str, query: str, body: bytes) -> tuple[int, bytes]:
+        """Status and body of the answer to a request."""
+        if len(body) > self.limit:
+            # Qdrant answers actix's JsonPayloadError with 400; a 413 comes from a proxy before it.
+            return error_answer(
+                400,
+                f"Payload error: JSON payload ({len(body)} bytes) is larger than allowed "
+                f"(limit: {self.limit} bytes).",
+            )
+        for route_method, pattern, act in _ROUTES:
+            match = pattern.fullmatch(path)
+            if match and route_method == method:
+                parts = {name: unquote(value) for name, value in match.groupdict().items()}
+                return self._carry_out(act, _Request(self, parts, parse_qs(query), body))
+        return 404, b""
+
+    def _carry_out(self, act: Callable[[_Request], Any], request: _Request) -> tuple[int, bytes]:
+        begin = time.perf_counter()
+        try:
+            with self.lock:
+                result = act(request)
+        except ValidationError as error:
+            reason = error.errors(include_input=False)[0]["msg"]
+            return error_answer(400, f"Format error in JSON body: {reason}")
+        except KeyError as error:
+            return error_answer(404, f"Not found: No point with id {error.args[0]} found")
+        except ValueError as error:
+            return _refusal(str(error))
+        except Exception as error:  # noqa: BLE001 (local mode's, on what it does not check)
+            self.crashes.append(error)
+            return error_answer(500, f"Service internal error: {error!r}")
+        if isinstance(result, bytes):
+            return 200, result
+        return 200, to_json({"result": result, "status": "ok", "time": time.perf_counter() - begin})
+
+
+def error_answer(code: int, reason: str) -> tuple[int, bytes]:
+    """Status and body of an error as Qdrant tells it."""
+    return code, to_json({"status": {"error": reason}, "time": 0.0})
+
+
+def _refusal(reason: str) -> tuple[int, bytes]:
+    """What the server says where local mode raises a ValueError."""
+    if match := re.fullmatch(r"Collection (.+) not found", reason):
+        return error_answer(404, f"Not found: Collection `{match[1]}` doesn't exist!")
+    if match := re.fullmatch(r"(?:Collection|Alias) (.+) already exists", reason):
+        return error_answer(409, f"Wrong input: Collection `{match[1]}` already exists!")
+    return error_answer(400, reason if reason.startswith("Wrong input") else f"Wrong input: {reason}")
+
+
+@dataclass(frozen=True)
+class _Request:
+    """A request taken apart: the names in its path, the parameters behind it, and the body."""
+
+    api: LocalApi
+    parts: Mapping[str, str]
+    parameters: Mapping[str, list[str]]
+    body: bytes
+
+    @property
+    def store(self) -> QdrantClient:
+        return self.api.store
+
+    @property
+    def collection(self) -> str:
+        return self.parts["collection"]
+
+    def read(self, form: Any) -> Any:
+        return _adapter(form).validate_json(self.body)
+
+    def updated(self, _: object = None) -> dict[str, Any]:
+        done = self.parameters.get("wait") == ["true"]
+        return {"operation_id": 0, "status": "completed" if done else "acknowledged"}
+
+
+@functools.cache
+def _adapter(form: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(form)
+
+
+_ROUTES: list[tuple[str, re.Pattern[str], Callable[[_Request], Any]]] = []
+
+
+def _route(method: str, path: str) -> Callable[[Callable[[_Request], Any]], Callable[[_Request], Any]]:
+    pattern = re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", path))
+
+    def register(act: Callable[[_Request], Any]) -> Callable[[_Request], Any]:
+        _ROUTES.append((method, pattern, act))
+        return act
+
+    return register
+
+
+@_route("GET", "/")
+def _version(r: _Request) -> bytes:
+    return to_json({"title": "qdrant - vector search engine", "version": version("qdrant-client")})
+
+
+@_route("GET", "/(healthz|livez|readyz)")
+def _health(r: _Request) -> bytes:
+    return b"healthz check passed"
+
+
+@_route("GET", "/collections")
+def _collections(r: _Request) -> Any:
+    return r.store.get_collections()
+
+
+@_route("GET", "/collections/{collection}/exists")
+def _exists(r: _Request) -> Any:
+    return {"exists": r.store.collection_exists(r.collection)}
+
+
+@_route("GET", "/collections/{collection}")
+def _info(r: _Request) -> Any:
+    info = r.store.get_collection(r.collection)
+    info.payload_schema = {
+        name: models.PayloadIndexInfo(
+            data_type=getattr(schema, "type", schema),
+            params=schema if hasattr(schema, "type") else None,
+            points=info.points_count or 0,
+        )
+        for name, schema in r.api.indexes.get(_real_name(r), {}).items()
+    }
+    return info
+
+
+@_route("PUT", "/collections/{collection}")
+def _create(r: _Request) -> Any:
+    form = r.read(models.CreateCollection)
+    r.api.indexes.pop(r.collection, None)
+    return r.store.create_collection(
+        r.collection,
+        vectors_config=form.vectors,
+        sparse_vectors_config=form.sparse_vectors,
+        metadata=form.metadata,
+    )
+
+
+@_route("PATCH", "/collections/{collection}")
+def _update(r: _Request) -> Any:
+    form = r.read(models.UpdateCollection)
+    r.store.update_collection(
+        r.collection,
+        vectors_config=form.vectors,
+        sparse_vectors_config=form.sparse_vectors,
+        metadata=form.metadata,
+    )
+    return True
+
+
+@_route("DELETE", "/collections/{collection}")
+def _delete_collection(r: _Request) -> Any:
+    return r.store.delete_collection(r.collection)
+
+
+@_route("PUT", "/collections/{collection}/vectors/{vector}")
+def _create_vector(r: _Request) -> Any:
+    form = r.read(models.VectorNameConfig)
+    return r.updated(r.store.create_vector_name(r.collection, r.parts["vector"], form))
+
+
+@_route("DELETE", "/collections/{collection}/vectors/{vector}")
+def _delete_vector(r: _Request) -> Any:
+    return r.updated(r.store.delete_vector_name(r.collection, r.parts["vector"]))
+
+
+@_route("POST", "/collections/aliases")
+def _change_aliases(r: _Request) -> Any:
+    return r.store.update_collection_aliases(r.read(models.ChangeAliasesOperation).actions)
+
+
+@_route("GET", "/aliases")
+def _aliases(r: _Request) -> Any:
+    return r.store.get_aliases()
+
+
+@_route("GET", "/collections/{collection}/aliases")
+def _aliases_of(r: _Request) -> Any:
+    return r.store.get_collection_aliases(r.collection)
+
+
+@_route("PUT", "/collections/{collection}/index")
+def _create_index(r: _Request) -> Any:
+    form = r.read(models.CreateFieldIndex)
+    r.store.count(r.collection)  # 404 where there is none
+    r.api.indexes.setdefault(_real_name(r), {})[form.field_name] = form.field_schema
+    return r.updated()
+
+
+@_route("DELETE", "/collections/{collection}/index/{field}")
+def _delete_index(r: _Request) -> Any:
+    r.store.count(r.collection)
+    r.api.indexes.get(_real_name(r), {}).pop(r.parts["field"], None)
+    return r.updated()
+
+
+def _real_name(r: _Request) -> str:
+    aliases = {a.alias_name: a.collection_name for a in r.store.get_aliases().aliases}
+    return aliases.get(r.collection, r.collection)
+
+
+@_route("PUT", "/collections/{collection}/points")
+def _upsert(r: _Request) -> Any:
+    form = r.read(models.PointInsertOperations)
+    points = form.batch if isinstance(form, models.PointsBatch) else form.points
+    return r.updated(
+        r.store.upsert(r.collection, points, update_filter=form.update_filter, update_mode=form.update_mode)
+    )
+
+
+@_route("POST", "/collections/{collection}/points")
+def _retrieve(r: _Request) -> Any:
+    form = r.read(models.PointRequest)
+    return r.store.retrieve(r.collection, form.ids, _or(form.with_payload, True), form.with_vector or False)
+
+
+@_route("POST", "/collections/{collection}/points/delete")
+def _delete(r: _Request) -> Any:
+    return r.updated(r.store.delete(r.collection, r.read(models.PointsSelector)))
+
+
+@_route("POST", "/collections/{collection}/points/scroll")
+def _scroll(r: _Request) -> Any:
+    form = r.read(models.ScrollRequest)
+    points, following = r.store.scroll(
+        r.collection,
+        scroll_filter=form.filter,
+        limit=_or(form.limit, 10),
+        order_by=form.order_by,
+        offset=form.offset,
+        with_payload=_or(form.with_payload, True),
+        with_vectors=form.with_vector or False,
+    )
+    return {"points": points, "next_page_offset": following}
+
+
+@_route("POST", "/collections/{collection}/points/count")
+def _count(r: _Request) -> Any:
+    return r.store.count(r.collection, r.read(models.CountRequest).filter)
+
+
+@_route("POST", "/collections/{collection}/facet")
+def _facet(r: _Request) -> Any:
+    form = r.read(models.FacetRequest)
+    return r.store.facet(r.collection, form.key, form.filter, _or(form.limit, 10))
+
+
+@_route("POST", "/collections/{collection}/points/query")
+def _query(r: _Request) -> Any:
+    return _search(r, r.read(models.QueryRequest))
+
+
+@_route("POST", "/collections/{collection}/points/query/batch")
+def _query_batch(r: _Request) -> Any:
+    return [_search(r, form) for form in r.read(models.QueryRequestBatch).searches]
+
+
+@_route("POST", "/collections/{collection}/points/query/groups")
+def _query_groups(r: _Request) -> Any:
+    form = r.read(models.QueryGroupsRequest)
+    return r.store.query_points_groups(
+        r.collection,
+        form.group_by,
+        group_size=_or(form.group_size, 3),
+        with_lookup=form.with_lookup,
+        **_search_arguments(form),
+    )
+
+
+def _search(r: _Request, form: Any) -> Any:
+    return r.store.query_points(r.collection, offset=form.offset, **_search_arguments(form))
+
+
+def _search_arguments(form: Any) -> dict[str, Any]:
+    return {
+        "query": form.query,
+        "using": form.using,
+        "prefetch": form.prefetch,
+        "query_filter": form.filter,
+        "limit": _or(form.limit, 10),
+        "with_payload": _or(form.with_payload, False),
+        "with_vectors": form.with_vector or False,
+        "score_threshold": form.score_threshold,
+        "lookup_from": form.lookup_from,
+    }
+
+
+@_route("POST", "/collections/{collection}/points/payload")
+def _set_payload(r: _Request) -> Any:
+    form = r.read(models.SetPayload)
+    return r.updated(r.store.set_payload(r.collection, form.payload, _selector(form), form.key))
+
+
+@_route("PUT", "/collections/{collection}/points/payload")
+def _overwrite_payload(r: _Request) -> Any:
+    form = r.read(models.SetPayload)
+    return r.updated(r.store.overwrite_payload(r.collection, form.payload, _selector(form)))
+
+
+@_route("POST", "/collections/{collection}/points/payload/delete")
+def _delete_payload(r: _Request) -> Any:
+    form = r.read(models.DeletePayload)
+    return r.updated(r.store.delete_payload(r.collection, form.keys, _selector(form)))
+
+
+@_route("POST", "/collections/{collection}/points/payload/clear")
+def _clear_payload(r: _Request) -> Any:
+    return r.updated(r.store.clear_payload(r.collection, r.read(models.PointsSelector)))
+
+
+@_route("PUT", "/collections/{collection}/points/vectors")
+def _update_vectors(r: _Request) -> Any:
+    form = r.read(models.UpdateVectors)
+    return r.updated(r.store.update_vectors(r.collection, form.points, update_filter=form.update_filter))
+
+
+@_route("POST", "/collections/{collection}/points/vectors/delete")
+def _delete_vectors(r: _Request) -> Any:
+    form = r.read(models.DeleteVectors)
+    return r.updated(r.store.delete_vectors(r.collection, form.vector, _selector(form)))
+
+
+@_route("POST", "/collections/{collection}/points/batch")
+def _batch_update(r: _Request) -> Any:
+    operations = r.read(models.UpdateOperations).operations
+    r.store.batch_update_points(r.collection, operations)
+    return [r.updated() for _ in operations]
+
+
+def _selector(form: Any) -> Any:
+    return form.points if form.filter is None else models.FilterSelector(filter=form.filter)
+
+
+def _or(value: Any, default: Any) -> Any:
+    return default if value is None else value

@@ -1,0 +1,376 @@
+"""Requests that fail are sent again while the fault may pass, and told in one line when it does not."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import ssl
+import subprocess
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import grpc
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from qdrant_client import QdrantClient, models
+from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
+from qdrant_rest import HTML_PAGE, CutBody, Fault, NoAnswer, QdrantRest, Reset, Slow, Status, TruncatedJson
+
+from surprise_rerank.connectors.qdrant.retries import (
+    CollectionExists,
+    CollectionGone,
+    RetryPolicy,
+    TooLarge,
+    call,
+)
+from surprise_rerank.errors import StoreError
+
+QUICK = RetryPolicy(attempts=4, first_wait=0.01, longest_wait=0.02, time_limit=20)
+WHERE = "the Qdrant server at http://here, collection 'x'"
+ONE = models.VectorParams(size=2, distance=models.Distance.DOT)
+SPLIT = (
+    "Write rate limit exceeded, request larger than rate limiter capacity, please try to split your request"
+)
+
+PASSING: list[Fault] = [
+    Status(408),
+    Status(429),
+    Status(429, headers={"Retry-After": "0"}),
+    Status(429, headers={"Retry-After": "soon"}),
+    Status(502),
+    Status(503),
+    Status(504),
+    HTML_PAGE,
+    Status(200, page=b"\xff\xfe not utf-8"),
+    Reset(),
+    CutBody(reset=True),
+    CutBody(reset=False),
+    TruncatedJson(),
+]
+
+
+@pytest.fixture(scope="module")
+def rest() -> Iterator[QdrantRest]:
+    with QdrantRest(limit=20_000) as server:
+        server.store.create_collection("x", ONE)
+        yield server
+
+
+@pytest.fixture
+def client(rest: QdrantRest) -> Iterator[QdrantClient]:
+    rest.heal()
+    opened = QdrantClient(url=rest.url, check_compatibility=False, timeout=1)
+    yield opened
+    opened.close()
+
+
+class Counted:
+    """A request that counts how often it is sent."""
+
+    def __init__(self, request: Callable[[], Any]) -> None:
+        self.request = request
+        self.times = 0
+
+    def __call__(self) -> Any:
+        self.times += 1
+        return self.request()
+
+
+def failure(request: Callable[[], Any], policy: RetryPolicy = QUICK) -> StoreError:
+    with pytest.raises(StoreError) as caught:
+        call(request, WHERE, policy)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert WHERE in message
+    assert len(message) < 500
+    return caught.value
+
+
+@pytest.mark.parametrize("fault", PASSING, ids=str)
+def test_a_fault_that_passes_is_waited_for(rest: QdrantRest, client: QdrantClient, fault: Fault) -> None:
+    rest.fault("POST", "/points/count", fault, times=3)
+    request = Counted(lambda: client.count("x").count)
+    assert call(request, WHERE, QUICK) == 0
+    assert request.times == 4
+
+
+@pytest.mark.parametrize("fault", PASSING, ids=str)
+def test_a_fault_that_stays_ends_in_an_error(rest: QdrantRest, client: QdrantClient, fault: Fault) -> None:
+    rest.fault("POST", "/points/count", fault, times=100)
+    request = Counted(lambda: client.count("x"))
+    assert str(failure(request)).endswith("(tried 4 times)")
+    assert request.times == 4
+
+
+@pytest.mark.parametrize("code", [400, 404, 405, 422, 500, 501, 307])
+def test_an_answer_that_would_be_the_same_again_is_not_asked_for_again(
+    rest: QdrantRest, client: QdrantClient, code: int
+) -> None:
+    rest.fault("POST", "/points/count", Status(code, "because\n of that"))
+    request = Counted(lambda: client.count("x"))
+    message = str(failure(request))
+    assert str(code) in message
+    assert "because of that" in message
+    assert request.times == 1
+
+
+@pytest.mark.parametrize("code", [401, 403])
+@pytest.mark.parametrize("page", [b"Invalid API key or JWT", None])
+def test_a_refused_key_is_told_at_once(
+    rest: QdrantRest, client: QdrantClient, code: int, page: bytes | None
+) -> None:
+    rest.fault("POST", "/points/count", Status(code, page=page))
+    request = Counted(lambda: client.count("x"))
+    assert "set QDRANT_API_KEY" in str(failure(request))
+    assert request.times == 1
+
+
+@pytest.mark.parametrize("page", [b"{}", b"[]", b'{"message": "hello"}', b'{"result": {"count": "many"}}'])
+def test_json_of_another_service_is_told_at_once(rest: QdrantRest, client: QdrantClient, page: bytes) -> None:
+    rest.fault("POST", "/points/count", Status(200, page=page))
+    assert "does not answer like Qdrant; check the url" in str(failure(lambda: client.count("x")))
+
+
+def test_pages_of_other_services_are_not_quoted(rest: QdrantRest, client: QdrantClient) -> None:
+    rest.fault("POST", "/points/count", Status(418, page=b"<p>your headers were: api-key=secret</p>"))
+    assert "secret" not in str(failure(lambda: client.count("x")))
+
+
+@pytest.mark.parametrize(("code", "as_date"), [(429, False), (503, False), (429, True)])
+def test_the_wait_that_the_server_asks_for_is_kept(
+    rest: QdrantRest, client: QdrantClient, code: int, as_date: bool
+) -> None:
+    # Dates have whole seconds: two seconds ahead is more than one.
+    date = format_datetime(datetime.now(UTC) + timedelta(seconds=2), usegmt=True)
+    headers = {"Retry-After": date if as_date else "1"}
+    rest.fault("POST", "/points/count", Status(code, headers=headers))
+    begin = time.monotonic()
+    call(lambda: client.count("x"), WHERE, QUICK)
+    assert 0.9 < time.monotonic() - begin < 3
+
+
+@pytest.mark.parametrize("code", [429, 503])
+def test_a_server_that_asks_for_more_time_than_there_is_is_not_asked_again(
+    rest: QdrantRest, client: QdrantClient, code: int
+) -> None:
+    for value in ("3600", format_datetime(datetime.now(UTC) + timedelta(hours=1, seconds=1), usegmt=True)):
+        rest.fault("POST", "/points/count", Status(code, headers={"Retry-After": value}))
+        request = Counted(lambda: client.count("x"))
+        assert "wait for 3600 s" in str(failure(request)).replace("3601", "3600")
+        assert request.times == 1
+
+
+def test_no_attempt_begins_after_the_time_limit() -> None:
+    def refused() -> None:
+        raise ResponseHandlingException(httpx.ReadError("reset"))
+
+    request = Counted(refused)
+    begin = time.monotonic()
+    failure(request, RetryPolicy(attempts=10_000, first_wait=0.02, longest_wait=0.02, time_limit=0.2))
+    assert time.monotonic() - begin < 5  # 10,000 attempts would take 100 s
+    assert 1 < request.times < 1000
+
+
+@given(failures=st.integers(0, 10), attempts=st.integers(1, 8))
+def test_a_request_succeeds_when_it_fails_less_often_than_it_is_sent(failures: int, attempts: int) -> None:
+    def fails() -> str:
+        if request.times <= failures:
+            raise UnexpectedResponse(503, "", b"", httpx.Headers())
+        return "done"
+
+    request = Counted(fails)
+    policy = RetryPolicy(attempts=attempts, first_wait=0.0)
+    if failures < attempts:
+        assert call(request, WHERE, policy) == "done"
+    else:
+        failure(request, policy)
+    assert request.times == min(failures + 1, attempts)
+
+
+def test_a_server_that_keeps_still_is_asked_again(rest: QdrantRest, client: QdrantClient) -> None:
+    rest.fault("POST", "/points/count", NoAnswer(), times=1)
+    rest.fault("POST", "/points/count", Slow(0.05), times=1)
+    assert call(lambda: client.count("x").count, WHERE, QUICK) == 0
+    rest.fault("POST", "/points/count", NoAnswer(), times=1)
+    once = RetryPolicy(attempts=1)
+    assert "does not answer in time" in str(failure(lambda: client.count("x"), once))
+
+
+def test_nothing_that_listens_is_told_with_what_to_do(rest: QdrantRest, client: QdrantClient) -> None:
+    rest.stop()
+    message = str(failure(lambda: client.count("x")))
+    rest.start()
+    assert "cannot reach" in message
+    assert "docker compose up -d" in message
+    assert message.endswith("(tried 4 times)")
+
+
+def test_an_untrusted_certificate_is_told_at_once(tmp_path: Path) -> None:
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("no openssl to make a certificate with")
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    subject = ["-subj", "/CN=127.0.0.1", "-days", "1", "-nodes"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(
+        [openssl, "req", "-x509", "-newkey", "rsa:2048", *subject, *files], check=True, capture_output=True
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        server.handle_error = lambda *_: None  # type: ignore[method-assign]
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        client = QdrantClient(url=f"https://127.0.0.1:{server.server_port}", check_compatibility=False)
+        request = Counted(client.get_collections)
+        assert "is not trusted: [SSL: CERTIFICATE_VERIFY_FAILED]" in str(failure(request))
+        assert request.times == 1
+        client.close()
+        server.shutdown()
+
+
+def test_a_request_above_the_limit_is_too_large(rest: QdrantRest, client: QdrantClient) -> None:
+    points = [models.PointStruct(id=n, vector=[0.0, 0.0], payload={"text": "a" * 1000}) for n in range(40)]
+    request = Counted(lambda: client.upsert("x", points))
+    error = failure(request)
+    assert isinstance(error, TooLarge)
+    assert "limit: 20000 bytes" in str(error)
+    assert request.times == 1
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Status(413, page=b"<h1>413 Request Entity Too Large</h1>"),
+        Status(429, SPLIT),
+        Status(400, "JSON payload has exceeded limit (33554432 bytes)."),
+        Status(403, 'Forbidden: Limit exceeded 64 > 10 for "upsert limit".'),
+    ],
+    ids=str,
+)
+def test_other_ways_to_say_too_large(rest: QdrantRest, client: QdrantClient, fault: Fault) -> None:
+    rest.fault("POST", "/points/count", fault)
+    request = Counted(lambda: client.count("x"))
+    assert isinstance(failure(request), TooLarge)
+    assert request.times == 1
+
+
+def test_a_body_that_is_not_taken_in_is_too_large_in_the_end() -> None:
+    def stuck() -> None:
+        raise ResponseHandlingException(httpx.WriteTimeout("timed out"))
+
+    request = Counted(stuck)
+    assert isinstance(failure(request), TooLarge)
+    assert request.times == 4
+
+
+def test_a_collection_that_is_not_there_is_gone_and_one_that_is_exists(client: QdrantClient) -> None:
+    for place in (client, QdrantClient(":memory:")):
+        assert "does not exist any more; index again" in str(failure(lambda: place.count("nowhere")))  # noqa: B023
+        assert isinstance(failure(lambda: place.count("nowhere")), CollectionGone)  # noqa: B023
+        if place is not client:
+            place.create_collection("x", ONE)
+        assert isinstance(failure(lambda: place.create_collection("x", ONE)), CollectionExists)  # noqa: B023
+
+
+def test_errors_of_files_are_not_tried_again(tmp_path: Path) -> None:
+    broken = Counted(lambda: sqlite3.connect(":memory:").execute("SELECT nothing"))
+    assert "what is stored stays" in str(failure(broken))
+    missing = Counted(lambda: (tmp_path / "no" / "file").read_bytes())
+    assert "check the path" in str(failure(missing))
+    assert (broken.times, missing.times) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "bug", [ValueError("Wrong dimension"), TypeError("no"), KeyError(7), AssertionError("no")]
+)
+def test_mistakes_of_the_caller_stay_what_they_are(bug: Exception) -> None:
+    def fails() -> None:
+        raise bug
+
+    request = Counted(fails)
+    with pytest.raises(type(bug)) as caught:
+        call(request, WHERE, QUICK)
+    assert caught.value is bug
+    assert request.times == 1
+
+
+@pytest.mark.filterwarnings("ignore:Api key is used with an insecure connection")
+def test_a_key_that_no_header_can_hold_is_told_without_it(rest: QdrantRest) -> None:
+    client = QdrantClient(url=rest.url, api_key="very-secret\n", check_compatibility=False)
+    error = failure(lambda: client.count("x"))
+    client.close()
+    assert "QDRANT_API_KEY is one line" in str(error)
+    assert "very-secret" not in "".join(traceback.format_exception(error))
+    assert error.__cause__ is None
+    assert error.__context__ is None
+
+
+@contextmanager
+def grpc_answers(*answers: tuple[grpc.StatusCode, str]) -> Iterator[tuple[QdrantClient, list[str]]]:
+    """A gRPC server that refuses with these codes in turn, the last one for ever."""
+    came: list[str] = []
+
+    class Refusing(grpc.GenericRpcHandler):
+        def service(self, details: Any) -> Any:
+            def refuse(request: bytes, context: Any) -> None:
+                came.append(details.method)
+                context.abort(*answers[min(len(came), len(answers)) - 1])
+
+            return grpc.unary_unary_rpc_method_handler(refuse)
+
+    server = grpc.server(ThreadPoolExecutor(2), handlers=[Refusing()])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    client = QdrantClient(host="127.0.0.1", grpc_port=port, prefer_grpc=True, check_compatibility=False)
+    try:
+        yield client, came
+    finally:
+        client.close()
+        server.stop(None)
+
+
+@pytest.mark.parametrize(
+    ("code", "details", "times", "kind", "words"),
+    [
+        ("UNAVAILABLE", "down", 4, StoreError, "cannot reach"),
+        ("RESOURCE_EXHAUSTED", "Rate limiting exceeded", 4, StoreError, "Rate limiting"),
+        ("DEADLINE_EXCEEDED", "late", 4, StoreError, "in time"),
+        ("ABORTED", "again", 4, StoreError, "again"),
+        ("UNAUTHENTICATED", "Invalid API key", 1, StoreError, "QDRANT_API_KEY"),
+        ("PERMISSION_DENIED", "Forbidden", 1, StoreError, "QDRANT_API_KEY"),
+        ("NOT_FOUND", "Not found: Collection `x` doesn't exist!", 1, CollectionGone, "index again"),
+        ("NOT_FOUND", "Not found: Point", 1, StoreError, "NOT_FOUND: Not found: Point"),
+        ("ALREADY_EXISTS", "Collection `x` already exists!", 1, CollectionExists, "exists already"),
+        ("INVALID_ARGUMENT", "Wrong input:\n vector", 1, StoreError, "Wrong input: vector"),
+        ("INTERNAL", "", 1, StoreError, "without a reason"),
+        ("RESOURCE_EXHAUSTED", "Sent message larger than max (9 vs. 4)", 1, TooLarge, "9 vs. 4"),
+        ("OUT_OF_RANGE", "Error, message length too large: found 9 bytes", 1, TooLarge, "found 9"),
+    ],
+)
+def test_grpc_codes_are_told_apart(
+    code: str, details: str, times: int, kind: type[StoreError], words: str
+) -> None:
+    with grpc_answers((grpc.StatusCode[code], details)) as (client, came):
+        error = failure(lambda: client.count("x"))
+    assert type(error) is kind
+    assert words in str(error)
+    assert len(came) == times
+
+
+def test_grpc_is_tried_again_until_it_answers_something_else() -> None:
+    answers = [(grpc.StatusCode.UNAVAILABLE, "down")] * 2 + [(grpc.StatusCode.INVALID_ARGUMENT, "no")]
+    with grpc_answers(*answers) as (client, came):
+        assert "INVALID_ARGUMENT" in str(failure(lambda: client.count("x")))
+    assert len(came) == 3
