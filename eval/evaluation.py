@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from surprise_rerank.candidates import Ranking
+from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant.engines import shown_url
 from surprise_rerank.documents import encodable
 from surprise_rerank.encoders import encode_queries, load_encoder
 from surprise_rerank.errors import MissingExtraError
 from surprise_rerank.eval.datasets import RetrievalDataset, load_dataset
 from surprise_rerank.eval.fitting import Lessons
-from surprise_rerank.eval.progress import Terminal
 from surprise_rerank.eval.retrieval import (
     BASELINE,
     SystemResult,

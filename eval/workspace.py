@@ -12,15 +12,15 @@ from pathlib import Path
 
 from surprise_rerank.bags import Texts, word_lists
 from surprise_rerank.connectors.folders import disk_errors
+from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.pyserini import BM25Index
-from surprise_rerank.connectors.qdrant import DocumentIndex, SyncReport
+from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SyncReport
 from surprise_rerank.connectors.qdrant.engines import shown_url
 from surprise_rerank.encoders import Encoder
 from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.datasets import RetrievalDataset, judged_questions
 from surprise_rerank.eval.fitting import Lessons
-from surprise_rerank.eval.progress import Terminal
 from surprise_rerank.eval.systems import Resources
 from surprise_rerank.extras import is_installed
 from surprise_rerank.similarities import Corpus, FittedOn
@@ -80,7 +80,11 @@ class Workspace:
         folder = self.cache / self.name
         with contextlib.ExitStack() as stack:
             index = DocumentIndex.open(
-                None if self.url else folder / "qdrant", self.encoder, collection=self.name, url=self.url
+                None if self.url else folder / "qdrant",
+                self.encoder,
+                options=IndexOptions(passages=None),
+                collection=self.name,
+                url=self.url,
             )
             stack.enter_context(index)
             self._report(self._sync(index, dataset), index)
@@ -96,11 +100,7 @@ class Workspace:
 
     def _sync(self, index: DocumentIndex, dataset: RetrievalDataset) -> SyncReport:
         with self.terminal.bar("indexing", len(dataset.documents), "docs") as advance:
-
-            def started(stale: int) -> None:
-                advance(len(dataset.documents) - stale)
-
-            return index.sync(dataset.documents, prune=True, on_start=started, on_progress=advance)
+            return index.sync(dataset.documents, prune=True, on_progress=advance)
 
     def _fitting(
         self, dataset: RetrievalDataset, ids: tuple[str, ...], tokens: TokenBatch

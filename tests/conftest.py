@@ -4,10 +4,55 @@ from __future__ import annotations
 
 import os
 import sys
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
+from qdrant_client import QdrantClient
+from qdrant_rest import QdrantRest
+
+from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.extras import is_installed
+
+NEEDS_EDGE = pytest.mark.skipif(not is_installed("qdrant_edge"), reason="the extra 'edge' is not installed")
+
+# Opens the same index again and again: an encoder, and options of `DocumentIndex.open`.
+Opener: TypeAlias = Callable[..., DocumentIndex]
+
+
+@pytest.fixture(scope="session")
+def rest() -> Iterator[QdrantRest]:
+    """A server that speaks Qdrant's REST API, of these tests' own."""
+    with QdrantRest() as server:
+        yield server
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("edge", marks=NEEDS_EDGE),
+        "local",
+        "rest",
+        pytest.param("server", marks=pytest.mark.server),
+    ]
+)
+def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
+    """A function that opens the same index again and again, in every kind of home that is at hand."""
+    kind = request.param
+    if kind in ("edge", "local"):
+        yield lambda encoder, **more: DocumentIndex.open(tmp_path / "index", encoder, engine=kind, **more)
+        return
+    url = request.getfixturevalue("rest").url if kind == "rest" else os.environ.get("QDRANT_URL")
+    if not url:
+        pytest.skip("no Qdrant server: set QDRANT_URL (docker compose up -d)")
+    collection = f"test-{uuid.uuid4()}"
+    yield lambda encoder, **more: DocumentIndex.open(None, encoder, url=url, collection=collection, **more)
+    client = QdrantClient(url, api_key=os.environ.get("QDRANT_API_KEY"), check_compatibility=False)
+    for found in client.get_collections().collections:
+        if found.name.startswith(collection):
+            client.delete_collection(found.name)
+    client.close()
 
 
 @pytest.fixture(scope="session")

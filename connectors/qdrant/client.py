@@ -3,166 +3,274 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import tenacity
 from qdrant_client import QdrantClient, models
-from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
-from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
 
 from surprise_rerank.connectors.folders import disk_errors
-from surprise_rerank.connectors.qdrant.engines import EngineKind, shown_url
-from surprise_rerank.connectors.qdrant.schema import DENSE, ID, Manifest, Point, Record, point_id
+from surprise_rerank.connectors.qdrant import retries
+from surprise_rerank.connectors.qdrant.engines import EngineKind, Group, payload_indexes, shown_url
+from surprise_rerank.connectors.qdrant.lexical import SparseVector
+from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
+from surprise_rerank.connectors.qdrant.retries import CollectionExists, RetryPolicy
+from surprise_rerank.connectors.qdrant.schema import (
+    BM25,
+    DENSE,
+    SURPRISE,
+    TOKEN_VECTORS,
+    Payload,
+    Point,
+    Record,
+    StoredVector,
+)
+from surprise_rerank.connectors.qdrant.token_vectors import TokenStorage
+from surprise_rerank.connectors.qdrant.token_vectors import dimension as token_dimension
 from surprise_rerank.errors import StoreError
 
 T = TypeVar("T")
 
-_TRANSIENT_STATUS = frozenset({429, 502, 503, 504})
-_ATTEMPTS = 6
-_TIMEOUT_SECONDS = 60
+# Changes in one request; each is a small operation of its own.
+_OPERATIONS = 500
 
 
-class ClientEngine:
-    """A collection behind `QdrantClient`; made by `server`, `local` or `memory`."""
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How a server is reached.
 
-    def __init__(
-        self, client: QdrantClient, kind: EngineKind, where: str, collection: str, manifest: Manifest
-    ) -> None:
-        self.kind: EngineKind = kind
-        self.where = f"{where}, collection {collection!r}"
-        self._client = client
-        self._collection = collection
-        try:
-            self._open(manifest)
-        except BaseException:
-            client.close()
-            raise
+    Attributes:
+        url: such as http://localhost:6333.
+        api_key: for the server.
+        prefer_grpc: send requests by gRPC instead of REST.
+        grpc_port: where gRPC listens.
+        timeout: seconds until a request counts as failed; whole ones.
+        retries: how often and how long a failed request is sent again.
+    """
 
-    @classmethod
-    def server(
-        cls, url: str, collection: str, manifest: Manifest, *, api_key: str | None = None
-    ) -> ClientEngine:
-        """A server or cluster.
+    url: str
+    api_key: str | None = None
+    prefer_grpc: bool = False
+    grpc_port: int = 6334
+    timeout: float = 60.0
+    retries: RetryPolicy = retries.DEFAULT
+
+    def __repr__(self) -> str:
+        return f"Connection({shown_url(self.url)!r})"  # without the key
+
+    @property
+    def where(self) -> str:
+        """The place, for messages."""
+        return f"the Qdrant server at {shown_url(self.url)}"
+
+    def open(self) -> QdrantClient:
+        """A client that has reached the server.
 
         Raises:
             StoreError: if it cannot be reached, or refuses the key.
         """
-        place = f"the Qdrant server at {shown_url(url)}"
         try:
             client = QdrantClient(
-                url=url, api_key=api_key, timeout=_TIMEOUT_SECONDS, check_compatibility=False
+                url=self.url,
+                api_key=self.api_key,
+                timeout=math.ceil(self.timeout),
+                prefer_grpc=self.prefer_grpc,
+                grpc_port=self.grpc_port,
+                check_compatibility=False,
             )
-        except ValueError as error:
-            raise StoreError(f"{shown_url(url)!r} is not the url of a Qdrant server") from error
+        except UnicodeEncodeError:  # which holds the whole key, as a header
+            raise StoreError(
+                "the API key holds characters that no key of Qdrant has; check QDRANT_API_KEY"
+            ) from None
+        except ValueError:  # which can hold a password of the url
+            raise StoreError(f"{shown_url(self.url)!r} is not the url of a Qdrant server") from None
         try:
-            client.get_collections()  # no retries: a wrong address should be told at once
-        except (ApiException, QdrantException) as error:
+            # One attempt: a wrong address should be told at once.
+            retries.call(client.get_collections, self.where, RetryPolicy(attempts=1))
+        except BaseException:
             client.close()
-            raise StoreError(_explain(error, place)) from error
-        except ValueError as error:  # an answer that is no JSON
-            client.close()
-            shown = shown_url(url)
-            raise StoreError(f"what answers at {shown} is not a Qdrant server; check the url") from error
-        return cls(client, "server", place, collection, manifest)
+            raise
+        return client
 
-    @classmethod
-    def local(cls, folder: Path, collection: str, manifest: Manifest) -> ClientEngine:
-        """The client's local mode in a folder: plain Python, brute force."""
-        with disk_errors(str(folder)):
-            try:
-                client = QdrantClient(path=str(folder))
-            except RuntimeError as error:
-                raise StoreError(
-                    f"{folder} is open in another process; close that one, or use a server"
-                ) from error
-            except (ValueError, LookupError, TypeError, EOFError, sqlite3.Error) as error:
-                raise StoreError(f"{folder} is damaged; delete it and index again") from error
-        return cls(client, "local", str(folder), collection, manifest)
 
-    @classmethod
-    def memory(cls, collection: str, manifest: Manifest) -> ClientEngine:
-        """The client's local mode without a folder; gone when closed."""
-        return cls(QdrantClient(":memory:"), "local", "memory", collection, manifest)
+def open_local(folder: Path) -> QdrantClient:
+    """The client's local mode in a folder: plain Python, brute force.
 
-    def _open(self, manifest: Manifest) -> None:
-        if self._call(lambda: self._client.collection_exists(self._collection)):
-            info = self._call(lambda: self._client.get_collection(self._collection))
-            Manifest.from_json(info.config.metadata or {}, self.where).check(manifest, self.where)
-            return
-        self._call(
-            lambda: self._client.create_collection(
-                self._collection,
-                vectors_config={
-                    DENSE: models.VectorParams(size=manifest.dimension, distance=models.Distance.DOT)
-                },
-                on_disk_payload=True,
-                metadata=manifest.to_json(),
-            )
-        )
+    Raises:
+        StoreError: if another process has it open, or it is damaged.
+    """
+    with disk_errors(str(folder)):
+        try:
+            # Its threads are kept apart by a lock of ours, where sqlite would refuse all but the first.
+            return QdrantClient(path=str(folder), force_disable_check_same_thread=True)
+        except RuntimeError as error:
+            raise StoreError(
+                f"{folder} is open in another process; close that one, or use a server"
+            ) from error
+        except (ValueError, LookupError, TypeError, EOFError, sqlite3.Error) as error:
+            raise StoreError(f"{folder} is damaged; delete it and index again") from error
 
-    def count(self) -> int:
-        """Number of stored points."""
-        return self._call(lambda: self._client.count(self._collection, exact=True)).count
+
+class ClientEngine:
+    """A collection behind a `QdrantClient`.
+
+    Args:
+        client: a server's, or one in local mode.
+        kind: which of the two.
+        where: the place, for messages.
+        collection: its name; see `create`.
+        policy: how often and how long a failed request is sent again.
+        moved: asked when the collection is gone: the name of the one that took its place, if one did.
+    """
+
+    def __init__(
+        self,
+        client: QdrantClient,
+        kind: EngineKind,
+        where: str,
+        collection: str,
+        policy: RetryPolicy = retries.DEFAULT,
+        moved: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        self.kind: EngineKind = kind
+        self.where = f"{where}, collection {collection!r}"
+        self.client = client
+        self.collection = collection
+        self._policy = policy
+        self._moved = moved
+        self._lock = threading.RLock()
+
+    def exists(self) -> bool:
+        """Whether there is such a collection."""
+        return self._call(lambda: self.client.collection_exists(self.collection))
+
+    def create(self, manifest: Manifest, settings: Mapping[str, Any]) -> None:
+        """Make the collection, with its payload indexes.
+
+        Args:
+            manifest: what it will hold, and remember.
+            settings: more for `QdrantClient.create_collection`, such as `shard_number`.
+        """
+        arguments = {
+            "vectors_config": _vector_params(manifest),
+            "sparse_vectors_config": _sparse_params(manifest.options),
+            "on_disk_payload": True,
+            "metadata": manifest.to_json(),
+            **settings,
+        }
+        # An attempt whose answer was lost may have made it, or another process.
+        with contextlib.suppress(CollectionExists):
+            self._call(lambda: self.client.create_collection(self.collection, **arguments))
+        if self.kind == "server":  # local mode has no payload indexes, and warns of being told so
+            for path, kind in payload_indexes(manifest.options).items():
+                self._call(
+                    lambda path=path, kind=kind: self.client.create_payload_index(  # type: ignore[misc]
+                        self.collection, path, models.PayloadSchemaType(kind), wait=True
+                    )
+                )
+
+    def metadata(self) -> Mapping[str, Any]:
+        """What the collection remembers of how it was made."""
+        info = self._call(lambda: self.client.get_collection(self.collection))
+        return info.config.metadata or {}
+
+    def set_metadata(self, values: Mapping[str, Any]) -> None:
+        """Change what it remembers."""
+        self._call(lambda: self.client.update_collection(self.collection, metadata=dict(values)))
+
+    def count(self, condition: models.Filter | None = None) -> int:
+        """Number of stored points, or of those that a filter lets through."""
+        return self._read(lambda name: self.client.count(name, count_filter=condition, exact=True)).count
 
     def upsert(self, points: Sequence[Point]) -> None:
         """Store points, or replace those of the same id; waits until they are applied."""
-        batch = [
-            models.PointStruct(id=p.id, vector={DENSE: p.dense.tolist()}, payload=p.payload) for p in points
-        ]
-        self._call(lambda: self._client.upsert(self._collection, batch, wait=True))
+        batch = [models.PointStruct(id=p.id, vector=_vectors(p.vectors), payload=p.payload) for p in points]
+        self._call(lambda: self.client.upsert(self.collection, batch, wait=True))
 
     def delete(self, point_ids: Sequence[str]) -> None:
         """Remove points; waits until they are gone."""
-        selector = models.PointIdsList(points=list(point_ids))
-        self._call(lambda: self._client.delete(self._collection, selector, wait=True))
+        for start in range(0, len(point_ids), 10 * _OPERATIONS):
+            selector = models.PointIdsList(points=list(point_ids[start : start + 10 * _OPERATIONS]))
+            self._call(lambda chosen=selector: self.client.delete(self.collection, chosen, wait=True))  # type: ignore[misc]
 
-    def search(
-        self, vector: Sequence[float], limit: int, fields: Sequence[str], *, dense: bool, exact: bool
-    ) -> list[Record]:
-        """The nearest points, best first."""
-        response = self._call(
-            lambda: self._client.query_points(
-                self._collection,
-                query=list(vector),
-                using=DENSE,
-                limit=limit,
-                with_payload=list(fields) or False,
-                with_vectors=[DENSE] if dense else False,
-                # Local mode is always exact, and warns of being told so.
-                search_params=models.SearchParams(exact=exact) if self.kind == "server" else None,
+    def set_payloads(self, changes: Sequence[tuple[str, Payload]]) -> None:
+        """Set some fields of points."""
+        operations = [
+            models.SetPayloadOperation(set_payload=models.SetPayload(payload=payload, points=[name]))
+            for name, payload in changes
+        ]
+        for start in range(0, len(operations), _OPERATIONS):
+            part = operations[start : start + _OPERATIONS]
+            self._call(
+                lambda part=part: self.client.batch_update_points(self.collection, part, wait=True)  # type: ignore[misc]
             )
+
+    def set_vectors(self, changes: Sequence[tuple[str, Mapping[str, StoredVector]]]) -> None:
+        """Set some vectors of points."""
+        points = [models.PointVectors(id=name, vector=_vectors(vectors)) for name, vectors in changes]
+        for start in range(0, len(points), _OPERATIONS):
+            part = points[start : start + _OPERATIONS]
+            self._call(lambda part=part: self.client.update_vectors(self.collection, part, wait=True))  # type: ignore[misc]
+
+    def query(self, request: models.QueryRequest) -> list[Record]:
+        """The best points, best first."""
+        response = self._read(
+            lambda name: self.client.query_points(name, **self._arguments(request), offset=request.offset)
         )
         return [_record(p, p.score) for p in response.points]
 
-    def retrieve(self, point_ids: Sequence[str], fields: Sequence[str], *, dense: bool) -> list[Record]:
+    def query_groups(self, request: models.QueryGroupsRequest) -> list[Group]:
+        """The best groups of points that share a payload value, best first."""
+        response = self._read(
+            lambda name: self.client.query_points_groups(
+                name,
+                **self._arguments(request),
+                group_by=request.group_by,
+                group_size=request.group_size or 3,
+            )
+        )
+        return [(group.id, [_record(p, p.score) for p in group.hits]) for group in response.groups]
+
+    def retrieve(
+        self, point_ids: Sequence[str], fields: Sequence[str], vectors: Sequence[str] = ()
+    ) -> list[Record]:
         """Points by id."""
         if not point_ids:
             return []
-        records = self._call(
-            lambda: self._client.retrieve(
-                self._collection,
+        found = self._read(
+            lambda name: self.client.retrieve(
+                name,
                 ids=list(point_ids),
                 with_payload=list(fields) or False,
-                with_vectors=[DENSE] if dense else False,
+                with_vectors=list(vectors) or False,
             )
         )
-        return [_record(r) for r in records]
+        return [_record(r) for r in found]
 
-    def scroll(self, fields: Sequence[str], *, dense: bool, batch: int = 1000) -> Iterator[list[Record]]:
+    def scroll(
+        self,
+        fields: Sequence[str],
+        vectors: Sequence[str] = (),
+        *,
+        batch: int = 1000,
+        condition: models.Filter | None = None,
+    ) -> Iterator[list[Record]]:
         """All points, in batches."""
         offset: Any = None
         while True:
             start = offset
-            records, offset = self._call(
-                lambda start=start: self._client.scroll(  # type: ignore[misc]
-                    self._collection,
+            records, offset = self._read(
+                lambda name, start=start: self.client.scroll(  # type: ignore[misc]
+                    name,
+                    scroll_filter=condition,
                     limit=batch,
                     offset=start,
                     with_payload=list(fields) or False,
-                    with_vectors=[DENSE] if dense else False,
+                    with_vectors=list(vectors) or False,
                 )
             )
             yield [_record(r) for r in records]
@@ -172,57 +280,106 @@ class ClientEngine:
     def smallest(self, limit: int, fields: Sequence[str]) -> list[Record]:
         """The points of the smallest ids: the first of a scroll, but in local mode, which does not sort."""
         if self.kind == "server":
-            return next(self.scroll(fields, dense=False, batch=limit))
-        ids = {point_id(r.payload[ID]) for batch in self.scroll((ID,), dense=False) for r in batch}
-        records = self.retrieve(sorted(ids)[:limit], fields, dense=False)
-        return sorted(records, key=lambda record: point_id(record.payload[ID]))
+            return next(self.scroll(fields, batch=limit))
+        ids = sorted(record.id for batch in self.scroll((), batch=10_000) for record in batch)
+        return sorted(self.retrieve(ids[:limit], fields), key=lambda record: record.id)
 
-    def flush(self) -> None:
-        """Nothing to do: every write waited until it was applied."""
+    def finish(self) -> None:
+        """Nothing to do: every write waited until it was applied, and a server optimises by itself."""
 
     def close(self) -> None:
         """Close connections and files."""
-        self._client.close()
+        self.client.close()
+
+    def _arguments(self, request: models.QueryRequest | models.QueryGroupsRequest) -> dict[str, Any]:
+        return {
+            "query": request.query,
+            "using": request.using,
+            "prefetch": request.prefetch,
+            "query_filter": request.filter,
+            "limit": request.limit or 10,
+            "score_threshold": request.score_threshold,
+            "with_payload": request.with_payload or False,
+            "with_vectors": request.with_vector or False,
+            # Local mode is always exact, and warns of being told so.
+            "search_params": request.params if self.kind == "server" else None,
+        }
 
     def _call(self, request: Callable[[], T]) -> T:
-        """Send a request, with jittered back-off while the fault may pass; all requests are idempotent."""
-        retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception(_is_transient),
-            wait=tenacity.wait_random_exponential(multiplier=0.5, max=20),
-            stop=tenacity.stop_after_attempt(_ATTEMPTS),
-            reraise=True,
-        )
-        with self._errors(), disk_errors(self.where):
-            return retrying(request)
+        """Send a request; again while its fault may pass, as all of them are idempotent."""
+        if self.kind == "server":
+            return retries.call(request, self.where, self._policy)
 
-    @contextlib.contextmanager
-    def _errors(self) -> Iterator[None]:
+        def alone() -> T:
+            with self._lock:
+                return request()
+
+        return retries.call(alone, self.where, self._policy)
+
+    def _read(self, request: Callable[[str], T]) -> T:
+        """Send a request that reads; where the collection was replaced meanwhile, to the one in its place."""
         try:
-            yield
-        except (ApiException, QdrantException) as error:
-            raise StoreError(_explain(error, self.where)) from error
-        except sqlite3.Error as error:  # the files of local mode
-            raise StoreError(f"cannot use {self.where}: {error}; what is stored stays") from error
+            return self._call(lambda: request(self.collection))
+        except retries.CollectionGone:
+            name = self._moved()
+            if name is None or name == self.collection:
+                raise
+            self.collection = name
+            return self._call(lambda: request(name))
 
 
-def _is_transient(error: BaseException) -> bool:
-    if isinstance(error, UnexpectedResponse):
-        return error.status_code in _TRANSIENT_STATUS
-    return isinstance(error, ResponseHandlingException | ResourceExhaustedResponse)
+def _vector_params(manifest: Manifest) -> dict[str, models.VectorParams]:
+    options, d = manifest.options, manifest.dimension
+    dot, on_disk = models.Distance.DOT, options.on_disk or None
+    quantization = _quantization(options)
+    params = {
+        DENSE: models.VectorParams(size=d, distance=dot, on_disk=on_disk, quantization_config=quantization)
+    }
+    if options.surprise_vector:
+        params[SURPRISE] = models.VectorParams(size=d + 1, distance=dot, on_disk=on_disk)
+    if options.token_vectors is not None:
+        params[TOKEN_VECTORS] = _token_params(d, options.token_vectors)
+    return params
 
 
-def _explain(error: Exception, where: str) -> str:
-    """One line: what failed where, and what to do. Never the request, which holds the API key."""
-    if isinstance(error, UnexpectedResponse):
-        if error.status_code in (401, 403):
-            return f"{where} refuses access ({error.status_code}); set QDRANT_API_KEY to a key that may write"
-        reason = error.content.decode("utf-8", "replace").replace("\n", " ")[:200]
-        return f"{where} answered {error.status_code} {error.reason_phrase}: {reason}"
-    if isinstance(error, ResponseHandlingException):
-        return f"cannot reach {where} ({error.source}); start it with 'docker compose up -d' or check the url"
-    return f"{where}: {str(error)[:200]}"
+def _token_params(d: int, storage: TokenStorage) -> models.VectorParams:
+    return models.VectorParams(
+        size=token_dimension(d, storage),
+        distance=models.Distance.DOT,
+        multivector_config=models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM),
+        datatype=models.Datatype(storage),
+        # They only re-score what another stage found: a graph of them would be built in vain.
+        hnsw_config=models.HnswConfigDiff(m=0),
+        on_disk=True,
+    )
+
+
+def _sparse_params(options: IndexOptions) -> dict[str, models.SparseVectorParams] | None:
+    if options.bm25 is None:
+        return None
+    return {BM25: models.SparseVectorParams(modifier=models.Modifier.IDF)}
+
+
+def _quantization(options: IndexOptions) -> models.QuantizationConfig | None:
+    match options.quantization:
+        case "int8":
+            scalar = models.ScalarQuantizationConfig(type=models.ScalarType.INT8)
+            return models.ScalarQuantization(scalar=scalar)
+        case "binary":
+            return models.BinaryQuantization(binary=models.BinaryQuantizationConfig())
+        case _:
+            return None
+
+
+def _vectors(vectors: Mapping[str, StoredVector]) -> Any:
+    return {
+        name: models.SparseVector(indices=v.indices.tolist(), values=v.values.tolist())
+        if isinstance(v, SparseVector)
+        else v.tolist()
+        for name, v in vectors.items()
+    }
 
 
 def _record(point: models.ScoredPoint | models.Record, score: float = 0.0) -> Record:
-    vector: Any = point.vector
-    return Record(payload=point.payload or {}, dense=vector[DENSE] if vector else None, score=score)
+    vectors: Any = point.vector
+    return Record(id=str(point.id), payload=point.payload or {}, vectors=vectors or {}, score=float(score))

@@ -3,103 +3,111 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-
-import numpy as np
+from typing import Any
 
 from surprise_rerank.arrays import Float32Array
 from surprise_rerank.candidates import Candidates, Query
-from surprise_rerank.connectors.qdrant.engines import Engine, EngineKind, open_engine
-from surprise_rerank.connectors.qdrant.schema import (
-    DOCUMENT_FIELDS,
-    HASH,
-    ID,
-    TOKENS,
-    Manifest,
-    Point,
-    Record,
-    point_id,
-    stored_hash,
-    to_document,
-    to_payload,
-    to_tokens,
-)
+from surprise_rerank.connectors.progress import Terminal
+from surprise_rerank.connectors.qdrant import maintenance, statistics
+from surprise_rerank.connectors.qdrant.engines import EngineKind
+from surprise_rerank.connectors.qdrant.homes import Home
+from surprise_rerank.connectors.qdrant.indexing import Indexer, SyncReport
+from surprise_rerank.connectors.qdrant.maintenance import IndexStatus
+from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest, StatisticsRecord
+from surprise_rerank.connectors.qdrant.places import open_home
+from surprise_rerank.connectors.qdrant.points import PointMaker
+from surprise_rerank.connectors.qdrant.pools import Pools
+from surprise_rerank.connectors.qdrant.queries import NO_OPTIONS, SearchOptions, Stage, dense_stage
+from surprise_rerank.connectors.qdrant.retries import DEFAULT, RetryPolicy
+from surprise_rerank.connectors.qdrant.schema import ID, TOKENS, to_tokens
+from surprise_rerank.connectors.qdrant.statistics import Statistics
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders import Encoder
+from surprise_rerank.encoders import Encoded, Encoder
 from surprise_rerank.ensemble import Ensemble
-from surprise_rerank.errors import DataError
-from surprise_rerank.kernels import with_own_memberships
+from surprise_rerank.errors import DataError, IndexMismatchError, StoreError
 from surprise_rerank.rerank import Field
 from surprise_rerank.tokens import TokenBatch
-
-# Documents are encoded a window at a time: an interruption loses one, and float32 tokens stay under 50 MiB.
-_WINDOW = 128
-_UPSERT_POINTS = 64
-_UPSERT_BYTES = 8 * 2**20  # a quarter of what a Qdrant server accepts in one request
-
-
-@dataclass(frozen=True, slots=True)
-class SyncReport:
-    """What `DocumentIndex.sync` did.
-
-    Attributes:
-        added: documents that were new.
-        updated: documents whose text or metadata had changed.
-        unchanged: documents that were there already and were not encoded again.
-        removed: stored documents that were no longer in the collection.
-    """
-
-    added: int
-    updated: int
-    unchanged: int
-    removed: int
+from surprise_rerank.workers import in_thread
 
 
 class DocumentIndex:
     """Documents with their dense vectors and token vectors, in one collection of Qdrant.
 
-    Use `DocumentIndex.open`; the index is a context manager.
+    Use `DocumentIndex.open`; the index is a context manager. Methods whose names have an `a` before them are
+    for event loops: the same in a thread.
 
     >>> from surprise_rerank.encoders import load_encoder        # doctest: +SKIP
     >>> with DocumentIndex.open("my-index", load_encoder()) as index:  # doctest: +SKIP
     ...     index.sync(documents)
     """
 
-    def __init__(self, engine: Engine, encoder: Encoder) -> None:
-        self._engine = engine
+    def __init__(self, home: Home, encoder: Encoder | None) -> None:
+        self._home = home
         self._encoder = encoder
+        self._statistics: Statistics | None = None
+        self._density: float | None = None
 
     @classmethod
     def open(
         cls,
         location: str | os.PathLike[str] | None,
-        encoder: Encoder,
+        encoder: Encoder | None,
         *,
+        options: IndexOptions | None = None,
         collection: str = "documents",
         url: str | None = None,
         api_key: str | None = None,
         engine: EngineKind | None = None,
+        prefer_grpc: bool = False,
+        grpc_port: int = 6334,
+        timeout: float = 60.0,
+        retries: RetryPolicy = DEFAULT,
+        collection_settings: Mapping[str, Any] | None = None,
     ) -> DocumentIndex:
         """Open an index, or make an empty one.
 
         Args:
             location: a folder, or `:memory:`; not used with a url.
-            encoder: must be the model that the index was made with.
-            collection: the collection's name.
+            encoder: must be the model that the index was made with. None opens an index that exists, for
+                what needs no vectors of new texts.
+            options: what a new index stores. One that exists keeps its own, and must have these where given.
+            collection: the collection's name, on a server or in memory.
             url: of a Qdrant server or cluster, such as http://localhost:6333.
             api_key: for the server; the environment variable QDRANT_API_KEY by default.
             engine: `edge` or `local` for a new folder; Edge where it is installed by default.
+            prefer_grpc: send requests by gRPC instead of REST.
+            grpc_port: where the server listens for gRPC.
+            timeout: seconds until a request counts as failed.
+            retries: how often and how long a failed request is sent again.
+            collection_settings: more for `QdrantClient.create_collection` on a server, such as
+                `shard_number`, `replication_factor`, `hnsw_config` or `optimizers_config`.
 
         Raises:
             StoreError: if the folder or server cannot be used.
-            IndexMismatchError: if the index was made by another model; the message names both.
+            IndexMismatchError: if the index was made by another model, or with other options; names both.
         """
-        manifest = Manifest(encoder.name, encoder.fingerprint, encoder.dimension)
-        key = api_key or os.environ.get("QDRANT_API_KEY")
-        opened = open_engine(location, manifest, collection=collection, url=url, api_key=key, engine=engine)
-        return cls(opened, encoder)
+        expected = None
+        if encoder is not None:
+            expected = Manifest(
+                encoder.name, encoder.fingerprint, encoder.dimension, options or IndexOptions()
+            )
+        home = open_home(
+            location,
+            expected,
+            options,
+            collection=collection,
+            url=url,
+            api_key=api_key,
+            engine=engine,
+            prefer_grpc=prefer_grpc,
+            grpc_port=grpc_port,
+            timeout=timeout,
+            retries=retries,
+            settings=collection_settings or {},
+        )
+        return cls(home, encoder)
 
     def __enter__(self) -> DocumentIndex:
         return self
@@ -111,159 +119,327 @@ class DocumentIndex:
 
     def close(self) -> None:
         """Write what is pending and let go of files, locks and connections."""
-        self._engine.close()
+        self._home.close()
 
     @property
     def engine(self) -> EngineKind:
         """Where it lives: `edge`, `local` or `server`."""
-        return self._engine.kind
+        return self._home.engine.kind
+
+    @property
+    def where(self) -> str:
+        """The place, for messages."""
+        return self._home.where
+
+    @property
+    def manifest(self) -> Manifest:
+        """How the index was made."""
+        return self._home.manifest
+
+    @property
+    def encoder(self) -> Encoder:
+        """The model of its vectors.
+
+        Raises:
+            StoreError: if the index was opened without one.
+        """
+        if self._encoder is None:
+            raise StoreError(
+                f"{self._home.where} was opened without an encoder; open it with load_encoder("
+                f"{self.manifest.model!r})"
+            )
+        return self._encoder
+
+    @property
+    def pools(self) -> Pools:
+        """Candidates from requests to the engine; what retrievers are made of."""
+        if self._density is None:
+            self._density = maintenance.density(self._home)
+        return Pools(self._home, self._density)
 
     def __len__(self) -> int:
-        return self._engine.count()
+        return maintenance.documents(self._home)
 
     def sync(
         self,
         documents: Iterable[Document],
         *,
         prune: bool = False,
-        on_start: Callable[[int], None] | None = None,
+        encoded: Encoded | None = None,
         on_progress: Callable[[int], None] | None = None,
+        show_progress: bool = False,
     ) -> SyncReport:
         """Bring the index up to date: only new and changed documents are encoded and stored.
 
-        An interrupted call loses at most one window of work; the next call goes on from there.
+        Documents may be a stream: some thousands are in memory at a time. An interrupted call loses at most
+        two windows of work; the next call goes on from there.
 
         Args:
             documents: the collection; ids must be unique.
             prune: remove stored documents that are not in `documents`.
-            on_start: called once with the number of documents to encode.
-            on_progress: called with the number of documents of every stored batch.
+            encoded: vectors of the n documents, where they are known already; no document is split then.
+            on_progress: called with the number of documents of every finished part.
+            show_progress: a bar with documents a second and the time left, on the error stream.
 
         Raises:
-            DataError: if an id stands twice or metadata is not JSON; nothing is stored then.
-            StoreError: if the store fails; what was stored before stays.
+            DataError: if an id stands twice or metadata is not JSON; what was stored before stays.
+            IndexingError: if documents cannot be stored; names those that are not, the others are.
         """
-        collection = list(documents)
-        _require_unique(collection)
-        stored = self._stored_hashes()
-        # This also finds metadata that cannot be stored before anything is encoded.
-        stale = [d for d in collection if stored.get(d.id) != stored_hash(d)]
-        if on_start is not None:
-            on_start(len(stale))
-        # Longest first over the whole collection: windows then hold texts of like length, so little is
-        # padded, and memory peaks in the first minute rather than in the last.
-        for window in _windows(sorted(stale, key=lambda d: -len(d.content))):
-            encoded = self._encoder.encode([d.content for d in window], kind="document")
-            packed = with_own_memberships(encoded.tokens.stored("int8")).pack()
-            points = [self._point(*parts) for parts in zip(window, encoded.dense, packed, strict=True)]
-            for batch in _batches(points):
-                self._engine.upsert(batch)
+        maker = PointMaker(self.manifest.options, self.encoder, self.statistics())
+        total = len(documents) if isinstance(documents, Sequence) else None
+        self._density = None
+        with Terminal(quiet=not show_progress).bar("indexing", total, "docs") as advance:
+
+            def report(count: int) -> None:
+                advance(count)
                 if on_progress is not None:
-                    on_progress(len(batch))
-        gone = sorted(set(stored) - {d.id for d in collection}) if prune else []
-        if gone:
-            self._engine.delete([point_id(name) for name in gone])
-        if stale or gone:
-            self._engine.flush()
-        updated = sum(d.id in stored for d in stale)
-        return SyncReport(len(stale) - updated, updated, len(collection) - len(stale), len(gone))
+                    on_progress(count)
+
+            indexer = Indexer(self._home.engine, maker, report)
+            return indexer.run(documents, prune=prune, encoded=encoded)
+
+    def delete(self, ids: Iterable[str]) -> int:
+        """Remove documents; unknown ids are ignored. Returns how many there were."""
+        self._density = None
+        return maintenance.delete(self._home, list(ids))
+
+    def rebuild(
+        self,
+        documents: Iterable[Document],
+        *,
+        encoder: Encoder | None = None,
+        options: IndexOptions | None = None,
+        show_progress: bool = False,
+    ) -> SyncReport:
+        """Index everything again into a new version, and put that into the place of this one in one step.
+
+        Until then this version answers, also this object's searches in other threads; an error leaves it in
+        use, and calling again goes on where it stopped. The ensemble is carried over to the same model.
+
+        Args:
+            documents: the whole collection.
+            encoder: another model, or the same.
+            options: others, or the same.
+            show_progress: as for `sync`.
+
+        Raises:
+            IndexingError: if documents cannot be stored.
+        """
+        model = encoder or self.encoder
+        chosen = options or self.manifest.options
+        made = self._home.successor(Manifest(model.name, model.fingerprint, model.dimension, chosen))
+        successor = DocumentIndex(made, model)
+        same_model = model.fingerprint == self.manifest.fingerprint
+        statistics_now = self.statistics() if same_model else None
+        if statistics_now is not None:
+            maintenance.set_statistics(made, statistics_now)
+        report = successor.sync(documents, prune=True, show_progress=show_progress)
+        made.promote()
+        before, self._home = self._home, made
+        self._encoder, self._statistics, self._density = model, successor._statistics, None
+        if before.engine.kind != "server" and before.engine is not made.engine:
+            maintenance.close_version(before, made)
+        return report
 
     def search(
-        self, query: Query, depth: int, fields: frozenset[Field] = frozenset(), *, exact: bool = False
+        self,
+        query: Query,
+        depth: int,
+        fields: frozenset[Field] = frozenset(),
+        *,
+        exact: bool = False,
+        options: SearchOptions = NO_OPTIONS,
     ) -> Candidates:
         """The documents nearest to a query by cosine.
 
         Args:
             query: with its dense vector.
-            depth: size of the pool.
+            depth: size of the pool, in documents.
             fields: what to fetch with it: `dense`, `tokens`, `documents`.
             exact: search without the approximate index, where the engine has built one.
+            options: filter, offset, threshold and parameters of Qdrant.
         """
-        if query.dense is None:
-            raise DataError("the query has no dense vector; encode it with the index's encoder first")
-        vector = query.dense.tolist()
-        names = _payload_fields(fields)
-        records = self._engine.search(vector, depth, names, dense="dense" in fields, exact=exact)
-        found = self._candidates(records, fields)
-        return replace(found, scores={"cosine": np.array([r.score for r in records], dtype=np.float64)})
+        dense = dense_vector(query)
+        chosen = options.exactly() if exact else options
+
+        def plan(limit: int) -> list[Stage]:
+            return [dense_stage(dense, limit)]
+
+        return self.pools.run(plan, depth, fields, "cosine", chosen)
+
+    def groups(
+        self,
+        query: Query,
+        group_by: str,
+        *,
+        limit: int = 10,
+        group_size: int = 3,
+        fields: frozenset[Field] = frozenset(),
+        options: SearchOptions = NO_OPTIONS,
+    ) -> list[tuple[str | int, Candidates]]:
+        """The best groups of documents that share a value, by cosine.
+
+        Args:
+            query: with its dense vector.
+            group_by: path of the value, such as `metadata.author`.
+            limit: number of groups.
+            group_size: most documents of a group.
+            fields: what to fetch with them.
+            options: filter, threshold and parameters of Qdrant.
+        """
+        stage = dense_stage(dense_vector(query), limit)
+        return self.pools.groups([stage], group_by, limit, group_size, fields, "cosine", options)
 
     def fetch(self, ids: Sequence[str], fields: frozenset[Field]) -> Candidates:
-        """Documents by id, in this order.
+        """Documents by id, in this order; all passages of each.
 
         Raises:
             DataError: if one is not in the index.
         """
-        points = [point_id(name) for name in ids]
-        found = self._engine.retrieve(points, _payload_fields(fields), dense="dense" in fields)
-        records = {record.payload[ID]: record for record in found}
-        missing = [name for name in ids if name not in records]
-        if missing:
-            raise DataError(f"{len(missing)} documents are not in the index, such as {missing[0]!r}; sync it")
-        return self._candidates([records[name] for name in ids], fields)
+        return self.pools.fetch(ids, fields)
 
     def ensemble(self, sample_size: int = 4096) -> Ensemble:
-        """The ensemble of all stored documents, in one streaming pass."""
-        batches = (self._dense(batch) for batch in self._engine.scroll((), dense=True))
-        return Ensemble.from_batches(batches, sample_size=sample_size, model=self._encoder.name)
+        """The ensemble of all stored documents (of their passages, where they are split), in one pass."""
+        return maintenance.document_ensemble(self._home, sample_size)
 
     def token_sample(self, size: int) -> tuple[tuple[str, ...], TokenBatch]:
         """Ids and token vectors of a sample of the documents: those of the smallest point ids.
 
         Point ids are hashes, so this is a uniform sample, and the same one in every engine.
         """
-        payloads = [record.payload for record in self._engine.smallest(size, (ID, TOKENS))]
-        return tuple(p[ID] for p in payloads), to_tokens(payloads, self._encoder.dimension)
+        payloads = [record.payload for record in self._home.engine.smallest(size, (ID, TOKENS))]
+        return tuple(p[ID] for p in payloads), to_tokens(payloads, self.manifest.dimension)
 
-    def _stored_hashes(self) -> dict[str, str]:
-        batches = self._engine.scroll((ID, HASH), dense=False, batch=5000)
-        return {record.payload[ID]: record.payload[HASH] for batch in batches for record in batch}
+    def statistics(self) -> Statistics | None:
+        """The statistics that the documents carry; None where no ensemble was set."""
+        record = self.manifest.statistics
+        if record is None:
+            return None
+        if self._statistics is None or self._statistics.record != record:
+            self._statistics = statistics.load(self._home, record, self.manifest.model)
+        return self._statistics
 
-    def _point(self, document: Document, dense: Float32Array, packed: bytes) -> Point:
-        return Point(point_id(document.id), dense, to_payload(document, packed))
+    def set_ensemble(
+        self,
+        ensemble: Ensemble,
+        *,
+        source: str = "",
+        shrink_mean: float = 0.0,
+        shrink_deviation: float = 0.0,
+        show_progress: bool = False,
+    ) -> int:
+        """Give every document its moments over an ensemble, in one pass; new ones get theirs in `sync`.
 
-    def _dense(self, records: Sequence[Record]) -> Float32Array:
-        vectors = np.array([record.dense for record in records], dtype=np.float32)
-        return vectors.reshape(len(records), self._encoder.dimension)
+        Args:
+            ensemble: of questions, or of documents (`index.ensemble()`), as vectors of the index's encoder.
+            source: where its members come from, for `status`.
+            shrink_mean: how far each document's mean is moved to the one that all share, from 0 to 1.
+            shrink_deviation: the same for deviations; 1 is the pooled model.
+            show_progress: as for `sync`.
 
-    def _candidates(self, records: Sequence[Record], fields: frozenset[Field]) -> Candidates:
-        payloads = [record.payload for record in records]
-        return Candidates(
-            ids=tuple(p[ID] for p in payloads),
-            dense=self._dense(records) if "dense" in fields else None,
-            tokens=to_tokens(payloads, self._encoder.dimension) if "tokens" in fields else None,
-            documents=tuple(to_document(p) for p in payloads) if "documents" in fields else None,
+        Returns:
+            How many points were changed.
+
+        Raises:
+            DataError: if the ensemble has fewer than two members, or is of another dimension.
+            IndexMismatchError: if it is of another model.
+        """
+        statistics.require_model(ensemble, self.manifest.model, self._home.where)
+        if ensemble.dimension != self.manifest.dimension:
+            raise DataError(
+                f"the ensemble has dimension {ensemble.dimension}, the index {self.manifest.dimension}; "
+                "encode both with one model"
+            )
+        shrinks = bool(shrink_mean or shrink_deviation)
+        latest = Statistics.of(
+            ensemble,
+            source,
+            shrink_mean=shrink_mean,
+            shrink_deviation=shrink_deviation,
+            documents=self.ensemble() if shrinks else None,
         )
+        maintenance.set_latest(self._home, latest)
+        return self.refresh_statistics(show_progress=show_progress)
+
+    def add_questions(self, questions: Sequence[str]) -> int:
+        """Add questions to the ensemble; documents keep their moments until `refresh_statistics`.
+
+        Returns:
+            How many members the ensemble has now.
+
+        Raises:
+            IndexMismatchError: if no ensemble was set.
+        """
+        record = self.manifest.latest
+        if record is None:
+            raise IndexMismatchError(f"{self._home.where} has no ensemble yet; set one with set_ensemble")
+        now = statistics.load(self._home, record, self.manifest.model)
+        extended = now.extended(self.encoder.encode(list(questions), kind="query").dense)
+        maintenance.set_latest(self._home, extended)
+        return extended.record.count
+
+    def refresh_statistics(self, *, show_progress: bool = False) -> int:
+        """Bring every document's moments up to date with the ensemble; an interrupted pass goes on.
+
+        Returns:
+            How many points were changed.
+
+        Raises:
+            IndexMismatchError: if no ensemble was set.
+        """
+        record = self.manifest.latest
+        if record is None:
+            raise IndexMismatchError(f"{self._home.where} has no ensemble yet; set one with set_ensemble")
+        latest = statistics.load(self._home, record, self.manifest.model)
+        total = maintenance.behind(self._home, record)
+        with Terminal(quiet=not show_progress).bar("statistics", total, "docs") as advance:
+            changed = maintenance.refresh(self._home, latest, advance)
+        self._statistics = latest
+        return changed
+
+    def carrying_others(self, record: StatisticsRecord) -> int:
+        """How many points carry other moments than those of a record, or none."""
+        return maintenance.behind(self._home, record)
+
+    def status(self) -> IndexStatus:
+        """What the index holds, and how far its statistics are behind its ensemble."""
+        return maintenance.status(self._home)
+
+    async def asearch(
+        self,
+        query: Query,
+        depth: int,
+        fields: frozenset[Field] = frozenset(),
+        *,
+        exact: bool = False,
+        options: SearchOptions = NO_OPTIONS,
+    ) -> Candidates:
+        """`search` for an event loop."""
+        return await in_thread(self.search, query, depth, fields, exact=exact, options=options)
+
+    async def afetch(self, ids: Sequence[str], fields: frozenset[Field]) -> Candidates:
+        """`fetch` for an event loop."""
+        return await in_thread(self.fetch, ids, fields)
+
+    async def async_(self, documents: Iterable[Document], *, prune: bool = False) -> SyncReport:
+        """`sync` for an event loop (`async` is a keyword)."""
+        return await in_thread(self.sync, documents, prune=prune)
+
+    async def adelete(self, ids: Iterable[str]) -> int:
+        """`delete` for an event loop."""
+        return await in_thread(self.delete, ids)
+
+    async def astatus(self) -> IndexStatus:
+        """`status` for an event loop."""
+        return await in_thread(self.status)
 
 
-def _payload_fields(fields: frozenset[Field]) -> tuple[str, ...]:
-    names = DOCUMENT_FIELDS if "documents" in fields else (ID,)
-    return (*names, TOKENS) if "tokens" in fields else names
+def dense_vector(query: Query) -> Float32Array:
+    """The query's dense vector.
 
-
-def _require_unique(documents: Sequence[Document]) -> None:
-    seen: set[str] = set()
-    for document in documents:
-        if not document.id:
-            raise DataError(f"a document has an empty id (its text begins {document.text[:40]!r})")
-        if document.id in seen:
-            raise DataError(f"the document id {document.id!r} stands twice; ids must be unique")
-        seen.add(document.id)
-
-
-def _windows(documents: Sequence[Document]) -> Iterator[Sequence[Document]]:
-    for start in range(0, len(documents), _WINDOW):
-        yield documents[start : start + _WINDOW]
-
-
-def _batches(points: Iterable[Point]) -> Iterator[list[Point]]:
-    """Batches bounded by count and by bytes; a point larger than the bound stands alone."""
-    batch: list[Point] = []
-    size = 0
-    for point in points:
-        if batch and (len(batch) == _UPSERT_POINTS or size + point.size > _UPSERT_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(point)
-        size += point.size
-    if batch:
-        yield batch
+    Raises:
+        DataError: if it has none.
+    """
+    if query.dense is None:
+        raise DataError("the query has no dense vector; encode it with the index's encoder first")
+    return query.dense

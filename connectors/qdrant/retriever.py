@@ -1,12 +1,80 @@
-"""First-stage retrieval from a `DocumentIndex`."""
+"""First-stage retrieval from a `DocumentIndex`: by cosine, by surprise in three places, and by MaxSim."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal, Protocol, TypeAlias, get_args
 
-from surprise_rerank.candidates import Candidates, Query
-from surprise_rerank.connectors.qdrant.index import DocumentIndex
+import numpy as np
+
+from surprise_rerank.arrays import Float32Array, Float64Array
+from surprise_rerank.candidates import Candidates, Query, Ranking
+from surprise_rerank.connectors.qdrant.index import DocumentIndex, dense_vector
+from surprise_rerank.connectors.qdrant.queries import (
+    NO_OPTIONS,
+    SearchOptions,
+    Stage,
+    dense_stage,
+    formula_stage,
+    maxsim_stage,
+    surprise_stage,
+)
+from surprise_rerank.connectors.qdrant.statistics import Statistics
+from surprise_rerank.connectors.qdrant.token_vectors import TokenStorage, query_vectors, similarities
+from surprise_rerank.errors import DataError, IndexMismatchError
 from surprise_rerank.rerank import Field
+from surprise_rerank.surprise import probability
+from surprise_rerank.workers import in_thread
+
+SurpriseMode: TypeAlias = Literal["client", "formula", "vector"]
+
+# The augmented vectors rank by a float32 sum, so those behind the last place may belong before it.
+_MARGIN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What a retriever did for a query.
+
+    Attributes:
+        steps: one line each, in their order: where, what, over how many.
+        seconds: how long it took, fetching included.
+        ranking: the documents in order, with what each stage gave them.
+    """
+
+    steps: tuple[str, ...]
+    seconds: float
+    ranking: Ranking
+
+
+class _Explains(Protocol):
+    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates: ...
+
+    def steps(self, query: Query, depth: int) -> list[str]: ...
+
+
+def _explain(retriever: _Explains, query: Query, depth: int, fields: frozenset[Field]) -> Explanation:
+    begun = time.perf_counter()
+    pool = retriever.retrieve(query, depth, fields)
+    seconds = time.perf_counter() - begun
+    scores = next(iter(pool.scores.values()))
+    return Explanation(
+        tuple(retriever.steps(query, depth)), seconds, Ranking.order(pool, scores, pool.scores)
+    )
+
+
+def _lines(index: DocumentIndex, stages: Sequence[Stage], options: SearchOptions) -> list[str]:
+    """The stages in words."""
+    first = f"all {len(index)} documents"
+    if options.filter is not None:
+        first += " that the filter lets through"
+    sources = [first, *(f"the {stage.limit} best of these" for stage in stages[:-1])]
+    return [
+        f"{index.engine}: {stage.name} over {source}" for stage, source in zip(stages, sources, strict=True)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,11 +84,254 @@ class DenseRetriever:
     Attributes:
         index: where they are.
         exact: search without the approximate index, where the engine has built one.
+        options: filter, offset, threshold and parameters of Qdrant.
     """
 
     index: DocumentIndex
     exact: bool = False
+    options: SearchOptions = NO_OPTIONS
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """The `depth` nearest documents, with what the re-ranker needs."""
-        return self.index.search(query, depth, fields, exact=self.exact)
+        return self.index.search(query, depth, fields, exact=self.exact, options=self.options)
+
+    async def aretrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
+        """`retrieve` for an event loop."""
+        return await in_thread(self.retrieve, query, depth, fields)
+
+    def steps(self, query: Query, depth: int) -> list[str]:
+        """What `retrieve` does, in words."""
+        return _lines(self.index, [dense_stage(dense_vector(query), depth)], self.options)
+
+    def explain(
+        self, query: Query, depth: int, fields: frozenset[Field] = frozenset({"documents"})
+    ) -> Explanation:
+        """Retrieve, and tell what was done."""
+        return _explain(self, query, depth, fields)
+
+
+@dataclass(frozen=True)
+class SurpriseRetriever:
+    """Documents by the surprise of their cosine to the query, the document as anchor.
+
+    The index needs an ensemble. Three places can compute it; over the same documents they rank alike.
+
+    - `client`: the nearest by cosine are fetched with their vectors, and re-scored here from the ensemble.
+    - `formula`: Qdrant re-scores the nearest by cosine from the moments in their payload; only ids travel.
+    - `vector`: Qdrant searches the augmented vectors, so that no pool misses what cosine ranks low,
+      and then re-scores what it found as above. Needs an index with `IndexOptions(surprise_vector=True)`.
+
+    Scores are z, in float32, as Qdrant computes it; ties are ordered by id.
+
+    Attributes:
+        index: where the documents are; `DocumentIndex.set_ensemble` gave it an ensemble.
+        mode: which of the three.
+        pool: how many documents are taken by cosine before they are re-scored; `depth` where None.
+        exact: search without the approximate index, where the engine has built one.
+        options: filter, offset, threshold (on z) and parameters of Qdrant.
+
+    Raises:
+        DataError: if the mode is not known, or the index has no augmented vectors.
+        IndexMismatchError: if the index has no ensemble, or documents carry moments of another one.
+    """
+
+    index: DocumentIndex
+    mode: SurpriseMode = "formula"
+    pool: int | None = None
+    exact: bool = False
+    options: SearchOptions = NO_OPTIONS
+
+    def __post_init__(self) -> None:
+        if self.mode not in get_args(SurpriseMode):
+            raise DataError(
+                f"mode {self.mode!r} is not known; choose one of {', '.join(get_args(SurpriseMode))}"
+            )
+        if self.mode == "vector" and not self.index.manifest.options.surprise_vector:
+            raise DataError(
+                "the index stores no augmented vectors; make it with IndexOptions(surprise_vector=True), or "
+                "choose mode='formula'"
+            )
+        statistics = self.index.manifest.statistics
+        if statistics is None:
+            raise IndexMismatchError(
+                f"{self.index.where} has no ensemble; give it one with set_ensemble, or on the command line "
+                "with 'surprise-rerank ensemble'"
+            )
+        if self.mode != "client":
+            behind = self.index.carrying_others(statistics)
+            if behind:
+                raise IndexMismatchError(
+                    f"{behind} documents of {self.index.where} carry moments of another ensemble than "
+                    f"{statistics.version} ({statistics.source or 'no source given'}); finish the pass with "
+                    "refresh_statistics, or choose mode='client'"
+                )
+
+    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
+        """The `depth` most surprising documents; scores are `surprise` (z) and its `probability`."""
+        if self.mode == "client":
+            return self._on_the_client(query, depth, fields)
+        options = self._options
+
+        def plan(limit: int) -> list[Stage]:
+            return self._stages(dense_vector(query), limit)
+
+        found = self.index.pools.run(plan, depth, fields, "surprise", options)
+        return _ordered(found, np.asarray(found.scores["surprise"], np.float64))
+
+    async def aretrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
+        """`retrieve` for an event loop."""
+        return await in_thread(self.retrieve, query, depth, fields)
+
+    def steps(self, query: Query, depth: int) -> list[str]:
+        """What `retrieve` does, in words."""
+        dense = dense_vector(query)
+        record = self._statistics.record
+        source = f", {record.source}" if record.source else ""
+        ensemble = f"ensemble {record.ensemble} of {record.count} members{source}"
+        if self.mode == "client":
+            lines = _lines(self.index, [dense_stage(dense, self._pool(depth))], self.options)
+            return [
+                *lines,
+                f"client: z = (cosine - mu) / sigma over the {self._pool(depth)} best, {ensemble}",
+            ]
+        lines = _lines(self.index, self._stages(dense, depth), self.options)
+        return [*lines, f"mu and sigma: of each document, {ensemble}"]
+
+    def explain(
+        self, query: Query, depth: int, fields: frozenset[Field] = frozenset({"documents"})
+    ) -> Explanation:
+        """Retrieve, and tell what was done."""
+        return _explain(self, query, depth, fields)
+
+    @cached_property
+    def _statistics(self) -> Statistics:
+        found = self.index.statistics()
+        if found is None:
+            raise IndexMismatchError(f"{self.index.where} has no ensemble any more")
+        return found
+
+    @property
+    def _options(self) -> SearchOptions:
+        return self.options.exactly() if self.exact else self.options
+
+    def _pool(self, depth: int) -> int:
+        return max(depth, self.pool or depth)
+
+    def _stages(self, dense: Float32Array, limit: int) -> list[Stage]:
+        if self.mode == "formula":
+            wide = self._pool(limit)
+            return [dense_stage(dense, wide), formula_stage(limit)]
+        wide = limit + _MARGIN
+        return [surprise_stage(dense, wide), dense_stage(dense, wide), formula_stage(limit)]
+
+    def _on_the_client(self, query: Query, depth: int, fields: frozenset[Field]) -> Candidates:
+        skipped = self.options.offset or 0
+        # Threshold and offset are about z, which is not known before the vectors are here.
+        options = replace(self._options, offset=None, score_threshold=None)
+        wide = self._pool(depth + skipped)
+        found = self.index.search(query, wide, fields | {"dense"}, options=options)
+        assert found.dense is not None
+        moments = self._statistics.moments(found.dense)
+        cosine = np.asarray(found.scores["cosine"], np.float64)
+        # Rounded as Qdrant rounds it, so that documents it holds for equal are equal here.
+        z = ((cosine - moments.mean) / moments.deviation).astype(np.float32).astype(np.float64)
+        if "dense" not in fields:
+            found = replace(found, dense=None)
+        ordered = _ordered(found, z)
+        least = self.options.score_threshold
+        if least is not None:
+            ordered = ordered.take(np.flatnonzero(ordered.scores["surprise"] >= np.float32(least)))
+        names = list(dict.fromkeys(ordered.ids))[skipped : skipped + depth]
+        kept = set(names)
+        return ordered.take([i for i, name in enumerate(ordered.ids) if name in kept])
+
+
+@dataclass(frozen=True, slots=True)
+class MaxSimRetriever:
+    """The nearest by cosine, re-scored inside Qdrant by MaxSim: inclusion over the query's universe.
+
+    Scores are the mean over the query's tokens of the largest cosine, which is what `DynaMaxReranker` gives
+    but for negative cosines, and for the storage's rounding. The index needs
+    `IndexOptions(token_vectors="float16")` or `"uint8"`.
+
+    Attributes:
+        index: where the documents are.
+        pool: how many documents are taken by cosine before they are re-scored; `depth` where None.
+        exact: search without the approximate index, where the engine has built one.
+        options: filter, offset and parameters of Qdrant; a threshold is on the score.
+
+    Raises:
+        DataError: if the index has no token vectors.
+    """
+
+    index: DocumentIndex
+    pool: int | None = None
+    exact: bool = False
+    options: SearchOptions = NO_OPTIONS
+
+    def __post_init__(self) -> None:
+        if self.index.manifest.options.token_vectors is None:
+            raise DataError(
+                "the index stores no multivectors; make it with IndexOptions(token_vectors='float16'), or "
+                "re-rank with DynaMaxReranker"
+            )
+
+    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
+        """The `depth` best documents, with what the re-ranker needs."""
+        tokens = _tokens(query)
+        options = self.options.exactly() if self.exact else self.options
+        # Qdrant's score has another zero and scale, so the threshold is applied here.
+        found = self.index.pools.run(
+            lambda limit: self._stages(query, limit),
+            depth,
+            fields,
+            "maxsim",
+            replace(options, score_threshold=None),
+        )
+        scores = similarities(found.scores["maxsim"], tokens, self._storage) / max(len(tokens), 1)
+        found = replace(found, scores={"maxsim": scores})
+        least = self.options.score_threshold
+        kept = [i for i in range(len(found)) if least is None or scores[i] >= least]
+        return found.take(sorted(kept, key=lambda i: (-scores[i], found.ids[i])))
+
+    async def aretrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
+        """`retrieve` for an event loop."""
+        return await in_thread(self.retrieve, query, depth, fields)
+
+    def steps(self, query: Query, depth: int) -> list[str]:
+        """What `retrieve` does, in words."""
+        return _lines(self.index, self._stages(query, depth), self.options)
+
+    def explain(
+        self, query: Query, depth: int, fields: frozenset[Field] = frozenset({"documents"})
+    ) -> Explanation:
+        """Retrieve, and tell what was done."""
+        return _explain(self, query, depth, fields)
+
+    @property
+    def _storage(self) -> TokenStorage:
+        storage = self.index.manifest.options.token_vectors
+        assert storage is not None
+        return storage
+
+    def _stages(self, query: Query, limit: int) -> list[Stage]:
+        vectors = query_vectors(_tokens(query), self._storage)
+        wide = max(limit, self.pool or limit)
+        return [dense_stage(dense_vector(query), wide), maxsim_stage(vectors, limit)]
+
+
+def _tokens(query: Query) -> Float32Array:
+    if query.tokens is None:
+        raise DataError("the query has no token vectors; encode it with the index's encoder first")
+    return query.tokens
+
+
+def _ordered(found: Candidates, z: Float64Array) -> Candidates:
+    """Candidates by z, ties by id, with z and its probability as their scores."""
+    scores = {"surprise": z, "probability": probability(z), **_without_surprise(found)}
+    order = sorted(range(len(found)), key=lambda i: (-z[i], found.ids[i]))
+    return replace(found, scores=scores).take(order)
+
+
+def _without_surprise(found: Candidates) -> dict[str, Float64Array]:
+    return {name: np.asarray(own) for name, own in found.scores.items() if name != "surprise"}

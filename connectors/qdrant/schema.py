@@ -1,4 +1,4 @@
-"""What a stored point looks like, and what a collection remembers of how it was made."""
+"""What a stored point looks like, and how documents become points and come back."""
 
 from __future__ import annotations
 
@@ -6,57 +6,75 @@ import hashlib
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pybase64
 
-from surprise_rerank.arrays import Float32Array
+from surprise_rerank.arrays import FloatArray
+from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.documents import Document
-from surprise_rerank.errors import DataError, IndexMismatchError
+from surprise_rerank.errors import DataError
+from surprise_rerank.passages import Passage
 from surprise_rerank.tokens import TokenBatch
 
 Payload: TypeAlias = dict[str, Any]
+StoredVector: TypeAlias = FloatArray | SparseVector
 
-SCHEMA_VERSION = 2
-DENSE = "dense"
+SCHEMA_VERSION = 3
+
+# Named vectors.
+DENSE, TOKEN_VECTORS, SURPRISE, BM25 = "dense", "tokens", "surprise", "bm25"
 
 # Payload fields. Token vectors are int8 in base64, in the payload: Qdrant hands them out several times
 # faster than as a multivector, which arrives as lists of floats.
 ID, TITLE, TEXT, METADATA, HASH, TOKENS = "id", "title", "text", "metadata", "hash", "tokens"
 DOCUMENT_FIELDS = (ID, TITLE, TEXT, METADATA)
+# A document's moments over the ensemble, and the version of the statistics that they belong to.
+MU, SIGMA, STATISTICS = "mu", "sigma", "statistics"
+# Where documents are split: a passage's number and place, and on the first how many there are.
+NUMBER, START, END, PASSAGES = "number", "start", "end", "passages"
+PASSAGE_FIELDS = (NUMBER, START, END)
+
+# Stands in place of the hash while a document of several points is being written.
+INCOMPLETE = ""
 
 # Any constant would do; another one would store every document a second time.
 _NAMESPACE = uuid.UUID("541a8262-a322-5cc3-9a06-75c2d3d02f8e")
 
 
-def point_id(document_id: str) -> str:
-    """The UUID of a document's point: the same in every run, so that indexing again is an upsert.
+def point_id(document_id: str, number: int = 0) -> str:
+    """The UUID of a document's point, or of a later passage's: the same in every run, so an upsert finds it.
 
     It is the same in every collection, too: the documents of the smallest point ids, which stand for the
     whole corpus in a fusion, are then the same wherever the corpus is stored.
     """
-    return str(uuid.uuid5(_NAMESPACE, document_id))
+    document = uuid.uuid5(_NAMESPACE, document_id)
+    return str(document if number == 0 else uuid.uuid5(document, str(number)))
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A document as it is stored.
+    """A document, or a passage of one, as it is stored.
 
     Attributes:
         id: see `point_id`.
-        dense: (d,) unit vector.
-        payload: document, content hash and packed tokens.
+        vectors: name -> (d,) dense, (n, d) token vectors, or a sparse vector.
+        payload: document, content hash, packed tokens, moments.
     """
 
     id: str
-    dense: Float32Array
+    vectors: Mapping[str, StoredVector]
     payload: Payload
 
     @property
     def size(self) -> int:
         """About how many bytes it takes as JSON: 21 for a number, the texts as they are."""
-        return 21 * len(self.dense) + sum(len(v) for v in self.payload.values() if isinstance(v, str)) + 200
+        numbers = sum(
+            2 * len(v.indices) if isinstance(v, SparseVector) else v.size for v in self.vectors.values()
+        )
+        texts = sum(len(v) for v in self.payload.values() if isinstance(v, str))
+        return 21 * numbers + texts + len(str(self.payload.get(METADATA, ""))) + 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,76 +82,16 @@ class Record:
     """A point as it comes back.
 
     Attributes:
+        id: of the point.
         payload: the fields that were asked for.
-        dense: (d,) numbers, where asked for.
-        score: the similarity, in a search.
+        vectors: name -> numbers, where asked for.
+        score: what the query's last stage gave it.
     """
 
+    id: str
     payload: Mapping[str, Any]
-    dense: Sequence[float] | None = None
+    vectors: Mapping[str, Any]
     score: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """How a collection was made; opening it with another model is an error that names both.
-
-    Attributes:
-        model: the encoder's name.
-        fingerprint: digits that differ where the weights differ.
-        dimension: d of dense and token vectors.
-        schema: version of the layout in this module.
-    """
-
-    model: str
-    fingerprint: str
-    dimension: int
-    schema: int = SCHEMA_VERSION
-
-    def to_json(self) -> dict[str, str | int]:
-        """As JSON values."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any], where: str) -> Manifest:
-        """What `to_json` gave.
-
-        Raises:
-            IndexMismatchError: if the values are not a manifest.
-        """
-        try:
-            return cls(
-                model=str(values["model"]),
-                fingerprint=str(values["fingerprint"]),
-                dimension=int(values["dimension"]),
-                schema=int(values["schema"]),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise IndexMismatchError(
-                f"{where} was not made by surprise-rerank (it does not say of which model it is); "
-                "choose another folder or collection"
-            ) from error
-
-    def check(self, expected: Manifest, where: str) -> None:
-        """Compare with what the caller brings.
-
-        Raises:
-            IndexMismatchError: if schema, model, weights or dimension differ; the message names both sides.
-        """
-        if self.schema != expected.schema:
-            raise IndexMismatchError(
-                f"{where} has schema version {self.schema}, this version reads {expected.schema}; "
-                "delete it and index again"
-            )
-        # The weights decide, not the name: a model can be called by its name on the hub or by a folder.
-        if (self.fingerprint, self.dimension) != (expected.fingerprint, expected.dimension):
-            raise IndexMismatchError(
-                f"{where} was made by model {self._label()}, asked for is {expected._label()}; "
-                "use that model, or another folder or collection, or index again"
-            )
-
-    def _label(self) -> str:
-        return f"{self.model!r} ({self.dimension} dimensions, weights {self.fingerprint})"
 
 
 def stored_hash(document: Document) -> str:
@@ -148,8 +106,8 @@ def stored_hash(document: Document) -> str:
     return hashlib.sha256(f"{document.content_hash}{metadata}".encode()).hexdigest()
 
 
-def to_payload(document: Document, packed_tokens: bytes) -> Payload:
-    """The payload of a document.
+def document_payload(document: Document) -> Payload:
+    """The fields that a document's first point has.
 
     Raises:
         DataError: if its metadata cannot be written as JSON.
@@ -160,8 +118,46 @@ def to_payload(document: Document, packed_tokens: bytes) -> Payload:
         TEXT: document.text,
         METADATA: _json(document),
         HASH: stored_hash(document),
-        TOKENS: pybase64.b64encode(packed_tokens).decode("ascii"),
     }
+
+
+def passage_payload(document: Document, passage: Passage) -> Payload:
+    """The fields that every passage's point has; metadata is on each, so that filters reach them."""
+    return {
+        ID: document.id,
+        METADATA: _json(document),
+        NUMBER: passage.number,
+        START: passage.start,
+        END: passage.end,
+    }
+
+
+def packed_text(packed_tokens: bytes) -> str:
+    """Packed token vectors as a payload holds them."""
+    return pybase64.b64encode(packed_tokens).decode("ascii")
+
+
+def to_document(payload: Mapping[str, Any]) -> Document:
+    """The document that `document_payload` stored."""
+    return Document(
+        id=payload[ID], text=payload[TEXT], title=payload[TITLE], metadata=payload.get(METADATA) or {}
+    )
+
+
+def to_passage(payload: Mapping[str, Any]) -> Passage:
+    """The passage that `passage_payload` stored."""
+    return Passage(payload[NUMBER], payload[START], payload[END])
+
+
+def to_tokens(payloads: Sequence[Mapping[str, Any]], dimension: int) -> TokenBatch:
+    """The token vectors of several payloads, in int8.
+
+    Raises:
+        DataError: if a payload holds none.
+    """
+    if any(TOKENS not in p for p in payloads):
+        raise DataError("the index holds no token vectors (it was made with packed_tokens=False)")
+    return TokenBatch.unpack([pybase64.b64decode(p[TOKENS], validate=True) for p in payloads], dimension)
 
 
 def _json(document: Document) -> Any:
@@ -169,15 +165,3 @@ def _json(document: Document) -> Any:
         return json.loads(json.dumps(dict(document.metadata), allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         raise DataError(f"metadata of document {document.id!r} is not JSON: {error}") from error
-
-
-def to_document(payload: Mapping[str, Any]) -> Document:
-    """The document that `to_payload` stored."""
-    return Document(
-        id=payload[ID], text=payload[TEXT], title=payload[TITLE], metadata=payload.get(METADATA) or {}
-    )
-
-
-def to_tokens(payloads: Sequence[Mapping[str, Any]], dimension: int) -> TokenBatch:
-    """The token vectors of several payloads, in int8."""
-    return TokenBatch.unpack([pybase64.b64decode(p[TOKENS], validate=True) for p in payloads], dimension)

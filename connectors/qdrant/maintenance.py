@@ -1,0 +1,177 @@
+"""What is done to an index beside filling and searching it: statistics, deletions, its state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from qdrant_client import models
+
+from surprise_rerank.connectors.qdrant import statistics
+from surprise_rerank.connectors.qdrant.homes import Home
+from surprise_rerank.connectors.qdrant.manifest import Manifest, StatisticsRecord
+from surprise_rerank.connectors.qdrant.schema import (
+    DENSE,
+    ID,
+    NUMBER,
+    PASSAGES,
+    STATISTICS,
+    SURPRISE,
+    Record,
+    point_id,
+)
+from surprise_rerank.connectors.qdrant.statistics import Statistics
+from surprise_rerank.ensemble import Ensemble
+
+_LOOKED_UP = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class IndexStatus:
+    """What an index holds.
+
+    Attributes:
+        where: the place.
+        engine: `edge`, `local` or `server`.
+        documents: number of documents.
+        points: number of points: documents, or passages where they are split.
+        manifest: how it was made.
+        behind: points whose moments are not those of the latest ensemble.
+    """
+
+    where: str
+    engine: str
+    documents: int
+    points: int
+    manifest: Manifest
+    behind: int
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        values = asdict(self)
+        return {**values, "manifest": self.manifest.to_json()}
+
+
+def documents(home: Home) -> int:
+    """Number of documents."""
+    return home.engine.count(None if home.manifest.options.passages is None else _is(NUMBER, 0))
+
+
+def density(home: Home) -> float:
+    """Points per document; 1 for an empty index."""
+    if home.manifest.options.passages is None:
+        return 1.0
+    return home.engine.count() / max(documents(home), 1) or 1.0
+
+
+def behind(home: Home, record: StatisticsRecord) -> int:
+    """Number of points whose moments are of another ensemble, or that have none."""
+    return home.engine.count(_outdated(record))
+
+
+def status(home: Home) -> IndexStatus:
+    """The state of an index."""
+    manifest = home.manifest
+    return IndexStatus(
+        where=home.where,
+        engine=home.engine.kind,
+        documents=documents(home),
+        points=home.engine.count(),
+        manifest=manifest,
+        behind=0 if manifest.latest is None else behind(home, manifest.latest),
+    )
+
+
+def delete(home: Home, ids: Sequence[str]) -> int:
+    """Remove documents with all their points; returns how many there were."""
+    removed = 0
+    for start in range(0, len(ids), _LOOKED_UP):
+        part = ids[start : start + _LOOKED_UP]
+        found = home.engine.retrieve([point_id(name) for name in part], (ID, PASSAGES))
+        # Later passages first: a document is there as long as its first point is.
+        later = [point_id(r.payload[ID], n) for r in found for n in range(1, r.payload.get(PASSAGES, 1))]
+        home.engine.delete(later)
+        home.engine.delete([r.id for r in found])
+        removed += len(found)
+    return removed
+
+
+def document_ensemble(home: Home, sample_size: int) -> Ensemble:
+    """The ensemble of all stored dense vectors, in one pass."""
+    dimension = home.manifest.dimension
+    batches = (
+        np.array([r.vectors[DENSE] for r in batch], np.float32).reshape(len(batch), dimension)
+        for batch in home.engine.scroll((), (DENSE,))
+    )
+    return Ensemble.from_batches(batches, sample_size=sample_size, model=home.manifest.model)
+
+
+def set_latest(home: Home, latest: Statistics) -> None:
+    """Keep an ensemble as the latest; documents have its moments after `refresh`."""
+    before = home.manifest
+    home.write_file(statistics.file_name(latest.record), latest.ensemble.to_bytes())
+    home.save(replace(before, latest=latest.record))
+    _forget(home, before.latest)
+
+
+def set_statistics(home: Home, current: Statistics) -> None:
+    """Let an empty index begin with statistics, so that every document gets its moments when it is stored."""
+    home.write_file(statistics.file_name(current.record), current.ensemble.to_bytes())
+    home.save(replace(home.manifest, statistics=current.record, latest=current.record))
+
+
+def refresh(home: Home, latest: Statistics, on_progress: Callable[[int], object]) -> int:
+    """Give the latest moments to every point that has others, and put them into use; returns how many."""
+    changed = 0
+    # What is changed leaves the filter, so that a scroll would skip points: it is read to its end first.
+    outdated = [r.id for batch in home.engine.scroll((), condition=_outdated(latest.record)) for r in batch]
+    for start in range(0, len(outdated), _LOOKED_UP):
+        records = home.engine.retrieve(outdated[start : start + _LOOKED_UP], (), (DENSE,))
+        _write(home, latest, records)
+        changed += len(records)
+        on_progress(len(records))
+    before = home.manifest
+    if before.statistics != latest.record:
+        home.save(replace(before, statistics=latest.record))
+        _forget(home, before.statistics)
+    if changed:
+        home.engine.finish()
+    return changed
+
+
+def close_version(before: Home, after: Home) -> None:
+    """Let go of a version that another one has replaced, unless the two share what would be closed."""
+    if getattr(before.engine, "client", None) is not getattr(after.engine, "client", object()):
+        before.close()
+
+
+def _write(home: Home, latest: Statistics, records: Sequence[Record]) -> None:
+    if not records:
+        return
+    vectors = np.array([record.vectors[DENSE] for record in records], np.float32)
+    moments = latest.moments(vectors)
+    if home.manifest.options.surprise_vector:
+        augmented = latest.augmented(vectors, moments)
+        home.engine.set_vectors([(r.id, {SURPRISE: v}) for r, v in zip(records, augmented, strict=True)])
+    # The version last: a point that carries it has everything else.
+    home.engine.set_payloads(
+        [(r.id, payload) for r, payload in zip(records, latest.payloads(moments), strict=True)]
+    )
+
+
+def _forget(home: Home, record: StatisticsRecord | None) -> None:
+    """Delete the ensemble of a record that is not used any more."""
+    used = {r.ensemble for r in (home.manifest.statistics, home.manifest.latest) if r is not None}
+    if record is not None and record.ensemble not in used:
+        home.delete_file(statistics.file_name(record))
+
+
+def _is(key: str, value: str | int) -> models.Filter:
+    return models.Filter(must=[models.FieldCondition(key=key, match=models.MatchValue(value=value))])
+
+
+def _outdated(record: StatisticsRecord) -> models.Filter:
+    current = models.FieldCondition(key=STATISTICS, match=models.MatchValue(value=record.version))
+    return models.Filter(must_not=[current])

@@ -1,0 +1,190 @@
+"""What a collection remembers of how it was made: schema, model, options, and its ensemble."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal, TypeAlias, get_args
+
+from surprise_rerank.connectors.qdrant.lexical import Bm25
+from surprise_rerank.connectors.qdrant.schema import SCHEMA_VERSION
+from surprise_rerank.connectors.qdrant.token_vectors import TokenStorage
+from surprise_rerank.errors import DataError, IndexMismatchError
+from surprise_rerank.passages import Passages
+
+Quantization: TypeAlias = Literal["int8", "binary"]
+PayloadType: TypeAlias = Literal["keyword", "integer", "float", "bool", "datetime", "text", "uuid", "geo"]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexOptions:
+    """What an index stores of its documents; fixed when it is made.
+
+    Attributes:
+        passages: how documents are split that are longer than the model reads; None cuts them, as the
+            published figures of some data sets assume.
+        packed_tokens: whether int8 token vectors lie in the payload, for every score that reads tokens here.
+        token_vectors: whether they are stored as a multivector too, for MaxSim inside Qdrant, and how.
+        surprise_vector: whether the augmented vector is stored, for first-stage search by surprise.
+        bm25: settings of the sparse vectors for lexical search inside Qdrant; None stores none.
+        quantization: of the dense vectors; searches are rescored with the originals.
+        on_disk: dense vectors are read from disk instead of held in memory.
+        payload_indexes: path such as `metadata.year` -> its type, for filters on large collections.
+    """
+
+    passages: Passages | None = field(default_factory=Passages)
+    packed_tokens: bool = True
+    token_vectors: TokenStorage | None = None
+    surprise_vector: bool = False
+    bm25: Bm25 | None = None
+    quantization: Quantization | None = None
+    on_disk: bool = False
+    payload_indexes: Mapping[str, PayloadType] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        choices: dict[str, tuple[Any, ...]] = {
+            "token_vectors": get_args(TokenStorage),
+            "quantization": get_args(Quantization),
+        }
+        for name, allowed in choices.items():
+            if getattr(self, name) not in (None, *allowed):
+                known = ", ".join(allowed)
+                raise DataError(f"{name}={getattr(self, name)!r} is not known; choose None or one of {known}")
+        for path, kind in self.payload_indexes.items():
+            if kind not in get_args(PayloadType):
+                known = ", ".join(get_args(PayloadType))
+                raise DataError(f"the payload index {path!r} is of type {kind!r}; choose one of {known}")
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> IndexOptions:
+        """What `to_json` gave; KeyError, TypeError or DataError if it is something else."""
+        passages, bm25 = values["passages"], values["bm25"]
+        return cls(
+            **{
+                **values,
+                "passages": None if passages is None else Passages(**passages),
+                "bm25": None if bm25 is None else Bm25(**bm25),
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StatisticsRecord:
+    """Which ensemble a collection's statistics come from; the ensemble itself is stored beside it.
+
+    Attributes:
+        ensemble: its `identity`.
+        count: how many members it has.
+        source: where it comes from, in a user's words.
+        shrink_mean: how far each document's mean is moved to the one that all share.
+        shrink_deviation: the same for deviations; 1 is the pooled model.
+        pooled_mean: the mean that all documents share.
+        pooled_deviation: the deviation that they share.
+    """
+
+    ensemble: str
+    count: int
+    source: str
+    shrink_mean: float
+    shrink_deviation: float
+    pooled_mean: float
+    pooled_deviation: float
+
+    @property
+    def version(self) -> str:
+        """What documents carry that have statistics of this record."""
+        return f"{self.ensemble}-{self.shrink_mean:g}-{self.shrink_deviation:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """How a collection was made; opening it with another model is an error that names both.
+
+    Attributes:
+        model: the encoder's name.
+        fingerprint: digits that differ where the weights differ.
+        dimension: d of dense and token vectors.
+        options: what is stored.
+        statistics: what the documents' moments come from; None where there are none.
+        latest: the ensemble with what was added since; the same as `statistics` where nothing was.
+        schema: version of the layout in `schema.py`.
+    """
+
+    model: str
+    fingerprint: str
+    dimension: int
+    options: IndexOptions = field(default_factory=IndexOptions)
+    statistics: StatisticsRecord | None = None
+    latest: StatisticsRecord | None = None
+    schema: int = SCHEMA_VERSION
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {**asdict(self), "options": self.options.to_json()}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any], where: str) -> Manifest:
+        """What `to_json` gave.
+
+        Raises:
+            IndexMismatchError: if the values are not a manifest, or one of another schema.
+        """
+        try:
+            schema = int(values["schema"])
+            if schema != SCHEMA_VERSION:
+                raise IndexMismatchError(
+                    f"{where} has schema version {schema}, this version reads {SCHEMA_VERSION}; "
+                    "delete it and index again"
+                )
+            return cls(
+                model=str(values["model"]),
+                fingerprint=str(values["fingerprint"]),
+                dimension=int(values["dimension"]),
+                options=IndexOptions.from_json(values["options"]),
+                statistics=_record(values.get("statistics")),
+                latest=_record(values.get("latest")),
+                schema=schema,
+            )
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise IndexMismatchError(
+                f"{where} was not made by surprise-rerank (it does not say of which model it is); "
+                "choose another folder or collection"
+            ) from error
+
+    def check(self, expected: Manifest, where: str) -> None:
+        """Compare with the model that the caller brings.
+
+        Raises:
+            IndexMismatchError: if weights or dimension differ; the message names both sides.
+        """
+        # The weights decide, not the name: a model can be called by its name on the hub or by a folder.
+        if (self.fingerprint, self.dimension) != (expected.fingerprint, expected.dimension):
+            raise IndexMismatchError(
+                f"{where} was made by model {self._label()}, asked for is {expected._label()}; "
+                "use that model, or another folder or collection, or index again"
+            )
+
+    def check_options(self, expected: IndexOptions, where: str) -> None:
+        """Compare with the options that the caller asks for.
+
+        Raises:
+            IndexMismatchError: if one differs; the message names both values.
+        """
+        for option in fields(IndexOptions):
+            ours, theirs = getattr(self.options, option.name), getattr(expected, option.name)
+            if ours != theirs:
+                raise IndexMismatchError(
+                    f"{where} was made with {option.name}={ours!r}, asked for is {theirs!r}; leave the "
+                    "options away to take it as it is, or rebuild the index with the new ones"
+                )
+
+    def _label(self) -> str:
+        return f"{self.model!r} ({self.dimension} dimensions, weights {self.fingerprint})"
+
+
+def _record(values: Mapping[str, Any] | None) -> StatisticsRecord | None:
+    return None if values is None else StatisticsRecord(**values)

@@ -1,0 +1,183 @@
+"""Candidates out of requests: points become documents, passages of one document stay together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from qdrant_client import models
+
+from surprise_rerank.arrays import Float32Array
+from surprise_rerank.candidates import Candidates
+from surprise_rerank.connectors.qdrant.homes import Home
+from surprise_rerank.connectors.qdrant.queries import SearchOptions, Stage, request
+from surprise_rerank.connectors.qdrant.schema import (
+    DENSE,
+    DOCUMENT_FIELDS,
+    ID,
+    NUMBER,
+    PASSAGE_FIELDS,
+    PASSAGES,
+    TOKENS,
+    Record,
+    point_id,
+    to_document,
+    to_passage,
+    to_tokens,
+)
+from surprise_rerank.documents import Document
+from surprise_rerank.errors import DataError
+from surprise_rerank.rerank import Field
+
+# Stages for a number of points.
+Plan = Callable[[int], Sequence[Stage]]
+
+
+@dataclass(frozen=True, slots=True)
+class Pools:
+    """Makes candidate pools of one index.
+
+    Attributes:
+        home: of the index.
+        density: points per document, about.
+    """
+
+    home: Home
+    density: float
+
+    def run(
+        self, plan: Plan, depth: int, fields: frozenset[Field], name: str, options: SearchOptions
+    ) -> Candidates:
+        """The best documents by what a plan ranks by, with their score.
+
+        Where documents are split, ever more points are looked at until there are enough documents; offset and
+        threshold then count documents, too.
+
+        Args:
+            plan: makes the stages.
+            depth: number of documents.
+            fields: what to fetch.
+            name: of the score.
+            options: of Qdrant.
+        """
+        if self.home.manifest.options.passages is None:
+            # A stage hands on what is skipped, too.
+            stages = plan(depth + (options.offset or 0))
+            return self._candidates(self._query(stages, depth, fields, options), fields, name)
+        skipped = options.offset or 0
+        wanted = depth + skipped
+        unskipped = replace(options, offset=None)
+        limit = int(wanted * self.density) + 1
+        while True:
+            records = self._query(plan(limit), limit, fields, unskipped)
+            order = list(dict.fromkeys(record.payload[ID] for record in records))
+            if len(order) >= wanted or len(records) < limit:
+                kept = set(order[skipped:wanted])
+                chosen = [record for record in records if record.payload[ID] in kept]
+                return self._candidates(chosen, fields, name)
+            limit *= 2
+
+    def groups(
+        self,
+        stages: Sequence[Stage],
+        group_by: str,
+        limit: int,
+        group_size: int,
+        fields: frozenset[Field],
+        name: str,
+        options: SearchOptions,
+    ) -> list[tuple[str | int, Candidates]]:
+        """The best groups of points that share a value, each as a pool of its own."""
+        payload = tuple(dict.fromkeys((*self._payload_fields(fields), group_by)))
+        single = request(stages, limit, payload, _vectors(fields), replace(options, offset=None))
+        shared = set(models.QueryRequest.model_fields) & set(models.QueryGroupsRequest.model_fields)
+        found = self.home.engine.query_groups(
+            models.QueryGroupsRequest(
+                **{field: getattr(single, field) for field in shared},
+                group_by=group_by,
+                group_size=group_size,
+            )
+        )
+        return [(value, self._candidates(records, fields, name)) for value, records in found]
+
+    def fetch(self, ids: Sequence[str], fields: frozenset[Field]) -> Candidates:
+        """Documents by id, in this order; all passages of each.
+
+        Raises:
+            DataError: if one is not in the index.
+        """
+        names = self._payload_fields(fields)
+        counted = (*names, PASSAGES) if self._splits else names
+        firsts = self._retrieve([point_id(name) for name in ids], counted, fields)
+        missing = [name for name in ids if point_id(name) not in firsts]
+        if missing:
+            raise DataError(f"{len(missing)} documents are not in the index, such as {missing[0]!r}; sync it")
+        points = [
+            point_id(name, number)
+            for name in ids
+            for number in range(firsts[point_id(name)].payload.get(PASSAGES, 1))
+        ]
+        others = self._retrieve([point for point in points if point not in firsts], names, fields)
+        found = {**firsts, **others}
+        # A document that is being written lacks its last passages for a moment.
+        return self._candidates([found[point] for point in points if point in found], fields, None)
+
+    @property
+    def _splits(self) -> bool:
+        return self.home.manifest.options.passages is not None
+
+    def _retrieve(
+        self, points: Sequence[str], names: Sequence[str], fields: frozenset[Field]
+    ) -> dict[str, Record]:
+        found = self.home.engine.retrieve(points, names, _vectors(fields)) if points else []
+        return {record.id: record for record in found}
+
+    def _query(
+        self, stages: Sequence[Stage], limit: int, fields: frozenset[Field], options: SearchOptions
+    ) -> list[Record]:
+        return self.home.engine.query(
+            request(stages, limit, self._payload_fields(fields), _vectors(fields), options)
+        )
+
+    def _payload_fields(self, fields: frozenset[Field]) -> tuple[str, ...]:
+        names: tuple[str, ...] = DOCUMENT_FIELDS if "documents" in fields else (ID,)
+        if self._splits:
+            names = (*names, *PASSAGE_FIELDS)
+        return (*names, TOKENS) if "tokens" in fields else names
+
+    def _candidates(
+        self, records: Sequence[Record], fields: frozenset[Field], name: str | None
+    ) -> Candidates:
+        payloads = [record.payload for record in records]
+        dimension = self.home.manifest.dimension
+        passages = self.home.manifest.options.passages
+        found = Candidates(
+            ids=tuple(p[ID] for p in payloads),
+            scores={} if name is None else {name: np.array([r.score for r in records], np.float64)},
+            dense=_dense(records, dimension) if "dense" in fields else None,
+            tokens=to_tokens(payloads, dimension) if "tokens" in fields else None,
+            documents=self._documents(payloads) if "documents" in fields else None,
+        )
+        if passages is None:
+            return found
+        return replace(found, passages=tuple(to_passage(p) for p in payloads), best=passages.best)
+
+    def _documents(self, payloads: Sequence[Any]) -> tuple[Document, ...]:
+        """Whole documents: the first point of each holds the text, also where a later passage was found."""
+        whole = {p[ID]: to_document(p) for p in payloads if p.get(NUMBER, 0) == 0}
+        missing = list(dict.fromkeys(p[ID] for p in payloads if p[ID] not in whole))
+        if missing:
+            firsts = self.home.engine.retrieve([point_id(name) for name in missing], DOCUMENT_FIELDS)
+            whole.update((record.payload[ID], to_document(record.payload)) for record in firsts)
+        return tuple(whole[p[ID]] for p in payloads)
+
+
+def _vectors(fields: frozenset[Field]) -> tuple[str, ...]:
+    return (DENSE,) if "dense" in fields else ()
+
+
+def _dense(records: Sequence[Record], dimension: int) -> Float32Array:
+    vectors = np.array([record.vectors[DENSE] for record in records], dtype=np.float32)
+    return vectors.reshape(len(records), dimension)

@@ -1,0 +1,143 @@
+"""The requests that are sent to Qdrant: first stages, and surprise and MaxSim inside the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from qdrant_client import models
+
+from surprise_rerank.arrays import Float32Array
+from surprise_rerank.connectors.qdrant.lexical import SparseVector
+from surprise_rerank.connectors.qdrant.schema import DENSE, MU, SIGMA, SURPRISE, TOKEN_VECTORS
+from surprise_rerank.errors import DataError
+from surprise_rerank.forms import augmented_query
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """What Qdrant offers for a search, passed through unchanged.
+
+    Attributes:
+        filter: only points that it lets through; a document's metadata is at `metadata.KEY`.
+        offset: how many of the best are skipped.
+        score_threshold: only points that score at least this, by what the search ranks by.
+        params: `hnsw_ef`, `exact`, quantisation.
+    """
+
+    filter: models.Filter | None = None
+    offset: int | None = None
+    score_threshold: float | None = None
+    params: models.SearchParams | None = None
+
+    def __post_init__(self) -> None:
+        if self.filter is not None and not isinstance(self.filter, models.Filter):
+            raise DataError(
+                f"the filter must be a qdrant_client.models.Filter, got {type(self.filter).__name__}"
+            )
+        if self.offset is not None and self.offset < 0:
+            raise DataError(f"the offset must not be negative, got {self.offset}")
+
+    def exactly(self) -> SearchOptions:
+        """The same without the approximate index."""
+        params = self.params or models.SearchParams()
+        return replace(self, params=params.model_copy(update={"exact": True}))
+
+
+NO_OPTIONS = SearchOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage of a query: what ranks, over all points or over what the stage before found.
+
+    Attributes:
+        query: a vector, a sparse vector, token vectors, or a formula.
+        using: the vector's name; None for a formula.
+        name: what the stage does, for `explain`.
+        limit: how many points it hands on, where another stage follows.
+    """
+
+    query: Any
+    using: str | None
+    name: str
+    limit: int
+
+
+def dense_stage(query: Float32Array, limit: int) -> Stage:
+    """Cosine of dense vectors."""
+    return Stage(models.NearestQuery(nearest=query.tolist()), DENSE, "cosine of dense vectors", limit)
+
+
+def surprise_stage(query: Float32Array, limit: int) -> Stage:
+    """The augmented vectors' dot product, which is the surprise z but for float32's rounding."""
+    nearest = models.NearestQuery(nearest=augmented_query(query).tolist())
+    return Stage(nearest, SURPRISE, "surprise by augmented vectors", limit)
+
+
+def sparse_stage(query: SparseVector, using: str, limit: int) -> Stage:
+    """BM25 of sparse vectors."""
+    vector = models.SparseVector(indices=query.indices.tolist(), values=query.values.tolist())
+    return Stage(models.NearestQuery(nearest=vector), using, "BM25 of sparse vectors", limit)
+
+
+def maxsim_stage(query_vectors: Any, limit: int) -> Stage:
+    """MaxSim of token vectors."""
+    nearest = models.NearestQuery(nearest=query_vectors.tolist())
+    return Stage(nearest, TOKEN_VECTORS, "MaxSim of token vectors", limit)
+
+
+def formula_stage(limit: int) -> Stage:
+    """Z = (score - mu) / sigma of the stage before, from the moments in each document's payload.
+
+    Qdrant computes it in float64 and rounds to float32; a document without moments keeps its score.
+    """
+    difference = models.SumExpression(sum=["$score", models.NegExpression(neg=MU)])
+    divided = models.DivParams(left=difference, right=SIGMA, by_zero_default=0.0)
+    formula = models.FormulaQuery(formula=models.DivExpression(div=divided), defaults={MU: 0.0, SIGMA: 1.0})
+    return Stage(formula, None, f"formula ($score - {MU}) / {SIGMA}", limit)
+
+
+def request(
+    stages: Sequence[Stage],
+    limit: int,
+    fields: Sequence[str],
+    vectors: Sequence[str],
+    options: SearchOptions = NO_OPTIONS,
+) -> models.QueryRequest:
+    """One request of several stages, each over what the one before it found.
+
+    The filter and the search parameters hold for the first, the threshold and the offset for the last.
+
+    Args:
+        stages: in the order in which they run.
+        limit: how many points come back.
+        fields: of the payload.
+        vectors: by name.
+        options: see `SearchOptions`.
+    """
+    first, last = stages[0], stages[-1]
+    inner: models.Prefetch | None = None
+    for stage in stages[:-1]:
+        inner = models.Prefetch(
+            query=stage.query,
+            using=stage.using,
+            limit=stage.limit,
+            prefetch=inner,
+            filter=options.filter if stage is first else None,
+            params=options.params if stage is first else None,
+        )
+    alone = inner is None
+    return models.QueryRequest(
+        query=last.query,
+        using=last.using,
+        prefetch=inner,
+        limit=limit,
+        offset=options.offset,
+        score_threshold=options.score_threshold,
+        filter=options.filter if alone else None,
+        params=options.params if alone else None,
+        with_payload=list(fields) or False,
+        with_vector=list(vectors) or False,
+    )

@@ -1,0 +1,142 @@
+"""Statistics of stored documents: computed, refreshed, versioned, and never mixed up."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from conftest import Opener
+from words import WordEncoder
+
+from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SurpriseRetriever, maintenance
+from surprise_rerank.documents import Document
+from surprise_rerank.encoders import encode_queries
+from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.errors import DataError, IndexMismatchError
+
+OPTIONS = IndexOptions(passages=None, surprise_vector=True)
+DOCUMENTS = [Document(f"d{i}", f"w{i} w{i % 7} w{i % 3}") for i in range(50)]
+QUESTIONS = [f"w{i} w{i % 5}" for i in range(20)]
+
+
+def ensemble(encoder: WordEncoder, questions: list[str], model: str = "words") -> Ensemble:
+    return Ensemble.from_vectors(encoder.encode(questions).dense, model=model)
+
+
+def moments(index: DocumentIndex, mode: str = "formula") -> np.ndarray:
+    (query,) = encode_queries(index.encoder, ["w1 w2"])
+    found = SurpriseRetriever(index, mode=mode, pool=1000, exact=True).retrieve(query, 1000)
+    return found.scores["surprise"]
+
+
+def test_documents_that_come_later_get_their_statistics_at_indexing(home: Opener) -> None:
+    encoder = WordEncoder()
+    with home(encoder, options=OPTIONS) as index:
+        index.sync(DOCUMENTS[:20])
+        assert index.set_ensemble(ensemble(encoder, QUESTIONS), source="logged questions") == 20
+    with home(encoder) as index:
+        index.sync(DOCUMENTS)
+        assert index.status().behind == 0
+        assert len(moments(index)) == 50
+        np.testing.assert_array_equal(moments(index), moments(index, "client"))
+        np.testing.assert_array_equal(moments(index), moments(index, "vector"))
+
+
+def test_questions_are_added_to_a_running_ensemble(home: Opener) -> None:
+    encoder = WordEncoder()
+    with home(encoder, options=OPTIONS) as index:
+        index.sync(DOCUMENTS)
+        index.set_ensemble(ensemble(encoder, QUESTIONS))
+        before = moments(index)
+        assert index.add_questions(["w1 w9", "w8"]) == 22
+        status = index.status()
+        assert status.behind == 50
+        assert status.manifest.statistics is not None
+        assert status.manifest.latest is not None
+        assert (status.manifest.statistics.count, status.manifest.latest.count) == (20, 22)
+        # Until the pass, everything goes on with the old ones, new documents too.
+        np.testing.assert_array_equal(moments(index), before)
+        index.sync([Document("late", "w1")])
+        assert len(moments(index)) == 51
+    with home(encoder) as index:
+        assert index.refresh_statistics() == 51
+        assert index.status().behind == 0
+        assert index.refresh_statistics() == 0
+        after = moments(index)
+        np.testing.assert_array_equal(after, moments(index, "client"))
+        index.set_ensemble(ensemble(encoder, [*QUESTIONS, "w1 w9", "w8"]))
+        np.testing.assert_allclose(moments(index), after, atol=1e-5)
+
+
+def test_an_interrupted_pass_goes_on_and_is_never_used_half_done(
+    home: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = WordEncoder()
+    monkeypatch.setattr(maintenance, "_LOOKED_UP", 10)
+    with home(encoder, options=OPTIONS) as index:
+        index.sync(DOCUMENTS)
+        index.set_ensemble(ensemble(encoder, QUESTIONS))
+        written = 0
+
+        def interrupted(count: int) -> None:
+            nonlocal written
+            written += count
+            if written == 30:
+                raise KeyboardInterrupt
+
+        other = ensemble(encoder, QUESTIONS[:10])
+        from surprise_rerank.connectors.qdrant.statistics import Statistics
+
+        latest = Statistics.of(other, "others")
+        maintenance.set_latest(index._home, latest)
+        with pytest.raises(KeyboardInterrupt):
+            maintenance.refresh(index._home, latest, interrupted)
+        with pytest.raises(IndexMismatchError, match=r"30 documents .* another ensemble"):
+            SurpriseRetriever(index)
+        assert len(moments(index, "client")) == 50
+    with home(encoder) as index:
+        assert index.status().behind == 20
+        assert index.refresh_statistics() == 20
+        np.testing.assert_array_equal(moments(index), moments(index, "client"))
+
+
+def test_an_ensemble_of_the_documents_themselves(home: Opener) -> None:
+    with home(WordEncoder(), options=OPTIONS) as index:
+        index.sync(DOCUMENTS)
+        index.set_ensemble(index.ensemble(), source="documents", shrink_mean=0.5, shrink_deviation=0.5)
+        record = index.status().manifest.statistics
+        assert record is not None
+        assert (record.count, record.source) == (50, "documents")
+        assert record.pooled_deviation > 0
+        np.testing.assert_array_equal(moments(index), moments(index, "vector"))
+
+
+def test_a_document_that_the_ensemble_gives_no_spread_keeps_its_similarity(home: Opener) -> None:
+    encoder = WordEncoder()
+    with home(encoder, options=OPTIONS) as index:
+        index.sync([*DOCUMENTS, Document("empty", "")])
+        index.set_ensemble(ensemble(encoder, QUESTIONS))
+        (query,) = encode_queries(encoder, ["w1 w2"])
+        for mode in ("client", "formula", "vector"):
+            found = SurpriseRetriever(index, mode=mode, pool=1000, exact=True).retrieve(query, 1000)
+            assert found.scores["surprise"][found.ids.index("empty")] == 0.0
+
+
+def test_ensembles_that_do_not_fit_are_named(home: Opener) -> None:
+    encoder = WordEncoder()
+    with home(encoder) as index:
+        index.sync(DOCUMENTS)
+        with pytest.raises(IndexMismatchError, match="has no ensemble yet"):
+            index.add_questions(["w1"])
+        with pytest.raises(IndexMismatchError, match="has no ensemble yet"):
+            index.refresh_statistics()
+        with pytest.raises(IndexMismatchError, match=r"'another'.*'words'"):
+            index.set_ensemble(ensemble(encoder, QUESTIONS, model="another"))
+        with pytest.raises(DataError, match="dimension 8, the index 16"):
+            index.set_ensemble(Ensemble.from_vectors(np.eye(8)))
+        with pytest.raises(DataError, match="at least 2 members"):
+            index.set_ensemble(ensemble(encoder, QUESTIONS[:1]))
+        with pytest.raises(DataError, match="shrink_mean"):
+            index.set_ensemble(ensemble(encoder, QUESTIONS), shrink_mean=2.0)
+        with pytest.raises(DataError, match="euclidean"):
+            index.set_ensemble(Ensemble.from_vectors(np.eye(16), similarity="euclidean"))
+        assert index.status().manifest.latest is None

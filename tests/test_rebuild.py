@@ -1,0 +1,106 @@
+"""Blue and green: a new version takes the old one's place in one step, or not at all."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import Opener
+from words import WordEncoder
+
+from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SurpriseRetriever
+from surprise_rerank.documents import Document
+from surprise_rerank.encoders import encode_queries
+from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.errors import IndexMismatchError, StoreError
+
+OLD = [Document(f"d{i}", f"w{i} old") for i in range(30)]
+NEW = [Document(f"d{i}", f"w{i} new") for i in range(10, 40)]
+
+
+def texts(index: DocumentIndex) -> set[str]:
+    (query,) = encode_queries(index.encoder, ["w12"])
+    found = index.search(query, 100, frozenset({"documents"}))
+    return {d.text for d in found.documents}
+
+
+def test_a_new_version_replaces_the_old_one(home: Opener) -> None:
+    encoder = WordEncoder()
+    with home(encoder) as index:
+        index.sync(OLD)
+        index.set_ensemble(Ensemble.from_vectors(encoder.encode(["w1", "w2 w3"]).dense), source="questions")
+        report = index.rebuild(NEW, options=IndexOptions(passages=None, surprise_vector=True))
+        assert report.added == 30
+        assert texts(index) == {d.text for d in NEW}
+        assert index.manifest.options.surprise_vector
+        assert index.status().behind == 0
+        found = SurpriseRetriever(index, mode="vector").retrieve(encode_queries(encoder, ["w12"])[0], 5)
+        assert len(found) == 5
+    with home(WordEncoder()) as index:
+        assert texts(index) == {d.text for d in NEW}
+        assert index.sync(NEW).unchanged == 30
+        index.rebuild(OLD)
+    with home(WordEncoder()) as index:
+        assert texts(index) == {d.text for d in OLD}
+        assert index.manifest.statistics is not None
+
+
+def test_another_model_takes_over(home: Opener) -> None:
+    other = WordEncoder(dimension=8, name="other", fingerprint="1")
+    with home(WordEncoder()) as index:
+        index.sync(OLD)
+        index.set_ensemble(index.ensemble())
+        index.rebuild(OLD, encoder=other)
+        assert index.manifest.model == "other"
+        assert index.manifest.statistics is None  # the old model's ensemble fits no more
+    with home(other) as index:
+        assert len(index) == 30
+    with pytest.raises(IndexMismatchError, match="'other'"):
+        home(WordEncoder())
+
+
+def test_until_then_the_old_version_answers_and_an_interrupted_rebuild_goes_on(home: Opener) -> None:
+    class Interrupted(WordEncoder):
+        def encode(self, texts, kind="document", on_progress=None):
+            if len(self.encoded_texts) >= 300:
+                raise KeyboardInterrupt
+            return super().encode(texts, kind, on_progress)
+
+    many = [Document(str(i), f"text w{i}") for i in range(600)]
+    with home(WordEncoder()) as index:
+        index.sync(OLD)
+    with home(WordEncoder()) as index:
+        with pytest.raises(KeyboardInterrupt):
+            index.rebuild(many, encoder=Interrupted())
+        assert texts(index) == {d.text for d in OLD}
+    encoder = WordEncoder()
+    with home(encoder) as index:
+        assert len(index) == 30
+        assert index.rebuild(many).unchanged >= 256
+        assert len(index) == 600
+    assert len(encoder.encoded_texts) < 400
+
+
+def test_a_reader_follows_to_the_new_version(home: Opener) -> None:
+    with home(WordEncoder()) as index:
+        index.sync(OLD)
+        if index.engine != "server":
+            pytest.skip("an embedded store is open in one process only")
+        with home(WordEncoder()) as writer:
+            writer.rebuild(NEW)
+        assert texts(index) == {d.text for d in NEW}
+        other = WordEncoder(dimension=8, name="other", fingerprint="1")
+        with home(WordEncoder()) as writer:
+            writer.rebuild(NEW, encoder=other)
+        with pytest.raises(StoreError, match="does not exist any more"):
+            texts(index)
+
+
+def test_an_index_can_be_looked_at_without_its_model(home: Opener) -> None:
+    with home(WordEncoder()) as index:
+        index.sync(OLD)
+    with home(None) as index:
+        assert index.status().manifest.model == "words"
+        assert len(index) == 30
+        with pytest.raises(StoreError, match=r"load_encoder\('words'\)"):
+            index.sync(OLD)
+    with pytest.raises(StoreError, match="there is no index"):
+        DocumentIndex.open("/nonexistent-index", None)

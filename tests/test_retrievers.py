@@ -1,0 +1,249 @@
+"""Surprise in three places, MaxSim and BM25 inside the engine, and what Qdrant offers passed through."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+from conftest import Opener
+from qdrant_client import models
+from words import WordEncoder
+
+from surprise_rerank.arrays import unit_rows
+from surprise_rerank.candidates import Query, Ranking
+from surprise_rerank.connectors.hybrid import HybridRetriever
+from surprise_rerank.connectors.qdrant import (
+    Bm25,
+    DenseRetriever,
+    DocumentIndex,
+    IndexOptions,
+    MaxSimRetriever,
+    SearchOptions,
+    SparseRetriever,
+    SurpriseRetriever,
+)
+from surprise_rerank.documents import Document
+from surprise_rerank.encoders import encode_queries
+from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.errors import DataError, IndexMismatchError
+from surprise_rerank.extras import is_installed
+from surprise_rerank.pipeline import Pipeline
+from surprise_rerank.rerank import DynaMaxReranker, FusionReranker, RetrievedScorer, SurpriseReranker
+
+WORDS = [f"w{i}" for i in range(40)]
+RANDOM = np.random.default_rng(7)
+DOCUMENTS = [
+    Document(
+        f"d{i}",
+        " ".join(RANDOM.choice(WORDS, size=RANDOM.integers(3, 12))),
+        metadata={"year": 1990 + i % 10, "author": f"a{i % 4}", "even": i % 2 == 0},
+    )
+    for i in range(120)
+]
+QUESTIONS = [" ".join(RANDOM.choice(WORDS, size=4)) for _ in range(25)]
+FULL = IndexOptions(
+    passages=None,
+    surprise_vector=True,
+    token_vectors="float16",
+    bm25=Bm25() if is_installed("qdrant_edge") else None,
+)
+ASKED = [" ".join(RANDOM.choice(WORDS, size=3)) for _ in range(12)]
+MODES = ("client", "formula", "vector")
+YEARS = models.Filter(must=[models.FieldCondition(key="metadata.year", range=models.Range(gte=1995))])
+
+
+@pytest.fixture
+def index(home: Opener) -> DocumentIndex:
+    encoder = WordEncoder()
+    with home(encoder, options=FULL) as index:
+        index.sync(DOCUMENTS)
+        index.set_ensemble(Ensemble.from_vectors(encoder.encode(QUESTIONS).dense), source="questions")
+        yield index
+
+
+def queries() -> list[Query]:
+    return encode_queries(WordEncoder(), ASKED)
+
+
+def test_the_three_places_give_one_ranking(index: DocumentIndex) -> None:
+    retrievers = [
+        SurpriseRetriever(index, mode="client", pool=len(DOCUMENTS), exact=True),
+        SurpriseRetriever(index, mode="formula", pool=len(DOCUMENTS), exact=True),
+        SurpriseRetriever(index, mode="vector", exact=True),
+    ]
+    reranker = SurpriseReranker(index.statistics().ensemble, weight=1.0)
+    for query in queries():
+        client, formula, vector = (r.retrieve(query, 30) for r in retrievers)
+        assert client.ids == formula.ids == vector.ids
+        np.testing.assert_array_equal(client.scores["surprise"], formula.scores["surprise"])
+        np.testing.assert_array_equal(client.scores["surprise"], vector.scores["surprise"])
+        everything = index.search(query, len(DOCUMENTS), frozenset({"dense"}), exact=True)
+        expected = reranker.rerank(query, everything).top(30)
+        np.testing.assert_allclose(client.scores["surprise"], expected.scores, atol=2e-6)
+
+
+def test_the_augmented_vectors_find_what_the_pool_of_cosine_misses(index: DocumentIndex) -> None:
+    found = [SurpriseRetriever(index, mode=mode, exact=True) for mode in ("formula", "vector")]
+    pooled, searched = ([r.retrieve(q, 5).scores["surprise"].sum() for q in queries()] for r in found)
+    assert all(one <= other + 1e-6 for one, other in zip(pooled, searched, strict=True))
+    assert sum(searched) > sum(pooled)
+
+
+def test_pooled_statistics_rank_by_mean_alone(index: DocumentIndex) -> None:
+    ensemble = index.statistics().ensemble
+    index.set_ensemble(ensemble, shrink_deviation=1.0)
+    reranker = SurpriseReranker(ensemble, model="pooled", weight=1.0, anchors=index.ensemble())
+    for query in queries():
+        everything = index.search(query, len(DOCUMENTS), frozenset({"dense"}), exact=True)
+        expected = reranker.rerank(query, everything).top(10)
+        for mode in MODES:
+            found = SurpriseRetriever(index, mode=mode, pool=len(DOCUMENTS), exact=True).retrieve(query, 10)
+            np.testing.assert_allclose(found.scores["surprise"], expected.scores, atol=2e-6)
+
+
+def test_maxsim_inside_the_engine_is_inclusion(index: DocumentIndex) -> None:
+    for query in queries():
+        pool = index.search(query, 50, frozenset({"tokens"}), exact=True)
+        found = MaxSimRetriever(index, exact=True).retrieve(query, 50)
+        assert list(found.scores["maxsim"]) == sorted(found.scores["maxsim"], reverse=True)
+        scores = dict(zip(found.ids, found.scores["maxsim"], strict=True))
+        ours = np.array([scores[name] for name in pool.ids])
+        asked = unit_rows(query.tokens)
+        best = np.array([(asked @ unit_rows(np.asarray(pool.tokens[i])).T).max(axis=1) for i in range(50)])
+        np.testing.assert_allclose(ours, best.mean(axis=1), atol=2e-3)
+        # DynaMax counts no negative cosine.
+        inclusion = dict(zip(*_ids_and_scores(DynaMaxReranker().rerank(query, pool)), strict=True))
+        expected = np.maximum(best, 0).mean(axis=1)
+        np.testing.assert_allclose([inclusion[name] for name in pool.ids], expected, atol=2e-3)
+
+
+def _ids_and_scores(ranking: Ranking) -> tuple[tuple[str, ...], np.ndarray]:
+    return ranking.ids, ranking.scores
+
+
+@pytest.mark.skipif(not is_installed("qdrant_edge"), reason="the extra 'edge' is not installed")
+def test_bm25_inside_the_engine_finds_the_words(index: DocumentIndex) -> None:
+    retriever = SparseRetriever(index)
+    (query,) = encode_queries(index.encoder, [DOCUMENTS[5].text])
+    found = retriever.retrieve(query, 20, frozenset({"documents"}))
+    assert found.documents is not None
+    assert all(set(query.text.split()) & set(d.text.split()) for d in found.documents)
+    np.testing.assert_allclose(retriever.score(query.text, found.ids), found.scores["bm25"], rtol=1e-5)
+    absent = next(d.id for d in DOCUMENTS if not set(d.text.split()) & set(query.text.split()))
+    assert retriever.score(query.text, [absent]) == [0.0]
+    assert retriever.moments(query.text, [d.id for d in DOCUMENTS]).deviation > 0
+
+
+@pytest.mark.skipif(not is_installed("qdrant_edge"), reason="the extra 'edge' is not installed")
+def test_hybrid_search_needs_no_java(index: DocumentIndex) -> None:
+    retriever = HybridRetriever(index, SparseRetriever(index), tuple(d.id for d in DOCUMENTS[:30]))
+    reranker = FusionReranker([RetrievedScorer("bm25")])
+    ranking = Pipeline(index.encoder, retriever, reranker).search(DOCUMENTS[3].text)
+    assert ranking.ids[0] == "d3"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_filters_offsets_and_thresholds_pass_through(index: DocumentIndex, mode: str) -> None:
+    (query,) = encode_queries(index.encoder, ["w1 w2 w3"])
+    wanted = {d.id for d in DOCUMENTS if d.metadata["year"] >= 1995}
+    plain = SurpriseRetriever(index, mode=mode, exact=True, options=SearchOptions(filter=YEARS), pool=120)
+    best = plain.retrieve(query, 20)
+    assert len(best) == 20
+    assert set(best.ids) <= wanted
+    options = SearchOptions(filter=YEARS, offset=5)
+    later = SurpriseRetriever(index, mode=mode, exact=True, options=options, pool=120).retrieve(query, 15)
+    assert later.ids == best.ids[5:]
+    least = float(best.scores["surprise"][9])
+    options = SearchOptions(filter=YEARS, score_threshold=least)
+    above = SurpriseRetriever(index, mode=mode, exact=True, options=options, pool=120).retrieve(query, 20)
+    assert above.ids == best.ids[:10]
+
+
+def test_cosine_with_a_filter_and_a_threshold(index: DocumentIndex) -> None:
+    (query,) = encode_queries(index.encoder, ["w1 w2 w3"])
+    everything = index.search(query, 120, exact=True)
+    least = float(everything.scores["cosine"][30])
+    options = SearchOptions(filter=YEARS, score_threshold=least)
+    found = DenseRetriever(index, exact=True, options=options).retrieve(query, 120)
+    years = {d.id: d.metadata["year"] for d in DOCUMENTS}
+    assert found.ids == tuple(name for name in everything.ids[:31] if years[name] >= 1995)
+
+
+def test_groups_are_qdrants(index: DocumentIndex) -> None:
+    (query,) = encode_queries(index.encoder, ["w4 w5"])
+    groups = index.groups(query, "metadata.author", limit=4, group_size=2)
+    everything = index.search(query, 120, exact=True)
+    authors = {d.id: d.metadata["author"] for d in DOCUMENTS}
+    expected = {}
+    for name in everything.ids:
+        expected.setdefault(authors[name], []).append(name)
+    assert [(value, list(found.ids)) for value, found in groups] == [
+        (value, names[:2]) for value, names in expected.items()
+    ]
+
+
+def test_a_filter_of_another_library_is_named(index: DocumentIndex) -> None:
+    with pytest.raises(DataError, match=r"qdrant_client\.models\.Filter, got dict"):
+        SearchOptions(filter={"must": []})  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="offset"):
+        SearchOptions(offset=-1)
+
+
+def test_explain_tells_what_was_done(index: DocumentIndex) -> None:
+    (query,) = encode_queries(index.encoder, ["w4 w5"])
+    told = {
+        mode: SurpriseRetriever(index, mode=mode).explain(query, 10)
+        for mode in ("client", "formula", "vector")
+    }
+    assert "client: z = (cosine - mu) / sigma over the 10 best" in told["client"].steps[1]
+    assert "formula ($score - mu) / sigma over the 10 best" in told["formula"].steps[1]
+    assert "augmented vectors over all 120 documents" in told["vector"].steps[0]
+    assert all("of 25 members, questions" in explanation.steps[-1] for explanation in told.values())
+    hit = next(iter(told["formula"].ranking))
+    assert set(hit.parts) == {"surprise", "probability"}
+    assert hit.document is not None
+    assert told["formula"].seconds > 0
+    assert "MaxSim" in MaxSimRetriever(index).explain(query, 10).steps[1]
+    assert "cosine" in DenseRetriever(index).explain(query, 10).steps[0]
+
+
+def test_a_pipeline_needs_no_reranker(index: DocumentIndex) -> None:
+    pipeline = Pipeline(index.encoder, SurpriseRetriever(index))
+    found = pipeline.search("w1 w2", top_k=5)
+    assert list(found.scores) == sorted(found.scores, reverse=True)
+    assert found.documents is not None
+    awaited = asyncio.run(pipeline.asearch("w1 w2", top_k=5))
+    assert awaited.ids == found.ids
+
+
+def test_event_loops_can_search(index: DocumentIndex) -> None:
+    (query,) = encode_queries(index.encoder, ["w1 w2"])
+    retrievers = [DenseRetriever(index), SurpriseRetriever(index), MaxSimRetriever(index)]
+
+    async def both() -> list[tuple[str, ...]]:
+        pools = await asyncio.gather(*(r.aretrieve(query, 10) for r in retrievers for _ in range(5)))
+        assert (await index.astatus()).documents == 120
+        assert (await index.afetch(["d1"], frozenset())).ids == ("d1",)
+        assert (await index.async_([Document("new", "w1 w2")])).added == 1
+        assert (await index.asearch(query, 1)).ids == ("new",)
+        assert await index.adelete(["new"]) == 1
+        return [pool.ids for pool in pools]
+
+    found = asyncio.run(both())
+    assert found == [r.retrieve(query, 10).ids for r in retrievers for _ in range(5)]
+
+
+def test_what_the_index_lacks_is_told(home: Opener) -> None:
+    with home(WordEncoder(), options=IndexOptions(passages=None)) as index:
+        index.sync(DOCUMENTS[:10])
+        with pytest.raises(IndexMismatchError, match="has no ensemble"):
+            SurpriseRetriever(index)
+        with pytest.raises(DataError, match="augmented vectors"):
+            SurpriseRetriever(index, mode="vector")
+        with pytest.raises(DataError, match="client, formula, vector"):
+            SurpriseRetriever(index, mode="magic")  # type: ignore[arg-type]
+        with pytest.raises(DataError, match="multivectors"):
+            MaxSimRetriever(index)
+        with pytest.raises(DataError, match="sparse vectors"):
+            SparseRetriever(index)

@@ -1,0 +1,180 @@
+"""Documents that are longer than the model's window: stored whole, in passages, and found by any of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from conftest import Opener
+from qdrant_client import models
+from words import WordEncoder
+
+from surprise_rerank.connectors.qdrant import (
+    DenseRetriever,
+    DocumentIndex,
+    IndexOptions,
+    SearchOptions,
+    SurpriseRetriever,
+)
+from surprise_rerank.documents import Document
+from surprise_rerank.encoders import encode_queries
+from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.errors import DataError, IndexingError, IndexMismatchError, StoreError
+from surprise_rerank.passages import Passages
+from surprise_rerank.pipeline import Pipeline
+from surprise_rerank.rerank import DynaMaxReranker
+
+OPTIONS = IndexOptions(passages=Passages(overlap=2), surprise_vector=True)
+LONG = Document(
+    "long",
+    " ".join(f"Sentence {i} speaks of topic{i} and thing{i}." for i in range(12)),
+    title="Many topics",
+    metadata={"kind": "book"},
+)
+SHORT = [Document(f"s{i}", f"a short text about topic{i}", metadata={"kind": "note"}) for i in range(6)]
+
+
+def encoder(window: int | None = 16) -> WordEncoder:
+    return WordEncoder(window=window)
+
+
+def filled(home: Opener) -> DocumentIndex:
+    index = home(encoder(), options=OPTIONS)
+    report = index.sync([LONG, *SHORT])
+    assert (report.added, report.split) == (7, 1)
+    return index
+
+
+def test_nothing_of_a_long_document_is_cut(home: Opener) -> None:
+    with filled(home) as index:
+        assert len(index) == 7
+        pipeline = Pipeline(index.encoder, DenseRetriever(index, exact=True), DynaMaxReranker())
+        for topic in range(12):
+            ranking = pipeline.search(f"speaks of topic{topic} and thing{topic}.")
+            assert ranking.ids[0] == "long"
+            hit = next(iter(ranking))
+            assert hit.document == LONG
+            assert hit.text is not None
+            assert f"topic{topic}" in hit.text
+            assert len(hit.text.split()) <= 16
+            assert len(set(ranking.ids)) == len(ranking)
+        whole = index.fetch(["long", "s1"], frozenset({"documents", "tokens", "dense"}))
+    assert whole.passages is not None
+    assert [p.number for p in whole.passages] == [*range(len(whole) - 1), 0]
+    assert "".join(LONG.content[p.start : p.end] for p in whole.passages[:-1])
+    covered = np.zeros(len(LONG.content), bool)
+    for p in whole.passages[:-1]:
+        covered[p.start : p.end] = True
+    assert covered.all()
+
+
+def test_pools_count_documents(home: Opener) -> None:
+    with filled(home) as index:
+        (query,) = encode_queries(index.encoder, ["Sentence speaks of topic1 topic2 topic3"])
+        everything = index.search(query, 7, exact=True)
+        order = list(dict.fromkeys(everything.ids))
+        assert len(order) == 7
+        for depth in (1, 2, 5):
+            assert list(dict.fromkeys(index.search(query, depth, exact=True).ids)) == order[:depth]
+        skipped = index.search(query, 3, exact=True, options=SearchOptions(offset=2))
+        assert list(dict.fromkeys(skipped.ids)) == order[2:5]
+        books = models.FieldCondition(key="metadata.kind", match=models.MatchValue(value="book"))
+        found = index.search(query, 5, options=SearchOptions(filter=models.Filter(must=[books])))
+        assert set(found.ids) == {"long"}
+        assert len(found) > 5
+
+
+def test_surprise_of_passages(home: Opener) -> None:
+    with filled(home) as index:
+        questions = [f"topic{i} thing{i + 1}" for i in range(10)]
+        index.set_ensemble(Ensemble.from_vectors(index.encoder.encode(questions).dense))
+        assert index.status().points == index.status().documents + len(index.fetch(["long"], frozenset())) - 1
+        (query,) = encode_queries(index.encoder, ["topic7 thing7"])
+        pools = [
+            SurpriseRetriever(index, mode=mode, exact=True, pool=7).retrieve(query, 7)
+            for mode in ("client", "formula", "vector")
+        ]
+        best = [(p.ids[0], p.passages[0]) for p in pools]
+        assert best[0] == best[1] == best[2]
+        assert best[0][0] == "long"
+
+
+def test_a_document_that_changes_its_length_leaves_nothing_behind(home: Opener) -> None:
+    with filled(home) as index:
+        points = index.status().points
+        shorter = Document("long", "Only topic1 and thing1 now.")
+        assert index.sync([shorter]).updated == 1
+        assert (len(index), index.status().points) == (7, 7)
+        assert index.sync([LONG]).split == 1
+        assert (len(index), index.status().points) == (7, points)
+        assert index.sync([LONG, *SHORT]).unchanged == 7
+        assert index.delete(["long", "unknown"]) == 1
+        assert (len(index), index.status().points) == (6, 6)
+        index.sync([LONG, *SHORT[:2]], prune=True)
+        assert (len(index), index.status().points) == (3, points - 4)
+
+
+def test_a_half_written_document_is_written_again(home: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    with home(encoder(), options=OPTIONS) as index:
+        index.sync(SHORT)
+        engine = index._home.engine
+        upsert, calls = engine.upsert, []
+
+        def failing(points: list) -> None:
+            calls.append(len(points))
+            if any(p.payload.get("number") for p in points):
+                raise StoreError("the power is out")
+            upsert(points)
+
+        monkeypatch.setattr(engine, "upsert", failing)
+        with pytest.raises(IndexingError, match=r"1 document \('long'\) is not known to be stored") as caught:
+            index.sync([*SHORT, LONG])
+        assert caught.value.missing == ("long",)
+        monkeypatch.undo()
+        short = Document("long", "Only topic1 and thing1 now.")
+        assert index.sync([*SHORT, short]).updated == 1
+        assert (len(index), index.status().points) == (7, 7)
+
+
+def test_options_belong_to_the_index(home: Opener) -> None:
+    with filled(home):
+        pass
+    with pytest.raises(
+        IndexMismatchError, match=r"passages=Passages\(.*overlap=2.*None"
+    ):
+        home(encoder(), options=IndexOptions(passages=None, surprise_vector=True))
+    with home(encoder()) as index:
+        assert index.manifest.options == OPTIONS
+        assert index.sync([LONG, *SHORT]).unchanged == 7
+
+
+def test_without_passages_the_model_cuts(home: Opener) -> None:
+    with home(encoder(), options=IndexOptions(passages=None)) as index:
+        assert index.sync([LONG, *SHORT]).split == 0
+        assert index.status().points == 7
+
+
+def test_given_vectors_are_of_whole_documents(home: Opener) -> None:
+    model = encoder(window=None)
+    documents = [LONG, *SHORT]
+    encoded = model.encode([d.content for d in documents])
+    model.encoded_texts.clear()
+    with home(model, options=IndexOptions(passages=None)) as index:
+        assert index.sync(documents, encoded=encoded).added == 7
+        found = index.fetch(["s3"], frozenset({"dense"}))
+        np.testing.assert_allclose(found.dense[0], encoded.dense[4], atol=1e-6)
+        with pytest.raises(DataError, match="give one of each"):
+            index.sync([*documents, Document("more", "x")], encoded=encoded)
+    assert model.encoded_texts == []
+    with (
+        home(encoder(), options=IndexOptions(passages=None)) as index,
+        pytest.raises(DataError, match="dense vectors of shape"),
+    ):
+        index.sync([Document("n", "new")], encoded=WordEncoder(8).encode(["new"]))
+
+
+def test_the_mean_of_the_best_passages_can_count(home: Opener) -> None:
+    options = IndexOptions(passages=Passages(overlap=2, best=3))
+    with home(encoder(), options=options) as index:
+        index.sync([LONG, *SHORT])
+        pool = DenseRetriever(index, exact=True).retrieve(encode_queries(index.encoder, ["topic3"])[0], 7)
+        assert pool.best == 3
