@@ -41,8 +41,8 @@ class Terminal:
         self._console.print(message, markup=False, highlight=False, soft_wrap=True)
 
     @contextlib.contextmanager
-    def bar(self, title: str, total: int, unit: str) -> Iterator[Advance]:
-        """A bar with rate and time left; leaves no line behind where nothing was to do."""
+    def bar(self, title: str, total: int | None, unit: str) -> Iterator[Advance]:
+        """A bar with rate and, where the total is known, time left; gone when done."""
         columns = (
             SpinnerColumn(),
             TextColumn("{task.description}"),
