@@ -356,7 +356,10 @@ class BM25Retriever:
                 wanted = ", ".join(sorted(fields))
                 raise DataError(f"BM25 has no {wanted}: give BM25Retriever a store, such as a DocumentIndex")
             pool = self.store.fetch(ids, fields)
-        return replace(pool, scores={self.name: scores}, backgrounds=backgrounds)
+        # A store that splits documents hands out a row for each passage.
+        by_id = dict(zip(ids, scores, strict=True))
+        own = np.array([by_id[name] for name in pool.ids], np.float64)
+        return replace(pool, scores={self.name: own}, backgrounds=backgrounds)
 
 
 def _check_parameters(k1: float, b: float) -> None:

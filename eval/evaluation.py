@@ -12,7 +12,7 @@ from surprise_rerank.candidates import Ranking
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant.engines import shown_url
 from surprise_rerank.documents import encodable
-from surprise_rerank.encoders import encode_queries, load_encoder
+from surprise_rerank.encoders import Encoder, encode_queries, load_encoder
 from surprise_rerank.errors import MissingExtraError
 from surprise_rerank.eval.datasets import RetrievalDataset, load_dataset
 from surprise_rerank.eval.fitting import Lessons
@@ -84,6 +84,7 @@ def evaluate(settings: Settings, terminal: Terminal | None = None) -> Evaluation
         encoder=encoder,
         url=settings.qdrant_url,
         terminal=terminal,
+        passages=settings.passages,
     )
     lessons = Lessons(settings.dataset, settings.fit, dataset.split, encoder, terminal)
     if any(system.fits for system in systems.values()):
@@ -110,6 +111,7 @@ def evaluate(settings: Settings, terminal: Terminal | None = None) -> Evaluation
         engine = resources.index.engine
     results = _with_p_values(results, next(iter(measures)))
     seconds_in_all = time.perf_counter() - start
+    notes.extend(_lengths(settings, encoder))
     notes.append(f"encoding a question takes {1000 * encoding:.1f} ms more; {seconds_in_all:.1f} s in all")
     facts = {
         "settings": {
@@ -155,6 +157,15 @@ def _gaps(dataset: RetrievalDataset) -> list[str]:
     if dataset.missing_queries:
         notes.append(f"{dataset.missing_queries} judged questions have no text and were left out")
     return notes
+
+
+def _lengths(settings: Settings, encoder: Encoder) -> list[str]:
+    """What became of documents that are longer than the model reads."""
+    if encoder.window is None:
+        return []
+    if settings.passages:
+        return [f"documents of more than {encoder.window} tokens are split; their best passage counts"]
+    return [f"documents are cut after {encoder.window} tokens (--passages splits them)"]
 
 
 def _as_json(value: Any) -> Any:

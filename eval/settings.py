@@ -21,6 +21,7 @@ class Settings:
         measures: in ir_measures' syntax; the p-value is the first one's.
         qdrant_url: of a server in place of the embedded store.
         cache: folder of the indexes; None for the user's cache folder.
+        passages: split documents that are longer than the model reads, instead of cutting them.
         limit: look at the first questions and a part of the corpus only.
     """
 
@@ -34,6 +35,7 @@ class Settings:
     measures: tuple[str, ...] = ("nDCG@10", "R@100", "RR", "Success@1")
     qdrant_url: str | None = None
     cache: Path | None = None
+    passages: bool = False
     limit: int | None = None
 
 

@@ -145,8 +145,10 @@ def find_systems(names: Sequence[str]) -> dict[str, System]:
 
 
 def _as_retrieved(pool: Candidates) -> Ranking:
-    """The pool in the retriever's own order, ties included, with its score."""
+    """The pool in the retriever's own order, ties included, with its score; a line for each document."""
     ((name, scores),) = pool.scores.items()
+    if pool.passages is not None:
+        return Ranking.order(pool, scores, pool.scores)
     return Ranking(ids=pool.ids, scores=scores.astype("float64"), parts={name: scores.astype("float64")})
 
 
@@ -183,7 +185,8 @@ def _fusion(method: FusionMethod, bm25_weight: float, resources: Resources) -> R
     if resources.bm25 is None:
         note = "without BM25, of cosine and dynamax only"
         return Runner(DenseRetriever(resources.index, exact=True), FusionReranker(scorers, method), note)
-    retriever = HybridRetriever(resources.index, resources.bm25, resources.sample_ids, exact=True)
+    sample = tuple(dict.fromkeys(resources.sample_ids))  # of passages, some are of one document
+    retriever = HybridRetriever(resources.index, resources.bm25, sample, exact=True)
     reranker = FusionReranker([RetrievedScorer("bm25"), *scorers], method, {"bm25": bm25_weight})
     return Runner(retriever, reranker)
 

@@ -23,6 +23,7 @@ from surprise_rerank.eval.datasets import RetrievalDataset, judged_questions
 from surprise_rerank.eval.fitting import Lessons
 from surprise_rerank.eval.systems import Resources
 from surprise_rerank.extras import is_installed
+from surprise_rerank.passages import Passages
 from surprise_rerank.similarities import Corpus, FittedOn
 from surprise_rerank.tokens import TokenBatch
 from surprise_rerank.word_weights import WordStatistics
@@ -49,6 +50,7 @@ class Workspace:
         encoder: makes the vectors.
         url: of a Qdrant server in place of the embedded store.
         terminal: for progress and messages.
+        passages: split documents that are longer than the model reads, instead of cutting them.
     """
 
     cache: Path
@@ -56,12 +58,15 @@ class Workspace:
     encoder: Encoder
     url: str | None
     terminal: Terminal
+    passages: bool = False
 
     @property
     def name(self) -> str:
         """Folder and collection: readable, and different for every data set and model."""
-        key = f"{self.key}\0{self.encoder.name}"
-        readable = re.sub(r"[^A-Za-z0-9]+", "-", f"{self.key} {Path(self.encoder.name).name}")
+        split = ("passages",) if self.passages else ()
+        key = "\0".join((self.key, self.encoder.name, *split))
+        named = " ".join((self.key, Path(self.encoder.name).name, *split))
+        readable = re.sub(r"[^A-Za-z0-9]+", "-", named)
         digest = hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()
         return f"{readable.strip('-')[-80:]}-{digest[:8]}"
 
@@ -82,7 +87,7 @@ class Workspace:
             index = DocumentIndex.open(
                 None if self.url else folder / "qdrant",
                 self.encoder,
-                options=IndexOptions(passages=None),
+                options=IndexOptions(passages=Passages() if self.passages else None),
                 collection=self.name,
                 url=self.url,
             )

@@ -80,6 +80,11 @@ class SimilarityReranker:
                 )
         if self.encoder is None or "words" not in reads:
             return Texts(tokens)
+        if candidates.passages is not None:
+            raise DataError(
+                "the candidates are passages, whose words are not known apart from their documents'; use an "
+                "index without passages, or a similarity that reads no words"
+            )
         if candidates.documents is None:
             raise DataError(
                 "the candidates have no documents; have the retriever fetch the field 'documents'"

@@ -111,11 +111,11 @@ def test_maxsim_inside_the_engine_is_inclusion(index: DocumentIndex) -> None:
         ours = np.array([scores[name] for name in pool.ids])
         asked = unit_rows(query.tokens)
         best = np.array([(asked @ unit_rows(np.asarray(pool.tokens[i])).T).max(axis=1) for i in range(50)])
-        np.testing.assert_allclose(ours, best.mean(axis=1), atol=2e-3)
+        np.testing.assert_allclose(ours, best.mean(axis=1), atol=5e-3)
         # DynaMax counts no negative cosine.
         inclusion = dict(zip(*_ids_and_scores(DynaMaxReranker().rerank(query, pool)), strict=True))
         expected = np.maximum(best, 0).mean(axis=1)
-        np.testing.assert_allclose([inclusion[name] for name in pool.ids], expected, atol=2e-3)
+        np.testing.assert_allclose([inclusion[name] for name in pool.ids], expected, atol=5e-3)
 
 
 def _ids_and_scores(ranking: Ranking) -> tuple[tuple[str, ...], np.ndarray]:

@@ -170,13 +170,20 @@ class SurpriseRetriever:
         """The `depth` most surprising documents; scores are `surprise` (z) and its `probability`."""
         if self.mode == "client":
             return self._on_the_client(query, depth, fields)
-        options = self._options
-
-        def plan(limit: int) -> list[Stage]:
-            return self._stages(dense_vector(query), limit)
-
-        found = self.index.pools.run(plan, depth, fields, "surprise", options)
-        return _ordered(found, np.asarray(found.scores["surprise"], np.float64))
+        dense, skipped = dense_vector(query), self.options.offset or 0
+        options = replace(self._options, offset=None)
+        last, margin = depth + skipped, _MARGIN
+        while True:
+            wanted = self._wanted(last, margin)
+            found = self.index.pools.run(
+                lambda limit: self._stages(dense, limit), wanted, fields, "surprise", options
+            )
+            ordered = _ordered(found, np.asarray(found.scores["surprise"], np.float64))
+            names = list(dict.fromkeys(ordered.ids))
+            # Qdrant cuts equals anywhere: only with all of them here is it known which come first by id.
+            if wanted == last or len(names) < wanted or not _is_tied(ordered, names[last - 1], names[-1]):
+                return _documents(ordered, skipped, last)
+            margin *= 4
 
     async def aretrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """`retrieve` for an event loop."""
@@ -194,7 +201,7 @@ class SurpriseRetriever:
                 *lines,
                 f"client: z = (cosine - mu) / sigma over the {self._pool(depth)} best, {ensemble}",
             ]
-        lines = _lines(self.index, self._stages(dense, depth), self.options)
+        lines = _lines(self.index, self._stages(dense, self._wanted(depth, 0)), self.options)
         return [*lines, f"mu and sigma: of each document, {ensemble}"]
 
     def explain(
@@ -217,10 +224,13 @@ class SurpriseRetriever:
     def _pool(self, depth: int) -> int:
         return max(depth, self.pool or depth)
 
+    def _wanted(self, last: int, margin: int) -> int:
+        """How many documents are asked for, so that `last` of them are certain."""
+        return last + margin if self.mode == "vector" else min(last + margin, self._pool(last))
+
     def _stages(self, dense: Float32Array, limit: int) -> list[Stage]:
         if self.mode == "formula":
-            wide = self._pool(limit)
-            return [dense_stage(dense, wide), formula_stage(limit)]
+            return [dense_stage(dense, self._pool(limit)), formula_stage(limit)]
         wide = limit + _MARGIN
         return [surprise_stage(dense, wide), dense_stage(dense, wide), formula_stage(limit)]
 
@@ -241,9 +251,7 @@ class SurpriseRetriever:
         least = self.options.score_threshold
         if least is not None:
             ordered = ordered.take(np.flatnonzero(ordered.scores["surprise"] >= np.float32(least)))
-        names = list(dict.fromkeys(ordered.ids))[skipped : skipped + depth]
-        kept = set(names)
-        return ordered.take([i for i, name in enumerate(ordered.ids) if name in kept])
+        return _documents(ordered, skipped, skipped + depth)
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,6 +339,18 @@ def _ordered(found: Candidates, z: Float64Array) -> Candidates:
     scores = {"surprise": z, "probability": probability(z), **_without_surprise(found)}
     order = sorted(range(len(found)), key=lambda i: (-z[i], found.ids[i]))
     return replace(found, scores=scores).take(order)
+
+
+def _is_tied(ordered: Candidates, name: str, other: str) -> bool:
+    """Whether the best scores of two documents are equal."""
+    z = ordered.scores["surprise"]
+    return bool(z[ordered.ids.index(name)] == z[ordered.ids.index(other)])
+
+
+def _documents(ordered: Candidates, first: int, last: int) -> Candidates:
+    """The documents from one place to another, each with all its rows."""
+    kept = set(list(dict.fromkeys(ordered.ids))[first:last])
+    return ordered.take([i for i, name in enumerate(ordered.ids) if name in kept])
 
 
 def _without_surprise(found: Candidates) -> dict[str, Float64Array]:

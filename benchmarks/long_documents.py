@@ -1,0 +1,82 @@
+"""What cutting long documents costs: a corpus of documents joined ten at a time, cut and in passages.
+
+    python benchmarks/long_documents.py --dataset beir/scifact --cache /tmp/cache
+
+Documents are joined in the order of a hash of their ids. A joined document is relevant to a question if one
+of its parts is; which part that is, and where it stands, the systems are not told.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+
+from surprise_rerank.connectors.progress import Terminal
+from surprise_rerank.eval.datasets import RetrievalDataset, load_dataset
+from surprise_rerank.eval.evaluation import evaluate
+from surprise_rerank.eval.report import table
+from surprise_rerank.eval.settings import Settings
+
+
+def write_joined(dataset: RetrievalDataset, size: int, folder: Path) -> None:
+    """A BEIR folder of documents joined `size` at a time."""
+    documents = sorted(dataset.documents, key=lambda d: hashlib.sha256(d.id.encode()).digest())
+    groups = [documents[i : i + size] for i in range(0, len(documents), size)]
+    group_of = {document.id: f"g{n}" for n, group in enumerate(groups) for document in group}
+    (folder / "qrels").mkdir(parents=True, exist_ok=True)
+    with (folder / "corpus.jsonl").open("w") as file:
+        for n, group in enumerate(groups):
+            text = "\n\n".join(document.content for document in group)
+            file.write(json.dumps({"_id": f"g{n}", "title": "", "text": text}) + "\n")
+    with (folder / "queries.jsonl").open("w") as file:
+        for name, text in dataset.queries.items():
+            file.write(json.dumps({"_id": name, "text": text}) + "\n")
+    with (folder / "qrels" / "test.tsv").open("w") as file:
+        file.write("query-id\tcorpus-id\tscore\n")
+        for name, judged in dataset.qrels.items():
+            best: dict[str, int] = {}
+            for document, gain in judged.items():
+                group = group_of.get(document)
+                if group is not None:
+                    best[group] = max(gain, best.get(group, 0))
+            file.writelines(f"{name}\t{group}\t{gain}\n" for group, gain in best.items())
+
+
+def main() -> None:
+    """Print a table for each way."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--dataset", default="beir/scifact")
+    parser.add_argument("--split")
+    parser.add_argument("--joined", type=int, default=10, help="documents in one")
+    parser.add_argument("--systems", default="bm25,cosine,dynamax,fusion")
+    parser.add_argument("--model", default="all-MiniLM-L6-v2")
+    parser.add_argument("--cache", type=Path, default=None)
+    given = parser.parse_args()
+    dataset = load_dataset(given.dataset, given.split)
+    base = given.cache or Path(tempfile.mkdtemp())
+    folder = base / f"joined-{given.joined}-{given.dataset.replace('/', '-')}-{dataset.split}"
+    write_joined(dataset, given.joined, folder)
+    for passages in (False, True):
+        settings = Settings(
+            dataset=str(folder),
+            systems=tuple(given.systems.split(",")),
+            model=given.model,
+            cache=given.cache,
+            passages=passages,
+        )
+        evaluation = evaluate(settings, Terminal())
+        print("in passages" if passages else "cut")
+        Console(width=140).print(table(evaluation))
+        for line in evaluation.notes:
+            print(line)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,25 @@
+"""Documents and vectors of an index that rerank-eval made, so that benchmarks need not encode again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from surprise_rerank import Document
+from surprise_rerank.connectors.progress import Terminal
+from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.encoders import Encoded, Encoder
+from surprise_rerank.eval.datasets import load_dataset
+from surprise_rerank.eval.workspace import Workspace
+
+
+def documents_of(dataset: str, cache: Path, encoder: Encoder) -> tuple[list[Document], Encoded]:
+    """All documents of a data set, with dense vectors and int8 tokens."""
+    name = load_dataset(dataset, None).name
+    place = cache / Workspace(cache, name, encoder, None, Terminal(quiet=True)).name / "qdrant"
+    with DocumentIndex.open(place, encoder) as index:
+        ids = [document.id for document in load_dataset(dataset, None).documents]
+        found = index.fetch(ids, frozenset({"documents", "dense", "tokens"}))
+    assert found.documents is not None
+    assert found.dense is not None
+    assert found.tokens is not None
+    return list(found.documents), Encoded(found.dense, found.tokens)
