@@ -32,7 +32,11 @@ def test_documents_that_come_later_get_their_statistics_at_indexing(home: Opener
     encoder = WordEncoder()
     with home(encoder, options=OPTIONS) as index:
         index.sync(DOCUMENTS[:20])
-        assert index.set_ensemble(ensemble(encoder, QUESTIONS), source="logged questions") == 20
+        questions = ensemble(encoder, QUESTIONS)
+        assert index.set_ensemble(questions, source="logged questions") == 20
+        assert SurpriseRetriever(index, ensemble=questions)
+        with pytest.raises(IndexMismatchError, match=r"of 20 members, asked for is .* of 3"):
+            SurpriseRetriever(index, ensemble=ensemble(encoder, QUESTIONS[:3]))
     with home(encoder) as index:
         index.sync(DOCUMENTS)
         assert index.status().behind == 0

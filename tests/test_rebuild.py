@@ -59,8 +59,10 @@ def test_another_model_takes_over(home: Opener) -> None:
 
 def test_until_then_the_old_version_answers_and_an_interrupted_rebuild_goes_on(home: Opener) -> None:
     class Interrupted(WordEncoder):
+        most = 300
+
         def encode(self, texts, kind="document", on_progress=None):
-            if len(self.encoded_texts) >= 300:
+            if len(self.encoded_texts) >= self.most:
                 raise KeyboardInterrupt
             return super().encode(texts, kind, on_progress)
 
@@ -71,6 +73,9 @@ def test_until_then_the_old_version_answers_and_an_interrupted_rebuild_goes_on(h
         with pytest.raises(KeyboardInterrupt):
             index.rebuild(many, encoder=Interrupted())
         assert texts(index) == {d.text for d in OLD}
+        Interrupted.most = 1
+        with pytest.raises(KeyboardInterrupt):
+            index.rebuild(many, encoder=Interrupted())
     encoder = WordEncoder()
     with home(encoder) as index:
         assert len(index) == 30

@@ -104,9 +104,16 @@ class FolderHome:
         return FolderHome(self._folder, version, self._kind, manifest)
 
     def promote(self) -> None:
-        """Name this version in `index.json`, and delete the others."""
+        """Name this version in `index.json`."""
         with disk_errors(self.where):
             _write_json(self._folder / VERSION_FILE, {"engine": self._kind, "version": self._version})
+
+    def hand_over(self) -> None:
+        """Nothing is shared."""
+
+    def drop_others(self) -> None:
+        """Delete the folders of the other versions."""
+        with disk_errors(self.where):
             for path in self._folder.iterdir():
                 if path.is_dir() and path.name.isdecimal() and path != self._own:
                     shutil.rmtree(path, ignore_errors=True)

@@ -51,7 +51,15 @@ class Home(Protocol):
         ...
 
     def promote(self) -> None:
-        """Put this version into use, in place of the one before; drops that one."""
+        """Put this version into use, in place of the one before."""
+        ...
+
+    def hand_over(self) -> None:
+        """What this version shares with the one that replaced it belongs to that one now."""
+        ...
+
+    def drop_others(self) -> None:
+        """Delete the versions that are not in use; nobody may have them open here."""
         ...
 
     def close(self) -> None:

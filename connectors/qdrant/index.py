@@ -228,17 +228,22 @@ class DocumentIndex:
         model = encoder or self.encoder
         chosen = options or self.manifest.options
         made = self._home.successor(Manifest(model.name, model.fingerprint, model.dimension, chosen))
-        successor = DocumentIndex(made, model)
-        same_model = model.fingerprint == self.manifest.fingerprint
-        statistics_now = self.statistics() if same_model else None
-        if statistics_now is not None:
-            maintenance.set_statistics(made, statistics_now)
-        report = successor.sync(documents, prune=True, show_progress=show_progress)
-        made.promote()
+        try:
+            successor = DocumentIndex(made, model)
+            same_model = model.fingerprint == self.manifest.fingerprint
+            carried = self.statistics() if same_model else None
+            if carried is not None:
+                maintenance.set_statistics(made, carried)
+            report = successor.sync(documents, prune=True, show_progress=show_progress)
+            made.promote()
+        except BaseException:
+            made.close()
+            raise
         before, self._home = self._home, made
         self._encoder, self._statistics, self._density = model, successor._statistics, None
-        if before.engine.kind != "server" and before.engine is not made.engine:
-            maintenance.close_version(before, made)
+        before.hand_over()
+        before.close()
+        made.drop_others()
         return report
 
     def search(

@@ -124,14 +124,17 @@ def set_statistics(home: Home, current: Statistics) -> None:
 
 def refresh(home: Home, latest: Statistics, on_progress: Callable[[int], object]) -> int:
     """Give the latest moments to every point that has others, and put them into use; returns how many."""
-    changed = 0
-    # What is changed leaves the filter, so that a scroll would skip points: it is read to its end first.
-    outdated = [r.id for batch in home.engine.scroll((), condition=_outdated(latest.record)) for r in batch]
-    for start in range(0, len(outdated), _LOOKED_UP):
-        records = home.engine.retrieve(outdated[start : start + _LOOKED_UP], (), (DENSE,))
-        _write(home, latest, records)
-        changed += len(records)
-        on_progress(len(records))
+    changed, passed = 0, -1
+    # Again for what was added meanwhile. A scroll goes on from an id, so that what leaves the filter behind it
+    # does not matter.
+    while passed:
+        passed = 0
+        outdated = _outdated(latest.record)
+        for records in home.engine.scroll((), (DENSE,), batch=_LOOKED_UP, condition=outdated):
+            _write(home, latest, records)
+            passed += len(records)
+            on_progress(len(records))
+        changed += passed
     before = home.manifest
     if before.statistics != latest.record:
         home.save(replace(before, statistics=latest.record))
@@ -139,12 +142,6 @@ def refresh(home: Home, latest: Statistics, on_progress: Callable[[int], object]
     if changed:
         home.engine.finish()
     return changed
-
-
-def close_version(before: Home, after: Home) -> None:
-    """Let go of a version that another one has replaced, unless the two share what would be closed."""
-    if getattr(before.engine, "client", None) is not getattr(after.engine, "client", object()):
-        before.close()
 
 
 def _write(home: Home, latest: Statistics, records: Sequence[Record]) -> None:

@@ -24,6 +24,7 @@ from surprise_rerank.connectors.qdrant.queries import (
 )
 from surprise_rerank.connectors.qdrant.statistics import Statistics
 from surprise_rerank.connectors.qdrant.token_vectors import TokenStorage, query_vectors, similarities
+from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import DataError, IndexMismatchError
 from surprise_rerank.rerank import Field
 from surprise_rerank.surprise import probability
@@ -129,10 +130,11 @@ class SurpriseRetriever:
         pool: how many documents are taken by cosine before they are re-scored; `depth` where None.
         exact: search without the approximate index, where the engine has built one.
         options: filter, offset, threshold (on z) and parameters of Qdrant.
+        ensemble: the one that is expected; whichever the index carries where None.
 
     Raises:
         DataError: if the mode is not known, or the index has no augmented vectors.
-        IndexMismatchError: if the index has no ensemble, or documents carry moments of another one.
+        IndexMismatchError: if the index, or a document of it, carries no ensemble or another one.
     """
 
     index: DocumentIndex
@@ -140,6 +142,7 @@ class SurpriseRetriever:
     pool: int | None = None
     exact: bool = False
     options: SearchOptions = NO_OPTIONS
+    ensemble: Ensemble | None = None
 
     def __post_init__(self) -> None:
         if self.mode not in get_args(SurpriseMode):
@@ -156,6 +159,12 @@ class SurpriseRetriever:
             raise IndexMismatchError(
                 f"{self.index.where} has no ensemble; give it one with set_ensemble, or on the command line "
                 "with 'surprise-rerank ensemble'"
+            )
+        if self.ensemble is not None and self.ensemble.identity != statistics.ensemble:
+            raise IndexMismatchError(
+                f"{self.index.where} carries the ensemble {statistics.ensemble} of {statistics.count} "
+                f"members, asked for is {self.ensemble.identity} of {self.ensemble.count}; set it with "
+                "set_ensemble, or leave it away"
             )
         if self.mode != "client":
             behind = self.index.carrying_others(statistics)

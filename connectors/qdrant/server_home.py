@@ -47,6 +47,8 @@ class ServerHome:
         self.where = connection.where if connection else "memory"
         self._client, self._name, self._version = client, name, version
         self._connection, self._settings = connection, settings
+        self._before: int | None = None
+        self._owns_client = True
         self.engine = self._points(f"{name}@{version}")
         self._files = self._points(f"{name}@{version}.files")
         if not self.engine.exists():
@@ -158,12 +160,18 @@ class ServerHome:
             begun = Manifest.from_json(engine.metadata(), engine.where)
             if differs(begun, manifest):
                 self._drop(self._version + 1)
-        return ServerHome(
+        made = ServerHome(
             self._client, self._name, self._version + 1, manifest, self._connection, self._settings
         )
+        made._owns_client = False
+        return made
+
+    def hand_over(self) -> None:
+        """The connection belongs to the version that replaced this one."""
+        self._owns_client = False
 
     def promote(self) -> None:
-        """Let the alias stand for this version, in one request, and drop the one before."""
+        """Let the alias stand for this version, in one request."""
         before = retries.call(lambda: _version_in_use(self._client, self._name), self.where, self._policy)
         create = models.CreateAlias(collection_name=self.engine.collection, alias_name=self._name)
         changes: list[models.AliasOperations] = [models.CreateAliasOperation(create_alias=create)]
@@ -171,12 +179,18 @@ class ServerHome:
             delete = models.DeleteAlias(alias_name=self._name)
             changes.insert(0, models.DeleteAliasOperation(delete_alias=delete))
         retries.call(lambda: self._client.update_collection_aliases(changes), self.where, self._policy)
-        if before is not None and before != self._version:
-            self._drop(before)
+        self._before = before if before != self._version else None
+        self._owns_client = True
+
+    def drop_others(self) -> None:
+        """Delete the collections of the version that this one replaced."""
+        if self._before is not None:
+            self._drop(self._before)
 
     def close(self) -> None:
-        """Close the connection."""
-        self.engine.close()
+        """Close the connection; a version that is not in use has its predecessor's, and leaves it open."""
+        if self._owns_client:
+            self.engine.close()
 
     @property
     def _policy(self) -> retries.RetryPolicy:
