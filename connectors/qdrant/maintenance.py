@@ -125,8 +125,8 @@ def set_statistics(home: Home, current: Statistics) -> None:
 def refresh(home: Home, latest: Statistics, on_progress: Callable[[int], object]) -> int:
     """Give the latest moments to every point that has others, and put them into use; returns how many."""
     changed, passed = 0, -1
-    # Again for what was added meanwhile. A scroll goes on from an id, so that what leaves the filter behind it
-    # does not matter.
+    # Again for what was added meanwhile. A scroll goes on from an id: what leaves the filter behind it does
+    # not matter.
     while passed:
         passed = 0
         outdated = _outdated(latest.record)
