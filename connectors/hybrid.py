@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from surprise_rerank.arrays import Float64Array
-from surprise_rerank.candidates import Candidates, Query
-from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.candidates import Candidates, Field, Query
+from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex, SearchOptions, SparseRetriever
+from surprise_rerank.connectors.qdrant.explain import Explanation, explained
+from surprise_rerank.connectors.qdrant.queries import NO_OPTIONS
 from surprise_rerank.moments import Moments
-from surprise_rerank.rerank import Field
+from surprise_rerank.workers import in_thread
 
 
 class LexicalIndex(Protocol):
@@ -41,16 +43,19 @@ class HybridRetriever:
         lexical: the same documents' words.
         sample: ids of a uniform sample of the corpus.
         exact: dense search without the approximate index.
+        options: filter and parameters of the dense search. The lexical index has its own: give a
+            `SparseRetriever` the same filter.
     """
 
     index: DocumentIndex
     lexical: LexicalIndex
     sample: tuple[str, ...]
     exact: bool = False
+    options: SearchOptions = NO_OPTIONS
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """At most 2 x `depth` candidates: cosine's first, then what only BM25 found."""
-        pool = self.index.search(query, depth, fields, exact=self.exact)
+        pool = self.index.search(query, depth, fields, exact=self.exact, options=self.options)
         found, _ = self.lexical.search(query.text, depth)
         dense_ids = set(pool.ids)
         missing = [name for name in found if name not in dense_ids]
@@ -61,3 +66,21 @@ class HybridRetriever:
             scores={**pool.scores, "bm25": self.lexical.score(query.text, pool.ids)},
             backgrounds={"bm25": self.lexical.moments(query.text, self.sample)},
         )
+
+    async def aretrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
+        """`retrieve` for an event loop."""
+        return await in_thread(self.retrieve, query, depth, fields)
+
+    def steps(self, query: Query, depth: int) -> list[str]:
+        """What `retrieve` does, in words."""
+        dense = DenseRetriever(self.index, self.exact, self.options).steps(query, depth)
+        lexical = [f"words: BM25 over all {len(self.index)} documents"]
+        if isinstance(self.lexical, SparseRetriever):
+            lexical = self.lexical.steps(query, depth)
+        return [*dense, *lexical, f"union: the {depth} best of each, with both scores"]
+
+    def explain(
+        self, query: Query, depth: int, fields: frozenset[Field] = frozenset({"documents"})
+    ) -> Explanation:
+        """Retrieve, and tell what was done."""
+        return explained(self, query, depth, fields)

@@ -26,7 +26,7 @@ from surprise_rerank.moments import Moments
 
 if TYPE_CHECKING:
     # BM25 needs no torch, which takes seconds to import.
-    from surprise_rerank.rerank import Field
+    from surprise_rerank.candidates import Field
 
 SCHEMA = 1
 K1 = 0.9

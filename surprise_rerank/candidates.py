@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,9 @@ from surprise_rerank.passages import Passage
 from surprise_rerank.tokens import TokenBatch
 
 T = TypeVar("T")
+
+# What a re-ranker may need of a pool beside ids and scores.
+Field: TypeAlias = Literal["dense", "tokens", "documents"]
 
 _OPTIONAL = ("dense", "tokens", "documents", "passages")
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
-import torch
 
 from surprise_rerank.arrays import Float32Array, IntArray, unit_rows
 from surprise_rerank.candidates import Query
@@ -142,6 +141,8 @@ class SentenceTransformerEncoder:
             kind: picks the model's prompt, where it has one.
             on_progress: called with the number of texts of every finished batch.
         """
+        import torch  # seconds that a look at an index's status can do without
+
         prompt = self._prompt(kind)
         inputs = self._tokenize([prompt + encodable(text) for text in texts])
         dense = np.zeros((len(texts), self.dimension), dtype=np.float32)
@@ -343,6 +344,8 @@ def _hub_has(name: str) -> bool:
 
 def _fingerprint(model: SentenceTransformer) -> str:
     """16 digits from the ends of every parameter: differs after training, takes milliseconds."""
+    import torch
+
     digest = hashlib.sha256(str(model.max_seq_length).encode())
     for name, parameter in sorted(model.state_dict().items()):
         values = parameter.detach().flatten()

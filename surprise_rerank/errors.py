@@ -23,6 +23,10 @@ class StoreError(SurpriseRerankError):
     """A vector store that cannot be opened, reached, read or written."""
 
 
+class NoIndexError(StoreError):
+    """An index that was to be opened as it is, and does not exist."""
+
+
 class IndexingError(StoreError):
     """Documents that could not be stored.
 

@@ -7,10 +7,10 @@ from typing import Protocol
 
 import numpy as np
 
-from surprise_rerank.candidates import Candidates, Query, Ranking
+from surprise_rerank.candidates import Candidates, Field, Query, Ranking
 from surprise_rerank.encoders import Encoder, encode_queries
 from surprise_rerank.errors import DataError
-from surprise_rerank.rerank import Field, Reranker
+from surprise_rerank.rerank import Reranker
 from surprise_rerank.workers import in_thread
 
 

@@ -10,7 +10,7 @@ from typing import Literal, Protocol, TypeAlias, get_args
 import numpy as np
 
 from surprise_rerank.arrays import Float32Array, Float64Array, FloatArray
-from surprise_rerank.candidates import Candidates, Query, Ranking
+from surprise_rerank.candidates import Candidates, Field, Query, Ranking
 from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import DataError
 from surprise_rerank.fusion import (
@@ -28,7 +28,6 @@ from surprise_rerank.surprise import Surprise, SurpriseModel, Weight
 from surprise_rerank.tokens import TokenBatch
 from surprise_rerank.vectors import VectorSimilarity, is_linear, pair_similarities
 
-Field: TypeAlias = Literal["dense", "tokens", "documents"]
 Anchor: TypeAlias = Literal["document", "query"]
 
 

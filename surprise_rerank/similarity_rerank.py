@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from surprise_rerank.bags import Bag, BagSimilarity, Texts, word_lists
-from surprise_rerank.candidates import Candidates, Query, Ranking
+from surprise_rerank.candidates import Candidates, Field, Query, Ranking
 from surprise_rerank.encoders import Encoder
 from surprise_rerank.errors import DataError
-from surprise_rerank.rerank import Field
 from surprise_rerank.tokens import TokenBatch
 
 

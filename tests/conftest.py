@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
+import numpy as np
 import pytest
 from qdrant_client import QdrantClient
 from qdrant_rest import QdrantRest
 
+from surprise_rerank.candidates import Candidates
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.extras import is_installed
 
@@ -20,6 +22,23 @@ NEEDS_EDGE = pytest.mark.skipif(not is_installed("qdrant_edge"), reason="the ext
 
 # Opens the same index again and again: an encoder, and options of `DocumentIndex.open`.
 Opener: TypeAlias = Callable[..., DocumentIndex]
+
+
+def require_one_ranking(index: DocumentIndex, first: Candidates, *others: Candidates) -> None:
+    """The same documents in the same order, with equal scores of surprise.
+
+    The servers of these tests compute with local mode's float64 scores, where Qdrant has float32; what they
+    say is equal but for the rounding of these, and ordered but for what that makes equal.
+    """
+    for other in others:
+        if index.engine != "server":
+            assert other.ids == first.ids
+            np.testing.assert_array_equal(other.scores["surprise"], first.scores["surprise"])
+            continue
+        np.testing.assert_allclose(other.scores["surprise"], first.scores["surprise"], rtol=1e-5, atol=1e-6)
+        theirs = dict(zip(other.ids, other.scores["surprise"], strict=True))
+        for name, score in zip(first.ids, first.scores["surprise"], strict=True):
+            assert theirs.get(name, first.scores["surprise"][-1]) == pytest.approx(score, rel=1e-5, abs=1e-6)
 
 
 @pytest.fixture(scope="session")

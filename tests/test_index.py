@@ -39,6 +39,7 @@ DOCUMENTS = [
     Document("5", "quantum computers factor integers", metadata={"year": 1994, "tags": ["a", "b"]}),
 ]
 
+
 def query(encoder: WordEncoder, text: str) -> Query:
     return encode_queries(encoder, [text])[0]
 
@@ -155,6 +156,9 @@ def test_bad_documents_are_refused_before_anything_is_stored(home: Opener) -> No
             index.sync([Document("", "text")])
         with pytest.raises(DataError, match="metadata of document 'm'"):
             index.sync([DOCUMENTS[0], Document("m", "text", metadata={"a": {1, 2}})])
+        for odd in (2**63, "\ud800"):
+            with pytest.raises(DataError, match="metadata of document 'm'"):
+                index.sync([DOCUMENTS[0], Document("m", "text", metadata={"deep": [{"a": odd}]})])
         assert len(index) == 0
 
 

@@ -138,9 +138,7 @@ def test_a_half_written_document_is_written_again(home: Opener, monkeypatch: pyt
 def test_options_belong_to_the_index(home: Opener) -> None:
     with filled(home):
         pass
-    with pytest.raises(
-        IndexMismatchError, match=r"passages=Passages\(.*overlap=2.*None"
-    ):
+    with pytest.raises(IndexMismatchError, match=r"passages=Passages\(.*overlap=2.*None"):
         home(encoder(), options=IndexOptions(passages=None, surprise_vector=True))
     with home(encoder()) as index:
         assert index.manifest.options == OPTIONS

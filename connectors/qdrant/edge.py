@@ -148,9 +148,11 @@ class EdgeEngine:
             if offset is None:
                 return
 
-    def smallest(self, limit: int, fields: Sequence[str]) -> list[Record]:
+    def smallest(
+        self, limit: int, fields: Sequence[str], condition: models.Filter | None = None
+    ) -> list[Record]:
         """The points of the smallest ids: the first of a scroll."""
-        return next(self.scroll(fields, batch=limit))
+        return next(self.scroll(fields, batch=limit, condition=condition))
 
     def finish(self) -> None:
         """Build the approximate index where there is enough to index, and write everything to disk."""

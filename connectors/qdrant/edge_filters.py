@@ -143,6 +143,13 @@ def _value(match: models.MatchValue) -> qdrant_edge.MatchValue:
     return qdrant_edge.MatchValue(value)
 
 
+def _has_id(condition: models.HasIdCondition) -> Any:
+    try:
+        return qdrant_edge.HasIdCondition(set(condition.has_id))
+    except ValueError as error:
+        raise StoreError(f"has_id takes UUIDs or numbers of points: {error}") from error
+
+
 def _nested(condition: models.NestedCondition) -> qdrant_edge.NestedCondition:
     return qdrant_edge.NestedCondition(condition.nested.key, _filter(condition.nested.filter))
 
@@ -161,7 +168,7 @@ _CONDITIONS: Mapping[str, Translation] = {
     "FieldCondition": _field,
     "IsEmptyCondition": lambda c: qdrant_edge.IsEmptyCondition(c.is_empty.key),
     "IsNullCondition": lambda c: qdrant_edge.IsNullCondition(c.is_null.key),
-    "HasIdCondition": lambda c: qdrant_edge.HasIdCondition(set(c.has_id)),
+    "HasIdCondition": _has_id,
     "HasVectorCondition": lambda c: qdrant_edge.HasVectorCondition(c.has_vector),
     "SliceCondition": lambda c: qdrant_edge.SliceCondition(c.slice.total, c.slice.index),  # type: ignore[attr-defined]
     "NestedCondition": _nested,

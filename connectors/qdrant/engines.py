@@ -87,8 +87,10 @@ class Engine(Protocol):
         """All points, in batches, in no certain order; without fields, payloads are not read."""
         ...
 
-    def smallest(self, limit: int, fields: Sequence[str]) -> list[Record]:
-        """The points of the smallest ids, in their order."""
+    def smallest(
+        self, limit: int, fields: Sequence[str], condition: models.Filter | None = None
+    ) -> list[Record]:
+        """The points of the smallest ids, of those that a filter lets through, in their order."""
         ...
 
     def finish(self) -> None:

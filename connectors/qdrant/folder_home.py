@@ -14,7 +14,7 @@ from surprise_rerank.connectors.qdrant.client import ClientEngine, open_local
 from surprise_rerank.connectors.qdrant.engines import Engine, EngineKind
 from surprise_rerank.connectors.qdrant.homes import check, differs
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
-from surprise_rerank.errors import IndexMismatchError, StoreError
+from surprise_rerank.errors import IndexMismatchError, NoIndexError, StoreError
 from surprise_rerank.extras import is_installed, pip_line
 from surprise_rerank.files import whole_file
 
@@ -65,7 +65,7 @@ class FolderHome:
                 check(manifest, expected, options, str(folder))
                 return cls(folder, version, stored, manifest)
             if expected is None:
-                raise StoreError(f"there is no index at {folder}; make one first, or give its folder")
+                raise NoIndexError(f"there is no index at {folder}; make one first, or give its folder")
             _require_free(folder)
             folder.mkdir(parents=True, exist_ok=True)
             chosen: EngineKind = kind or ("edge" if is_installed("qdrant_edge") else "local")

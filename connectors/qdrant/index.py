@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from surprise_rerank.arrays import Float32Array
-from surprise_rerank.candidates import Candidates, Query
+from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant import maintenance, statistics
 from surprise_rerank.connectors.qdrant.engines import EngineKind
@@ -21,13 +21,11 @@ from surprise_rerank.connectors.qdrant.points import PointMaker
 from surprise_rerank.connectors.qdrant.pools import Pools
 from surprise_rerank.connectors.qdrant.queries import NO_OPTIONS, SearchOptions, Stage, dense_stage
 from surprise_rerank.connectors.qdrant.retries import DEFAULT, RetryPolicy
-from surprise_rerank.connectors.qdrant.schema import ID, TOKENS, to_tokens
 from surprise_rerank.connectors.qdrant.statistics import Statistics
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders import Encoded, Encoder
 from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import DataError, IndexMismatchError, StoreError
-from surprise_rerank.rerank import Field
 from surprise_rerank.tokens import TokenBatch
 from surprise_rerank.workers import in_thread
 
@@ -312,8 +310,7 @@ class DocumentIndex:
 
         Point ids are hashes, so this is a uniform sample, and the same one in every engine.
         """
-        payloads = [record.payload for record in self._home.engine.smallest(size, (ID, TOKENS))]
-        return tuple(p[ID] for p in payloads), to_tokens(payloads, self.manifest.dimension)
+        return maintenance.token_sample(self._home, size)
 
     def statistics(self) -> Statistics | None:
         """The statistics that the documents carry; None where no ensemble was set."""

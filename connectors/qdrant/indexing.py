@@ -22,23 +22,26 @@ from surprise_rerank.connectors.qdrant.schema import (
     INCOMPLETE,
     NUMBER,
     PASSAGES,
+    WITH_VECTORS,
     Payload,
     Point,
     point_id,
     stored_hash,
+    tokens_id,
 )
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders import Encoded
 from surprise_rerank.errors import DataError, IndexingError, StoreError
 
 T = TypeVar("T")
-_Named: TypeAlias = tuple[str, Point]  # a document's id and a point of it
+_Unit: TypeAlias = tuple[Point, ...]  # what is stored of a document or a passage; its own point is the last
+_Named: TypeAlias = tuple[str, _Unit]  # with the document's id
 
 # Documents whose state is looked up together, and that are sorted by length: like lengths pad little.
 _CHUNK = 8192
 # Texts are encoded a window at a time: an interruption loses two, and float32 tokens stay under 50 MiB.
 _WINDOW = 128
-_UPSERT_POINTS = 64
+_UPSERT_UNITS = 64
 _UPSERT_BYTES = 8 * 2**20  # a quarter of what a Qdrant server accepts in one request
 _QUEUED = 2
 _NAMED = 5  # ids that an error shows
@@ -65,18 +68,18 @@ class SyncReport:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What is known of a stored document: its hash, and the number of its points."""
+    """What is known of a stored document: its hash, and the number of its passages, 1 where it is whole."""
 
     hash: str
-    points: int
+    passages: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A document to store: its points, and how many it had before."""
+    """A document to store: a unit for each of its passages, and how many it had before."""
 
     document: Document
-    points: Sequence[Point]
+    units: Sequence[_Unit]
     before: int
 
 
@@ -151,13 +154,12 @@ class Indexer:
         for window in self._windows(rows, documents):
             pieces = [piece for own in window.values() for piece in own]
             vectors = self._encode(pieces, list(window), encoded)
-            points = iter(self.maker.points(pieces, vectors))
+            units = iter(self.maker.points(pieces, vectors))
             jobs = []
             for i, own in window.items():
                 before = stored.get(documents[i].id)
-                jobs.append(
-                    _Job(documents[i], list(islice(points, len(own))), before.points if before else 0)
-                )
+                passages = before.passages if before else 0
+                jobs.append(_Job(documents[i], list(islice(units, len(own))), passages))
                 self._counts.updated += before is not None
                 self._counts.added += before is None
                 self._counts.split += len(own) > 1
@@ -201,7 +203,7 @@ class Indexer:
             self._seen[document.id] = None
 
     def _all_stored(self) -> Iterator[tuple[str, Stored]]:
-        for batch in self.engine.scroll((ID, HASH, PASSAGES, NUMBER), batch=5000):
+        for batch in self.engine.scroll((ID, HASH, PASSAGES, NUMBER), batch=5000, condition=WITH_VECTORS):
             for record in batch:
                 if record.payload.get(NUMBER, 0) == 0:
                     yield record.payload[ID], _stored(record.payload)
@@ -214,7 +216,7 @@ class Indexer:
 
     def _prune(self, known: Mapping[str, Stored]) -> int:
         gone = sorted(name for name in known if name not in self._seen)
-        self.engine.delete([point_id(name, n) for name in gone for n in range(known[name].points)])
+        self.engine.delete([p for name in gone for p in points_of(name, range(known[name].passages))])
         return len(gone)
 
     def _told(self, writer: _Writer) -> None:
@@ -339,9 +341,9 @@ class _Writer:
 
     def _store(self, jobs: Sequence[_Job]) -> None:
         """A window. A document of several points counts as stored when the last of them is."""
-        single = [job for job in jobs if len(job.points) == 1 and job.before <= 1]
-        several = [job for job in jobs if not (len(job.points) == 1 and job.before <= 1)]
-        for batch in _batches([(job.document.id, job.points[0]) for job in single]):
+        single = [job for job in jobs if len(job.units) == 1 and job.before <= 1]
+        several = [job for job in jobs if not (len(job.units) == 1 and job.before <= 1)]
+        for batch in _batches([(job.document.id, job.units[0]) for job in single]):
             failed = self._upsert(batch)
             stored = {name for name, _ in batch} - failed
             self.acknowledge(stored, len(stored))
@@ -349,24 +351,25 @@ class _Writer:
             return
         failed = set()
         firsts = [(job.document.id, _incomplete(job)) for job in several]
-        others = [(job.document.id, point) for job in several for point in job.points[1:]]
+        others = [(job.document.id, unit) for job in several for unit in job.units[1:]]
         for batch in (*_batches(firsts), *_batches(others)):
             failed |= self._upsert(batch)
         whole = [job for job in several if job.document.id not in failed]
-        surplus = [point_id(job.document.id, n) for job in whole for n in range(len(job.points), job.before)]
-        if surplus:
-            self._engine.delete(surplus)
-        self._engine.set_payloads([(job.points[0].id, _completed(job)) for job in whole])
+        surplus = [p for job in whole for p in points_of(job.document.id, range(len(job.units), job.before))]
+        self._engine.delete(surplus)
+        self._engine.set_payloads([(job.units[0][-1].id, _completed(job)) for job in whole])
         self.acknowledge({job.document.id for job in whole}, len(whole))
 
     def _upsert(self, batch: Sequence[_Named]) -> set[str]:
         """Store points; returns the ids of documents whose point no request can hold."""
         try:
-            self._engine.upsert([point for _, point in batch])
+            self._engine.upsert([point for _, unit in batch for point in unit])
         except TooLarge as error:
-            if len(batch) > 1:
-                half = len(batch) // 2
-                return self._upsert(batch[:half]) | self._upsert(batch[half:])
+            halves = _halves(batch)
+            if halves is not None:
+                # The second half of one unit is the point that says that all of it is stored.
+                failed = self._upsert(halves[0])
+                return failed if failed and len(batch) == 1 else failed | self._upsert(halves[1])
             name = batch[0][0]
             self._oversized[name] = str(error)
             return {name}
@@ -398,27 +401,45 @@ def _stored(payload: Mapping[str, object]) -> Stored:
     return Stored(str(payload[HASH]), points if isinstance(points, int) else 1)
 
 
-def _incomplete(job: _Job) -> Point:
-    """The first point, marked until the others are stored; it knows of every point that may exist."""
-    first = job.points[0]
-    marked: Payload = {HASH: INCOMPLETE, PASSAGES: max(len(job.points), job.before)}
-    return replace(first, payload={**first.payload, **marked})
+def points_of(document_id: str, numbers: Iterable[int]) -> Iterator[str]:
+    """Ids of the points of some passages: of what is found before what it needs."""
+    for number in numbers:
+        point = point_id(document_id, number)
+        yield point
+        yield tokens_id(point)
+
+
+def _incomplete(job: _Job) -> _Unit:
+    """The first unit, marked until the others are stored; it knows of every passage that may exist."""
+    *tokens, first = job.units[0]
+    marked: Payload = {HASH: INCOMPLETE, PASSAGES: max(len(job.units), job.before)}
+    return (*tokens, replace(first, payload={**first.payload, **marked}))
 
 
 def _completed(job: _Job) -> Payload:
-    return {HASH: job.points[0].payload[HASH], PASSAGES: len(job.points)}
+    return {HASH: job.units[0][-1].payload[HASH], PASSAGES: len(job.units)}
 
 
-def _batches(points: Iterable[_Named]) -> Iterator[list[_Named]]:
-    """Batches bounded by count and by bytes; a point larger than the bound stands alone."""
+def _halves(batch: Sequence[_Named]) -> tuple[Sequence[_Named], Sequence[_Named]] | None:
+    """A batch in two; None for a single point."""
+    if len(batch) > 1:
+        half = len(batch) // 2
+        return batch[:half], batch[half:]
+    name, unit = batch[0]
+    return ([(name, unit[:1])], [(name, unit[1:])]) if len(unit) > 1 else None
+
+
+def _batches(units: Iterable[_Named]) -> Iterator[list[_Named]]:
+    """Batches bounded by count and by bytes; a unit larger than the bound stands alone."""
     batch: list[_Named] = []
     size = 0
-    for name, point in points:
-        if batch and (len(batch) == _UPSERT_POINTS or size + point.size > _UPSERT_BYTES):
+    for name, unit in units:
+        own = sum(point.size for point in unit)
+        if batch and (len(batch) == _UPSERT_UNITS or size + own > _UPSERT_BYTES):
             yield batch
             batch, size = [], 0
-        batch.append((name, point))
-        size += point.size
+        batch.append((name, unit))
+        size += own
     if batch:
         yield batch
 

@@ -11,6 +11,7 @@ from qdrant_client import models
 
 from surprise_rerank.connectors.qdrant import statistics
 from surprise_rerank.connectors.qdrant.homes import Home
+from surprise_rerank.connectors.qdrant.indexing import points_of
 from surprise_rerank.connectors.qdrant.manifest import Manifest, StatisticsRecord
 from surprise_rerank.connectors.qdrant.schema import (
     DENSE,
@@ -19,11 +20,17 @@ from surprise_rerank.connectors.qdrant.schema import (
     PASSAGES,
     STATISTICS,
     SURPRISE,
+    TOKENS,
+    WITH_VECTORS,
     Record,
     point_id,
+    to_tokens,
+    tokens_id,
 )
 from surprise_rerank.connectors.qdrant.statistics import Statistics
 from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.errors import DataError
+from surprise_rerank.tokens import TokenBatch
 
 _LOOKED_UP = 1000
 
@@ -36,7 +43,7 @@ class IndexStatus:
         where: the place.
         engine: `edge`, `local` or `server`.
         documents: number of documents.
-        points: number of points: documents, or passages where they are split.
+        points: number of points that are found: documents, or passages where they are split.
         manifest: how it was made.
         behind: points whose moments are not those of the latest ensemble.
     """
@@ -56,14 +63,14 @@ class IndexStatus:
 
 def documents(home: Home) -> int:
     """Number of documents."""
-    return home.engine.count(None if home.manifest.options.passages is None else _is(NUMBER, 0))
+    return home.engine.count(WITH_VECTORS if home.manifest.options.passages is None else _is(NUMBER, 0))
 
 
 def density(home: Home) -> float:
     """Points per document; 1 for an empty index."""
     if home.manifest.options.passages is None:
         return 1.0
-    return home.engine.count() / max(documents(home), 1) or 1.0
+    return home.engine.count(WITH_VECTORS) / max(documents(home), 1) or 1.0
 
 
 def behind(home: Home, record: StatisticsRecord) -> int:
@@ -78,7 +85,7 @@ def status(home: Home) -> IndexStatus:
         where=home.where,
         engine=home.engine.kind,
         documents=documents(home),
-        points=home.engine.count(),
+        points=home.engine.count(WITH_VECTORS),
         manifest=manifest,
         behind=0 if manifest.latest is None else behind(home, manifest.latest),
     )
@@ -91,9 +98,9 @@ def delete(home: Home, ids: Sequence[str]) -> int:
         part = ids[start : start + _LOOKED_UP]
         found = home.engine.retrieve([point_id(name) for name in part], (ID, PASSAGES))
         # Later passages first: a document is there as long as its first point is.
-        later = [point_id(r.payload[ID], n) for r in found for n in range(1, r.payload.get(PASSAGES, 1))]
+        later = [p for r in found for p in points_of(r.payload[ID], range(1, r.payload.get(PASSAGES, 1)))]
         home.engine.delete(later)
-        home.engine.delete([r.id for r in found])
+        home.engine.delete([p for r in found for p in points_of(r.payload[ID], [0])])
         removed += len(found)
     return removed
 
@@ -103,7 +110,7 @@ def document_ensemble(home: Home, sample_size: int) -> Ensemble:
     dimension = home.manifest.dimension
     batches = (
         np.array([r.vectors[DENSE] for r in batch], np.float32).reshape(len(batch), dimension)
-        for batch in home.engine.scroll((), (DENSE,))
+        for batch in home.engine.scroll((), (DENSE,), condition=WITH_VECTORS)
     )
     return Ensemble.from_batches(batches, sample_size=sample_size, model=home.manifest.model)
 
@@ -171,4 +178,26 @@ def _is(key: str, value: str | int) -> models.Filter:
 
 def _outdated(record: StatisticsRecord) -> models.Filter:
     current = models.FieldCondition(key=STATISTICS, match=models.MatchValue(value=record.version))
-    return models.Filter(must_not=[current])
+    return models.Filter(must=WITH_VECTORS.must, must_not=[current])
+
+
+def token_sample(home: Home, size: int) -> tuple[tuple[str, ...], TokenBatch]:
+    """Document ids and token vectors of the points of the smallest ids."""
+    records = home.engine.smallest(size, (ID,), WITH_VECTORS)
+    return tuple(r.payload[ID] for r in records), packed_tokens(home, [r.id for r in records])
+
+
+def packed_tokens(home: Home, points: Sequence[str]) -> TokenBatch:
+    """The token vectors of points, in their order.
+
+    Raises:
+        DataError: if the index holds none, or lost some.
+    """
+    if not home.manifest.options.packed_tokens:
+        raise DataError("the index holds no token vectors (it was made with packed_tokens=False)")
+    found = home.engine.retrieve([tokens_id(point) for point in points], (TOKENS,)) if points else []
+    payloads = {record.id: record.payload for record in found}
+    missing = sum(tokens_id(point) not in payloads for point in points)
+    if missing:
+        raise DataError(f"{missing} documents were deleted meanwhile, or lost their token vectors; ask again")
+    return to_tokens([payloads[tokens_id(point)] for point in points], home.manifest.dimension)

@@ -24,13 +24,13 @@ from surprise_rerank.connectors.qdrant.schema import (
     packed_text,
     passage_payload,
     point_id,
+    tokens_id,
 )
 from surprise_rerank.connectors.qdrant.statistics import Statistics
 from surprise_rerank.connectors.qdrant.token_vectors import document_vectors
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders import Encoded, Encoder
 from surprise_rerank.errors import DataError
-from surprise_rerank.kernels import with_own_memberships
 from surprise_rerank.passages import Passage
 
 
@@ -76,8 +76,8 @@ class PointMaker:
             for d, own, shown in zip(documents, split, texts, strict=True)
         ]
 
-    def points(self, pieces: Sequence[Piece], encoded: Encoded) -> list[Point]:
-        """The points of pieces and their (n,) encodings.
+    def points(self, pieces: Sequence[Piece], encoded: Encoded) -> list[tuple[Point, ...]]:
+        """The points of n pieces and their encodings: the packed tokens' before the one that is found.
 
         Raises:
             DataError: if there is not one vector of the index's dimension for every piece.
@@ -89,13 +89,22 @@ class PointMaker:
             )
         vectors: list[dict[str, StoredVector]] = [{DENSE: row} for row in encoded.dense]
         payloads = [_payload(piece) for piece in pieces]
-        self._add_tokens(encoded, vectors, payloads)
+        self._add_token_vectors(encoded, vectors)
         self._add_statistics(encoded.dense, vectors, payloads)
         if self.options.bm25 is not None:
             self._add_terms(self.options.bm25, [piece.text for piece in pieces], vectors)
-        return [
+        found = [
             Point(point_id(p.document.id, p.passage.number if p.passage else 0), own, payload)
             for p, own, payload in zip(pieces, vectors, payloads, strict=True)
+        ]
+        if not self.options.packed_tokens:
+            return [(point,) for point in found]
+        from surprise_rerank.kernels import with_own_memberships  # which needs torch
+
+        packed = with_own_memberships(encoded.tokens.stored("int8")).pack()
+        return [
+            (Point(tokens_id(point.id), {}, {TOKENS: packed_text(tokens)}), point)
+            for point, tokens in zip(found, packed, strict=True)
         ]
 
     def _add_terms(self, bm25: Bm25, texts: Sequence[str], vectors: list[dict[str, StoredVector]]) -> None:
@@ -104,17 +113,11 @@ class PointMaker:
             if len(sparse.indices):
                 own[BM25] = sparse
 
-    def _add_tokens(
-        self, encoded: Encoded, vectors: list[dict[str, StoredVector]], payloads: list[Payload]
-    ) -> None:
+    def _add_token_vectors(self, encoded: Encoded, vectors: list[dict[str, StoredVector]]) -> None:
         storage = self.options.token_vectors
         if storage is not None:
             for i, own in enumerate(vectors):
                 own[TOKEN_VECTORS] = document_vectors(np.asarray(encoded.tokens[i], np.float32), storage)
-        if self.options.packed_tokens:
-            packed = with_own_memberships(encoded.tokens.stored("int8")).pack()
-            for payload, tokens in zip(payloads, packed, strict=True):
-                payload[TOKENS] = packed_text(tokens)
 
     def _add_statistics(
         self, dense: Float32Array, vectors: list[dict[str, StoredVector]], payloads: list[Payload]

@@ -10,8 +10,9 @@ import numpy as np
 from qdrant_client import models
 
 from surprise_rerank.arrays import Float32Array
-from surprise_rerank.candidates import Candidates
+from surprise_rerank.candidates import Candidates, Field
 from surprise_rerank.connectors.qdrant.homes import Home
+from surprise_rerank.connectors.qdrant.maintenance import packed_tokens
 from surprise_rerank.connectors.qdrant.queries import SearchOptions, Stage, request
 from surprise_rerank.connectors.qdrant.schema import (
     DENSE,
@@ -20,16 +21,13 @@ from surprise_rerank.connectors.qdrant.schema import (
     NUMBER,
     PASSAGE_FIELDS,
     PASSAGES,
-    TOKENS,
     Record,
     point_id,
     to_document,
     to_passage,
-    to_tokens,
 )
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
-from surprise_rerank.rerank import Field
 
 # Stages for a number of points.
 Plan = Callable[[int], Sequence[Stage]]
@@ -145,7 +143,7 @@ class Pools:
         names: tuple[str, ...] = DOCUMENT_FIELDS if "documents" in fields else (ID,)
         if self._splits:
             names = (*names, *PASSAGE_FIELDS)
-        return (*names, TOKENS) if "tokens" in fields else names
+        return names
 
     def _candidates(
         self, records: Sequence[Record], fields: frozenset[Field], name: str | None
@@ -157,7 +155,7 @@ class Pools:
             ids=tuple(p[ID] for p in payloads),
             scores={} if name is None else {name: np.array([r.score for r in records], np.float64)},
             dense=_dense(records, dimension) if "dense" in fields else None,
-            tokens=to_tokens(payloads, dimension) if "tokens" in fields else None,
+            tokens=packed_tokens(self.home, [r.id for r in records]) if "tokens" in fields else None,
             documents=self._documents(payloads) if "documents" in fields else None,
         )
         if passages is None:

@@ -237,10 +237,7 @@ def _told_response(error: UnexpectedResponse, where: str) -> StoreError:
 def _told_transport(source: Exception, where: str) -> StoreError:
     match source:
         case httpx.LocalProtocolError():
-            return StoreError(
-                f"cannot send requests to {where}: a header cannot be written; "
-                "see that QDRANT_API_KEY is one line of plain characters"
-            )
+            return _unwritable(where)
         case httpx.ConnectError() if _is_untrusted(source):
             return StoreError(f"the certificate of {where} is not trusted: {_line(source)}")
         case httpx.ConnectError() | httpx.ConnectTimeout() | httpx.UnsupportedProtocol():
@@ -264,6 +261,8 @@ def _told_grpc(error: grpc.RpcError, where: str) -> StoreError:
     name = code.name if code else "UNKNOWN"
     if code in _NO_ACCESS:
         return _refused(where, name)
+    if code == grpc.StatusCode.INTERNAL and details == "Invalid metadata":
+        return _unwritable(where)
     if _TOO_LARGE.search(details):
         return _too_large(where, details)
     if code == grpc.StatusCode.NOT_FOUND and _NO_COLLECTION.search(details):
@@ -286,6 +285,13 @@ def _told_value(error: ValueError | AssertionError, where: str) -> StoreError | 
     if _NO_COLLECTION.match(str(error)):
         return _gone(where)
     return _exists(where) if _COLLECTION_EXISTS.match(str(error)) else None
+
+
+def _unwritable(where: str) -> StoreError:
+    return StoreError(
+        f"cannot send requests to {where}: a header cannot be written; "
+        "see that QDRANT_API_KEY is one line of plain characters"
+    )
 
 
 def _refused(where: str, code: str) -> StoreError:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, Protocol, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
 from surprise_rerank.arrays import Float32Array, Float64Array
-from surprise_rerank.candidates import Candidates, Query, Ranking
+from surprise_rerank.candidates import Candidates, Field, Query
+from surprise_rerank.connectors.qdrant.explain import Explanation, explained, in_words
 from surprise_rerank.connectors.qdrant.index import DocumentIndex, dense_vector
 from surprise_rerank.connectors.qdrant.queries import (
     NO_OPTIONS,
@@ -26,7 +25,6 @@ from surprise_rerank.connectors.qdrant.statistics import Statistics
 from surprise_rerank.connectors.qdrant.token_vectors import TokenStorage, query_vectors, similarities
 from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import DataError, IndexMismatchError
-from surprise_rerank.rerank import Field
 from surprise_rerank.surprise import probability
 from surprise_rerank.workers import in_thread
 
@@ -34,48 +32,6 @@ SurpriseMode: TypeAlias = Literal["client", "formula", "vector"]
 
 # The augmented vectors rank by a float32 sum, so those behind the last place may belong before it.
 _MARGIN = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """What a retriever did for a query.
-
-    Attributes:
-        steps: one line each, in their order: where, what, over how many.
-        seconds: how long it took, fetching included.
-        ranking: the documents in order, with what each stage gave them.
-    """
-
-    steps: tuple[str, ...]
-    seconds: float
-    ranking: Ranking
-
-
-class _Explains(Protocol):
-    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates: ...
-
-    def steps(self, query: Query, depth: int) -> list[str]: ...
-
-
-def _explain(retriever: _Explains, query: Query, depth: int, fields: frozenset[Field]) -> Explanation:
-    begun = time.perf_counter()
-    pool = retriever.retrieve(query, depth, fields)
-    seconds = time.perf_counter() - begun
-    scores = next(iter(pool.scores.values()))
-    return Explanation(
-        tuple(retriever.steps(query, depth)), seconds, Ranking.order(pool, scores, pool.scores)
-    )
-
-
-def _lines(index: DocumentIndex, stages: Sequence[Stage], options: SearchOptions) -> list[str]:
-    """The stages in words."""
-    first = f"all {len(index)} documents"
-    if options.filter is not None:
-        first += " that the filter lets through"
-    sources = [first, *(f"the {stage.limit} best of these" for stage in stages[:-1])]
-    return [
-        f"{index.engine}: {stage.name} over {source}" for stage, source in zip(stages, sources, strict=True)
-    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +58,13 @@ class DenseRetriever:
 
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
-        return _lines(self.index, [dense_stage(dense_vector(query), depth)], self.options)
+        return in_words(self.index, [dense_stage(dense_vector(query), depth)], self.options)
 
     def explain(
         self, query: Query, depth: int, fields: frozenset[Field] = frozenset({"documents"})
     ) -> Explanation:
         """Retrieve, and tell what was done."""
-        return _explain(self, query, depth, fields)
+        return explained(self, query, depth, fields)
 
 
 @dataclass(frozen=True)
@@ -205,19 +161,19 @@ class SurpriseRetriever:
         source = f", {record.source}" if record.source else ""
         ensemble = f"ensemble {record.ensemble} of {record.count} members{source}"
         if self.mode == "client":
-            lines = _lines(self.index, [dense_stage(dense, self._pool(depth))], self.options)
+            lines = in_words(self.index, [dense_stage(dense, self._pool(depth))], self.options)
             return [
                 *lines,
                 f"client: z = (cosine - mu) / sigma over the {self._pool(depth)} best, {ensemble}",
             ]
-        lines = _lines(self.index, self._stages(dense, self._wanted(depth, 0)), self.options)
+        lines = in_words(self.index, self._stages(dense, self._wanted(depth, 0)), self.options)
         return [*lines, f"mu and sigma: of each document, {ensemble}"]
 
     def explain(
         self, query: Query, depth: int, fields: frozenset[Field] = frozenset({"documents"})
     ) -> Explanation:
         """Retrieve, and tell what was done."""
-        return _explain(self, query, depth, fields)
+        return explained(self, query, depth, fields)
 
     @cached_property
     def _statistics(self) -> Statistics:
@@ -252,6 +208,9 @@ class SurpriseRetriever:
         assert found.dense is not None
         moments = self._statistics.moments(found.dense)
         cosine = np.asarray(found.scores["cosine"], np.float64)
+        if self.index.engine == "server":
+            # What a server computes with; JSON has the shortest decimal that tells it from its neighbours.
+            cosine = cosine.astype(np.float32).astype(np.float64)
         # Rounded as Qdrant rounds it, so that documents it holds for equal are equal here.
         z = ((cosine - moments.mean) / moments.deviation).astype(np.float32).astype(np.float64)
         if "dense" not in fields:
@@ -317,13 +276,13 @@ class MaxSimRetriever:
 
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
-        return _lines(self.index, self._stages(query, depth), self.options)
+        return in_words(self.index, self._stages(query, depth), self.options)
 
     def explain(
         self, query: Query, depth: int, fields: frozenset[Field] = frozenset({"documents"})
     ) -> Explanation:
         """Retrieve, and tell what was done."""
-        return _explain(self, query, depth, fields)
+        return explained(self, query, depth, fields)
 
     @property
     def _storage(self) -> TokenStorage:

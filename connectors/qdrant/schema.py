@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pybase64
+from qdrant_client import models
 
 from surprise_rerank.arrays import FloatArray
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
@@ -26,8 +27,9 @@ SCHEMA_VERSION = 3
 # Named vectors.
 DENSE, TOKEN_VECTORS, SURPRISE, BM25 = "dense", "tokens", "surprise", "bm25"
 
-# Payload fields. Token vectors are int8 in base64, in the payload: Qdrant hands them out several times
-# faster than as a multivector, which arrives as lists of floats.
+# Payload fields. Token vectors are int8 in base64, in a payload: Qdrant hands them out several times faster
+# than as a multivector, which arrives as lists of floats. They have a point of their own, without vectors,
+# which no search finds: a payload is read as a whole, and theirs is a hundred times as large as the rest.
 ID, TITLE, TEXT, METADATA, HASH, TOKENS = "id", "title", "text", "metadata", "hash", "tokens"
 DOCUMENT_FIELDS = (ID, TITLE, TEXT, METADATA)
 # A document's moments over the ensemble, and the version of the statistics that they belong to.
@@ -35,6 +37,9 @@ MU, SIGMA, STATISTICS = "mu", "sigma", "statistics"
 # Where documents are split: a passage's number and place, and on the first how many there are.
 NUMBER, START, END, PASSAGES = "number", "start", "end", "passages"
 PASSAGE_FIELDS = (NUMBER, START, END)
+
+# Documents and passages, without the points of packed tokens.
+WITH_VECTORS = models.Filter(must=[models.HasVectorCondition(has_vector=DENSE)])
 
 # Stands in place of the hash while a document of several points is being written.
 INCOMPLETE = ""
@@ -53,14 +58,19 @@ def point_id(document_id: str, number: int = 0) -> str:
     return str(document if number == 0 else uuid.uuid5(document, str(number)))
 
 
+def tokens_id(point: str) -> str:
+    """The UUID of the point that holds another point's packed token vectors."""
+    return str(uuid.uuid5(uuid.UUID(point), TOKENS))
+
+
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A document, or a passage of one, as it is stored.
+    """A document, a passage of one, or the packed token vectors of either, as they are stored.
 
     Attributes:
-        id: see `point_id`.
-        vectors: name -> (d,) dense, (n, d) token vectors, or a sparse vector.
-        payload: document, content hash, packed tokens, moments.
+        id: see `point_id` and `tokens_id`.
+        vectors: name -> (d,) dense, (n, d) token vectors, or a sparse vector; none for packed tokens.
+        payload: document, content hash, moments; or packed tokens.
     """
 
     id: str
@@ -150,18 +160,28 @@ def to_passage(payload: Mapping[str, Any]) -> Passage:
 
 
 def to_tokens(payloads: Sequence[Mapping[str, Any]], dimension: int) -> TokenBatch:
-    """The token vectors of several payloads, in int8.
-
-    Raises:
-        DataError: if a payload holds none.
-    """
-    if any(TOKENS not in p for p in payloads):
-        raise DataError("the index holds no token vectors (it was made with packed_tokens=False)")
+    """The token vectors of several payloads, in int8."""
     return TokenBatch.unpack([pybase64.b64decode(p[TOKENS], validate=True) for p in payloads], dimension)
 
 
 def _json(document: Document) -> Any:
     try:
-        return json.loads(json.dumps(dict(document.metadata), allow_nan=False))
+        metadata = json.loads(json.dumps(dict(document.metadata), allow_nan=False))
+        json.dumps(metadata, ensure_ascii=False).encode()  # a lone surrogate can be escaped, but not sent
     except (TypeError, ValueError, RecursionError) as error:
         raise DataError(f"metadata of document {document.id!r} is not JSON: {error}") from error
+    _require_small(metadata, document.id)
+    return metadata
+
+
+def _require_small(value: Any, name: str) -> None:
+    """Refuse integers that Qdrant does not hold.
+
+    Raises:
+        DataError: if there is one.
+    """
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise DataError(f"metadata of document {name!r} holds {value}, more than 64 bits; make it a string")
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for part in parts:
+        _require_small(part, name)

@@ -15,7 +15,7 @@ from surprise_rerank.connectors.qdrant.engines import EngineKind
 from surprise_rerank.connectors.qdrant.homes import check, differs
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
 from surprise_rerank.connectors.qdrant.schema import point_id
-from surprise_rerank.errors import IndexMismatchError, StoreError
+from surprise_rerank.errors import IndexMismatchError, NoIndexError, StoreError
 
 _FORBIDDEN = frozenset('<>:"/\\|?*\0\x1f')  # what Qdrant refuses in the name of a collection
 _PART_BYTES = 4 * 2**20  # of a file, in one point; a server takes 32 MiB in a request
@@ -44,7 +44,8 @@ class ServerHome:
         connection: Connection | None,
         settings: Mapping[str, Any],
     ) -> None:
-        self.where = connection.where if connection else "memory"
+        place = connection.where if connection else "memory"
+        self.where = f"{place}, collection {name!r}"
         self._client, self._name, self._version = client, name, version
         self._connection, self._settings = connection, settings
         self._before: int | None = None
@@ -98,7 +99,7 @@ class ServerHome:
                     f"{where} was not made by surprise-rerank; choose another name for the collection"
                 )
             if expected is None:
-                raise StoreError(f"there is no index at {where}; make one first, or give its name")
+                raise NoIndexError(f"there is no index at {where}; make one first, or give its name")
             home = cls(client, name, 1, expected, connection, settings)
             home.promote()
         else:
@@ -198,7 +199,8 @@ class ServerHome:
 
     def _points(self, collection: str) -> ClientEngine:
         kind: EngineKind = "server" if self._connection else "local"
-        return ClientEngine(self._client, kind, self.where, collection, self._policy, self._moved)
+        place = self._connection.where if self._connection else "memory"
+        return ClientEngine(self._client, kind, place, collection, self._policy, self._moved)
 
     def _moved(self) -> str | None:
         """The collection that the alias stands for now, if it is of the same model and options."""

@@ -9,14 +9,14 @@ import numpy as np
 from qdrant_client import models
 
 from surprise_rerank.arrays import Float64Array
-from surprise_rerank.candidates import Candidates, Query
+from surprise_rerank.candidates import Candidates, Field, Query
+from surprise_rerank.connectors.qdrant.explain import Explanation, explained, in_words
 from surprise_rerank.connectors.qdrant.index import DocumentIndex
 from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.queries import NO_OPTIONS, SearchOptions, Stage, sparse_stage
 from surprise_rerank.connectors.qdrant.schema import BM25, ID
 from surprise_rerank.errors import DataError
 from surprise_rerank.moments import Moments
-from surprise_rerank.rerank import Field
 from surprise_rerank.workers import in_thread
 
 
@@ -47,6 +47,16 @@ class SparseRetriever:
     async def aretrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """`retrieve` for an event loop."""
         return await in_thread(self.retrieve, query, depth, fields)
+
+    def steps(self, query: Query, depth: int) -> list[str]:
+        """What `retrieve` does, in words."""
+        return in_words(self.index, [sparse_stage(self._bm25.query(query.text), BM25, depth)], self.options)
+
+    def explain(
+        self, query: Query, depth: int, fields: frozenset[Field] = frozenset({"documents"})
+    ) -> Explanation:
+        """Retrieve, and tell what was done."""
+        return explained(self, query, depth, fields)
 
     def search(self, query: str, depth: int) -> tuple[tuple[str, ...], Float64Array]:
         """Ids and scores of the best documents."""

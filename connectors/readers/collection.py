@@ -86,11 +86,13 @@ class _Reader:
 
         # No retries: a wrong address should be told at once.
         listed = call(self._client.get_collections, place, RetryPolicy(attempts=1))
-        names = sorted(found.name for found in listed.collections)
+        names = {found.name for found in listed.collections}
         if self._collection not in names:
-            raise StoreError(
-                f"{place} has no collection {self._collection!r}; there is {', '.join(names[:12]) or 'none'}"
-            )
+            aliases = call(self._client.get_aliases, place, RetryPolicy(attempts=1)).aliases
+            names |= {alias.alias_name for alias in aliases}
+        if self._collection not in names:
+            shown = ", ".join(sorted(names)[:12]) or "none"
+            raise StoreError(f"{place} has no collection {self._collection!r}; there is {shown}")
 
 
 @contextmanager
