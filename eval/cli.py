@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
 
-from surprise_rerank.errors import SurpriseRerankError
+from surprise_rerank.eval.exits import run
 from surprise_rerank.eval.settings import DEFAULTS, Settings
 
 # Not inside the parentheses of a measure's parameters: RBP(p=0.8, rel=1).
@@ -80,6 +79,12 @@ Shell completion (bash; zsh and fish likewise):
     show_default=True,
     help="Measures in ir_measures' syntax; the p-value is the first one's.",
 )
+@click.option(
+    "--passages/--no-passages",
+    default=DEFAULTS.passages,
+    help="Split documents that are longer than the model reads; their best passage counts. Without it they "
+    "are cut, as published figures assume.  [default: no-passages]",
+)
 @click.option("--qdrant-url", envvar="QDRANT_URL", help="A Qdrant server instead of the embedded one.")
 @click.option(
     "--cache",
@@ -114,8 +119,8 @@ def command(*, list_systems: bool, quiet: bool, run_dir: Path | None, **values: 
         for name, system in SYSTEMS.items():
             click.echo(f"{name:<{width}}  {system.summary}")
         return
+    from surprise_rerank.connectors.progress import Terminal
     from surprise_rerank.eval.evaluation import evaluate
-    from surprise_rerank.eval.progress import Terminal
     from surprise_rerank.eval.report import make_folder, table, write_results
 
     values["systems"] = _names(values["systems"].split(","), "--systems")
@@ -145,24 +150,4 @@ def _names(values: list[str], option: str) -> tuple[str, ...]:
 
 def main() -> None:
     """Run the command: bad input is one line and exit code 2, an interruption 130."""
-    try:
-        command(standalone_mode=False)
-    except click.exceptions.Exit as leaving:
-        sys.exit(leaving.exit_code)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except SurpriseRerankError as error:
-        _fail(str(error))
-    except OSError as error:
-        from surprise_rerank.connectors.folders import explain
-
-        _fail(f"{error.filename or 'file'}: {explain(error)}")
-    except (KeyboardInterrupt, click.Abort):
-        click.echo("\nInterrupted. What was indexed stays; run the same command again to go on.", err=True)
-        sys.exit(130)
-
-
-def _fail(message: str) -> None:
-    click.echo(f"Error: {' '.join(message.split())}", err=True)
-    sys.exit(2)
+    run(command, "What was indexed stays; run the same command again to go on.")

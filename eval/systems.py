@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, TypeAlias
 
-from surprise_rerank.candidates import Candidates, Query, Ranking
+from surprise_rerank.candidates import Candidates, Field, Query, Ranking
 from surprise_rerank.connectors.hybrid import HybridRetriever
 from surprise_rerank.connectors.pyserini import BM25Index, BM25Retriever
 from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex
@@ -22,7 +22,6 @@ from surprise_rerank.pipeline import Retriever
 from surprise_rerank.rerank import (
     CosineScorer,
     DynaMaxScorer,
-    Field,
     FusionReranker,
     Reranker,
     RetrievedScorer,
