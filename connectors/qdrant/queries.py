@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -67,13 +68,12 @@ class Stage:
 
 def dense_stage(query: Float32Array, limit: int) -> Stage:
     """Cosine of dense vectors."""
-    return Stage(models.NearestQuery(nearest=query.tolist()), DENSE, "cosine of dense vectors", limit)
+    return Stage(_nearest(query.tolist()), DENSE, "cosine of dense vectors", limit)
 
 
 def surprise_stage(query: Float32Array, limit: int) -> Stage:
     """The augmented vectors' dot product, which is the surprise z but for float32's rounding."""
-    nearest = models.NearestQuery(nearest=augmented_query(query).tolist())
-    return Stage(nearest, SURPRISE, "surprise by augmented vectors", limit)
+    return Stage(_nearest(augmented_query(query).tolist()), SURPRISE, "surprise by augmented vectors", limit)
 
 
 def sparse_stage(query: SparseVector, using: str, limit: int) -> Stage:
@@ -84,8 +84,7 @@ def sparse_stage(query: SparseVector, using: str, limit: int) -> Stage:
 
 def maxsim_stage(query_vectors: Any, limit: int) -> Stage:
     """MaxSim of token vectors."""
-    nearest = models.NearestQuery(nearest=query_vectors.tolist())
-    return Stage(nearest, TOKEN_VECTORS, "MaxSim of token vectors", limit)
+    return Stage(_nearest(query_vectors.tolist()), TOKEN_VECTORS, "MaxSim of token vectors", limit)
 
 
 def formula_stage(limit: int) -> Stage:
@@ -93,10 +92,19 @@ def formula_stage(limit: int) -> Stage:
 
     Qdrant computes it in float64 and rounds to float32; a document without moments keeps its score.
     """
+    return Stage(_surprise_formula(), None, f"formula ($score - {MU}) / {SIGMA}", limit)
+
+
+@functools.cache
+def _surprise_formula() -> models.FormulaQuery:
     difference = models.SumExpression(sum=["$score", models.NegExpression(neg=MU)])
     divided = models.DivParams(left=difference, right=SIGMA, by_zero_default=0.0)
-    formula = models.FormulaQuery(formula=models.DivExpression(div=divided), defaults={MU: 0.0, SIGMA: 1.0})
-    return Stage(formula, None, f"formula ($score - {MU}) / {SIGMA}", limit)
+    return models.FormulaQuery(formula=models.DivExpression(div=divided), defaults={MU: 0.0, SIGMA: 1.0})
+
+
+def _nearest(vector: Any) -> models.NearestQuery:
+    # Without pydantic's look at every number, which takes as long as a small collection's search.
+    return models.NearestQuery.model_construct(nearest=vector)
 
 
 def request(

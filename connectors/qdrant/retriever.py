@@ -306,7 +306,8 @@ def _ordered(found: Candidates, z: Float64Array) -> Candidates:
     """Candidates by z, ties by id, with z and its probability as their scores."""
     scores = {"surprise": z, "probability": probability(z), **_without_surprise(found)}
     order = sorted(range(len(found)), key=lambda i: (-z[i], found.ids[i]))
-    return replace(found, scores=scores).take(order)
+    scored = replace(found, scores=scores)
+    return scored if order == list(range(len(found))) else scored.take(order)
 
 
 def _is_tied(ordered: Candidates, name: str, other: str) -> bool:
@@ -317,7 +318,10 @@ def _is_tied(ordered: Candidates, name: str, other: str) -> bool:
 
 def _documents(ordered: Candidates, first: int, last: int) -> Candidates:
     """The documents from one place to another, each with all its rows."""
-    kept = set(list(dict.fromkeys(ordered.ids))[first:last])
+    names = list(dict.fromkeys(ordered.ids))
+    if first == 0 and len(names) <= last:
+        return ordered
+    kept = set(names[first:last])
     return ordered.take([i for i, name in enumerate(ordered.ids) if name in kept])
 
 
