@@ -35,10 +35,10 @@ def require_one_ranking(index: DocumentIndex, first: Candidates, *others: Candid
             assert other.ids == first.ids
             np.testing.assert_array_equal(other.scores["surprise"], first.scores["surprise"])
             continue
-        np.testing.assert_allclose(other.scores["surprise"], first.scores["surprise"], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(other.scores["surprise"], first.scores["surprise"], rtol=1e-5, atol=1e-5)
         theirs = dict(zip(other.ids, other.scores["surprise"], strict=True))
         for name, score in zip(first.ids, first.scores["surprise"], strict=True):
-            assert theirs.get(name, first.scores["surprise"][-1]) == pytest.approx(score, rel=1e-5, abs=1e-6)
+            assert theirs.get(name, first.scores["surprise"][-1]) == pytest.approx(score, rel=1e-5, abs=1e-5)
 
 
 @pytest.fixture(scope="session")

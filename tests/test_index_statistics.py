@@ -8,7 +8,13 @@ from conftest import Opener, require_one_ranking
 from words import WordEncoder
 
 from surprise_rerank.candidates import Candidates
-from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SurpriseRetriever, maintenance
+from surprise_rerank.connectors.qdrant import (
+    DocumentIndex,
+    IndexOptions,
+    SurpriseRetriever,
+    maintenance,
+    statistics,
+)
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders import encode_queries
 from surprise_rerank.ensemble import Ensemble
@@ -148,3 +154,33 @@ def test_ensembles_that_do_not_fit_are_named(home: Opener) -> None:
         with pytest.raises(DataError, match="euclidean"):
             index.set_ensemble(Ensemble.from_vectors(np.eye(16), similarity="euclidean"))
         assert index.status().manifest.latest is None
+
+
+def test_shrinking_to_other_documents_is_another_version(home: Opener) -> None:
+    encoder = WordEncoder()
+    with home(encoder, options=OPTIONS) as index:
+        index.sync(DOCUMENTS[:20])
+        questions = ensemble(encoder, QUESTIONS)
+        index.set_ensemble(questions, shrink_mean=1.0, shrink_deviation=0.5)
+        index.sync(DOCUMENTS)
+        assert index.set_ensemble(questions, shrink_mean=1.0, shrink_deviation=0.5) == 50
+        require_one_ranking(index, ranked(index), ranked(index, "client"), ranked(index, "vector"))
+
+
+def test_questions_that_come_during_a_pass_lose_no_ensemble(home: Opener) -> None:
+    encoder = WordEncoder()
+    with home(encoder, options=OPTIONS) as index:
+        index.sync(DOCUMENTS)
+        index.set_ensemble(ensemble(encoder, QUESTIONS))
+        index.add_questions(["w1 w9"])
+        latest = statistics.load(index._home, index.manifest.latest, "words")
+
+        def another(count: int) -> None:
+            # What add_questions does, from another process.
+            maintenance.set_latest(index._home, latest.extended(encoder.encode(["w7"]).dense))
+
+        maintenance.refresh(index._home, latest, another)
+    with home(encoder) as index:
+        assert index.sync([*DOCUMENTS, Document("late", "w1")]).added == 1
+        assert (index.manifest.statistics.count, index.manifest.latest.count) == (21, 22)
+        assert index.refresh_statistics() == 51

@@ -109,3 +109,59 @@ def test_an_index_can_be_looked_at_without_its_model(home: Opener) -> None:
             index.sync(OLD)
     with pytest.raises(StoreError, match="there is no index"):
         DocumentIndex.open("/nonexistent-index", None)
+
+
+def test_added_questions_survive_a_rebuild(home: Opener) -> None:
+    encoder = WordEncoder()
+    with home(encoder) as index:
+        index.sync(OLD)
+        index.set_ensemble(Ensemble.from_vectors(encoder.encode(["w1", "w2 w3", "w4"]).dense))
+        index.add_questions(["w5", "w6 w7"])
+        index.rebuild(NEW)
+        assert index.manifest.statistics.count == 3
+        assert index.manifest.latest.count == 5
+        assert len(SurpriseRetriever(index).retrieve(encode_queries(encoder, ["w12"])[0], 5)) == 5
+        index.refresh_statistics()
+    with home(WordEncoder()) as index:
+        assert index.manifest.statistics.count == 5
+        assert index.sync([*NEW, Document("later", "w1")]).added == 1
+        assert index.status().behind == 0
+
+
+def test_a_process_that_missed_a_rebuild_cannot_replace_it(home: Opener) -> None:
+    with home(WordEncoder()) as stale:
+        stale.sync(OLD)
+        if stale.engine != "server":
+            pytest.skip("an embedded store is open in one process only")
+        with home(WordEncoder()) as other:
+            other.rebuild(NEW)
+        with pytest.raises(StoreError, match=r"another process has put version 2-.* open it again"):
+            stale.rebuild(OLD, options=IndexOptions(passages=None, packed_tokens=False))
+        assert texts(stale) == {d.text for d in NEW}
+        # Having met the new version, it goes on with that.
+        stale.set_ensemble(Ensemble.from_vectors(WordEncoder().encode(["w1", "w2"]).dense))
+        assert stale.rebuild(OLD).added == 30
+    with home(WordEncoder()) as index:
+        assert texts(index) == {d.text for d in OLD}
+        assert index.manifest.statistics.count == 2
+        assert index.sync(NEW).added == 10
+
+
+def test_two_builders_of_different_models_do_not_meet(home: Opener) -> None:
+    with home(WordEncoder()) as first:
+        first.sync(OLD)
+        if first.engine != "server":
+            pytest.skip("an embedded store is open in one process only")
+        retrained = WordEncoder(name="retrained", fingerprint="2")
+
+        class Meanwhile(WordEncoder):
+            def encode(self, texts, kind="document", on_progress=None):
+                if not self.encoded_texts:
+                    with home(WordEncoder()) as second:
+                        second.rebuild(NEW, encoder=retrained)
+                return super().encode(texts, kind, on_progress)
+
+        with pytest.raises(StoreError, match=r"does not exist any more|another process has put version"):
+            first.rebuild(OLD, encoder=Meanwhile(name="third", fingerprint="3"))
+    with home(retrained) as index:
+        assert texts(index) == {d.text for d in NEW}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import numpy as np
 import pytest
@@ -245,3 +246,43 @@ def test_what_the_index_lacks_is_told(home: Opener) -> None:
             MaxSimRetriever(index)
         with pytest.raises(DataError, match="sparse vectors"):
             SparseRetriever(index)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_more_equal_documents_than_the_pool_end_a_search(home: Opener, mode: str) -> None:
+    encoder = WordEncoder()
+    with home(encoder, options=IndexOptions(passages=None, surprise_vector=True)) as index:
+        index.sync([Document(f"e{i:02}", "the same words") for i in range(30)])
+        index.set_ensemble(Ensemble.from_vectors(encoder.encode(QUESTIONS).dense))
+        (query,) = encode_queries(encoder, ["same"])
+        found = SurpriseRetriever(index, mode=mode, pool=20).retrieve(query, 5)
+        assert len(found) == 5
+        assert list(found.ids) == sorted(found.ids)
+
+
+def test_searches_of_other_threads_are_waited_for(home: Opener) -> None:
+    encoder = WordEncoder()
+    (query,) = encode_queries(encoder, ["w1 w2"])
+    index = home(encoder)
+    index.sync(DOCUMENTS)
+    errors: list[Exception] = []
+
+    def searching() -> None:
+        try:
+            while not closed.is_set():
+                index.search(query, 10)
+        except Exception as error:  # noqa: BLE001 - looked at below
+            errors.append(error)
+
+    closed = threading.Event()
+    threads = [threading.Thread(target=searching) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    index.rebuild(DOCUMENTS[:50])
+    closed.set()
+    for thread in threads:
+        thread.join()
+    assert len(index) == 50
+    assert len(index.search(query, 100)) == 50
+    index.close()
+    assert not any("Already borrowed" in str(error) for error in errors)

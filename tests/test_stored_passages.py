@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 from conftest import Opener
 from qdrant_client import models
 from words import WordEncoder
 
+from surprise_rerank.candidates import Ranking
 from surprise_rerank.connectors.qdrant import (
     DenseRetriever,
     DocumentIndex,
@@ -176,3 +179,52 @@ def test_the_mean_of_the_best_passages_can_count(home: Opener) -> None:
         index.sync([LONG, *SHORT])
         pool = DenseRetriever(index, exact=True).retrieve(encode_queries(index.encoder, ["topic3"])[0], 7)
         assert pool.best == 3
+
+
+def test_means_of_passages_do_not_depend_on_the_pool(home: Opener) -> None:
+    many = [
+        Document(f"d{i}", " ".join(f"Sentence {j} of topic{(i * j) % 7} and w{j}." for j in range(12)))
+        for i in range(20)
+    ]
+    with home(encoder(), options=IndexOptions(passages=Passages(overlap=2, best=2))) as index:
+        index.sync(many)
+        (query,) = encode_queries(index.encoder, ["topic3 and w4"])
+        scores = []
+        for depth in (3, 10, 20):
+            pool = index.search(query, depth, exact=True)
+            ranking = Ranking.order(pool, pool.scores["cosine"])
+            scores.append(dict(zip(ranking.ids, ranking.scores, strict=True)))
+        for few in scores[:2]:
+            for name, score in few.items():
+                assert score == pytest.approx(scores[2][name], abs=1e-6)
+
+
+def test_an_interrupted_prune_can_be_repeated(home: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    with filled(home) as index:
+        engine = index._home.engine
+        delete, calls = engine.delete, []
+
+        def failing(points: list) -> None:
+            calls.append(points)
+            if len(calls) == 2:
+                raise StoreError("the power is out")
+            delete(points)
+
+        monkeypatch.setattr(engine, "delete", failing)
+        with pytest.raises(StoreError, match="power"):
+            index.sync(SHORT, prune=True)
+        monkeypatch.undo()
+        (query,) = encode_queries(index.encoder, ["topic3"])
+        assert "long" in index.search(query, 10, frozenset({"documents"})).ids
+        assert index.sync(SHORT, prune=True).removed == 1
+        assert (len(index), index.status().points) == (6, 6)
+
+
+def test_nothing_is_pruned_for_what_could_not_be_read(home: Opener) -> None:
+    class Lost(list):
+        unreadable: ClassVar = ["letters/2019 (input/output error)"]
+
+    with filled(home) as index:
+        with pytest.raises(DataError, match=r"could not be read, such as letters/2019 .*nothing was removed"):
+            index.sync(Lost(SHORT[:2]), prune=True)
+        assert len(index) == 7

@@ -37,6 +37,7 @@ T = TypeVar("T")
 
 # Changes in one request; each is a small operation of its own.
 _OPERATIONS = 500
+_REQUEST_BYTES = 8 * 2**20  # a quarter of what a server takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,8 +213,10 @@ class ClientEngine:
     def set_vectors(self, changes: Sequence[tuple[str, Mapping[str, StoredVector]]]) -> None:
         """Set some vectors of points."""
         points = [models.PointVectors(id=name, vector=_vectors(vectors)) for name, vectors in changes]
-        for start in range(0, len(points), _OPERATIONS):
-            part = points[start : start + _OPERATIONS]
+        widest = max((Point("", vectors, {}).size for _, vectors in changes), default=1)
+        step = max(1, min(_OPERATIONS, _REQUEST_BYTES // widest))
+        for start in range(0, len(points), step):
+            part = points[start : start + step]
             self._call(lambda part=part: self.client.update_vectors(self.collection, part, wait=True))  # type: ignore[misc]
 
     def query(self, request: models.QueryRequest) -> list[Record]:

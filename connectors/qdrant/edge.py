@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,6 +58,8 @@ class EdgeEngine:
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self.where = str(folder)
         self._folder = folder
+        self._using = 0
+        self._idle = threading.Condition()
         with disk_errors(self.where):
             if not folder.exists():
                 self._require_room()
@@ -108,10 +111,11 @@ class EdgeEngine:
             for record in found:
                 for value in _values(record.payload, request.group_by):
                     groups.setdefault(value, []).append(record)
-            full = sum(len(group) >= size for group in groups.values())
-            if len(found) < limit or full >= wanted:
-                # A group's place is that of its best point, so the first ones are known once enough are full.
-                return [(value, group[:size]) for value, group in list(groups.items())[:wanted]]
+            # A group's place is that of its best point; the first ones are known when they are full.
+            first = list(groups.items())[:wanted]
+            is_known = len(first) == wanted and all(len(group) >= size for _, group in first)
+            if len(found) < limit or is_known:
+                return [(value, group[:size]) for value, group in first]
             limit *= 4
 
     def retrieve(
@@ -162,9 +166,11 @@ class EdgeEngine:
             self._shard.flush()
 
     def close(self) -> None:
-        """Flush, and let go of the folder's lock."""
-        with self._errors():
-            self._shard.close()
+        """Flush, and let go of the folder's lock, when the requests of other threads are done."""
+        with self._idle:
+            self._idle.wait_for(lambda: self._using == 0)
+            with self._named_errors():
+                self._shard.close()
 
     def _update(self, operation: qdrant_edge.UpdateOperation) -> None:
         self._require_room()
@@ -183,6 +189,19 @@ class EdgeEngine:
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
+        """A request: it keeps the shard open, and its errors are told in a line."""
+        with self._idle:
+            self._using += 1
+        try:
+            with self._named_errors():
+                yield
+        finally:
+            with self._idle:
+                self._using -= 1
+                self._idle.notify_all()
+
+    @contextlib.contextmanager
+    def _named_errors(self) -> Iterator[None]:
         try:
             yield
         except StoreError:

@@ -72,6 +72,10 @@ class FolderHome:
             _write_json(folder / VERSION_FILE, {"engine": chosen, "version": 1})
             return cls(folder, 1, chosen, expected)
 
+    def reload(self) -> Manifest:
+        """The manifest; nobody else can change it while the folder is open."""
+        return self.manifest
+
     def save(self, manifest: Manifest) -> None:
         """Remember a changed manifest."""
         with disk_errors(self.where):

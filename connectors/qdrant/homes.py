@@ -30,6 +30,10 @@ class Home(Protocol):
         """Its points."""
         ...
 
+    def reload(self) -> Manifest:
+        """The manifest as it is stored now; another process may have changed it."""
+        ...
+
     def save(self, manifest: Manifest) -> None:
         """Remember a changed manifest."""
         ...

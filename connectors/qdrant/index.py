@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from surprise_rerank.arrays import Float32Array
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant import maintenance, statistics
+from surprise_rerank.connectors.qdrant.changes import alone
 from surprise_rerank.connectors.qdrant.engines import EngineKind
 from surprise_rerank.connectors.qdrant.homes import Home
 from surprise_rerank.connectors.qdrant.indexing import Indexer, SyncReport
@@ -19,7 +20,12 @@ from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest, S
 from surprise_rerank.connectors.qdrant.places import open_home
 from surprise_rerank.connectors.qdrant.points import PointMaker
 from surprise_rerank.connectors.qdrant.pools import Pools
-from surprise_rerank.connectors.qdrant.queries import NO_OPTIONS, SearchOptions, Stage, dense_stage
+from surprise_rerank.connectors.qdrant.queries import (
+    NO_OPTIONS,
+    SearchOptions,
+    dense_stage,
+    dense_vector,
+)
 from surprise_rerank.connectors.qdrant.retries import DEFAULT, RetryPolicy
 from surprise_rerank.connectors.qdrant.statistics import Statistics
 from surprise_rerank.documents import Document
@@ -36,9 +42,7 @@ class DocumentIndex:
     Use `DocumentIndex.open`; the index is a context manager. Methods whose names have an `a` before them are
     for event loops: the same in a thread.
 
-    >>> from surprise_rerank.encoders import load_encoder        # doctest: +SKIP
-    >>> with DocumentIndex.open("my-index", load_encoder()) as index:  # doctest: +SKIP
-    ...     index.sync(documents)
+    `docs/index.md` has examples.
     """
 
     def __init__(self, home: Home, encoder: Encoder | None) -> None:
@@ -46,6 +50,8 @@ class DocumentIndex:
         self._encoder = encoder
         self._statistics: Statistics | None = None
         self._density: float | None = None
+        # One change at a time: a pass of statistics must not give a document the moments of its old text.
+        self.changing = threading.RLock()
 
     @classmethod
     def open(
@@ -158,6 +164,7 @@ class DocumentIndex:
     def __len__(self) -> int:
         return maintenance.documents(self._home)
 
+    @alone
     def sync(
         self,
         documents: Iterable[Document],
@@ -169,8 +176,8 @@ class DocumentIndex:
     ) -> SyncReport:
         """Bring the index up to date: only new and changed documents are encoded and stored.
 
-        Documents may be a stream: some thousands are in memory at a time. An interrupted call loses at most
-        two windows of work; the next call goes on from there.
+        Documents may be a stream: some thousands are in memory at a time. After an interruption the next call
+        goes on; at most two windows of work are lost.
 
         Args:
             documents: the collection; ids must be unique.
@@ -196,11 +203,13 @@ class DocumentIndex:
             indexer = Indexer(self._home.engine, maker, report)
             return indexer.run(documents, prune=prune, encoded=encoded)
 
+    @alone
     def delete(self, ids: Iterable[str]) -> int:
         """Remove documents; unknown ids are ignored. Returns how many there were."""
         self._density = None
         return maintenance.delete(self._home, list(ids))
 
+    @alone
     def rebuild(
         self,
         documents: Iterable[Document],
@@ -211,8 +220,8 @@ class DocumentIndex:
     ) -> SyncReport:
         """Index everything again into a new version, and put that into the place of this one in one step.
 
-        Until then this version answers, also this object's searches in other threads; an error leaves it in
-        use, and calling again goes on where it stopped. The ensemble is carried over to the same model.
+        Until then this version answers; an error leaves it in use, and calling again goes on. The ensemble is
+        carried over to the same model.
 
         Args:
             documents: the whole collection.
@@ -229,10 +238,12 @@ class DocumentIndex:
         try:
             successor = DocumentIndex(made, model)
             same_model = model.fingerprint == self.manifest.fingerprint
-            carried = self.statistics() if same_model else None
-            if carried is not None:
-                maintenance.set_statistics(made, carried)
+            if same_model:
+                maintenance.carry_over(self._home, made)
             report = successor.sync(documents, prune=True, show_progress=show_progress)
+            carried = successor.statistics()
+            if carried is not None:  # what an interrupted call stored may have those of another ensemble
+                maintenance.refresh(made, carried, lambda count: None)
             made.promote()
         except BaseException:
             made.close()
@@ -240,8 +251,10 @@ class DocumentIndex:
         before, self._home = self._home, made
         self._encoder, self._statistics, self._density = model, successor._statistics, None
         before.hand_over()
-        before.close()
-        made.drop_others()
+        try:
+            before.close()
+        finally:
+            made.drop_others()
         return report
 
     def search(
@@ -264,11 +277,7 @@ class DocumentIndex:
         """
         dense = dense_vector(query)
         chosen = options.exactly() if exact else options
-
-        def plan(limit: int) -> list[Stage]:
-            return [dense_stage(dense, limit)]
-
-        return self.pools.run(plan, depth, fields, "cosine", chosen)
+        return self.pools.run(lambda limit: [dense_stage(dense, limit)], depth, fields, "cosine", chosen)
 
     def groups(
         self,
@@ -286,7 +295,7 @@ class DocumentIndex:
             query: with its dense vector.
             group_by: path of the value, such as `metadata.author`.
             limit: number of groups.
-            group_size: most documents of a group.
+            group_size: most points of a group.
             fields: what to fetch with them.
             options: filter, threshold and parameters of Qdrant.
         """
@@ -308,7 +317,7 @@ class DocumentIndex:
     def token_sample(self, size: int) -> tuple[tuple[str, ...], TokenBatch]:
         """Ids and token vectors of a sample of the documents: those of the smallest point ids.
 
-        Point ids are hashes, so this is a uniform sample, and the same one in every engine.
+        Point ids are hashes: this is a uniform sample, the same in every engine.
         """
         return maintenance.token_sample(self._home, size)
 
@@ -321,6 +330,7 @@ class DocumentIndex:
             self._statistics = statistics.load(self._home, record, self.manifest.model)
         return self._statistics
 
+    @alone
     def set_ensemble(
         self,
         ensemble: Ensemble,
@@ -363,23 +373,22 @@ class DocumentIndex:
         maintenance.set_latest(self._home, latest)
         return self.refresh_statistics(show_progress=show_progress)
 
+    @alone
     def add_questions(self, questions: Sequence[str]) -> int:
         """Add questions to the ensemble; documents keep their moments until `refresh_statistics`.
 
         Returns:
-            How many members the ensemble has now.
+            How many members it has now.
 
         Raises:
             IndexMismatchError: if no ensemble was set.
         """
-        record = self.manifest.latest
-        if record is None:
-            raise IndexMismatchError(f"{self._home.where} has no ensemble yet; set one with set_ensemble")
-        now = statistics.load(self._home, record, self.manifest.model)
+        now, _ = self._latest()
         extended = now.extended(self.encoder.encode(list(questions), kind="query").dense)
         maintenance.set_latest(self._home, extended)
         return extended.record.count
 
+    @alone
     def refresh_statistics(self, *, show_progress: bool = False) -> int:
         """Bring every document's moments up to date with the ensemble; an interrupted pass goes on.
 
@@ -389,15 +398,18 @@ class DocumentIndex:
         Raises:
             IndexMismatchError: if no ensemble was set.
         """
-        record = self.manifest.latest
-        if record is None:
-            raise IndexMismatchError(f"{self._home.where} has no ensemble yet; set one with set_ensemble")
-        latest = statistics.load(self._home, record, self.manifest.model)
+        latest, record = self._latest()
         total = maintenance.behind(self._home, record)
         with Terminal(quiet=not show_progress).bar("statistics", total, "docs") as advance:
             changed = maintenance.refresh(self._home, latest, advance)
         self._statistics = latest
         return changed
+
+    def _latest(self) -> tuple[Statistics, StatisticsRecord]:
+        record = self._home.reload().latest
+        if record is None:
+            raise IndexMismatchError(f"{self._home.where} has no ensemble yet; set one with set_ensemble")
+        return statistics.load(self._home, record, self.manifest.model), record
 
     def carrying_others(self, record: StatisticsRecord) -> int:
         """How many points carry other moments than those of a record, or none."""
@@ -434,14 +446,3 @@ class DocumentIndex:
     async def astatus(self) -> IndexStatus:
         """`status` for an event loop."""
         return await in_thread(self.status)
-
-
-def dense_vector(query: Query) -> Float32Array:
-    """The query's dense vector.
-
-    Raises:
-        DataError: if it has none.
-    """
-    if query.dense is None:
-        raise DataError("the query has no dense vector; encode it with the index's encoder first")
-    return query.dense

@@ -11,7 +11,6 @@ from qdrant_client import models
 
 from surprise_rerank.connectors.qdrant import statistics
 from surprise_rerank.connectors.qdrant.homes import Home
-from surprise_rerank.connectors.qdrant.indexing import points_of
 from surprise_rerank.connectors.qdrant.manifest import Manifest, StatisticsRecord
 from surprise_rerank.connectors.qdrant.schema import (
     DENSE,
@@ -28,6 +27,7 @@ from surprise_rerank.connectors.qdrant.schema import (
     tokens_id,
 )
 from surprise_rerank.connectors.qdrant.statistics import Statistics
+from surprise_rerank.connectors.qdrant.writing import delete_documents
 from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import DataError
 from surprise_rerank.tokens import TokenBatch
@@ -97,10 +97,7 @@ def delete(home: Home, ids: Sequence[str]) -> int:
     for start in range(0, len(ids), _LOOKED_UP):
         part = ids[start : start + _LOOKED_UP]
         found = home.engine.retrieve([point_id(name) for name in part], (ID, PASSAGES))
-        # Later passages first: a document is there as long as its first point is.
-        later = [p for r in found for p in points_of(r.payload[ID], range(1, r.payload.get(PASSAGES, 1)))]
-        home.engine.delete(later)
-        home.engine.delete([p for r in found for p in points_of(r.payload[ID], [0])])
+        delete_documents(home.engine, [(r.payload[ID], r.payload.get(PASSAGES, 1)) for r in found])
         removed += len(found)
     return removed
 
@@ -117,16 +114,20 @@ def document_ensemble(home: Home, sample_size: int) -> Ensemble:
 
 def set_latest(home: Home, latest: Statistics) -> None:
     """Keep an ensemble as the latest; documents have its moments after `refresh`."""
-    before = home.manifest
     home.write_file(statistics.file_name(latest.record), latest.ensemble.to_bytes())
+    before = home.reload()
     home.save(replace(before, latest=latest.record))
     _forget(home, before.latest)
 
 
-def set_statistics(home: Home, current: Statistics) -> None:
-    """Let an empty index begin with statistics, so that every document gets its moments when it is stored."""
-    home.write_file(statistics.file_name(current.record), current.ensemble.to_bytes())
-    home.save(replace(home.manifest, statistics=current.record, latest=current.record))
+def carry_over(before: Home, after: Home) -> None:
+    """Let a new version of the same model begin with the ensembles of the one that it is to replace."""
+    manifest = before.reload()
+    for record in (manifest.statistics, manifest.latest):
+        if record is not None:
+            kept = statistics.load(before, record, manifest.model)
+            after.write_file(statistics.file_name(record), kept.ensemble.to_bytes())
+    after.save(replace(after.reload(), statistics=manifest.statistics, latest=manifest.latest))
 
 
 def refresh(home: Home, latest: Statistics, on_progress: Callable[[int], object]) -> int:
@@ -142,8 +143,10 @@ def refresh(home: Home, latest: Statistics, on_progress: Callable[[int], object]
             passed += len(records)
             on_progress(len(records))
         changed += passed
-    before = home.manifest
+    before = home.reload()
     if before.statistics != latest.record:
+        # Another process may have set a later one meanwhile, and forgotten this.
+        home.write_file(statistics.file_name(latest.record), latest.ensemble.to_bytes())
         home.save(replace(before, statistics=latest.record))
         _forget(home, before.statistics)
     if changed:

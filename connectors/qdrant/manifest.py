@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, TypeAlias, get_args
@@ -97,7 +98,8 @@ class StatisticsRecord:
     @property
     def version(self) -> str:
         """What documents carry that have statistics of this record."""
-        return f"{self.ensemble}-{self.shrink_mean:g}-{self.shrink_deviation:g}"
+        shared = (self.shrink_mean, self.shrink_deviation, self.pooled_mean, self.pooled_deviation)
+        return f"{self.ensemble}-{hashlib.sha256(repr(shared).encode()).hexdigest()[:8]}"
 
 
 @dataclass(frozen=True, slots=True)

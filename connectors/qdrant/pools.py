@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from qdrant_client import models
@@ -13,7 +12,7 @@ from surprise_rerank.arrays import Float32Array
 from surprise_rerank.candidates import Candidates, Field
 from surprise_rerank.connectors.qdrant.homes import Home
 from surprise_rerank.connectors.qdrant.maintenance import packed_tokens
-from surprise_rerank.connectors.qdrant.queries import SearchOptions, Stage, request
+from surprise_rerank.connectors.qdrant.queries import SearchOptions, Stage, request, rescored
 from surprise_rerank.connectors.qdrant.schema import (
     DENSE,
     DOCUMENT_FIELDS,
@@ -60,7 +59,8 @@ class Pools:
             name: of the score.
             options: of Qdrant.
         """
-        if self.home.manifest.options.passages is None:
+        passages = self.home.manifest.options.passages
+        if passages is None:
             # A stage hands on what is skipped, too.
             stages = plan(depth + (options.offset or 0))
             return self._candidates(self._query(stages, depth, fields, options), fields, name)
@@ -72,10 +72,22 @@ class Pools:
             records = self._query(plan(limit), limit, fields, unskipped)
             order = list(dict.fromkeys(record.payload[ID] for record in records))
             if len(order) >= wanted or len(records) < limit:
-                kept = set(order[skipped:wanted])
-                chosen = [record for record in records if record.payload[ID] in kept]
+                kept = order[skipped:wanted]
+                if passages.best > 1 and kept:
+                    records = self._all_passages(plan, kept, fields, unskipped)
+                chosen = [record for record in records if record.payload[ID] in set(kept)]
                 return self._candidates(chosen, fields, name)
             limit *= 2
+
+    def _all_passages(
+        self, plan: Plan, ids: Sequence[str], fields: frozenset[Field], options: SearchOptions
+    ) -> list[Record]:
+        """Every passage of these documents with its score, for means that do not depend on the pool."""
+        among = models.FieldCondition(key=ID, match=models.MatchAny(any=list(ids)))
+        points = self.home.engine.count(models.Filter(must=[among]))
+        own = [options.filter] if options.filter is not None else []
+        narrowed = replace(options, filter=models.Filter(must=[among, *own]), score_threshold=None)
+        return self._query(plan(points), points, fields, narrowed)
 
     def groups(
         self,
@@ -135,8 +147,9 @@ class Pools:
     def _query(
         self, stages: Sequence[Stage], limit: int, fields: frozenset[Field], options: SearchOptions
     ) -> list[Record]:
+        chosen = rescored(options, self.home.manifest.options.quantization)
         return self.home.engine.query(
-            request(stages, limit, self._payload_fields(fields), _vectors(fields), options)
+            request(stages, limit, self._payload_fields(fields), _vectors(fields), chosen)
         )
 
     def _payload_fields(self, fields: frozenset[Field]) -> tuple[str, ...]:
@@ -148,6 +161,10 @@ class Pools:
     def _candidates(
         self, records: Sequence[Record], fields: frozenset[Field], name: str | None
     ) -> Candidates:
+        documents = self._documents(records) if "documents" in fields else {}
+        if "documents" in fields:
+            # One that is deleted between two requests is left out.
+            records = [record for record in records if record.payload[ID] in documents]
         payloads = [record.payload for record in records]
         dimension = self.home.manifest.dimension
         passages = self.home.manifest.options.passages
@@ -156,20 +173,21 @@ class Pools:
             scores={} if name is None else {name: np.array([r.score for r in records], np.float64)},
             dense=_dense(records, dimension) if "dense" in fields else None,
             tokens=packed_tokens(self.home, [r.id for r in records]) if "tokens" in fields else None,
-            documents=self._documents(payloads) if "documents" in fields else None,
+            documents=tuple(documents[p[ID]] for p in payloads) if "documents" in fields else None,
         )
         if passages is None:
             return found
         return replace(found, passages=tuple(to_passage(p) for p in payloads), best=passages.best)
 
-    def _documents(self, payloads: Sequence[Any]) -> tuple[Document, ...]:
-        """Whole documents: the first point of each holds the text, also where a later passage was found."""
+    def _documents(self, records: Sequence[Record]) -> dict[str, Document]:
+        """Whole documents by id: the first point of each holds the text, also where a later one was found."""
+        payloads = [record.payload for record in records]
         whole = {p[ID]: to_document(p) for p in payloads if p.get(NUMBER, 0) == 0}
         missing = list(dict.fromkeys(p[ID] for p in payloads if p[ID] not in whole))
         if missing:
             firsts = self.home.engine.retrieve([point_id(name) for name in missing], DOCUMENT_FIELDS)
             whole.update((record.payload[ID], to_document(record.payload)) for record in firsts)
-        return tuple(whole[p[ID]] for p in payloads)
+        return whole
 
 
 def _vectors(fields: frozenset[Field]) -> tuple[str, ...]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from qdrant_client import models
 
 from surprise_rerank.arrays import Float32Array
+from surprise_rerank.candidates import Query
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
+from surprise_rerank.connectors.qdrant.manifest import Quantization
 from surprise_rerank.connectors.qdrant.schema import DENSE, MU, SIGMA, SURPRISE, TOKEN_VECTORS
 from surprise_rerank.errors import DataError
 from surprise_rerank.forms import augmented_query
@@ -48,6 +50,18 @@ class SearchOptions:
 
 NO_OPTIONS = SearchOptions()
 
+# More candidates than asked for are rescored with the originals; one bit tells less than eight.
+_OVERSAMPLING: Mapping[Quantization, float] = {"int8": 1.5, "binary": 4.0}
+
+
+def rescored(options: SearchOptions, quantization: Quantization | None) -> SearchOptions:
+    """The same, with what quantised vectors found rescored, unless the caller says how."""
+    params = options.params or models.SearchParams()
+    if quantization is None or params.quantization is not None:
+        return options
+    own = models.QuantizationSearchParams(rescore=True, oversampling=_OVERSAMPLING[quantization])
+    return replace(options, params=params.model_copy(update={"quantization": own}))
+
 
 @dataclass(frozen=True, slots=True)
 class Stage:
@@ -64,6 +78,17 @@ class Stage:
     using: str | None
     name: str
     limit: int
+
+
+def dense_vector(query: Query) -> Float32Array:
+    """The query's dense vector.
+
+    Raises:
+        DataError: if it has none.
+    """
+    if query.dense is None:
+        raise DataError("the query has no dense vector; encode it with the index's encoder first")
+    return query.dense
 
 
 def dense_stage(query: Float32Array, limit: int) -> Stage:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, TypeAlias, get_args
@@ -11,12 +12,13 @@ import numpy as np
 from surprise_rerank.arrays import Float32Array, Float64Array
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.qdrant.explain import Explanation, explained, in_words
-from surprise_rerank.connectors.qdrant.index import DocumentIndex, dense_vector
+from surprise_rerank.connectors.qdrant.index import DocumentIndex
 from surprise_rerank.connectors.qdrant.queries import (
     NO_OPTIONS,
     SearchOptions,
     Stage,
     dense_stage,
+    dense_vector,
     formula_stage,
     maxsim_stage,
     surprise_stage,
@@ -146,7 +148,8 @@ class SurpriseRetriever:
             ordered = _ordered(found, np.asarray(found.scores["surprise"], np.float64))
             names = list(dict.fromkeys(ordered.ids))
             # Qdrant cuts equals anywhere: only with all of them here is it known which come first by id.
-            if wanted == last or len(names) < wanted or not _is_tied(ordered, names[last - 1], names[-1]):
+            whole = len(names) < wanted or self._wanted(last, 4 * margin) == wanted
+            if whole or not _is_tied(ordered, names[last - 1], names[-1]):
                 return _documents(ordered, skipped, last)
             margin *= 4
 
@@ -195,7 +198,7 @@ class SurpriseRetriever:
 
     def _stages(self, dense: Float32Array, limit: int) -> list[Stage]:
         if self.mode == "formula":
-            return [dense_stage(dense, self._pool(limit)), formula_stage(limit)]
+            return [dense_stage(dense, _points(self.index, self.pool, limit)), formula_stage(limit)]
         wide = limit + _MARGIN
         return [surprise_stage(dense, wide), dense_stage(dense, wide), formula_stage(limit)]
 
@@ -292,8 +295,13 @@ class MaxSimRetriever:
 
     def _stages(self, query: Query, limit: int) -> list[Stage]:
         vectors = query_vectors(_tokens(query), self._storage)
-        wide = max(limit, self.pool or limit)
+        wide = _points(self.index, self.pool, limit)
         return [dense_stage(dense_vector(query), wide), maxsim_stage(vectors, limit)]
+
+
+def _points(index: DocumentIndex, pool: int | None, limit: int) -> int:
+    """How many points a pool of documents has, about, where they are split; no fewer than asked for."""
+    return max(limit, math.ceil((pool or 0) * index.pools.density))
 
 
 def _tokens(query: Query) -> Float32Array:

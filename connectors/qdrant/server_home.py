@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pybase64
@@ -18,13 +21,15 @@ from surprise_rerank.connectors.qdrant.schema import point_id
 from surprise_rerank.errors import IndexMismatchError, NoIndexError, StoreError
 
 _FORBIDDEN = frozenset('<>:"/\\|?*\0\x1f')  # what Qdrant refuses in the name of a collection
+_VERSION = re.compile(r"[0-9]+(-[0-9a-f]{8})?")
 _PART_BYTES = 4 * 2**20  # of a file, in one point; a server takes 32 MiB in a request
 
 
 class ServerHome:
     """Collections of a Qdrant: `NAME@VERSION` holds the points, and the alias NAME stands for the one in use.
 
-    Files lie in a second collection, `NAME@VERSION.files`.
+    Files lie in a second collection, `NAME@VERSION.files`. A version is a number and, after the first, digits
+    of what it is made with, so that two processes which build different ones never write into one collection.
 
     Args:
         client: a server's, or one in local mode, whose collections live in memory.
@@ -39,7 +44,7 @@ class ServerHome:
         self,
         client: QdrantClient,
         name: str,
-        version: int,
+        version: str,
         manifest: Manifest,
         connection: Connection | None,
         settings: Mapping[str, Any],
@@ -48,10 +53,10 @@ class ServerHome:
         self.where = f"{place}, collection {name!r}"
         self._client, self._name, self._version = client, name, version
         self._connection, self._settings = connection, settings
-        self._before: int | None = None
+        self._before: str | None = None
         self._owns_client = True
-        self.engine = self._points(f"{name}@{version}")
-        self._files = self._points(f"{name}@{version}.files")
+        self.engine = self._points(f"{name}@{version}", self._moved)
+        self._files = self._points(f"{name}@{version}.files", lambda: None)
         if not self.engine.exists():
             self.engine.create(manifest, settings)
         self.manifest = Manifest.from_json(self.engine.metadata(), self.engine.where)
@@ -100,13 +105,18 @@ class ServerHome:
                 )
             if expected is None:
                 raise NoIndexError(f"there is no index at {where}; make one first, or give its name")
-            home = cls(client, name, 1, expected, connection, settings)
+            home = cls(client, name, "1", expected, connection, settings)
             home.promote()
         else:
             stored = expected or Manifest("", "", 1)  # the collection exists, so that nothing is made of it
             home = cls(client, name, version, stored, connection, settings)
         check(home.manifest, expected, options, where)
         return home
+
+    def reload(self) -> Manifest:
+        """The manifest as the collection has it now."""
+        self.manifest = Manifest.from_json(self.engine.metadata(), self.engine.where)
+        return self.manifest
 
     def save(self, manifest: Manifest) -> None:
         """Remember a changed manifest, in the collection's metadata."""
@@ -155,16 +165,16 @@ class ServerHome:
             self._files.delete(ids)
 
     def successor(self, manifest: Manifest) -> ServerHome:
-        """The version after this one."""
-        engine = self._points(f"{self._name}@{self._version + 1}")
-        if engine.exists():
-            begun = Manifest.from_json(engine.metadata(), engine.where)
-            if differs(begun, manifest):
-                self._drop(self._version + 1)
-        made = ServerHome(
-            self._client, self._name, self._version + 1, manifest, self._connection, self._settings
-        )
+        """The version after this one.
+
+        Raises:
+            StoreError: if another process has replaced this one.
+        """
+        self._require_in_use(self._version)
+        version = f"{_number(self._version) + 1}-{_digest(manifest)}"
+        made = ServerHome(self._client, self._name, version, manifest, self._connection, self._settings)
         made._owns_client = False
+        made._before = self._version
         return made
 
     def hand_over(self) -> None:
@@ -172,21 +182,28 @@ class ServerHome:
         self._owns_client = False
 
     def promote(self) -> None:
-        """Let the alias stand for this version, in one request."""
-        before = retries.call(lambda: _version_in_use(self._client, self._name), self.where, self._policy)
+        """Let the alias stand for this version, in one request.
+
+        Raises:
+            StoreError: if another process has put one into use since this one was begun.
+        """
+        self._require_in_use(self._before)
         create = models.CreateAlias(collection_name=self.engine.collection, alias_name=self._name)
         changes: list[models.AliasOperations] = [models.CreateAliasOperation(create_alias=create)]
-        if before is not None:
+        if self._before is not None:
             delete = models.DeleteAlias(alias_name=self._name)
             changes.insert(0, models.DeleteAliasOperation(delete_alias=delete))
         retries.call(lambda: self._client.update_collection_aliases(changes), self.where, self._policy)
-        self._before = before if before != self._version else None
         self._owns_client = True
 
     def drop_others(self) -> None:
-        """Delete the collections of the version that this one replaced."""
-        if self._before is not None:
-            self._drop(self._before)
+        """Delete the collections of the version that this one replaced, and of others that were begun."""
+        listed = retries.call(self._client.get_collections, self.where, self._policy).collections
+        for name in [found.name for found in listed if found.name.startswith(f"{self._name}@")]:
+            version = name.removesuffix(".files").removeprefix(f"{self._name}@")
+            known = _VERSION.fullmatch(version) and version != self._version
+            if known and _number(version) <= _number(self._version):
+                retries.call(lambda name=name: self._client.delete_collection(name), self.where, self._policy)  # type: ignore[misc]
 
     def close(self) -> None:
         """Close the connection; a version that is not in use has its predecessor's, and leaves it open."""
@@ -197,32 +214,56 @@ class ServerHome:
     def _policy(self) -> retries.RetryPolicy:
         return self._connection.retries if self._connection else retries.DEFAULT
 
-    def _points(self, collection: str) -> ClientEngine:
+    def _points(self, collection: str, moved: Callable[[], str | None]) -> ClientEngine:
         kind: EngineKind = "server" if self._connection else "local"
         place = self._connection.where if self._connection else "memory"
-        return ClientEngine(self._client, kind, place, collection, self._policy, self._moved)
+        return ClientEngine(self._client, kind, place, collection, self._policy, moved)
 
     def _moved(self) -> str | None:
         """The collection that the alias stands for now, if it is of the same model and options."""
         version = _version_in_use(self._client, self._name)
-        if version is None:
+        if version is None or version == self._version:
             return None
         name = f"{self._name}@{version}"
         now = Manifest.from_json(self._client.get_collection(name).config.metadata or {}, name)
-        return None if differs(now, self.manifest) else name
+        if differs(now, self.manifest):
+            return None
+        self._version, self.manifest = version, now
+        self._files = self._points(f"{name}.files", lambda: None)
+        return name
 
-    def _drop(self, version: int) -> None:
-        for name in (f"{self._name}@{version}", f"{self._name}@{version}.files"):
-            retries.call(lambda name=name: self._client.delete_collection(name), self.where, self._policy)  # type: ignore[misc]
+    def _require_in_use(self, version: str | None) -> None:
+        """Refuse to build on a version that is not in use.
+
+        Raises:
+            StoreError: if another one is.
+        """
+        found = retries.call(lambda: _version_in_use(self._client, self._name), self.where, self._policy)
+        if found not in (version, self._version):
+            raise StoreError(
+                f"another process has put version {found} of {self.where} into use, this one knows "
+                f"{version}; open it again"
+            )
 
 
-def _version_in_use(client: QdrantClient, name: str) -> int | None:
+def _version_in_use(client: QdrantClient, name: str) -> str | None:
     """The version that an alias stands for; None where there is no such alias of ours."""
     for alias in client.get_aliases().aliases:
         stem, _, version = alias.collection_name.rpartition("@")
-        if alias.alias_name == name and stem == name and version.isdecimal():
-            return int(version)
+        if alias.alias_name == name and stem == name and _VERSION.fullmatch(version):
+            return version
     return None
+
+
+def _number(version: str) -> int:
+    return int(version.partition("-")[0])
+
+
+def _digest(manifest: Manifest) -> str:
+    """Eight digits of what a version is made with."""
+    options = json.dumps(manifest.options.to_json(), sort_keys=True)
+    made = f"{manifest.fingerprint}\0{manifest.dimension}\0{options}"
+    return hashlib.sha256(made.encode()).hexdigest()[:8]
 
 
 def _named(name: str) -> models.Filter:

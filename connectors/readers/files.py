@@ -53,7 +53,7 @@ def read_file(path: Path, name: str, *, max_bytes: int = MAX_BYTES, encoding: st
         modified = datetime.fromtimestamp(int(path.stat().st_mtime), UTC)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise RefusedError(reason, f"cannot be read: {reason}") from error
+        raise RefusedError(reason, f"cannot be read: {reason}", unreadable=True) from error
     except (ValueError, OverflowError):
         modified = datetime.fromtimestamp(0, UTC)  # a date that no calendar has
     if len(raw) > max_bytes:

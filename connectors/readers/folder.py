@@ -75,7 +75,7 @@ def read_folder(
                 raise RefusedError("not a text, Markdown, HTML or PDF file")
             yield read_file(path, encodable(name), max_bytes=rules.max_bytes, encoding=encoding)
         except RefusedError as refused:
-            skipped.add(encodable(name), refused.reason)
+            skipped.add(encodable(name), refused.reason, unreadable=refused.unreadable)
 
 
 def walk(folder: Path, rules: FileRules, skipped: Skipped) -> Iterator[Found]:
@@ -105,7 +105,7 @@ def walk(folder: Path, rules: FileRules, skipped: Skipped) -> Iterator[Found]:
             reason = (error.strerror or str(error)).lower()
             if not name:
                 raise DatasetError(f"{folder}: cannot be read: {reason}") from error
-            skipped.add(encodable(name), reason)
+            skipped.add(encodable(name), reason, unreadable=True)
             continue
         below = []
         for entry in entries:
@@ -132,7 +132,7 @@ def _is_folder(
         skipped.add(encodable(name), refused.reason)
         return None
     except OSError as error:
-        skipped.add(encodable(name), (error.strerror or str(error)).lower())
+        skipped.add(encodable(name), (error.strerror or str(error)).lower(), unreadable=True)
         return None
     return False
 

@@ -21,10 +21,12 @@ class RefusedError(Exception):
     Attributes:
         reason: a few words, by which it is counted.
         detail: the sentence that is shown where it is an error.
+        unreadable: whether the operating system did not let it be read.
     """
 
-    def __init__(self, reason: str, detail: str | None = None) -> None:
+    def __init__(self, reason: str, detail: str | None = None, *, unreadable: bool = False) -> None:
         super().__init__(detail or reason)
+        self.unreadable = unreadable
         self.reason = reason
         self.detail = detail or reason
 
@@ -35,9 +37,11 @@ class Skipped:
     Attributes:
         counts: reason -> number of rows or files, in the order in which the reasons occurred.
         places: reason -> the first five places, such as `corpus.jsonl:17` or `letters/a.pdf`.
+        unreadable: places that the operating system did not let it read: their documents may still be there.
     """
 
     def __init__(self) -> None:
+        self.unreadable: list[str] = []
         self.counts: dict[str, int] = {}
         self.places: dict[str, list[str]] = {}
 
@@ -46,8 +50,10 @@ class Skipped:
         """Number of rows or files that were left out."""
         return sum(self.counts.values())
 
-    def add(self, place: str, reason: str) -> None:
+    def add(self, place: str, reason: str, *, unreadable: bool = False) -> None:
         """Count one."""
+        if unreadable:
+            self.unreadable.append(f"{place} ({reason})")
         self.counts[reason] = self.counts.get(reason, 0) + 1
         places = self.places.setdefault(reason, [])
         if len(places) < _PLACES:
@@ -84,7 +90,7 @@ class Refusals:
         """
         if self._on_error == "raise":
             raise DataError(f"{where}: {refused.detail}") from refused
-        self.skipped.add(where, refused.reason)
+        self.skipped.add(where, refused.reason, unreadable=refused.unreadable)
 
 
 class DocumentSource:
@@ -132,6 +138,11 @@ class DocumentSource:
             yield document
         if empty and not self._may_be_empty:
             raise DatasetError(f"{self.name} holds no documents ({skipped})")
+
+    @property
+    def unreadable(self) -> list[str]:
+        """Places that the operating system did not let the last iteration read; nothing is pruned then."""
+        return self.skipped.unreadable
 
     def __repr__(self) -> str:
         return f"DocumentSource({self.name!r})"

@@ -139,6 +139,11 @@ class Sources:
         for _, source in self._sources:
             yield from source
 
+    @property
+    def unreadable(self) -> list[str]:
+        """Places that the operating system did not let the last reading see; nothing is pruned for them."""
+        return [place for _, source in self._sources for place in source.unreadable]
+
     def skipped(self) -> list[dict[str, Any]]:
         """What the last reading left out, by source and reason, with the first places."""
         return [

@@ -1,0 +1,34 @@
+"""Changes to an index, one at a time."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
+
+
+class Changing(Protocol):
+    """Something that is changed by several threads.
+
+    Attributes:
+        changing: held by the one that does.
+    """
+
+    changing: threading.RLock
+
+
+C = TypeVar("C", bound=Changing)
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def alone(change: Callable[Concatenate[C, P], T]) -> Callable[Concatenate[C, P], T]:
+    """A method that waits for the other changes of its object."""
+
+    @functools.wraps(change)
+    def changed(self: C, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self.changing:
+            return change(self, *args, **kwargs)
+
+    return changed
