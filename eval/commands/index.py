@@ -136,7 +136,7 @@ def _report(
         f"{place.name}: {done.added} added, {done.updated} updated, {done.unchanged} unchanged, "
         f"{done.removed} removed, {done.split} split into passages; {len(opened)} documents"
     )
-    speed = f"{encoded} encoded in {seconds:.1f} s, {encoded / seconds:.0f} documents a second"
+    speed = f"{encoded} encoded in {seconds:.1f} s, {encoded / seconds:.3g} documents a second"
     out.result(values, [first, *([speed] if encoded else []), *_skipped_lines(skipped)])
 
 
