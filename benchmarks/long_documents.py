@@ -1,6 +1,6 @@
 """What cutting long documents costs: a corpus of documents joined ten at a time, cut and in passages.
 
-    python benchmarks/long_documents.py --dataset beir/scifact --cache /tmp/cache
+    python benchmarks/long_documents.py --dataset beir/scifact --cache CACHE
 
 Documents are joined in the order of a hash of their ids. A joined document is relevant to a question if one
 of its parts is; which part that is, and where it stands, the systems are not told.

@@ -9,10 +9,9 @@ from typing import Protocol
 from surprise_rerank.arrays import Float64Array
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex, SearchOptions, SparseRetriever
-from surprise_rerank.connectors.qdrant.explain import Explanation, explained
+from surprise_rerank.connectors.qdrant.explain import ExplainingRetriever
 from surprise_rerank.connectors.qdrant.queries import NO_OPTIONS
 from surprise_rerank.moments import Moments
-from surprise_rerank.workers import in_thread
 
 
 class LexicalIndex(Protocol):
@@ -32,7 +31,7 @@ class LexicalIndex(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class HybridRetriever:
+class HybridRetriever(ExplainingRetriever):
     """The union of the best documents by cosine and by BM25.
 
     Every candidate carries its exact BM25 score, also one that only dense search found, and the pool carries
@@ -67,10 +66,6 @@ class HybridRetriever:
             backgrounds={"bm25": self.lexical.moments(query.text, self.sample)},
         )
 
-    async def aretrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
-        """`retrieve` for an event loop."""
-        return await in_thread(self.retrieve, query, depth, fields)
-
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
         dense = DenseRetriever(self.index, self.exact, self.options).steps(query, depth)
@@ -78,9 +73,3 @@ class HybridRetriever:
         if isinstance(self.lexical, SparseRetriever):
             lexical = self.lexical.steps(query, depth)
         return [*dense, *lexical, f"union: the {depth} best of each, with both scores"]
-
-    def explain(
-        self, query: Query, depth: int, fields: frozenset[Field] = frozenset({"documents"})
-    ) -> Explanation:
-        """Retrieve, and tell what was done."""
-        return explained(self, query, depth, fields)

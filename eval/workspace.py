@@ -21,15 +21,12 @@ from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.datasets import RetrievalDataset, judged_questions
 from surprise_rerank.eval.fitting import Lessons
-from surprise_rerank.eval.systems import Resources
+from surprise_rerank.eval.systems import SAMPLE_SIZE, Resources
 from surprise_rerank.extras import is_installed
 from surprise_rerank.passages import Passages
 from surprise_rerank.similarities import Corpus, FittedOn
 from surprise_rerank.tokens import TokenBatch
 from surprise_rerank.word_weights import WordStatistics
-
-# Documents over which fusion measures what a usual score is: the deviation of 256 is known to 4 %.
-SAMPLE_SIZE = 256
 
 # Documents whose words are counted at a time, between two signs of progress.
 _COUNTED = 256

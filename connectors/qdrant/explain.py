@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
 from surprise_rerank.connectors.qdrant.index import DocumentIndex
 from surprise_rerank.connectors.qdrant.queries import SearchOptions, Stage
+from surprise_rerank.workers import in_thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,27 +28,32 @@ class Explanation:
     ranking: Ranking
 
 
-class Explaining(Protocol):
-    """A retriever that can tell what it does."""
+class ExplainingRetriever(ABC):
+    """What every retriever from an index can do, once it can retrieve and say how."""
 
+    __slots__ = ()
+
+    @abstractmethod
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """The pool, best first by the first of its scores."""
-        ...
 
+    @abstractmethod
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
-        ...
 
+    async def aretrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
+        """`retrieve` for an event loop."""
+        return await in_thread(self.retrieve, query, depth, fields)
 
-def explained(retriever: Explaining, query: Query, depth: int, fields: frozenset[Field]) -> Explanation:
-    """Retrieve, and tell what was done."""
-    begun = time.perf_counter()
-    pool = retriever.retrieve(query, depth, fields)
-    seconds = time.perf_counter() - begun
-    scores = next(iter(pool.scores.values()))
-    return Explanation(
-        tuple(retriever.steps(query, depth)), seconds, Ranking.order(pool, scores, pool.scores)
-    )
+    def explain(
+        self, query: Query, depth: int, fields: frozenset[Field] = frozenset({"documents"})
+    ) -> Explanation:
+        """Retrieve, and tell what was done."""
+        begun = time.perf_counter()
+        pool = self.retrieve(query, depth, fields)
+        seconds = time.perf_counter() - begun
+        scores = next(iter(pool.scores.values()))
+        return Explanation(tuple(self.steps(query, depth)), seconds, Ranking.order(pool, scores, pool.scores))
 
 
 def in_words(index: DocumentIndex, stages: Sequence[Stage], options: SearchOptions) -> list[str]:

@@ -103,9 +103,10 @@ class Indexer:
                     writer.give_up(self._seen, rest)
             writer.finish(self._seen)
             self._told(writer)
+        removed = 0
         if known is not None:
             _require_all_read(documents)
-        removed = self._prune(known) if known is not None else 0
+            removed = self._prune(known)
         if removed or self._counts.added or self._counts.updated:
             self.engine.finish()
         done = self._counts
@@ -126,13 +127,12 @@ class Indexer:
         current = {d.id for d, own in zip(documents, hashes, strict=True) if _hash(stored, d.id) == own}
         rows = [i for i, d in enumerate(documents) if d.id not in current]
         writer.acknowledge(current, done=0)
-        unchanged = len(current)
-        self._counts.unchanged += unchanged
-        self._report(unchanged)
+        self._counts.unchanged += len(current)
+        self._report(len(current))
         rows.sort(key=lambda i: -len(documents[i].content))
         for window in self._windows(rows, documents):
             pieces = [piece for own in window.values() for piece in own]
-            units = iter(self._units(pieces, list(window), encoded))
+            units = self._units(pieces, list(window), encoded)
             jobs = []
             for i, own in window.items():
                 before = stored.get(documents[i].id)

@@ -68,7 +68,7 @@ class IndexOptions:
             **{
                 **values,
                 "passages": None if passages is None else Passages(**passages),
-                "bm25": None if bm25 is None else Bm25(**bm25),
+                "bm25": None if bm25 is None else Bm25.from_json(bm25),
             }
         )
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from surprise_rerank.arrays import Float32Array, Float64Array
 from surprise_rerank.candidates import Candidates, Field, Query
-from surprise_rerank.connectors.qdrant.explain import Explanation, explained, in_words
+from surprise_rerank.connectors.qdrant.explain import ExplainingRetriever, in_words
 from surprise_rerank.connectors.qdrant.index import DocumentIndex
 from surprise_rerank.connectors.qdrant.queries import (
     NO_OPTIONS,
@@ -28,7 +28,6 @@ from surprise_rerank.connectors.qdrant.token_vectors import TokenStorage, query_
 from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import DataError, IndexMismatchError
 from surprise_rerank.surprise import probability
-from surprise_rerank.workers import in_thread
 
 SurpriseMode: TypeAlias = Literal["client", "formula", "vector"]
 
@@ -37,7 +36,7 @@ _MARGIN = 10
 
 
 @dataclass(frozen=True, slots=True)
-class DenseRetriever:
+class DenseRetriever(ExplainingRetriever):
     """The documents nearest by cosine.
 
     Attributes:
@@ -54,23 +53,13 @@ class DenseRetriever:
         """The `depth` nearest documents, with what the re-ranker needs."""
         return self.index.search(query, depth, fields, exact=self.exact, options=self.options)
 
-    async def aretrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
-        """`retrieve` for an event loop."""
-        return await in_thread(self.retrieve, query, depth, fields)
-
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
         return in_words(self.index, [dense_stage(dense_vector(query), depth)], self.options)
 
-    def explain(
-        self, query: Query, depth: int, fields: frozenset[Field] = frozenset({"documents"})
-    ) -> Explanation:
-        """Retrieve, and tell what was done."""
-        return explained(self, query, depth, fields)
-
 
 @dataclass(frozen=True)
-class SurpriseRetriever:
+class SurpriseRetriever(ExplainingRetriever):
     """Documents by the surprise of their cosine to the query, the document as anchor.
 
     The index needs an ensemble. Three places can compute it; over the same documents they rank alike.
@@ -153,10 +142,6 @@ class SurpriseRetriever:
                 return _documents(ordered, skipped, last)
             margin *= 4
 
-    async def aretrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
-        """`retrieve` for an event loop."""
-        return await in_thread(self.retrieve, query, depth, fields)
-
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
         dense = dense_vector(query)
@@ -171,12 +156,6 @@ class SurpriseRetriever:
             ]
         lines = in_words(self.index, self._stages(dense, self._wanted(depth, 0)), self.options)
         return [*lines, f"mu and sigma: of each document, {ensemble}"]
-
-    def explain(
-        self, query: Query, depth: int, fields: frozenset[Field] = frozenset({"documents"})
-    ) -> Explanation:
-        """Retrieve, and tell what was done."""
-        return explained(self, query, depth, fields)
 
     @cached_property
     def _statistics(self) -> Statistics:
@@ -226,7 +205,7 @@ class SurpriseRetriever:
 
 
 @dataclass(frozen=True, slots=True)
-class MaxSimRetriever:
+class MaxSimRetriever(ExplainingRetriever):
     """The nearest by cosine, re-scored inside Qdrant by MaxSim: inclusion over the query's universe.
 
     Scores are the mean over the query's tokens of the largest cosine, which is what `DynaMaxReranker` gives
@@ -273,19 +252,9 @@ class MaxSimRetriever:
         kept = [i for i in range(len(found)) if least is None or scores[i] >= least]
         return found.take(sorted(kept, key=lambda i: (-scores[i], found.ids[i])))
 
-    async def aretrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
-        """`retrieve` for an event loop."""
-        return await in_thread(self.retrieve, query, depth, fields)
-
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
         return in_words(self.index, self._stages(query, depth), self.options)
-
-    def explain(
-        self, query: Query, depth: int, fields: frozenset[Field] = frozenset({"documents"})
-    ) -> Explanation:
-        """Retrieve, and tell what was done."""
-        return explained(self, query, depth, fields)
 
     @property
     def _storage(self) -> TokenStorage:
@@ -312,7 +281,8 @@ def _tokens(query: Query) -> Float32Array:
 
 def _ordered(found: Candidates, z: Float64Array) -> Candidates:
     """Candidates by z, ties by id, with z and its probability as their scores."""
-    scores = {"surprise": z, "probability": probability(z), **_without_surprise(found)}
+    others = {name: own for name, own in found.scores.items() if name != "surprise"}
+    scores = {"surprise": z, "probability": probability(z), **others}
     order = sorted(range(len(found)), key=lambda i: (-z[i], found.ids[i]))
     scored = replace(found, scores=scores)
     return scored if order == list(range(len(found))) else scored.take(order)
@@ -331,7 +301,3 @@ def _documents(ordered: Candidates, first: int, last: int) -> Candidates:
         return ordered
     kept = set(names[first:last])
     return ordered.take([i for i, name in enumerate(ordered.ids) if name in kept])
-
-
-def _without_surprise(found: Candidates) -> dict[str, Float64Array]:
-    return {name: np.asarray(own) for name, own in found.scores.items() if name != "surprise"}

@@ -10,18 +10,17 @@ from qdrant_client import models
 
 from surprise_rerank.arrays import Float64Array
 from surprise_rerank.candidates import Candidates, Field, Query
-from surprise_rerank.connectors.qdrant.explain import Explanation, explained, in_words
+from surprise_rerank.connectors.qdrant.explain import ExplainingRetriever, in_words
 from surprise_rerank.connectors.qdrant.index import DocumentIndex
 from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.queries import NO_OPTIONS, SearchOptions, Stage, sparse_stage
 from surprise_rerank.connectors.qdrant.schema import BM25, ID
 from surprise_rerank.errors import DataError
 from surprise_rerank.moments import Moments
-from surprise_rerank.workers import in_thread
 
 
 @dataclass(frozen=True, slots=True)
-class SparseRetriever:
+class SparseRetriever(ExplainingRetriever):
     """The best documents by BM25, Qdrant's own; the index needs `IndexOptions(bm25=Bm25())`.
 
     It is a `LexicalIndex` too, for `HybridRetriever`.
@@ -44,19 +43,9 @@ class SparseRetriever:
         """The `depth` best documents; those that share no word with the query are not among them."""
         return self._run(query.text, depth, fields, self.options)
 
-    async def aretrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
-        """`retrieve` for an event loop."""
-        return await in_thread(self.retrieve, query, depth, fields)
-
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
         return in_words(self.index, [sparse_stage(self._bm25.query(query.text), BM25, depth)], self.options)
-
-    def explain(
-        self, query: Query, depth: int, fields: frozenset[Field] = frozenset({"documents"})
-    ) -> Explanation:
-        """Retrieve, and tell what was done."""
-        return explained(self, query, depth, fields)
 
     def search(self, query: str, depth: int) -> tuple[tuple[str, ...], Float64Array]:
         """Ids and scores of the best documents."""

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from qdrant_client import QdrantClient
 
 _BATCH = 256
-_TIMEOUT_SECONDS = 60
 _OWN_METADATA = {"fingerprint", "schema"}  # what a collection of `DocumentIndex` says of itself
 
 
@@ -98,20 +97,14 @@ class _Reader:
 @contextmanager
 def _opened(where: str | QdrantClient, api_key: str | None) -> Iterator[tuple[QdrantClient, str]]:
     """A client, closed at the end if it was made here, and the place for messages."""
-    from qdrant_client import QdrantClient
-
-    from surprise_rerank.connectors.qdrant.engines import shown_url
+    from surprise_rerank.connectors.qdrant.client import Connection
 
     if not isinstance(where, str):
         yield where, "the Qdrant client"
         return
-    key = api_key or os.environ.get("QDRANT_API_KEY")
+    connection = Connection(where, api_key or os.environ.get("QDRANT_API_KEY"))
+    client = connection.open()
     try:
-        client = QdrantClient(url=where, api_key=key, timeout=_TIMEOUT_SECONDS, check_compatibility=False)
-    except ValueError:
-        # Its own message would show the whole url.
-        raise StoreError(f"{shown_url(where)!r} is not the url of a Qdrant server") from None
-    try:
-        yield client, f"the Qdrant server at {shown_url(where)}"
+        yield client, connection.where
     finally:
         client.close()

@@ -16,11 +16,11 @@ from surprise_rerank.connectors.qdrant import (
     SparseRetriever,
     SurpriseRetriever,
 )
-from surprise_rerank.connectors.qdrant.explain import Explaining
+from surprise_rerank.connectors.qdrant.explain import ExplainingRetriever
 from surprise_rerank.connectors.qdrant.retriever import SurpriseMode
 from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.systems import BM25_WEIGHT
+from surprise_rerank.eval.systems import BM25_WEIGHT, SAMPLE_SIZE
 from surprise_rerank.extras import is_installed
 from surprise_rerank.rerank import (
     CosineScorer,
@@ -34,9 +34,7 @@ from surprise_rerank.rerank import (
 
 SystemName: TypeAlias = Literal["cosine", "surprise", "maxsim", "bm25", "dynamax", "fusion"]
 
-# Documents over which fusion measures what a usual score is: the deviation of 256 is known to 4 %.
-_SAMPLE = 256
-_FEWEST = 32  # of them, where each has many passages
+_FEWEST = 32  # documents of the sample, where each has many passages
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,7 @@ class System:
     """
 
     name: SystemName
-    retriever: Explaining
+    retriever: ExplainingRetriever
     reranker: Reranker | None = None
     reranking: str = ""
 
@@ -139,10 +137,10 @@ def _dynamax(index: DocumentIndex, options: SearchOptions, mode: SurpriseMode | 
 def _fusion(index: DocumentIndex, options: SearchOptions, mode: SurpriseMode | None) -> System:
     if not index.manifest.options.packed_tokens:
         raise _lacking(index, "packed token vectors, which a fusion compares", "--packed-tokens")
-    named, tokens = index.token_sample(_SAMPLE)
+    named, tokens = index.token_sample(SAMPLE_SIZE)
     ids = tuple(dict.fromkeys(named))  # of passages, some are of one document
     scorers: list[Scorer] = [CosineScorer(_background(index, ids)), DynaMaxScorer(tokens)]
-    retriever: Explaining = DenseRetriever(index, options=options)
+    retriever: ExplainingRetriever = DenseRetriever(index, options=options)
     weights = {}
     # Questions become terms in Edge's code, wherever the index is.
     if index.manifest.options.bm25 is not None and is_installed("qdrant_edge"):
@@ -161,7 +159,7 @@ def _background(index: DocumentIndex, ids: Sequence[str]) -> Ensemble:
     The mean is the same for every document and changes no order. Documents of many passages count as many
     times, so fewer of them are read.
     """
-    most = max(_FEWEST, round(_SAMPLE / index.pools.density))
+    most = max(_FEWEST, round(SAMPLE_SIZE / index.pools.density))
     dense = index.fetch(ids[:most], frozenset({"dense"})).dense
     assert dense is not None
     return Ensemble.from_vectors(dense, sample_size=0, model=index.manifest.model)
