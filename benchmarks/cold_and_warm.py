@@ -23,7 +23,7 @@ import click
 _BARE = """
 import json, sys, time
 from surprise_rerank.encoders import load_encoder
-from surprise_rerank.eval.datasets import load_dataset
+from surprise_rerank.eval.retrieval.datasets import load_dataset
 texts = [document.content for document in load_dataset(sys.argv[1]).documents]
 model = load_encoder()._model
 start = time.perf_counter()

@@ -18,7 +18,7 @@ from surprise_rerank import Document
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.qdrant.schema import document_payload, point_id
 from surprise_rerank.encoders import Encoded, Encoder, load_encoder
-from surprise_rerank.eval.datasets import load_dataset
+from surprise_rerank.eval.retrieval.datasets import load_dataset
 from surprise_rerank.tokens import TokenBatch
 
 

@@ -17,10 +17,10 @@ from pathlib import Path
 from rich.console import Console
 
 from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.eval.datasets import RetrievalDataset, load_dataset
-from surprise_rerank.eval.evaluation import evaluate
 from surprise_rerank.eval.report import table
-from surprise_rerank.eval.settings import Settings
+from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, load_dataset
+from surprise_rerank.eval.retrieval.evaluation import evaluate
+from surprise_rerank.eval.retrieval.settings import Settings
 
 
 def write_joined(dataset: RetrievalDataset, size: int, folder: Path) -> None:

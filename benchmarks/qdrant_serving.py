@@ -31,7 +31,7 @@ from surprise_rerank.connectors.qdrant import (
     SurpriseRetriever,
 )
 from surprise_rerank.encoders import encode_queries, load_encoder
-from surprise_rerank.eval.datasets import load_dataset
+from surprise_rerank.eval.retrieval.datasets import load_dataset
 from surprise_rerank.pipeline import Retriever
 from surprise_rerank.rerank import Reranker
 

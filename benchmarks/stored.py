@@ -8,8 +8,8 @@ from surprise_rerank import Document
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.encoders import Encoded, Encoder
-from surprise_rerank.eval.datasets import load_dataset
-from surprise_rerank.eval.workspace import Workspace
+from surprise_rerank.eval.retrieval.datasets import load_dataset
+from surprise_rerank.eval.retrieval.workspace import Workspace
 
 
 def documents_of(dataset: str, cache: Path, encoder: Encoder) -> tuple[list[Document], Encoded]:

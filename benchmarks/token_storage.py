@@ -19,7 +19,7 @@ from machine import describe
 from rich.progress import Progress
 
 from surprise_rerank.encoders import encode_queries, load_encoder
-from surprise_rerank.eval.datasets import load_dataset
+from surprise_rerank.eval.retrieval.datasets import load_dataset
 from surprise_rerank.fuzzy import DynaMax
 from surprise_rerank.tokens import TokenBatch
 

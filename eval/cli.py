@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 
 from surprise_rerank.eval.exits import run
-from surprise_rerank.eval.settings import DEFAULTS, Settings
+from surprise_rerank.eval.retrieval.settings import DEFAULTS, Settings
 
 # Not inside the parentheses of a measure's parameters: RBP(p=0.8, rel=1).
 _SEPARATOR = re.compile(r"[,\s]+(?![^()]*\))")
@@ -113,15 +113,15 @@ def command(*, list_systems: bool, quiet: bool, run_dir: Path | None, **values: 
     """
     # Imported here, because `--help` and shell completion should not wait for torch.
     if list_systems:
-        from surprise_rerank.eval.systems import SYSTEMS
+        from surprise_rerank.eval.retrieval.systems import SYSTEMS
 
         width = max(len(name) for name in SYSTEMS)
         for name, system in SYSTEMS.items():
             click.echo(f"{name:<{width}}  {system.summary}")
         return
     from surprise_rerank.connectors.progress import Terminal
-    from surprise_rerank.eval.evaluation import evaluate
     from surprise_rerank.eval.report import make_folder, table, write_results
+    from surprise_rerank.eval.retrieval.evaluation import evaluate
 
     values["systems"] = _names(values["systems"].split(","), "--systems")
     values["measures"] = _names(_SEPARATOR.split(values["measures"]), "--measures")

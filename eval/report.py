@@ -19,8 +19,8 @@ from rich.table import Table
 
 from surprise_rerank.candidates import Ranking
 from surprise_rerank.connectors.folders import disk_errors
-from surprise_rerank.eval.evaluation import Evaluation
-from surprise_rerank.eval.retrieval import BASELINE, SystemResult
+from surprise_rerank.eval.retrieval.evaluation import Evaluation
+from surprise_rerank.eval.retrieval.results import BASELINE, SystemResult
 
 _LIBRARIES = (
     "surprise-rerank",

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from surprise_rerank.ensemble import Ensemble
-from surprise_rerank.eval import workspace
 from surprise_rerank.eval.cli import main
-from surprise_rerank.eval.settings import DEFAULTS
+from surprise_rerank.eval.retrieval import workspace
+from surprise_rerank.eval.retrieval.settings import DEFAULTS
 from surprise_rerank.extras import is_installed
 
 pytestmark = pytest.mark.skipif(
@@ -84,7 +84,7 @@ def one_error_line(answer: tuple[int, str, str]) -> str:
 @pytest.mark.slow
 @NEEDS_BM25
 def test_every_system_answers_and_every_figure_is_written(run: Run, beir: Path, tmp_path: Path) -> None:
-    from surprise_rerank.eval.systems import SYSTEMS
+    from surprise_rerank.eval.retrieval.systems import SYSTEMS
 
     systems = ("--systems", ",".join(SYSTEMS), "--fit", "dev")
     code, out, err = run("--dataset", beir, *systems, "--run-dir", tmp_path / "runs")
@@ -179,7 +179,7 @@ def test_surprise_can_be_measured_against_questions_of_a_file(run: Run, beir: Pa
 def test_a_missing_extra_is_a_line_and_not_a_failure(
     run: Run, beir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from surprise_rerank.eval import evaluation
+    from surprise_rerank.eval.retrieval import evaluation
 
     monkeypatch.setattr(evaluation, "has_bm25", lambda: False)
     code, out, err = run("--dataset", beir)
@@ -210,8 +210,8 @@ def test_help_has_examples_and_needs_no_torch() -> None:
 
 def test_the_default_model_and_systems_are_there() -> None:
     from surprise_rerank.encoders import DEFAULT_MODEL
-    from surprise_rerank.eval.settings import DEFAULTS
-    from surprise_rerank.eval.systems import find_systems
+    from surprise_rerank.eval.retrieval.settings import DEFAULTS
+    from surprise_rerank.eval.retrieval.systems import find_systems
 
     assert DEFAULTS.model == DEFAULT_MODEL
     assert tuple(find_systems(DEFAULTS.systems)) == DEFAULTS.systems

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, DatasetError
-from surprise_rerank.eval.datasets import RetrievalDataset, judged_questions, load_dataset
+from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, judged_questions, load_dataset
 
 HEADER = "query-id\tcorpus-id\tscore\n"
 

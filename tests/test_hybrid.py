@@ -14,7 +14,7 @@ from surprise_rerank.connectors.pyserini import BM25Index, BM25Retriever
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders import encode_queries
-from surprise_rerank.eval.workspace import has_bm25
+from surprise_rerank.eval.retrieval.workspace import has_bm25
 from surprise_rerank.moments import Moments
 from surprise_rerank.rerank import (
     CosineScorer,

@@ -14,11 +14,12 @@ import pytest
 from surprise_rerank.candidates import Candidates, Query, Ranking
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import SurpriseRerankError
-from surprise_rerank.eval.datasets import RetrievalDataset
-from surprise_rerank.eval.evaluation import Evaluation
 from surprise_rerank.eval.report import table, write_results, write_run
-from surprise_rerank.eval.retrieval import SystemResult, measure_run, parse_measures, run_system
-from surprise_rerank.eval.systems import SYSTEMS, Runner, find_systems
+from surprise_rerank.eval.retrieval.datasets import RetrievalDataset
+from surprise_rerank.eval.retrieval.evaluation import Evaluation
+from surprise_rerank.eval.retrieval.measures import measure_run, parse_measures
+from surprise_rerank.eval.retrieval.results import SystemResult, run_system
+from surprise_rerank.eval.retrieval.systems import SYSTEMS, Runner, find_systems
 
 DATASET = RetrievalDataset(
     name="tiny",

@@ -50,7 +50,7 @@ def test_every_question_has_one_order(
 @functools.cache
 def data(name: str) -> tuple[Encoder, list[Document], Encoded, list[Query]]:
     """A data set, encoded once by word vectors: they take seconds."""
-    from surprise_rerank.eval.datasets import load_dataset
+    from surprise_rerank.eval.retrieval.datasets import load_dataset
 
     encoder = load_encoder("glove-6b-50d")
     dataset = load_dataset(f"beir/{name}", None)

@@ -13,8 +13,8 @@ from surprise_rerank.candidates import Candidates, Query
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders import Kind, encode_queries
 from surprise_rerank.errors import DataError, MissingExtraError
-from surprise_rerank.eval import evaluation
-from surprise_rerank.eval.systems import SYSTEMS, find_systems
+from surprise_rerank.eval.retrieval import evaluation
+from surprise_rerank.eval.retrieval.systems import SYSTEMS, find_systems
 from surprise_rerank.extras import is_installed
 from surprise_rerank.fuzzy import DynaMax
 from surprise_rerank.fuzzy_bags import WeightedDynaMax

@@ -14,7 +14,7 @@ from surprise_rerank.eval.commands.place import Place, load_model, takes_index
 from surprise_rerank.eval.commands.reading import Reading, Sources, takes_reading
 from surprise_rerank.eval.commands.storage import Storage, takes_storage
 from surprise_rerank.eval.exits import telling
-from surprise_rerank.eval.settings import DEFAULTS
+from surprise_rerank.eval.retrieval.settings import DEFAULTS
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant import DocumentIndex, SyncReport

@@ -1,47 +1,16 @@
-"""Running systems over a data set's questions, and measuring what comes out."""
+"""Measures of rankings, by ir_measures."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import ir_measures
-import numpy as np
 
-from surprise_rerank.arrays import Float64Array
-from surprise_rerank.candidates import Query, Ranking
+from surprise_rerank.candidates import Ranking
 from surprise_rerank.errors import SurpriseRerankError
-from surprise_rerank.eval.datasets import RetrievalDataset
-from surprise_rerank.eval.settings import DEFAULTS
-from surprise_rerank.eval.significance import paired_randomization
-from surprise_rerank.eval.systems import Runner
-
-BASELINE = "cosine"
-
-
-@dataclass(frozen=True, slots=True)
-class SystemResult:
-    """What one system did.
-
-    Attributes:
-        name: the system's.
-        run: question id -> its ranking.
-        values: measure -> mean over the judged questions.
-        per_query: measure -> question id -> value.
-        latencies: (n,) seconds of each question, retrieval and re-ranking, without encoding the question.
-        p_value: of the first measure's difference to cosine; None for cosine itself or without it.
-        note: what the reader must know.
-    """
-
-    name: str
-    run: Mapping[str, Ranking]
-    values: Mapping[str, float]
-    per_query: Mapping[str, Mapping[str, float]]
-    latencies: Float64Array
-    p_value: float | None = None
-    note: str = ""
+from surprise_rerank.eval.retrieval.datasets import RetrievalDataset
+from surprise_rerank.eval.retrieval.settings import DEFAULTS
 
 
 def parse_measures(names: Sequence[str]) -> dict[str, ir_measures.measures.Measure]:
@@ -69,24 +38,6 @@ def parse_measures(names: Sequence[str]) -> dict[str, ir_measures.measures.Measu
         _calculate([measure], {"1": {"1": 1}}, [ir_measures.ScoredDoc("1", "1", 1.0)])
         measures[str(measure)] = measure
     return measures
-
-
-def run_system(
-    runner: Runner,
-    queries: Sequence[Query],
-    depth: int,
-    document_ids: frozenset[str],
-    on_progress: Callable[[int], None],
-) -> tuple[dict[str, Ranking], Float64Array]:
-    """Rank every question's pool, one after the other; returns rankings by question id and seconds each."""
-    run: dict[str, Ranking] = {}
-    seconds = np.zeros(len(queries))
-    for i, query in enumerate(queries):
-        start = time.perf_counter()
-        run[query.id] = runner.rank(query, depth, drop_own_id=query.id in document_ids)
-        seconds[i] = time.perf_counter() - start
-        on_progress(1)
-    return run, seconds
 
 
 def measure_run(
@@ -133,10 +84,3 @@ def _by_rank(run: Mapping[str, Ranking]) -> Iterator[ir_measures.ScoredDoc]:
     for query_id, ranking in run.items():
         for rank, document_id in enumerate(ranking.ids):
             yield ir_measures.ScoredDoc(query_id, document_id, float(len(ranking) - rank))
-
-
-def compare(baseline: SystemResult, other: SystemResult, measure: str) -> float:
-    """The paired-randomisation p-value of the difference in one measure."""
-    first, second = baseline.per_query[measure], other.per_query[measure]
-    questions = sorted(first)
-    return paired_randomization([first[q] for q in questions], [second[q] for q in questions])

@@ -19,9 +19,9 @@ from surprise_rerank.connectors.qdrant.engines import shown_url
 from surprise_rerank.encoders import Encoder
 from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.datasets import RetrievalDataset, judged_questions
-from surprise_rerank.eval.fitting import Lessons
-from surprise_rerank.eval.systems import SAMPLE_SIZE, Resources
+from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, judged_questions
+from surprise_rerank.eval.retrieval.fitting import Lessons
+from surprise_rerank.eval.retrieval.systems import SAMPLE_SIZE, Resources
 from surprise_rerank.extras import is_installed
 from surprise_rerank.passages import Passages
 from surprise_rerank.similarities import Corpus, FittedOn

@@ -15,7 +15,7 @@ from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex
 from surprise_rerank.encoders import Encoder
 from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import MissingExtraError, SurpriseRerankError
-from surprise_rerank.eval.fitting import Lessons
+from surprise_rerank.eval.retrieval.fitting import Lessons
 from surprise_rerank.extras import pip_line
 from surprise_rerank.fusion import FusionMethod
 from surprise_rerank.pipeline import Retriever

@@ -14,19 +14,13 @@ from surprise_rerank.connectors.qdrant.engines import shown_url
 from surprise_rerank.documents import encodable
 from surprise_rerank.encoders import Encoder, encode_queries, load_encoder
 from surprise_rerank.errors import MissingExtraError
-from surprise_rerank.eval.datasets import RetrievalDataset, load_dataset
-from surprise_rerank.eval.fitting import Lessons
-from surprise_rerank.eval.retrieval import (
-    BASELINE,
-    SystemResult,
-    compare,
-    measure_run,
-    parse_measures,
-    run_system,
-)
-from surprise_rerank.eval.settings import Settings
-from surprise_rerank.eval.systems import System, find_systems
-from surprise_rerank.eval.workspace import Workspace, has_bm25, load_anchors
+from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, load_dataset
+from surprise_rerank.eval.retrieval.fitting import Lessons
+from surprise_rerank.eval.retrieval.measures import measure_run, parse_measures
+from surprise_rerank.eval.retrieval.results import BASELINE, SystemResult, compare, run_system
+from surprise_rerank.eval.retrieval.settings import Settings
+from surprise_rerank.eval.retrieval.systems import System, find_systems
+from surprise_rerank.eval.retrieval.workspace import Workspace, has_bm25, load_anchors
 from surprise_rerank.extras import is_installed, pip_line
 from surprise_rerank.files import cache_folder
 

@@ -10,7 +10,7 @@ from surprise_rerank.candidates import Candidates, Query
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.encoders import Encoder, encode_queries
 from surprise_rerank.errors import DatasetError
-from surprise_rerank.eval.datasets import judged_questions
+from surprise_rerank.eval.retrieval.datasets import judged_questions
 
 # Enough for a handful of weights: on scifact's training questions they move by less than .1 beyond 200.
 MOST_QUESTIONS = 300

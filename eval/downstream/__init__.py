@@ -1,0 +1,1 @@
+"""Downstream tasks: what a classifier makes of sentence vectors."""

@@ -1,0 +1,169 @@
+"""What an evaluation tells: tables, plots and facts, as data; other modules draw them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from surprise_rerank.errors import DataError
+
+Cell: TypeAlias = str | int | float | None
+Kind: TypeAlias = Literal["line", "scatter", "bars", "histogram"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table.
+
+    Attributes:
+        name: its heading.
+        digits: how many a float is shown with.
+        best: which of its values is marked: the largest, the smallest, or none.
+    """
+
+    name: str
+    digits: int = 4
+    best: Literal["max", "min", ""] = ""
+
+    def shown(self, cell: Cell) -> str:
+        """A cell as a reader sees it; nothing for None and NaN."""
+        if cell is None or (isinstance(cell, float) and math.isnan(cell)):
+            return ""
+        return f"{cell:.{self.digits}f}" if isinstance(cell, float) else str(cell)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of cells under columns.
+
+    Attributes:
+        name: a short name that is unique in its report, for programs.
+        title: a line for readers.
+        columns: from left to right.
+        rows: of as many cells each.
+        keys: the first so many columns tell rows apart.
+        notes: what a reader must know.
+    """
+
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    keys: int = 1
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.keys <= len(self.columns):
+            raise DataError(f"table {self.name!r}: {self.keys} key columns of {len(self.columns)}")
+        wrong = next((row for row in self.rows if len(row) != len(self.columns)), None)
+        if wrong is not None:
+            raise DataError(f"table {self.name!r}: {len(wrong)} cells for {len(self.columns)} columns: {wrong}")
+
+    def best(self) -> frozenset[tuple[int, int]]:
+        """The places (row, column) of the best values as they are shown, where two rows or more compete."""
+        places = []
+        for j, column in enumerate(self.columns):
+            if not column.best:
+                continue
+            shown = {
+                i: float(column.shown(row[j]))
+                for i, row in enumerate(self.rows)
+                if isinstance(row[j], int | float) and column.shown(row[j])
+            }
+            if len(shown) > 1:
+                top = (max if column.best == "max" else min)(shown.values())
+                places += [(i, j) for i, value in shown.items() if value == top]
+        return frozenset(places)
+
+    def cell(self, row: str, column: str) -> Cell:
+        """A cell by the names that `eval/expected/*.yaml` use.
+
+        Args:
+            row: its key cells, as they are shown, with ` / ` between.
+            column: its heading.
+
+        Raises:
+            DataError: if there is no such row or column; names those that there are.
+        """
+        names = [c.name for c in self.columns]
+        if column not in names:
+            raise DataError(f"table {self.name!r} has no column {column!r}; it has {', '.join(names)}")
+        keys = [self.key(i) for i in range(len(self.rows))]
+        if row not in keys:
+            raise DataError(f"table {self.name!r} has no row {row!r}; it has {', '.join(keys)}")
+        return self.rows[keys.index(row)][names.index(column)]
+
+    def key(self, i: int) -> str:
+        """The key cells of row i, as they are shown, with ` / ` between."""
+        cells = zip(self.columns[: self.keys], self.rows[i], strict=False)
+        return " / ".join(column.shown(cell) for column, cell in cells)
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Points of a plot that belong together.
+
+    Attributes:
+        name: for the legend.
+        x: positions; of a histogram, the n + 1 borders of its bins; of bars, their labels.
+        y: heights; of a histogram, n counts.
+    """
+
+    name: str
+    x: tuple[float, ...] | tuple[str, ...]
+    y: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A picture, as data.
+
+    Attributes:
+        kind: lines through the points, points with their names beside them, bars, or filled steps.
+        title: a line for readers.
+        x_label: what x is.
+        y_label: what y is.
+        series: drawn over each other.
+        note: what is to be seen in it, for readers and for screen readers.
+        log_x: whether x is on a logarithmic scale.
+    """
+
+    kind: Kind
+    title: str
+    x_label: str
+    y_label: str
+    series: tuple[Series, ...]
+    note: str = ""
+    log_x: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What an evaluation tells.
+
+    Attributes:
+        title: a line for readers.
+        tables: in order.
+        plots: in order.
+        notes: what a reader must know of all tables.
+        facts: settings and everything else that was measured, as JSON values.
+    """
+
+    title: str
+    tables: tuple[Table, ...]
+    plots: tuple[Plot, ...] = ()
+    notes: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def table(self, name: str) -> Table:
+        """A table by its name.
+
+        Raises:
+            DataError: if there is none; names those that there are.
+        """
+        for table in self.tables:
+            if table.name == name:
+                return table
+        raise DataError(f"no table {name!r}; there are {', '.join(t.name for t in self.tables) or 'none'}")

@@ -1,0 +1,1 @@
+"""Retrieval: systems over data sets of judged questions."""

@@ -1,0 +1,1 @@
+"""Semantic textual similarity: does a similarity of texts agree with people?"""
