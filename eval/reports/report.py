@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -45,6 +46,7 @@ class Table:
         rows: of as many cells each.
         keys: the first so many columns tell rows apart.
         notes: what a reader must know.
+        detail: whether it is for files alone: a terminal shows it when it is asked to.
     """
 
     name: str
@@ -53,13 +55,16 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     keys: int = 1
     notes: tuple[str, ...] = ()
+    detail: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.keys <= len(self.columns):
             raise DataError(f"table {self.name!r}: {self.keys} key columns of {len(self.columns)}")
         wrong = next((row for row in self.rows if len(row) != len(self.columns)), None)
         if wrong is not None:
-            raise DataError(f"table {self.name!r}: {len(wrong)} cells for {len(self.columns)} columns: {wrong}")
+            raise DataError(
+                f"table {self.name!r}: {len(wrong)} cells for {len(self.columns)} columns: {wrong}"
+            )
 
     def best(self) -> frozenset[tuple[int, int]]:
         """The places (row, column) of the best values as they are shown, where two rows or more compete."""
@@ -95,6 +100,17 @@ class Table:
             raise DataError(f"table {self.name!r} has no row {row!r}; it has {', '.join(keys)}")
         return self.rows[keys.index(row)][names.index(column)]
 
+    def shown(self) -> list[tuple[str, ...]]:
+        """The rows as a reader sees them."""
+        return [
+            tuple(column.shown(cell) for column, cell in zip(self.columns, row, strict=True))
+            for row in self.rows
+        ]
+
+    def is_numeric(self, j: int) -> bool:
+        """Whether column j holds numbers, and nothing else than numbers."""
+        return not any(isinstance(row[j], str) for row in self.rows)
+
     def key(self, i: int) -> str:
         """The key cells of row i, as they are shown, with ` / ` between."""
         cells = zip(self.columns[: self.keys], self.rows[i], strict=False)
@@ -106,7 +122,7 @@ class Series:
     """Points of a plot that belong together.
 
     Attributes:
-        name: for the legend.
+        name: for the legend; of a single point of a scatter plot, what stands beside it.
         x: positions; of a histogram, the n + 1 borders of its bins; of bars, their labels.
         y: heights; of a histogram, n counts.
     """
@@ -138,6 +154,17 @@ class Plot:
     note: str = ""
     log_x: bool = False
 
+    def __post_init__(self) -> None:
+        more = 1 if self.kind == "histogram" else 0
+        for series in self.series:
+            if len(series.x) != len(series.y) + more:
+                raise DataError(
+                    f"plot {self.title!r}, series {series.name!r}: {len(series.x)} x for {len(series.y)} y, "
+                    f"expected {len(series.y) + more}"
+                )
+            if self.kind in ("scatter", "histogram") and any(isinstance(x, str) for x in series.x):
+                raise DataError(f"plot {self.title!r}, series {series.name!r}: x are texts, expected numbers")
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -167,3 +194,11 @@ class Report:
             if table.name == name:
                 return table
         raise DataError(f"no table {name!r}; there are {', '.join(t.name for t in self.tables) or 'none'}")
+
+    def anchors(self) -> list[str]:
+        """A name for links to each table: letters, digits and hyphens, each one once."""
+        anchors: list[str] = []
+        for number, table in enumerate(self.tables, start=1):
+            anchor = re.sub(r"[^A-Za-z0-9]+", "-", table.name).strip("-") or "table"
+            anchors.append(anchor if anchor not in anchors else f"{anchor}-{number}")
+        return anchors

@@ -1,0 +1,59 @@
+"""Reports as Markdown, as GitHub reads it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from surprise_rerank.eval.exits import one_line
+from surprise_rerank.eval.reports.report import Report, Table
+
+# An underscore inside a word, as in toy_emb.txt, begins nothing.
+_SPECIAL = re.compile(r"[\\`*\[\]<>&|~$#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+# What begins a list or a rule where it begins a line.
+_AT_START = re.compile(r"(\d*)([-+.)])(?=[-\s]|$)")
+
+
+def to_markdown(report: Report) -> str:
+    """A report's tables and notes, with numbers to the right and the best values bold.
+
+    Args:
+        report: what to write; its plots and facts are left out.
+    """
+    lines = [f"# {escaped(report.title)}", "", *_notes(report.notes)]
+    for table in report.tables:
+        lines += [f"## {escaped(table.title)}", "", *_rows(table), "", *_notes(table.notes)]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def escaped(text: str) -> str:
+    r"""A text in one line, in which nothing is Markdown.
+
+    >>> escaped("a|b *c* toy_emb.txt <i>")
+    'a\\|b \\*c\\* toy_emb.txt \\<i\\>'
+    """
+    text = _SPECIAL.sub(r"\\\g<0>", one_line(text))
+    start = _AT_START.match(text)
+    return f"{start[1]}\\{text[start.start(2) :]}" if start else text
+
+
+def _rows(table: Table) -> Iterator[str]:
+    yield _row(escaped(column.name) for column in table.columns)
+    yield _row("---:" if table.is_numeric(j) else "---" for j in range(len(table.columns)))
+    best = table.best()
+    for i, row in enumerate(table.shown()):
+        yield _row(_cell(cell, (i, j) in best, table.is_numeric(j)) for j, cell in enumerate(row))
+
+
+def _row(cells: Iterator[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _cell(text: str, best: bool, numeric: bool) -> str:
+    # A number needs no escape, not even where it begins with a minus.
+    cell = text if numeric else escaped(text)
+    return f"**{cell}**" if best else cell
+
+
+def _notes(notes: tuple[str, ...]) -> list[str]:
+    return [*(f"- {escaped(note)}" for note in notes), ""] if notes else []

@@ -1,0 +1,71 @@
+"""Reports as files: the suffix tells the format."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from surprise_rerank.connectors.folders import disk_errors
+from surprise_rerank.errors import DataError, StoreError
+from surprise_rerank.eval.reports.html import to_html
+from surprise_rerank.eval.reports.latex import to_latex
+from surprise_rerank.eval.reports.markdown import to_markdown
+from surprise_rerank.eval.reports.records import to_json
+from surprise_rerank.eval.reports.report import Report
+from surprise_rerank.extras import import_extra
+from surprise_rerank.files import whole_file
+
+_FORMATS: Mapping[str, Callable[[Report], str]] = {
+    ".md": to_markdown,
+    ".tex": to_latex,
+    ".json": to_json,
+    ".html": to_html,
+}
+
+
+def write_report(report: Report, file: Path) -> None:
+    """Write a report to a file, which is there whole or not at all.
+
+    Args:
+        report: what to write.
+        file: ends in .md, .tex, .json or .html; its folder is made.
+
+    Raises:
+        DataError: if it ends otherwise.
+        MissingExtraError: if a page needs a library that is not installed.
+        StoreError: if it cannot be written.
+    """
+    content = _format(file)(report).encode()
+    with disk_errors(str(file)):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(file) as draft:
+            draft.write(content)
+
+
+def check_files(files: Iterable[Path]) -> None:
+    """Tell before an evaluation what `write_report` would tell after it; makes the files' folders.
+
+    Raises:
+        DataError: if a file ends otherwise than in .md, .tex, .json or .html.
+        MissingExtraError: if a page needs a library that is not installed.
+        StoreError: if a file cannot be written.
+    """
+    for file in files:
+        if _format(file) is to_html:
+            import_extra("jinja2", "report")
+            import_extra("matplotlib", "report")
+        if file.is_dir():
+            raise StoreError(f"{file} is a folder, expected the name of a file to write")
+        with disk_errors(str(file)):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=file.parent).close()
+
+
+def _format(file: Path) -> Callable[[Report], str]:
+    if file.suffix.lower() not in _FORMATS:
+        raise DataError(
+            f"{file}: no format for the suffix {file.suffix!r}; give the report a name that ends in "
+            f"{', '.join(_FORMATS)}"
+        )
+    return _FORMATS[file.suffix.lower()]

@@ -1,0 +1,503 @@
+"""Reports: what is shown in every format, hostile texts, the JSON that is read again, and files."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from bs4 import BeautifulSoup
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from rich.console import Console
+
+from surprise_rerank import extras
+from surprise_rerank.errors import DataError, MissingExtraError, StoreError
+from surprise_rerank.eval.exits import one_line
+from surprise_rerank.eval.reports import latex, markdown
+from surprise_rerank.eval.reports.html import to_html
+from surprise_rerank.eval.reports.latex import to_latex
+from surprise_rerank.eval.reports.markdown import to_markdown
+from surprise_rerank.eval.reports.plots import to_svg
+from surprise_rerank.eval.reports.records import read_report, to_json
+from surprise_rerank.eval.reports.report import Column, Plot, Report, Series, Table
+from surprise_rerank.eval.reports.terminal import print_report, rich_table
+from surprise_rerank.eval.reports.writing import check_files, write_report
+
+pytest.importorskip("jinja2", reason="the extra 'report' is not installed")
+pytest.importorskip("matplotlib", reason="the extra 'report' is not installed")
+
+SCORES = Table(
+    "scores",
+    "Scores of models",
+    (Column("model"), Column("MRR", best="max"), Column("MR", 1, "min"), Column("pairs")),
+    (("glove", 0.51, 20.04, 5514), ("toy_emb.txt", -0.25, 7.5, 5514), ("none", math.nan, None, 0)),
+    notes=("MR is the mean rank.",),
+)
+EVIL = "<script>alert('x')</script>\x1b[31m\u202e |_*`\"$&%#~^{}\\[<img src=//example.com/x>\ud800"
+HOSTILE = Table(EVIL, EVIL, (Column(EVIL), Column("v", best="max")), ((EVIL, 0.5), ("b", 0.25)), 1, (EVIL,))
+LINE = Plot("line", "Hits", "k", "Hits@k", (Series("a", (1, 2), (0.1, 0.2)), Series("b", (1, 2), (0.3, 0.1))))
+SCATTER = Plot(
+    "scatter",
+    "Models",
+    "MRR",
+    "accuracy",
+    tuple(Series(f"model {i}", (0.5 + i / 1000,), (70 + i / 100,)) for i in range(8)),
+)
+GAINS = Series("gain", ("MR", "CR", "none"), (-1.0, 2.0, math.nan))
+BARS = Plot("bars", "Gains", "task", "gain", (GAINS,), "CR gains.")
+HISTOGRAM = Plot("histogram", "Scores", "score", "pairs", (Series("all", (0.0, 0.5, 1.0), (3, 4)),))
+PLOTS = (LINE, SCATTER, BARS, HISTOGRAM)
+REPORT = Report("Everything", (SCORES, HOSTILE), PLOTS, ("Seed 0.", EVIL), {"seed": 0, EVIL: [EVIL]})
+
+
+def hostile_plot(plot: Plot) -> Plot:
+    series = tuple(replace(s, name=f"{EVIL} {i}") for i, s in enumerate(plot.series))
+    return replace(plot, title=EVIL, x_label=EVIL, y_label=EVIL, note=EVIL, series=series)
+
+
+# The terminal
+
+
+def printed(report: Report, width: int = 120) -> str:
+    console = Console(file=StringIO(), width=width)
+    print_report(report, console)
+    return console.file.getvalue()
+
+
+def test_the_terminal_shows_titles_tables_and_notes():
+    text = printed(Report("Everything", (SCORES,), notes=("Seed 0.",)))
+    for part in ("Everything", "Scores of models", "model", "0.5100", "-0.2500", "20.0", "MR is", "Seed 0."):
+        assert part in text
+
+
+def test_a_title_that_the_only_table_has_too_is_said_once():
+    assert printed(Report(SCORES.title, (SCORES,))).count(SCORES.title) == 1
+
+
+def test_details_are_left_out_when_they_are_not_asked_for():
+    report = Report("Everything", (SCORES, replace(SCORES, title="Every pair", detail=True)))
+    console = Console(file=StringIO(), width=120)
+    print_report(report, console, details=False)
+    assert "Every pair" not in console.file.getvalue()
+    assert "Every pair" in printed(report)
+
+
+def test_numbers_stand_right_and_the_best_are_bold():
+    grid = rich_table(SCORES)
+    assert [column.justify for column in grid.columns] == ["left", "right", "right", "right"]
+    cells = [[(cell.plain, cell.style) for cell in column.cells] for column in grid.columns[:3]]
+    assert cells[1] == [("0.5100", "bold"), ("-0.2500", ""), ("", "")]
+    assert cells[2] == [("20.0", ""), ("7.5", "bold"), ("", "")]
+
+
+def test_no_text_steers_the_terminal_or_is_read_as_markup():
+    table = replace(HOSTILE, rows=(("[bold]x[/bold] :smile: \x1b[31m\u202e", 0.5), ("b", 0.25)))
+    text = printed(Report(EVIL, (table,)))
+    assert "[bold]x[/bold] :smile: \\x1b[31m\\u202e" in text
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+
+
+def test_a_pipe_folds_nothing(capsys: pytest.CaptureFixture[str]):
+    names = tuple(Column(f"a rather long heading {i}") for i in range(20))
+    wide = Table("wide", "w" * 300, names, (tuple(f"some words {i}" for i in range(20)),))
+    print_report(Report("wide", (wide,)))
+    lines = capsys.readouterr().out.splitlines()
+    assert "w" * 300 in lines
+    assert sum("some words 0" in line and "some words 19" in line for line in lines) == 1
+
+
+def test_a_narrow_terminal_loses_no_digit():
+    table = Table("t", "t", (Column("name"), Column("v", 8)), (("a-name-that-is-long" * 3, 0.12345678),))
+    text = re.sub(r"\s", "", printed(Report("t", (table,)), width=30))
+    assert "…" not in text
+    assert re.sub("[^0-9]", "", text) == "012345678"
+
+
+# Markdown
+
+
+def read_markdown(text: str) -> BeautifulSoup:
+    reader = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    return BeautifulSoup(reader.render(text), "html.parser")
+
+
+def test_markdown_has_tables_with_numbers_right_and_the_best_bold():
+    text = to_markdown(Report("Everything", (SCORES,), notes=("Seed 0.",)))
+    assert "| model | MRR | MR | pairs |\n| --- | ---: | ---: | ---: |\n" in text
+    assert "| glove | **0.5100** | 20.0 | 5514 |" in text
+    assert "| toy_emb.txt | -0.2500 | **7.5** | 5514 |" in text
+    assert "- MR is the mean rank." in text
+    assert "- Seed 0." in text
+
+
+@given(st.text(max_size=30) | st.text("\\`*_[]<>&|~$#-+.1) ab", max_size=12))
+def test_markdown_reads_as_the_text_that_was_given(text: str):
+    page = read_markdown(f"- {markdown.escaped(text)}\n\n| {markdown.escaped(text)} | b |\n| --- | --- |\n")
+    assert page.li.text.strip() == page.th.text == one_line(text)
+
+
+def test_markdown_of_hostile_texts_has_no_tag_of_theirs():
+    page = read_markdown(to_markdown(REPORT))
+    assert {tag.name for tag in page.find_all()} <= set(
+        "h1 h2 ul li table thead tbody tr th td strong".split()  # noqa: SIM905
+    )
+    assert page.find_all("table")[1].tbody.td.text == one_line(EVIL)
+
+
+# LaTeX
+
+
+def test_latex_has_a_caption_a_label_and_the_best_bold():
+    text = to_latex(Report("Everything", (SCORES,), notes=("50 % & more",)))
+    for part in (
+        r"\caption{Scores of models}",
+        r"\label{tab:scores}",
+        r"\begin{tabular}{lrrr}",
+        r"glove & \textbf{0.5100} & 20.0 & 5514 \\",
+        r"toy\_emb.txt & $-$0.2500 & \textbf{7.5} & 5514 \\",
+        r"50 \% \& more",
+    ):
+        assert part in text
+
+
+def test_latex_breaks_long_tables_over_pages():
+    table = replace(SCORES, rows=tuple((f"m{i}", i / 100, float(i), i) for i in range(60)))
+    text = to_latex(Report("Everything", (table,)))
+    assert r"\begin{longtable}{lrrr}" in text
+    assert r"\begin{table}" not in text
+    assert text.count(r"\label") == 1
+
+
+@given(st.text(max_size=30) | st.text("\\`*_[]<>&|~$#%^{}\"'-,", max_size=12))
+def test_latex_has_no_sign_left_that_means_something(text: str):
+    escaped = latex.escaped(text)
+    ours = r"\\text[a-z]+\{\}|\\[&%$#_{}]|\{[\[\]*]\}|\$(\\[A-Za-z]+|-)\$|\{\}"
+    assert not set(re.sub(ours, "", escaped)) & set('\\{}$&#^_~%<>|"[]*`')
+    assert not re.search("--|''|,,", escaped)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Σ ≥ 3", r"$\Sigma$ $\ge$ 3"),
+        ("Zürich", "Zürich"),
+        ("Zu\u0308rich", "Zürich"),
+        ("中", "{[}U+4E2D{]}"),
+        ("a--b", "a-{}-b"),
+    ],
+)
+def test_latex_of_signs_beyond_ascii(text: str, expected: str):
+    assert latex.escaped(text) == expected
+
+
+# JSON
+
+TEXTS = st.text(max_size=8)
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
+CELLS = TEXTS | st.integers(-(10**12), 10**12) | NUMBERS | st.none()
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-99, 99) | NUMBERS | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> Table:
+    columns = draw(st.lists(st.builds(Column, TEXTS, st.integers(0, 9)), min_size=1, max_size=4))
+    rows = st.lists(st.tuples(*(CELLS for _ in columns)), max_size=4)
+    keys = draw(st.integers(1, len(columns)))
+    notes, detail = (draw(TEXTS),), draw(st.booleans())
+    return Table(draw(TEXTS), draw(TEXTS), tuple(columns), tuple(draw(rows)), keys, notes, detail)
+
+
+@st.composite
+def plots(draw: st.DrawFn) -> Plot:
+    kind = draw(st.sampled_from(("line", "scatter", "bars", "histogram")))
+    many = draw(st.lists(st.lists(NUMBERS, max_size=4), max_size=3))
+    series = []
+    for y in many:
+        x = [str(i) if kind == "bars" else float(i) for i in range(len(y) + (kind == "histogram"))]
+        series.append(Series(draw(TEXTS), tuple(x), tuple(y)))
+    return Plot(kind, draw(TEXTS), draw(TEXTS), draw(TEXTS), tuple(series), draw(TEXTS), draw(st.booleans()))
+
+
+REPORTS = st.builds(
+    Report,
+    title=TEXTS,
+    tables=st.lists(tables(), max_size=2).map(tuple),
+    plots=st.lists(plots(), max_size=2).map(tuple),
+    notes=st.lists(TEXTS, max_size=2).map(tuple),
+    facts=st.dictionaries(TEXTS, VALUES, max_size=3),
+)
+
+
+@settings(deadline=None)
+@given(REPORTS)
+def test_a_report_is_read_as_it_was_written(tmp_path_factory: pytest.TempPathFactory, report: Report):
+    file = tmp_path_factory.mktemp("reports") / "report.json"
+    write_report(report, file)
+    assert read_report(file) == report
+
+
+def test_json_tells_machine_and_versions_and_has_null_for_what_is_not_finite():
+    facts = {"inf": math.inf, "numpy": np.float32(0.5), "array": np.arange(2), "half": "\ud800"}
+    content = json.loads(to_json(replace(REPORT, facts=facts)))
+    assert content["machine"]["cpus"] >= 1
+    assert {"numpy", "scipy", "scikit-learn", "qdrant-client", "torch"} <= set(content["versions"])
+    assert content["facts"] == {"inf": None, "numpy": 0.5, "array": [0, 1], "half": "\ud800"}
+    assert content["tables"][0]["rows"][2] == ["none", None, None, 0]
+    assert content["plots"][2]["series"][0]["y"] == [-1.0, 2.0, None]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda c: c.pop("title"), "no 'title'"),
+        (lambda c: c.pop("facts"), "no 'facts'"),
+        (lambda c: c.update(tables={}), "no list 'tables'"),
+        (lambda c: c["tables"][1].pop("rows"), "tables 2: no list 'rows'"),
+        (lambda c: c["tables"][0]["rows"][1].pop(), "tables 1: table 'scores': 3 cells for 4 columns"),
+        (lambda c: c["tables"][0].update(keys=True), "tables 1: 'keys' is not a whole number"),
+        (lambda c: c["tables"][0].update(rows=[[[]]]), "tables 1: rows 1: a row is no list"),
+        (lambda c: c["tables"][0]["columns"][1].update(best="most"), "columns 2: 'best' is 'most'"),
+        (lambda c: c["tables"][0]["columns"][1].update(digits=-1), "columns 2: 'digits' is -1"),
+        (lambda c: c["plots"][0].update(kind="pie"), "plots 1: 'kind' is 'pie'"),
+        (lambda c: c["plots"][0]["series"][1].update(y=["x"]), "series 2: y 1: not a number"),
+        (lambda c: c["plots"][3]["series"][0].update(x=[1]), "plots 4: plot 'Scores'"),
+        (lambda c: c.update(notes=[1]), "notes 1: not a text"),
+    ],
+)
+def test_what_a_file_lacks_is_named_with_the_file(tmp_path: Path, change, told: str):
+    content = json.loads(to_json(REPORT))
+    change(content)
+    file = tmp_path / "broken.json"
+    file.write_text(json.dumps(content))
+    with pytest.raises(DataError, match=re.escape(told)) as caught:
+        read_report(file)
+    assert str(caught.value).startswith(f"{file}: no report: ")
+    assert "--report FILE.json" in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000, b"[]", b"1", b'"title"'])
+def test_what_is_no_report_is_told(tmp_path: Path, content: bytes):
+    file = tmp_path / "other.json"
+    file.write_bytes(content)
+    with pytest.raises(DataError, match=r"other\.json: no (JSON|report)"):
+        read_report(file)
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path):
+    with pytest.raises(StoreError, match=r"none\.json"):
+        read_report(tmp_path / "none.json")
+
+
+# Plots
+
+
+@pytest.mark.parametrize("plot", [*PLOTS, *map(hostile_plot, PLOTS)], ids=lambda plot: plot.kind)
+def test_a_plot_is_well_formed_says_what_it_is_and_is_always_the_same(plot: Plot):
+    svg = to_svg(plot)
+    root = ElementTree.fromstring(svg)
+    names = [element.tag.partition("}")[2] for element in root.iter()]
+    assert root.get("role") == "img"
+    assert root.get("aria-label") == one_line(plot.title)
+    assert root.findtext("{http://www.w3.org/2000/svg}title") == one_line(plot.title)
+    assert (root.findtext("{http://www.w3.org/2000/svg}desc") or "") == one_line(plot.note)
+    assert not {"script", "style", "metadata", "image"} & set(names)
+    assert to_svg(plot) == svg
+
+
+def texts_of(plot: Plot) -> list[str]:
+    root = ElementTree.fromstring(to_svg(plot))
+    return ["".join(element.itertext()) for element in root.iter("{http://www.w3.org/2000/svg}text")]
+
+
+def test_points_and_bars_have_their_names_and_lines_a_legend():
+    assert {f"model {i}" for i in range(8)} <= set(texts_of(SCATTER))
+    names = [text for text in texts_of(BARS) if text in GAINS.x]
+    assert names == ["CR", "MR", "none"]
+    assert {"a", "b", "k", "Hits@k"} <= set(texts_of(LINE))
+
+
+@pytest.mark.parametrize("x", [(20.0, 23.0), (4.0, 45.0), (1.0, 300.0), (1.0, 1e6)])
+def test_a_logarithmic_scale_has_numbers_however_short_it_is(x: tuple[float, float]):
+    plot = replace(SCATTER, log_x=True, series=(Series("a", x[:1], (-1.0,)), Series("b", x[1:], (-2.0,))))
+    numbers = [text for text in texts_of(plot) if re.fullmatch(r"[\d.e+]+", text)]
+    assert 2 < len(numbers) < 10
+
+
+def test_names_that_matplotlib_would_hide_or_typeset_are_shown():
+    plot = replace(LINE, series=(replace(LINE.series[0], name="_x $y$"), LINE.series[1]))
+    assert [text for text in texts_of(plot) if "_x $y$" in text]
+
+
+def test_bars_too_many_to_be_named_are_sorted_steps():
+    many = Series("gain", tuple(f"question {i}" for i in range(500)), tuple(math.sin(i) for i in range(500)))
+    svg = to_svg(replace(BARS, series=(many,)))
+    assert "question 7" not in svg
+    assert len(svg) < 100_000
+    assert "#0072b2" in svg
+    assert "#d55e00" in svg
+
+
+@pytest.mark.parametrize(
+    "plot",
+    [
+        replace(LINE, series=()),
+        replace(LINE, series=(Series("empty", (), ()),)),
+        replace(LINE, series=(Series("one", (3,), (1.0,)), Series("not", (1, 2), (math.nan, math.inf)))),
+        replace(LINE, series=(Series("years", ("STS12", "STS13"), (1.0, 2.0)),)),
+        replace(LINE, log_x=True, series=(Series("wide", (0, 10, 1000), (1.0, 2.0, 3.0)),)),
+        replace(SCATTER, log_x=True, series=(Series("left", (-1.0,), (1.0,)), Series("in", (1.0,), (1.0,)))),
+        replace(
+            SCATTER, series=(Series("cloud", (1.0, 2.0), (1.0, 2.0)), Series("lost", (math.nan,), (1.0,)))
+        ),
+        replace(BARS, series=()),
+        replace(BARS, series=(Series("none", (), ()),)),
+        replace(BARS, series=(GAINS, Series("other", ("CR", "SUBJ"), (1.0, 2.0)))),
+        replace(HISTOGRAM, series=(HISTOGRAM.series[0], Series("none", (0.0,), ()))),
+        replace(HISTOGRAM, title="\ufffe\ud800", series=()),
+    ],
+)
+def test_plots_of_little_or_odd_data_are_drawn(plot: Plot):
+    ElementTree.fromstring(to_svg(plot))
+
+
+def test_a_plot_leaves_matplotlib_as_it_was():
+    import matplotlib
+
+    before = dict(matplotlib.rcParams)
+    to_svg(LINE)
+    assert dict(matplotlib.rcParams) == before
+
+
+@pytest.mark.parametrize(
+    ("kind", "x"), [("line", (1, 2, 3)), ("histogram", (1, 2)), ("scatter", ("a", "b")), ("bars", ("a",))]
+)
+def test_series_that_do_not_fit_their_plot_are_refused(kind: str, x: tuple):
+    with pytest.raises(DataError, match="series 'a'"):
+        Plot(kind, "p", "x", "y", (Series("a", x, (1.0, 2.0)),))
+
+
+# Pages
+
+
+def page_of(report: Report) -> BeautifulSoup:
+    return BeautifulSoup(to_html(report), "html.parser")
+
+
+def test_a_page_shows_tables_plots_notes_and_facts():
+    page = page_of(REPORT)
+    first = page.table
+    assert [head.text for head in first.thead.find_all("th")] == ["model", "MRR", "MR", "pairs"]
+    assert [cell.text for cell in first.find_all(class_="best")] == ["0.5100", "7.5"]
+    assert [cell["data-value"] for cell in first.tbody.tr.find_all("td")] == ["0.51", "20.04", "5514"]
+    assert [row.th["scope"] for row in first.tbody.find_all("tr")] == ["row"] * 3
+    assert len(page.find_all("svg")) == len(PLOTS)
+    assert '"seed": 0' in page.details.pre.text
+    assert "MR is the mean rank." in page.text
+    assert "CR gains." in page.text
+    assert page.nav.a["href"] == "#scores"
+
+
+def test_a_page_of_one_table_has_no_contents():
+    assert page_of(Report("One", (SCORES,))).nav is None
+
+
+def test_every_link_leads_to_a_place_of_the_page():
+    doubled = replace(REPORT, tables=(SCORES, replace(SCORES, name="scores!"), replace(SCORES, name="§")))
+    page = page_of(doubled)
+    ids = [tag["id"] for tag in page.find_all(id=True) if not tag.find_parent("svg")]
+    assert len(ids) == len(set(ids))
+    assert {link["href"][1:] for link in page.find_all("a")} <= set(ids)
+
+
+def test_a_page_runs_and_fetches_nothing_of_the_data():
+    hostile = replace(REPORT, title=EVIL, plots=tuple(map(hostile_plot, PLOTS)))
+    text = to_html(hostile)
+    page = BeautifulSoup(text, "html.parser")
+    assert len(page.find_all("script")) == 1
+    assert not page.find_all(["img", "link", "iframe", "object", "embed", "form", "base"])
+    for tag in page.find_all():
+        for name, value in tag.attrs.items():
+            assert not name.startswith("on")
+            if name in ("href", "src", "xlink:href", "srcset", "action"):
+                assert value.startswith("#")
+    assert not re.search(r"@import|url\((?!#)", text)
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert page.title.text == page.h1.text == one_line(EVIL)
+
+
+def test_the_policy_allows_the_one_script_by_its_hash():
+    import base64
+    import hashlib
+
+    page = page_of(REPORT)
+    policy = page.find("meta", attrs={"http-equiv": "Content-Security-Policy"})["content"]
+    digest = base64.b64encode(hashlib.sha256(page.script.string.encode()).digest()).decode()
+    assert policy.startswith("default-src 'none'; ")
+    assert f"script-src 'sha256-{digest}'" in policy
+
+
+@settings(deadline=None, max_examples=30)
+@given(REPORTS)
+def test_any_report_can_be_shown_in_any_format(report: Report):
+    report = replace(report, plots=())
+    printed(report)
+    for text in (to_markdown(report), to_latex(report), to_html(report)):
+        text.encode()
+
+
+# Files
+
+
+@pytest.mark.parametrize("suffix", [".md", ".tex", ".json", ".html", ".HTML"])
+def test_the_suffix_tells_the_format_and_folders_are_made(tmp_path: Path, suffix: str):
+    file = tmp_path / "a" / "b" / f"report{suffix}"
+    check_files([file])
+    write_report(REPORT, file)
+    assert "Scores of models" in file.read_text("utf-8")
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+@pytest.mark.parametrize("name", ["report.pdf", "report", ".json"])
+def test_another_suffix_is_told_with_those_that_there_are(tmp_path: Path, name: str):
+    for act in (lambda file: write_report(REPORT, file), lambda file: check_files([file])):
+        with pytest.raises(DataError, match=r"\.md, \.tex, \.json, \.html"):
+            act(tmp_path / name)
+
+
+def test_a_place_that_cannot_be_written_is_told_before_and_after(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder.md").mkdir()
+    for file in (tmp_path / "file" / "report.md", tmp_path / "folder.md"):
+        with pytest.raises(StoreError, match=re.escape(str(file))):
+            check_files([file])
+        with pytest.raises(StoreError, match=re.escape(str(file))):
+            write_report(REPORT, file)
+
+
+def test_a_report_that_cannot_be_made_leaves_the_old_file(tmp_path: Path):
+    file = tmp_path / "report.json"
+    file.write_text("old")
+    with pytest.raises(TypeError):
+        write_report(replace(REPORT, facts={"what": object()}), file)
+    assert file.read_text() == "old"
+
+
+def test_a_missing_extra_is_told_before_the_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(extras, "is_installed", lambda module: module != "matplotlib")
+    check_files([tmp_path / "report.md", tmp_path / "report.json", tmp_path / "report.tex"])
+    with pytest.raises(MissingExtraError, match=r"surprise-rerank\[report\]"):
+        check_files([tmp_path / "report.html"])
