@@ -1,4 +1,4 @@
-"""The paired randomisation test."""
+"""Paired tests, intervals of differences, and the correction for many tests."""
 
 import itertools
 
@@ -8,7 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.significance import paired_randomization
+from surprise_rerank.eval.significance import (
+    difference_interval,
+    holm,
+    paired_bootstrap,
+    paired_randomization,
+)
 
 
 def by_enumeration(first: list[float], second: list[float]) -> float:
@@ -48,3 +53,45 @@ def test_equal_systems_and_single_questions_show_nothing() -> None:
 def test_other_shapes_are_refused(first: list[float], second: list[float]) -> None:
     with pytest.raises(DataError, match="same questions"):
         paired_randomization(first, second)
+
+
+def test_the_bootstrap_test_agrees_with_the_randomisation_test() -> None:
+    rng = np.random.default_rng(2)
+    base = rng.random(300)
+    for shift in (0.0, 0.01, 0.02):
+        other = base + rng.normal(shift, 0.15, 300)
+        randomization, bootstrap = paired_randomization(base, other), paired_bootstrap(base, other)
+        assert bootstrap == pytest.approx(randomization, abs=0.03)
+        assert paired_bootstrap(other, base) == bootstrap
+
+
+def test_the_bootstrap_test_counts_the_samples_that_are_as_far_off() -> None:
+    # Two questions: the mean of two draws of (-1, 1) is 0 or as large as what was seen, half of the time.
+    assert paired_bootstrap([0.0, 2.0], [1.0, 1.0]) == 1.0  # no difference in the mean
+    assert paired_bootstrap([0.0, 0.0], [0.0, 2.0]) == pytest.approx(0.5, abs=0.02)
+
+
+def test_the_interval_of_a_difference_holds_it_and_has_its_sign() -> None:
+    rng = np.random.default_rng(3)
+    first = rng.random(200)
+    second = first + rng.normal(0.05, 0.1, 200)
+    low, high = difference_interval(first, second)
+    assert 0 < low < (second - first).mean() < high
+    assert difference_interval(second, first) == pytest.approx((-high, -low), abs=2e-3)
+    assert difference_interval([0.1, 0.4], [0.3, 0.6]) == pytest.approx((0.2, 0.2))
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_holm_corrects_as_its_definition_says(values: list[float]) -> None:
+    corrected = holm(values)
+    for i, p in enumerate(values):
+        # Every test that is not larger, each multiplied by how many are not smaller than it.
+        least = [min(1.0, sum(q >= r for q in values) * r) for r in values if r <= p]
+        assert corrected[i] == pytest.approx(max(least))
+    assert holm([]) == []
+
+
+def test_holm_of_four_tests() -> None:
+    # 4 x .005, 3 x .011, 2 x .02, and none below the one before.
+    assert holm([0.02, 0.04, 0.011, 0.005]) == pytest.approx([0.04, 0.04, 0.033, 0.02])
