@@ -1,1 +1,1 @@
-"""Semantic textual similarity: does a similarity of texts agree with people?"""
+"""Semantic textual similarity: how well similarities of texts agree with people."""

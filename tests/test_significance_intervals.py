@@ -1,0 +1,117 @@
+"""BCa intervals of differences of correlations."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from surprise_rerank.errors import DataError
+from surprise_rerank.eval.significance_intervals import (
+    difference_interval,
+    difference_intervals,
+    pearson_difference,
+)
+
+
+def pairs(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.random.Generator]:
+    rng = np.random.default_rng(seed)
+    gold = rng.integers(0, 6, n).astype(np.float64)
+    return gold, gold + rng.normal(0, 2, n), rng
+
+
+@settings(deadline=None, max_examples=25)
+@given(n=st.integers(12, 80), k=st.integers(1, 4), seed=st.integers(0, 1000), small=st.booleans())
+def test_the_fast_form_draws_the_resamples_of_the_plain_one_and_finds_the_same(
+    n: int, k: int, seed: int, small: bool
+) -> None:
+    gold, baseline, rng = pairs(n, seed)
+    systems = gold + rng.normal(0, 2, (k, n))
+    # Large offsets and scales change no correlation; the sums of products have to bear them.
+    systems[0] = 1000 + systems[0] * (1e-3 if small else 1e3)
+    fast = difference_intervals(gold, systems, baseline, resamples=300, seed=seed)
+    np.testing.assert_allclose(fast.values, pearson_difference(gold, systems, baseline), atol=1.1e-5)
+    for i in range(k):
+        plain = difference_interval(gold, systems[i], baseline, resamples=300, seed=seed)
+        np.testing.assert_allclose((fast.low[i], fast.high[i]), plain, atol=1e-4)
+
+
+def test_the_plain_difference_is_that_of_two_correlations() -> None:
+    gold, baseline, rng = pairs(50)
+    system = gold + rng.normal(0, 1, 50)
+    expected = np.corrcoef(gold, system)[0, 1] - np.corrcoef(gold, baseline)[0, 1]
+    assert float(pearson_difference(gold, system, baseline)) == pytest.approx(expected, abs=1e-5)
+
+
+def test_batches_of_resamples_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    gold, baseline, rng = pairs(60)
+    systems = gold + rng.normal(0, 2, (2, 60))
+    whole = difference_intervals(gold, systems, baseline, resamples=500)
+    monkeypatch.setattr("surprise_rerank.eval.significance_intervals._NUMBERS", 60 * 7)
+    parts = difference_intervals(gold, systems, baseline, resamples=500)
+    np.testing.assert_array_equal([whole.low, whole.high], [parts.low, parts.high])
+
+
+def test_a_clear_gain_wins_a_clear_loss_loses_and_noise_ties() -> None:
+    gold, baseline, rng = pairs(400)
+    better, worse = gold + rng.normal(0, 0.5, 400), rng.normal(0, 1, 400)
+    alike = gold + rng.normal(0, 2, 400)
+    found = difference_intervals(gold, np.array([better, worse, alike]), baseline, resamples=1000)
+    assert [found.verdict(i) for i in range(3)] == ["win", "loss", "tie"]
+    assert (found.low <= found.values).all()
+    assert (found.values <= found.high).all()
+
+
+def test_intervals_cover_the_truth_about_as_often_as_they_say() -> None:
+    covered = []
+    for seed in range(100):
+        gold, baseline, rng = pairs(100, seed)
+        found = difference_intervals(gold, gold[None, :] + rng.normal(0, 2, 100), baseline, resamples=400)
+        covered.append(found.low[0] <= 0 <= found.high[0])
+    assert 0.88 <= np.mean(covered) <= 0.99
+
+
+def test_the_baseline_ties_with_itself_whatever_the_precision_and_the_scale() -> None:
+    gold, baseline, _ = pairs(100)
+    rounded = baseline.astype(np.float32).astype(np.float64)
+    found = difference_intervals(gold, np.array([baseline, rounded, 3 * baseline - 7]), baseline)
+    assert [found.verdict(i) for i in range(3)] == ["tie"] * 3
+    np.testing.assert_allclose([found.low, found.high], 0.0, atol=1.1e-5)
+
+
+def test_a_constant_similarity_has_no_interval_and_does_not_disturb_the_others() -> None:
+    gold, baseline, rng = pairs(100)
+    system = gold + rng.normal(0, 1, 100)
+    found = difference_intervals(gold, np.array([np.full(100, 0.3), system]), baseline, resamples=300)
+    alone = difference_intervals(gold, system[None, :], baseline, resamples=300)
+    assert np.isnan([found.values[0], found.low[0], found.high[0]]).all()
+    assert found.verdict(0) == "none"
+    assert (found.low[1], found.high[1]) == pytest.approx((alone.low[0], alone.high[0]))
+
+
+def test_a_similarity_that_some_resample_makes_constant_has_no_interval() -> None:
+    gold, baseline, _ = pairs(100)
+    found = difference_intervals(gold, np.eye(1, 100), baseline, resamples=300)
+    assert np.isfinite(found.values[0])
+    assert found.verdict(0) == "none"
+
+
+def test_the_seed_decides() -> None:
+    gold, baseline, rng = pairs(60)
+    system = gold[None, :] + rng.normal(0, 2, 60)
+    one, same, other = (
+        difference_intervals(gold, system, baseline, resamples=200, seed=seed) for seed in (0, 0, 1)
+    )
+    assert one.low[0] == same.low[0] != other.low[0]
+
+
+def test_no_system_has_no_difference() -> None:
+    gold, baseline, _ = pairs(10)
+    assert len(difference_intervals(gold, np.zeros((0, 10)), baseline).values) == 0
+
+
+@pytest.mark.parametrize(
+    ("n", "systems", "baseline"), [(5, (2, 4), (5,)), (5, (5,), (5,)), (5, (1, 5), (4,)), (2, (1, 2), (2,))]
+)
+def test_other_shapes_are_refused(n: int, systems: tuple[int, ...], baseline: tuple[int, ...]) -> None:
+    with pytest.raises(DataError, match="expected n of at least 3"):
+        difference_intervals(np.arange(n) / n, np.zeros(systems), np.zeros(baseline))

