@@ -1,1 +1,1 @@
-"""EvalRank: does an embedding rank the similar before the unrelated? (Wang, Kuo and Li, ACL 2022.)"""
+"""EvalRank (ACL 2022): does an embedding rank the similar before the unrelated."""

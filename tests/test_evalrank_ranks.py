@@ -1,0 +1,240 @@
+"""Ranks of pairs: the fast form against the definition, ties, and the measures."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from words import WordEncoder
+
+from surprise_rerank.arrays import Float32Array, unit_rows
+from surprise_rerank.bags import Texts
+from surprise_rerank.errors import DataError
+from surprise_rerank.eval.evalrank.dense import Euclidean
+from surprise_rerank.eval.evalrank.items import Items
+from surprise_rerank.eval.evalrank.measures import (
+    DENSE_MEASURES,
+    DenseMeasure,
+    check_measures,
+    dense_measure,
+    split_names,
+)
+from surprise_rerank.eval.evalrank.normalized import Csls
+from surprise_rerank.eval.evalrank.ranks import Ranks, distinct, rank, ranks
+from surprise_rerank.eval.evalrank.token_measure import TokenMeasure
+from surprise_rerank.similarities import Corpus, find_similarity
+
+
+def items_of(vectors: Float32Array) -> tuple[Items, np.ndarray]:
+    plain = np.asarray(vectors, np.float32)
+    return Items.of(plain, unit_rows(plain), len(plain))
+
+
+def some_items(n: int, d: int, seed: int) -> tuple[Items, np.ndarray]:
+    """Items of which some are equal, some have one direction, and some are the sum of others in any order."""
+    rng = np.random.default_rng(seed)
+    vectors = rng.normal(size=(n, d)).astype(np.float32)
+    vectors[rng.integers(0, n, n // 3)] = vectors[0]
+    vectors[rng.integers(0, n, n // 4)] = 2 * vectors[1]
+    parts = rng.normal(size=(5, d)).astype(np.float32)
+    for i in rng.integers(0, n, n // 4):
+        vectors[i] = parts[rng.permutation(5)].sum(axis=0)
+    return items_of(vectors)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.sampled_from(DENSE_MEASURES),
+    st.booleans(),
+    st.integers(6, 40),
+    st.integers(2, 12),
+    st.integers(0, 10_000),
+    st.sampled_from([1, 7, 64, 100_000]),
+)
+def test_the_fast_form_gives_the_ranks_of_the_definition(
+    name: DenseMeasure, as_published: bool, n: int, d: int, seed: int, block: int
+) -> None:
+    items, item_of = some_items(n, d, seed)
+    measure = dense_measure(name, items, as_published=as_published)
+    pairs = item_of[np.random.default_rng(seed).integers(0, n, size=(15, 2))]
+    expected = [rank(measure, a, b, items.counts) for a, b in pairs.tolist()]
+    assert ranks(measure, pairs, items.counts, block_scores=block).ranks.tolist() == expected
+
+
+@pytest.mark.parametrize("name", DENSE_MEASURES)
+def test_ranks_do_not_depend_on_blocks(name: DenseMeasure) -> None:
+    items, item_of = some_items(400, 40, seed=3)
+    measure = dense_measure(name, items)
+    pairs = item_of[np.random.default_rng(0).integers(0, 400, size=(300, 2))]
+    first, *others = (
+        ranks(measure, pairs, items.counts, block_scores=size).ranks for size in (1, 999, 12_345, 10**7)
+    )
+    for other in others:
+        np.testing.assert_array_equal(first, other)
+
+
+def test_a_rank_counts_what_is_more_similar_and_the_first_item_for_nothing() -> None:
+    #    a, then at 10, 20, 30 and 90 degrees
+    angles = np.radians([0, 10, 20, 30, 90])
+    items, item_of = items_of(np.stack([np.cos(angles), np.sin(angles)], axis=1))
+    measure = dense_measure("cosine", items)
+    found = ranks(measure, item_of[np.array([[0, 1], [0, 2], [0, 4], [2, 2]])], items.counts)
+    # a itself stands before b: the second nearest has rank 2, and nothing has a rank below 1.
+    assert found.ranks.tolist() == [1, 2, 4, 1]
+    assert found.mean == pytest.approx(2.0)
+    assert found.mean_reciprocal == pytest.approx((1 + 0.5 + 0.25 + 1) / 4)
+    assert [found.hits(k) for k in (1, 2, 3, 4)] == [0.5, 0.75, 0.75, 1.0]
+
+
+def test_equal_items_do_not_count_against_each_other() -> None:
+    rng = np.random.default_rng(1)
+    vectors = rng.normal(size=(50, 20)).astype(np.float32)
+    vectors[10:] = vectors[10]
+    items, item_of = items_of(vectors)
+    assert items.counts[item_of[10]] == 40
+    found = ranks(dense_measure("cosine", items), item_of[np.array([[10, 30], [0, 30]])], items.counts)
+    assert found.ranks[0] == 1
+    above = sum(
+        float(items.unit[item_of[0]] @ items.unit[item_of[j]])
+        > float(items.unit[item_of[0]] @ items.unit[item_of[10]])
+        for j in range(10)
+    )
+    assert found.ranks[1] == max(1, above)
+
+
+def test_sums_of_the_same_words_in_another_order_are_tied() -> None:
+    rng = np.random.default_rng(2)
+    words = rng.normal(size=(9, 30)).astype(np.float32)
+    same = [words[rng.permutation(9)].mean(axis=0) for _ in range(30)]
+    items, item_of = items_of(np.stack([rng.normal(size=30), *same, -same[0]]))
+    assert len(items.counts) > 5  # the last bits differ
+    for name in ("cosine", "l2", "csls", "surprise", "surprise-pure", "surprise-pooled"):
+        measure = dense_measure(name, items)
+        found = ranks(measure, item_of[np.array([[1, j] for j in range(2, 31)])], items.counts)
+        assert set(found.ranks.tolist()) == {1}, name
+
+
+def test_equal_vectors_are_one_item() -> None:
+    rows, places = distinct(np.array([[1, 2], [0, 0], [1, 2], [-0.0, 0], [3, 1]], np.float32))
+    assert rows.tolist() == [0, 1, 4]
+    assert places.tolist() == [0, 1, 0, 1, 2]
+
+
+def test_items_beside_the_background_do_not_count() -> None:
+    vectors = np.random.default_rng(3).normal(size=(12, 4)).astype(np.float32)
+    items, _ = Items.of(vectors, unit_rows(vectors), 8)
+    few, _ = Items.of(vectors[:8], unit_rows(vectors[:8]), 8)
+    pairs = np.array([[i, (i + 3) % 8] for i in range(8)])
+    for name in DENSE_MEASURES:
+        more = ranks(dense_measure(name, items), pairs, items.counts)
+        less = ranks(dense_measure(name, few), pairs, few.counts)
+        assert more.ranks.tolist() == less.ranks.tolist(), name
+    assert items.background.tolist() == list(range(8))
+
+
+def test_as_published_the_second_item_of_some_pairs_counts_against_itself() -> None:
+    rng = np.random.default_rng(4)
+    vectors = rng.normal(size=(500, 50)).astype(np.float32)
+    vectors[1::2] = vectors[::2] + 0.1 * rng.normal(size=(250, 50))  # nearest to the one before
+    items, item_of = items_of(vectors)
+    pairs = item_of[np.arange(500).reshape(-1, 2)]
+    for name, share in (("cosine", 0.25), ("l2", 0.5)):
+        assert ranks(dense_measure(name, items), pairs, items.counts).hits(1) == 1
+        measure = dense_measure(name, items, as_published=True)
+        found = ranks(measure, pairs, items.counts)
+        assert found.hits(1) == pytest.approx(1 - share, abs=0.12)
+        assert found.hits(2) == 1
+
+
+def test_l2_similarity_is_one_at_distance_zero() -> None:
+    measure = Euclidean(np.array([[0, 0], [3, 4], [0, 0]], np.float32))
+    assert measure.scores(np.array([0, 0]), np.array([1, 2])).tolist() == [1 / 6, 1.0]
+
+
+def test_csls_takes_the_mean_cosine_of_the_nearest_off_both_sides() -> None:
+    items, item_of = items_of(np.random.default_rng(5).normal(size=(30, 6)))
+    cosines = items.unit.astype(float) @ items.unit.T.astype(float)
+    np.fill_diagonal(cosines, -np.inf)
+    near = np.sort(cosines, axis=1)[:, -10:].mean(axis=1)
+    measure = dense_measure("csls", items)
+    assert isinstance(measure, Csls)
+    found = measure.scores(np.array([0, 4]), np.array([7, 9]))
+    expected = [2 * cosines[0, 7] - near[0] - near[7], 2 * cosines[4, 9] - near[4] - near[9]]
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert Csls.of(Items.of(items.plain[:1], items.unit[:1], 1)[0]).nearness.tolist() == [0]
+    assert item_of[7] == 7
+
+
+def test_surprise_takes_the_background_as_ensemble_and_the_candidate_as_anchor() -> None:
+    vectors = np.random.default_rng(6).normal(size=(40, 5)).astype(np.float32)
+    vectors[30:] = vectors[0]  # what stands in the background often counts as often
+    items, item_of = items_of(vectors)
+    cosines = unit_rows(vectors).astype(float) @ unit_rows(vectors).T.astype(float)
+    measure = dense_measure("surprise-pure", items)
+    found = measure.scores(item_of[np.array([2, 3])], item_of[np.array([5, 31])])
+    expected = [
+        (cosines[2, 5] - cosines[:, 5].mean()) / cosines[:, 5].std(),
+        (cosines[3, 31] - cosines[:, 31].mean()) / cosines[:, 31].std(),
+    ]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", DENSE_MEASURES)
+def test_products_and_rows_are_the_scores(name: DenseMeasure) -> None:
+    items, _ = some_items(30, 8, seed=7)
+    measure = dense_measure(name, items)
+    count = len(items.counts)
+    first, second = (part.ravel() for part in np.indices((count, count)))
+    scores = measure.scores(first, second)
+    rows = measure.rows(np.arange(count)).ravel()
+    np.testing.assert_allclose(rows, scores, rtol=1e-9, atol=1e-12)
+    product = measure.product()
+    assert (product is None) == (name in ("surprise", "surprise-mixed", "surprise-pooled-mixed"))
+    if product is not None:
+        products = (product.left.astype(float) @ product.right.T.astype(float)).ravel()
+        np.testing.assert_allclose(products, measure.in_product(scores), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["dynamax", "dynamax-jaccard-raw", "max-jaccard", "idf-cosine"])
+def test_similarities_of_tokens_rank_as_defined(name: str) -> None:
+    encoder = WordEncoder()
+    rng = np.random.default_rng(8)
+    sentences = [" ".join(rng.choice(list("abcdefghijkl"), size=int(rng.integers(1, 6)))) for _ in range(25)]
+    sentences = list(Counter([*sentences, ""]))
+    texts = Texts(encoder.encode(sentences).tokens, tuple(map(tuple, encoder.words(sentences))))
+    named = find_similarity(name)
+    corpus = Corpus.encode(encoder, sentences, named.fitted_on | {"texts", "statistics"})
+    measure = TokenMeasure(named.build(corpus), texts)
+    counts = np.ones(len(sentences), dtype=np.int64)
+    pairs = rng.integers(0, len(sentences), size=(12, 2))
+    expected = [rank(measure, a, b, counts) for a, b in pairs.tolist()]
+    assert ranks(measure, pairs, counts, block_scores=60).ranks.tolist() == expected
+
+
+def test_progress_tells_every_pair_once() -> None:
+    items, item_of = some_items(40, 4, seed=9)
+    pairs = item_of[np.random.default_rng(0).integers(0, 40, size=(33, 2))]
+    told: list[int] = []
+    ranks(dense_measure("cosine", items), pairs, items.counts, told.append, block_scores=100)
+    assert len(told) > 1
+    assert sum(told) == 33
+
+
+def test_names_are_checked_and_the_nearest_is_told() -> None:
+    assert split_names(" cosine, l2,,cosine ") == ("cosine", "l2")
+    with pytest.raises(DataError, match="unknown measure 'cosin'; did you mean 'cosine'"):
+        check_measures(["cosin"], DENSE_MEASURES)
+    with pytest.raises(DataError, match="no measure was named"):
+        check_measures([], DENSE_MEASURES)
+    items, _ = some_items(10, 3, seed=0)
+    measure = dense_measure("cosine", items)
+    with pytest.raises(DataError, match="no pairs to rank"):
+        ranks(measure, np.zeros((0, 2), np.int64), items.counts)
+
+
+def test_hits_are_shares_of_the_pairs() -> None:
+    found = Ranks(np.array([1, 2, 3, 16]))
+    assert [found.hits(k) for k in (1, 3, 15)] == [0.25, 0.75, 0.75]
