@@ -1,0 +1,244 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from surprise_rerank.errors import DataError, DatasetError, SurpriseRerankError
+from surprise_rerank.eval.correlation import coefficient, correlate, read_reports
+from surprise_rerank.eval.correlation_command import command
+from surprise_rerank.eval.reports.report import Column, Report, Table
+from surprise_rerank.eval.reports.writing import write_report
+
+MODELS = ("a", "b", "c", "d")
+ACCURACIES = {"a": (60.0, 50.0), "b": (62.0, 54.0), "c": (70.0, 60.0), "d": (75.0, 58.0)}
+MRR = {"a": 0.1, "b": 0.2, "c": 0.3, "d": 0.4}
+
+
+def downstream(values: Mapping[str, Sequence[float | None]], tasks: Sequence[str] = ("MR", "CR")) -> Report:
+    columns = (Column("model"), *map(Column, tasks), Column("mean"))
+    rows = tuple((model, *own, -1.0) for model, own in values.items())
+    table = Table("downstream", "Accuracy", columns, rows)
+    return Report("downstream", (table,), facts={"classifier": "senteval"})
+
+
+def words(values: Mapping[str, float], similarity: str = "cosine") -> Report:
+    columns = tuple(map(Column, ("model", "similarity", "MR", "MRR", "Hits@1", "Hits@3")))
+    rows = tuple((m, similarity, 100 - 90 * v, v, v / 2, 0.5) for m, v in values.items())
+    return Report("words", (Table("evalrank-words", "Ranks", columns, rows, keys=2),))
+
+
+def similarities(values: Mapping[str, float]) -> Report:
+    columns = tuple(
+        map(Column, ("model", "similarity", "data set", "Pearson", "Spearman", "Kendall", "pairs"))
+    )
+    rows = tuple((m, "cosine", "RG-65", v, v, v, 65) for m, v in values.items())
+    weighted = tuple((m, "cosine", "STS-B", v, v, v, 65) for m, v in values.items())
+    years = tuple(map(Column, ("model", "similarity", "STS12", "mean")))
+    year_rows = tuple((m, "cosine", 100 * v, 50 * v) for m, v in values.items())
+    return Report(
+        "similarities",
+        (
+            Table("word-similarity", "Words", columns, rows, keys=3),
+            Table("sts", "Years", years, year_rows, keys=2),
+            Table("sts-weighted", "Sets", columns, weighted, keys=3),
+            Table("sts-subtasks", "Sub-tasks", columns, rows, keys=3),
+        ),
+    )
+
+
+def test_scores_are_correlated_with_every_task_and_the_mean() -> None:
+    report = correlate([words(MRR), downstream(ACCURACIES)])
+    table = report.table("correlation")
+    assert [column.name for column in table.columns] == ["score", "similarity", "models", "MR", "CR", "mean"]
+    assert table.cell("words MRR / cosine", "models") == 4
+    assert table.cell("words MRR / cosine", "MR") == pytest.approx(1)
+    assert table.cell("words MRR / cosine", "CR") == pytest.approx(0.8)
+    assert table.cell("words MRR / cosine", "mean") == pytest.approx(1)
+    assert report.table("correlation-kendall").cell("words MRR / cosine", "CR") == pytest.approx(4 / 6)
+    with_mean = report.table("correlation-mean")
+    assert with_mean.cell("words MRR / cosine", "Spearman") == pytest.approx(1)
+    means = [np.mean(ACCURACIES[m]) for m in MODELS]
+    r = np.corrcoef(list(MRR.values()), means)[0, 1]
+    assert with_mean.cell("words MRR / cosine", "Pearson") == pytest.approx(r)
+    assert report.table("correlation-pearson").cell("words MRR / cosine", "mean") == pytest.approx(r)
+
+
+def test_the_mean_rank_counts_negatively_and_the_movie_reviews_do_not() -> None:
+    report = correlate([words(MRR), downstream(ACCURACIES)])
+    assert report.table("correlation").cell("words MR / cosine", "MR") == pytest.approx(1)
+
+
+def test_a_score_that_all_models_share_correlates_with_nothing() -> None:
+    report = correlate([words(MRR), downstream(ACCURACIES)])
+    for column in ("Spearman", "p", "Pearson", "Kendall"):
+        assert math.isnan(report.table("correlation-mean").cell("words Hits@3 / cosine", column))
+
+
+def test_benchmarks_are_named_by_set_and_coefficient() -> None:
+    report = correlate([similarities(MRR), downstream(ACCURACIES)])
+    scores = [row[0] for row in report.table("correlation").rows]
+    assert scores == [
+        "RG-65 Pearson",
+        "RG-65 Spearman",
+        "STS12 mean",
+        "STS mean",
+        "STS-B Pearson",
+        "STS-B Spearman",
+    ]
+
+
+def test_p_values_of_few_models_are_exact() -> None:
+    for n, p in ((3, 2 / 6), (4, 2 / 24)):
+        chosen = MODELS[:n]
+        report = correlate(
+            [words({m: MRR[m] for m in chosen}), downstream({m: (MRR[m],) for m in chosen}, ["MR"])]
+        )
+        assert report.table("correlation-mean").cell("words MRR / cosine", "p") == pytest.approx(p)
+        assert any(f"no p-value can fall below {p:.2g}" in note for note in report.notes)
+
+
+def test_p_values_of_more_models_come_from_random_orders() -> None:
+    values = {f"m{i}": float(i) for i in range(12)}
+    report = correlate([words(values), downstream({m: (v,) for m, v in values.items()}, ["MR"])])
+    assert report.table("correlation-mean").cell("words MRR / cosine", "p") <= 2e-4
+    assert report == correlate([words(values), downstream({m: (v,) for m, v in values.items()}, ["MR"])])
+
+
+@given(
+    st.lists(st.tuples(st.integers(-20, 20), st.integers(-20, 20)), min_size=3, max_size=12),
+    st.sampled_from(["Spearman", "Pearson", "Kendall"]),
+)
+def test_coefficients_are_symmetric_bounded_and_know_no_scale(
+    pairs: list[tuple[int, int]], name: str
+) -> None:
+    x, y = np.array(pairs, dtype=np.float64).T
+    value = coefficient(name, x, y)
+    if math.isnan(value):
+        assert np.ptp(x) == 0 or np.ptp(y) == 0
+        return
+    assert abs(value) <= 1 + 1e-12
+    assert coefficient(name, y, x) == pytest.approx(value, abs=1e-12)
+    assert coefficient(name, 3 * x + 1, y) == pytest.approx(value, abs=1e-9)
+    assert coefficient(name, -x, y) == pytest.approx(-value, abs=1e-9)
+    if name != "Pearson":
+        assert coefficient(name, np.exp(x / 10), y) == pytest.approx(value, abs=1e-9)
+
+
+def test_the_later_of_two_scores_counts_and_a_note_tells() -> None:
+    wrong = words({"a": 9.0})
+    right = correlate([wrong, words(MRR), downstream(ACCURACIES)])
+    assert right.table("correlation-mean").cell("words MRR / cosine", "Spearman") == pytest.approx(1)
+    assert "a is given more than once in tables 'evalrank-words': the later one counts" in right.notes
+    late = correlate([words(MRR), wrong, downstream(ACCURACIES)])
+    assert late.table("correlation-mean").cell("words MRR / cosine", "Spearman") == pytest.approx(-0.2)
+    assert not any("more than once" in n for n in correlate([words(MRR), downstream(ACCURACIES)]).notes)
+
+
+def test_the_tasks_of_a_model_may_come_in_parts_and_the_mean_is_over_those_of_all() -> None:
+    parts = [
+        downstream({m: (own[0],) for m, own in ACCURACIES.items()}, ["MR"]),
+        downstream({m: (own[1],) for m, own in ACCURACIES.items() if m != "d"}, ["CR"]),
+    ]
+    report = correlate([*parts, words(MRR)])
+    assert report.facts["models"]["c"] == {"MR": 70.0, "CR": 60.0}
+    assert "mean: over MR, which all models have" in report.notes
+    assert report.table("correlation").cell("words MRR / cosine", "CR") == pytest.approx(1)
+    gaps = {m: (own[0], own[1] if m in "ab" else None) for m, own in ACCURACIES.items()}
+    few = correlate([downstream(gaps), words(MRR)])
+    assert math.isnan(few.table("correlation").cell("words MRR / cosine", "CR"))
+
+
+def test_what_is_left_out_is_told() -> None:
+    other = downstream({"e": (50.0, 50.0)})
+    mixed = Report("x", other.tables, facts={"classifier": "logistic"})
+    reports = [words(MRR), words({"a": 0.1}, "l2"), downstream(ACCURACIES), mixed, Report("nothing", ())]
+    notes = correlate(reports).notes
+    assert "4 scores of fewer than 3 models with downstream accuracies are left out" in notes
+    assert "downstream accuracies without intrinsic scores: e" in notes
+    assert "the accuracies are of different classifiers: senteval, logistic" in notes
+    assert "1 reports have neither downstream accuracies nor intrinsic scores" in notes
+
+
+def test_a_plot_has_a_point_with_a_name_for_each_model() -> None:
+    (plot,) = correlate([words(MRR), words(MRR, "l2"), downstream(ACCURACIES)]).plots
+    assert plot.kind == "scatter"
+    assert plot.x_label == "MRR, cosine"
+    assert [(s.name, s.x, s.y) for s in plot.series] == [
+        (m, (MRR[m],), (pytest.approx(np.mean(ACCURACIES[m])),)) for m in MODELS
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reports", "message"),
+    [
+        ([], "no report has a table of downstream accuracies"),
+        ([words(MRR)], "no report has a table of downstream accuracies"),
+        ([downstream(ACCURACIES)], "no report has intrinsic scores"),
+        (
+            [words({"a": 0.1, "b": 0.2, "x": 0.3}), downstream(ACCURACIES)],
+            r"2 models .* \(a, b\), expected 3 or more .* alone: c, d; scores alone: x",
+        ),
+        (
+            [words(MRR), downstream({"a": (1,)}, ["MR"]), downstream({"b": (1,)}, ["CR"])],
+            "no task was measured with all of a, b",
+        ),
+        (
+            [Report("x", (Table("downstream", "", (Column("model"), Column("MR")), (("a", 1.0),), keys=2),))],
+            "the table 'downstream' has 2 key columns, expected 1",
+        ),
+    ],
+)
+def test_what_cannot_be_correlated_is_told(reports: list[Report], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        correlate(reports)
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    write_report(words(MRR), folder / "words.json")
+    write_report(downstream(ACCURACIES), folder / "downstream.json")
+    return folder
+
+
+def test_reports_are_read_from_files_and_folders(runs: Path) -> None:
+    assert [report.title for report in read_reports([runs])] == ["downstream", "words"]
+    assert [report.title for report in read_reports([runs / "words.json", runs])] == [
+        "words",
+        "downstream",
+        "words",
+    ]
+
+
+def test_a_file_that_is_no_report_is_told(tmp_path: Path, runs: Path) -> None:
+    (runs / "zz.json").write_text("[1]")
+    with pytest.raises(SurpriseRerankError, match=r"zz\.json"):
+        read_reports([runs])
+    with pytest.raises(SurpriseRerankError, match=r"nowhere\.json"):
+        read_reports([tmp_path / "nowhere.json"])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DatasetError, match=r"there is no \.json in the folder"):
+        read_reports([tmp_path / "empty"])
+
+
+def test_the_command_prints_correlations_and_writes_a_report(runs: Path, tmp_path: Path) -> None:
+    file = tmp_path / "correlation.json"
+    result = CliRunner().invoke(command, [str(runs), "--report", str(file)])
+    assert result.exit_code == 0, result.output
+    assert "words MRR" in result.output
+    (report,) = read_reports([file])
+    assert [table.name for table in report.tables] == [
+        "correlation-mean",
+        "correlation",
+        "correlation-pearson",
+        "correlation-kendall",
+    ]
+    assert CliRunner().invoke(command, []).exit_code == 2

@@ -1,0 +1,495 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from words import WordEncoder
+
+from surprise_rerank.errors import DataError, DatasetError, SurpriseRerankError
+from surprise_rerank.eval.downstream import evaluation
+from surprise_rerank.eval.downstream.classification import Outcome, classify, fits
+from surprise_rerank.eval.downstream.classifiers import (
+    CLASSIFIERS,
+    Examples,
+    SentEvalClassifier,
+    _Descent,
+    accuracy,
+    find_classifier,
+)
+from surprise_rerank.eval.downstream.command import CLASSIFIER_NAMES, TASK_NAMES, command
+from surprise_rerank.eval.downstream.evaluation import evaluate_downstream
+from surprise_rerank.eval.downstream.results import Result, ResultFolder
+from surprise_rerank.eval.downstream.tasks import TASKS, Part, Task, read_task
+from surprise_rerank.eval.sentence_models import SentenceModel
+
+PUBLISHED = {
+    "SCICITE": 70.9,
+    "MR": 62.7,
+    "CR": 69.8,
+    "MPQA": 79.0,
+    "SUBJ": 83.0,
+    "SST2": 63.2,
+    "SST5": 34.9,
+    "TREC": 66.6,
+    "MRPC": 71.0,
+    "SICK-E": 70.0,
+}
+MRPC_HEADER = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"
+SICK_HEADER = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"
+SICK_FILES = ("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt")
+
+
+def write(path: Path, lines: Sequence[str], encoding: str = "utf-8") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes("".join(f"{line}\n" for line in lines).encode(encoding))
+    return path
+
+
+def texts(word: str, n: int = 12) -> list[str]:
+    """Different texts that one word gives away."""
+    return [f"{word} thing number{i}" for i in range(n)]
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of all tasks, small: every class is known by a word of its own."""
+    folder = tmp_path_factory.mktemp("data")
+    tasks = folder / "downstream"
+    for name, negative, positive in (
+        ("MR", "rt-polarity.neg", "rt-polarity.pos"),
+        ("CR", "custrev.neg", "custrev.pos"),
+        ("MPQA", "mpqa.neg", "mpqa.pos"),
+        ("SUBJ", "subj.subjective", "subj.objective"),
+    ):
+        write(tasks / name / negative, texts("bad"))
+        write(tasks / name / positive, texts("good"))
+    for part in ("train", "dev", "test"):
+        citations = [
+            json.dumps({"text": text, "label": label})
+            for label in ("background", "method", "result")
+            for text in texts(label)
+        ]
+        write(tasks / "SCICITE" / f"{part}.txt", citations)
+        sentiments = [f"{text}\t{label}" for label in "01" for text in texts(f"mood{label}")]
+        write(tasks / "SST" / "binary" / f"sentiment-{part}", sentiments)
+        sentiments = [f"{label} {text}" for label in "01234" for text in texts(f"mood{label}")]
+        write(tasks / "SST" / "fine" / f"sentiment-{part}", sentiments)
+    classes = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
+    questions = [f"{label}:some {text}" for label in classes for text in texts(label.lower())]
+    paraphrases = [f"{label}\t1\t2\t{text}\t{text}{'' if label == '1' else ' not'}"
+                   for label in "01" for text in texts("say")]  # fmt: skip
+    for file in ("train_5500.label", "TREC_10.label"):
+        write(tasks / "TREC" / file, questions)
+    for part in ("train", "test"):
+        write(tasks / "MRPC" / f"msr_paraphrase_{part}.txt", [MRPC_HEADER, *paraphrases])
+    entailments = [
+        f"{i}\t{text}\t{text} {label.lower()}\t3.5\t{label}"
+        for label in ("CONTRADICTION", "NEUTRAL", "ENTAILMENT")
+        for i, text in enumerate(texts("see"))
+    ]
+    for file in SICK_FILES:
+        write(folder / "sts" / "SICK" / file, [SICK_HEADER, *entailments])
+    return folder
+
+
+@pytest.fixture(scope="session")
+def vectors(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of word vectors that has the words of the classes."""
+    known = ["good", "bad", "thing", "say", "see", "not", *(f"mood{i}" for i in range(5))]
+    rng = np.random.default_rng(0)
+    lines = [f"{word} {' '.join(f'{x:.4f}' for x in rng.normal(size=8))}" for word in known]
+    return write(tmp_path_factory.mktemp("vectors") / "small.txt", lines)
+
+
+# Reading
+
+
+def test_every_task_is_read(data: Path) -> None:
+    for name in TASKS:
+        task = read_task(name, data)
+        assert task.name == name
+        for part in task.parts.values():
+            assert np.bincount(part.labels).tolist() == [12] * len(task.classes)
+            assert len(part.others) == (len(part) if name in ("MRPC", "SICK-E") else 0)
+
+
+def test_the_tasks_folder_itself_can_be_named_and_sick_lies_beside_it(data: Path) -> None:
+    for name in TASKS:
+        assert read_task(name, data / "downstream").digest == read_task(name, data).digest
+
+
+def test_names_of_the_command_are_those_of_the_modules() -> None:
+    assert TASK_NAMES == TASKS
+    assert tuple(CLASSIFIERS) == CLASSIFIER_NAMES
+
+
+def test_texts_keep_their_words_and_an_empty_one_is_a_point(tmp_path: Path) -> None:
+    write(tmp_path / "MR" / "rt-polarity.neg", ["  naïve \t film . ", "", "A\u0085b"], "latin-1")
+    write(tmp_path / "MR" / "rt-polarity.pos", ["a film"], "latin-1")
+    task = read_task("MR", tmp_path)
+    assert task.parts["all"].texts == ("naïve film .", ".", "A b", "a film")
+    assert task.parts["all"].labels.tolist() == [0, 0, 0, 1]
+
+
+def test_scicite_keeps_letters_and_spaces(tmp_path: Path) -> None:
+    citation = json.dumps({"text": "See [12],\nÉcole  3.5 nm!", "label": "method"})
+    for part in ("train", "dev", "test"):
+        write(tmp_path / "SCICITE" / f"{part}.txt", [citation])
+    assert read_task("SCICITE", tmp_path).parts["dev"].texts == ("see cole nm",)
+
+
+def test_the_digest_tells_texts_classes_and_order_apart(tmp_path: Path, data: Path) -> None:
+    def digest(negative: list[str], positive: list[str]) -> str:
+        write(tmp_path / "CR" / "custrev.neg", negative)
+        write(tmp_path / "CR" / "custrev.pos", positive)
+        return read_task("CR", tmp_path).digest
+
+    digests = [digest(["a", "b"], ["c"]), digest(["b", "a"], ["c"]), digest(["a"], ["b", "c"])]
+    assert len(set(digests)) == 3
+    assert digest(["a", "b"], ["c"]) == digests[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "line", "message"),
+    [
+        ("SCICITE", "SCICITE/train.txt", "{", "line 3: no JSON"),
+        ("SCICITE", "SCICITE/train.txt", '{"text": "a"}', "line 3: expected an object with the strings"),
+        ("SCICITE", "SCICITE/dev.txt", '["text", "label"]', "line 3: expected an object with the strings"),
+        ("SCICITE", "SCICITE/dev.txt", '{"text": 1, "label": "method"}', "line 3: expected an object"),
+        ("SCICITE", "SCICITE/test.txt", '{"text": "a", "label": "aim"}', "line 3: unknown label 'aim'"),
+        ("SST2", "SST/binary/sentiment-train", "a film 1", "line 3: 1 columns, expected 2 columns"),
+        ("SST2", "SST/binary/sentiment-dev", "a film\t2", "line 3: unknown label '2'"),
+        ("SST5", "SST/fine/sentiment-test", "5 a film", "line 3: unknown label '5', expected one of 0, 1"),
+        ("SST5", "SST/fine/sentiment-test", "3", "line 3: expected the label, a space and the text"),
+        ("TREC", "TREC/TREC_10.label", "WHO:x who ?", "line 3: unknown label 'WHO'"),
+        ("TREC", "TREC/train_5500.label", "HUM:ind", "line 3: expected COARSE:fine"),
+        ("MRPC", "MRPC/msr_paraphrase_test.txt", "1\t1\t2\ta", "line 3: 4 columns, expected 5 columns"),
+        ("MRPC", "MRPC/msr_paraphrase_test.txt", "yes\t1\t2\ta\tb", "line 3: unknown label 'yes'"),
+        (
+            "SICK-E",
+            "SICK/SICK_trial.txt",
+            "1\ta\tb\thigh\tNEUTRAL",
+            "line 3: the relatedness score is",
+        ),
+        ("SICK-E", "SICK/SICK_trial.txt", "1\ta\tb\t3\tMAYBE", "line 3: unknown label 'MAYBE'"),
+        ("SICK-E", "SICK/SICK_trial.txt", "1\ta\tb\t3", "line 3: 4 columns, expected 5 columns"),
+    ],
+)
+def test_a_malformed_line_is_told_with_file_and_number(
+    data: Path, tmp_path: Path, name: str, file: str, line: str, message: str
+) -> None:
+    source = data / ("sts" if name == "SICK-E" else "downstream") / Path(file).parts[0]
+    for path in source.rglob("*"):
+        if path.is_file():
+            lines = path.read_text().splitlines()
+            wanted = path.relative_to(source.parent) == Path(file)
+            write(tmp_path / path.relative_to(source.parent), [*lines[:2], line] if wanted else lines)
+    with pytest.raises(DataError) as error:
+        read_task(name, tmp_path)
+    assert str(tmp_path / file) in str(error.value)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "header"),
+    [("MRPC", "msr_paraphrase_train.txt", MRPC_HEADER), ("SICK-E", "SICK_train.txt", SICK_HEADER)],
+)
+def test_a_table_without_its_column_names_or_lines_is_refused(
+    tmp_path: Path, name: str, file: str, header: str
+) -> None:
+    path = tmp_path / name.removesuffix("-E") / file
+    write(path, [header.replace("\t", "s\t")])
+    with pytest.raises(DataError, match="line 1: expected the columns"):
+        read_task(name, tmp_path)
+    write(path, [header])
+    with pytest.raises(DatasetError, match="holds column names and nothing else"):
+        read_task(name, tmp_path)
+
+
+def test_what_is_not_there_is_told(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="there is no task 'IMDB'; choose from SCICITE, MR"):
+        read_task("IMDB", data)
+    with pytest.raises(DatasetError, match="no folder downstream/SST/fine"):
+        read_task("SST5", tmp_path)
+    with pytest.raises(DatasetError, match="no folder sts/SICK"):
+        read_task("SICK-E", tmp_path)
+    with pytest.raises(DatasetError, match="give --data"):
+        read_task("SICK-E", None)
+    write(tmp_path / "MPQA" / "mpqa.neg", [])
+    with pytest.raises(DatasetError, match=r"mpqa\.neg is empty"):
+        read_task("MPQA", tmp_path)
+
+
+@pytest.mark.shared
+def test_the_published_files_are_read_whole(shared_data: Path) -> None:
+    sizes = {name: [len(part) for part in read_task(name, shared_data).parts.values()] for name in TASKS}
+    assert sizes == {
+        "SCICITE": [7320, 916, 1861],
+        "MR": [10662],
+        "CR": [3775],
+        "MPQA": [10606],
+        "SUBJ": [10000],
+        "SST2": [67349, 872, 1821],
+        "SST5": [8544, 1101, 2210],
+        "TREC": [5452, 500],
+        "MRPC": [4076, 1725],
+        "SICK-E": [4500, 500, 4927],
+    }
+
+
+# Classifiers
+
+
+def separable(n: int, classes: int, seed: int = 0, noise: float = 0.3) -> Examples:
+    rng = np.random.default_rng(seed)
+    centres = np.random.default_rng(1).normal(size=(classes, 6))
+    labels = np.arange(n) % classes
+    features = centres[labels] + noise * rng.normal(size=(n, 6))
+    return Examples(features.astype(np.float32), labels.astype(np.int64))
+
+
+@pytest.mark.parametrize("name", CLASSIFIER_NAMES)
+@pytest.mark.parametrize("classes", [2, 5])
+def test_classes_that_lie_apart_are_found(name: str, classes: int) -> None:
+    classifier = find_classifier(name)
+    train, test = separable(300, classes), separable(100, classes, seed=2)
+    candidates = classifier.candidates(train, test, classes, seed=0)
+    assert len(candidates) == len(classifier.grid)
+    assert max(accuracy(predict, test) for predict in candidates) > 0.95
+    assert accuracy(classifier.fit(train, classifier.grid[2], classes, seed=0), test) > 0.95
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 1000), st.integers(1, 20), st.integers(2, 5), st.lists(st.floats(0, 0.1), min_size=1))
+def test_descent_takes_the_steps_of_torch_with_every_l2_by_itself(
+    seed: int, n: int, classes: int, decays: list[float]
+) -> None:
+    rng = np.random.default_rng(seed)
+    # Small, because the steps divide by gradients: where a class is certain, these are nothing but rounding.
+    start = rng.normal(size=(6, classes, 1), scale=0.3).astype(np.float32)
+    descent = _Descent(np.repeat(start, len(decays), axis=2), decays)
+    models = [torch.tensor(start[:, :, 0]).requires_grad_() for _ in decays]
+    optimizers = [
+        torch.optim.RMSprop([model], lr=0.01, weight_decay=decay)
+        for model, decay in zip(models, decays, strict=True)
+    ]
+    for _ in range(5):
+        features = rng.normal(size=(n, 6), scale=0.5).astype(np.float32)
+        labels = rng.integers(classes, size=n)
+        descent.step(features, np.eye(classes, dtype=np.float32)[labels, :, None])
+        for model, optimizer in zip(models, optimizers, strict=True):
+            optimizer.zero_grad()
+            logits = torch.from_numpy(features) @ model
+            torch.nn.functional.cross_entropy(logits, torch.from_numpy(labels)).backward()
+            optimizer.step()
+    expected = np.stack([model.detach().numpy() for model in models], axis=2)
+    np.testing.assert_allclose(descent.weights, expected, atol=1e-3)
+
+
+def test_a_seed_gives_the_same_classifier_again() -> None:
+    train = separable(200, 3, noise=2.0)
+    first, again, other = (SentEvalClassifier().fit(train, 1e-4, 3, seed) for seed in (7, 7, 8))
+    assert (first(train.features) == again(train.features)).all()
+    assert (first(train.features) != other(train.features)).any()
+
+
+def test_an_unknown_classifier_is_refused() -> None:
+    with pytest.raises(DataError, match="no classifier 'svm'; choose senteval or logistic"):
+        find_classifier("svm")
+
+
+# Protocols
+
+
+def a_task(parts: Sequence[str], classes: int = 2, n: int = 200, *, pairs: bool = False) -> Task:
+    labels = np.arange(n, dtype=np.int64) % classes
+
+    def part(name: str) -> Part:
+        own = tuple(f"{name} c{label} n{i}" for i, label in enumerate(labels))
+        return Part(own, tuple(reversed(own)) if pairs else (), labels)
+
+    return Task("T", tuple(f"c{i}" for i in range(classes)), {name: part(name) for name in parts})  # type: ignore[misc]
+
+
+def word_vectors(asked: Sequence[str]) -> np.ndarray:
+    return WordEncoder().encode(list(asked)).dense
+
+
+@pytest.mark.parametrize("name", CLASSIFIER_NAMES)
+@pytest.mark.parametrize("parts", [("all",), ("train", "test"), ("train", "dev", "test")])
+def test_every_protocol_finds_what_a_word_gives_away(name: str, parts: Sequence[str]) -> None:
+    task, classifier = a_task(parts), find_classifier(name)
+    done: list[int] = []
+    outcome = classify(task, word_vectors, classifier, on_progress=done.append)
+    assert outcome.accuracy > 90
+    assert sum(done) == fits(task, classifier)
+    assert len(outcome.accuracies) == (5 if "all" in parts else classifier.repeats)
+    assert (outcome.deviation is None) == (len(outcome.accuracies) == 1)
+    assert set(outcome.chosen) <= set(classifier.grid)
+    assert outcome.f1 is None
+
+
+def test_pairs_have_the_features_of_their_difference_and_product() -> None:
+    seen: list[int] = []
+
+    class Looking(SentEvalClassifier):
+        def fit(self, train: Examples, *more: object) -> Callable[..., np.ndarray]:
+            seen.append(train.features.shape[1])
+            first, second = word_vectors(task.parts["train"].texts), word_vectors(task.parts["train"].others)
+            assert train.features[0] == pytest.approx([*abs(first - second)[0], *(first * second)[0]])
+            return super().fit(train, *more)
+
+    task = a_task(("train", "test"), pairs=True)
+    outcome = classify(task, word_vectors, Looking())
+    assert set(seen) == {32}
+    assert outcome.f1 is not None
+
+
+def test_a_class_of_few_examples_is_refused() -> None:
+    with pytest.raises(DataError, match="6 examples of the class 'c0' to learn from, expected at least 10"):
+        classify(a_task(("all",), classes=10, n=60), word_vectors, find_classifier("logistic"))
+
+
+# Results
+
+
+def test_a_result_is_found_again_by_its_key_alone(tmp_path: Path) -> None:
+    folder = ResultFolder(tmp_path)
+    key = {"task": "MR", "texts": "1", "post_process": False}
+    assert folder.find(key) is None
+    result = Result(Outcome((70.5, 71.0), 72.25, (1e-5, 1e-4), None), texts=5, seconds=1.5)
+    folder.keep(key, result)
+    assert folder.find(key) == result
+    assert folder.find({**key, "post_process": True}) is None
+    for damage in ("", "{", "[]", '{"key": 1}'):
+        (file,) = folder.path.glob("MR-*.json")
+        file.write_text(damage)
+        assert folder.find(key) is None
+    folder.keep(key, result)
+    assert folder.find(key) == result
+
+
+# The evaluation
+
+
+def test_a_report_has_a_row_for_each_model_and_task(data: Path, vectors: Path, tmp_path: Path) -> None:
+    report = evaluate_downstream([str(vectors)], data, tasks=["MR", "SST5", "MRPC"], cache=tmp_path)
+    table = report.table("downstream")
+    assert [column.name for column in table.columns] == ["model", "MR", "SST5", "MRPC", "mean"]
+    assert table.keys == 1
+    (row,) = table.rows
+    assert row[0] == "small.txt"
+    assert row[1] > 90
+    assert row[-1] == pytest.approx(np.mean(row[1:-1]))
+    details = report.table("downstream-details")
+    assert details.keys == 2
+    assert [r[:2] for r in details.rows] == [("small.txt", name) for name in ("MR", "SST5", "MRPC")]
+    assert details.cell("small.txt / MR", "accuracy") == row[1]
+    assert details.cell("small.txt / MR", "F1") is None
+    assert details.cell("small.txt / MRPC", "F1") == pytest.approx(100)
+    assert details.cell("small.txt / MR", "texts") == 24
+    assert report.facts["models"][0]["dimension"] == 8
+
+
+def test_what_was_measured_is_read_again(data: Path, vectors: Path, tmp_path: Path) -> None:
+    first = evaluate_downstream([str(vectors)], data, tasks=["MR"], cache=tmp_path)
+    assert not any("measured before" in note for note in first.notes)
+    second = evaluate_downstream([str(vectors)], data, tasks=["SST5", "MR"], cache=tmp_path)
+    assert any("1 of 2 results were measured before" in note for note in second.notes)
+    row = second.table("downstream-details").rows[1]
+    assert row == first.table("downstream-details").rows[0]
+    other = evaluate_downstream([str(vectors)], data, tasks=["MR"], cache=tmp_path, classifier="logistic")
+    assert not any("measured before" in note for note in other.notes)
+
+
+def test_post_processed_vectors_are_measured_once_more(data: Path, vectors: Path, tmp_path: Path) -> None:
+    plain = evaluate_downstream([str(vectors)], data, tasks=["SST5"], cache=tmp_path)
+    both = evaluate_downstream([str(vectors)], data, tasks=["SST5"], cache=tmp_path, post_process=True)
+    first, second = both.table("downstream").rows
+    assert first == plain.table("downstream").rows[0]
+    assert second[0] == "small.txt+pp"
+    assert any("1 of 2 results were measured before" in note for note in both.notes)
+    keys = [row[:2] for row in both.table("downstream-details").rows]
+    assert keys == [("small.txt", "SST5"), ("small.txt+pp", "SST5")]
+
+
+def test_every_text_is_encoded_once(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = WordEncoder()
+    monkeypatch.setattr(evaluation, "load_sentence_model", lambda name, cache: SentenceModel(name, encoder))
+    evaluate_downstream(
+        ["words"], data, tasks=["MR", "CR", "SST2"], classifier="logistic", post_process=True, cache=tmp_path
+    )
+    assert len(encoder.encoded_texts) == len(set(encoder.encoded_texts)) == 48
+
+
+def test_an_interrupted_evaluation_keeps_the_tasks_that_are_done(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted(WordEncoder):
+        def encode(self, texts: Sequence[str], *more: object, **named: object) -> object:  # type: ignore[override]
+            if any("mood" in text for text in texts):
+                raise KeyboardInterrupt
+            return super().encode(texts)
+
+    chosen = {"encoder": Interrupted()}
+    monkeypatch.setattr(evaluation, "load_sentence_model", lambda name, cache: SentenceModel(name, **chosen))
+    with pytest.raises(KeyboardInterrupt):
+        evaluate_downstream(["words"], data, tasks=["MR", "SST2"], cache=tmp_path)
+    chosen["encoder"] = WordEncoder()
+    evaluate_downstream(["words"], data, tasks=["MR", "SST2"], cache=tmp_path)
+    assert all("mood" in text for text in chosen["encoder"].encoded_texts)
+
+
+@pytest.mark.parametrize(
+    ("models", "tasks", "message"),
+    [
+        (["nowhere/x.txt"], ["IMDB"], "there is no task 'IMDB'"),
+        (["a/x.txt", "b/x.txt"], ["MR"], r"two models are called x\.txt"),
+        ([], ["MR"], "0 models and 1 tasks"),
+    ],
+)
+def test_what_can_be_told_early_is_told_before_a_model_is_loaded(
+    data: Path, tmp_path: Path, models: list[str], tasks: list[str], message: str
+) -> None:
+    with pytest.raises(SurpriseRerankError, match=message):
+        evaluate_downstream(models, data, tasks=tasks, cache=tmp_path)
+
+
+# The command
+
+
+def test_the_command_prints_the_table_and_writes_the_report(
+    data: Path, vectors: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "downstream.json"
+    arguments = ["--data", str(data), "--model", str(vectors), "--cache", str(tmp_path), "--quiet"]
+    result = CliRunner().invoke(command, [*arguments, "--tasks", "MR, CR", "--report", str(file)])
+    assert result.exit_code == 0, result.output
+    assert "small.txt" in result.output
+    content = json.loads(file.read_text())
+    assert [table["name"] for table in content["tables"]] == ["downstream", "downstream-details"]
+    assert CliRunner().invoke(command, [*arguments, "--tasks", ","]).exit_code == 2
+
+
+@pytest.mark.shared
+def test_a_published_accuracy_is_reached(shared_data: Path, tmp_path: Path) -> None:
+    toy = shared_data / "evalrank" / "toy_emb.txt"
+    report = evaluate_downstream([str(toy)], shared_data, tasks=["SICK-E"], cache=tmp_path)
+    found = report.table("downstream").cell("toy_emb.txt", "SICK-E")
+    assert found == pytest.approx(PUBLISHED["SICK-E"], abs=3)
+
+
+@pytest.mark.shared
+@pytest.mark.slow
+def test_all_published_accuracies_are_reached(shared_data: Path, tmp_path: Path) -> None:
+    toy = shared_data / "evalrank" / "toy_emb.txt"
+    report = evaluate_downstream([str(toy)], shared_data, cache=tmp_path)
+    found = {name: report.table("downstream").cell("toy_emb.txt", name) for name in TASKS}
+    assert found == pytest.approx(PUBLISHED, abs=3)
