@@ -1,16 +1,22 @@
-"""The command `rerank-eval`."""
+"""The command `rerank-eval`: retrieval by itself, everything else by its sub-commands."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
-from rich.console import Console
+from click.core import ParameterSource
 
+from surprise_rerank.eval import check_command, correlation_command
+from surprise_rerank.eval.downstream import command as downstream_command
+from surprise_rerank.eval.evalrank import sentences_command, words_command
 from surprise_rerank.eval.exits import run
-from surprise_rerank.eval.retrieval.settings import DEFAULTS, Settings
+from surprise_rerank.eval.options import present, report_option
+from surprise_rerank.eval.retrieval.settings import DEFAULTS, Settings, Test
+from surprise_rerank.eval.sts import command as sts_command
 
 # Not inside the parentheses of a measure's parameters: RBP(p=0.8, rel=1).
 _SEPARATOR = re.compile(r"[,\s]+(?![^()]*\))")
@@ -19,32 +25,62 @@ _EPILOG = """\b
 Examples:
   rerank-eval                                    the built-in demo, nothing to download
   rerank-eval --dataset beir/scifact             a data set of ir_datasets (its test split)
+  rerank-eval --dataset beir/scifact,beir/nfcorpus --report both.html
   rerank-eval --dataset beir/scifact --split train --systems cosine,dynamax
   rerank-eval --dataset ./my-beir-folder --measures "nDCG@10 AP@100"
   rerank-eval --dataset beir/nfcorpus --ensemble train-questions --run-dir runs
   rerank-eval --dataset beir/scifact --systems cosine,fusion,fusion-fitted --fit train
+  rerank-eval --dataset beir/scifact --systems-from systems.yaml --run theirs=theirs.trec
+  rerank-eval --dataset beir/scifact --pool theirs.trec --systems cosine,dynamax
   rerank-eval --model glove-6b-50d --systems bm25,cosine,dynamax-jaccard-raw,wmd
   rerank-eval --qdrant-url http://localhost:6333 (the key from QDRANT_API_KEY)
+  rerank-eval words --data benchmarks --model glove-6b-50d
+  rerank-eval check --data benchmarks            the tables of the documentation, once more
 
 Shell completion (bash; zsh and fish likewise):
   eval "$(_RERANK_EVAL_COMPLETE=bash_source rerank-eval)"
 """
 
 
-@click.command(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    epilog=_EPILOG,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.option(
     "--dataset",
-    default=DEFAULTS.dataset,
+    "datasets",
+    multiple=True,
+    default=(DEFAULTS.dataset,),
     show_default=True,
     help="`demo`, an id of ir_datasets such as beir/scifact, or a folder in BEIR's layout "
-    "(corpus.jsonl[.gz], queries.jsonl[.gz], qrels/SPLIT.tsv).",
+    "(corpus.jsonl[.gz], queries.jsonl[.gz], qrels/SPLIT.tsv). Several: with commas between, or again.",
 )
 @click.option("--split", help="Which judged questions.  [default: test]")
 @click.option(
     "--systems",
-    default=",".join(DEFAULTS.systems),
-    show_default=True,
-    help="What to compare, with commas between; `--list-systems` tells all of them.",
+    help="What to compare, with commas between; `--list-systems` tells all of them.  "
+    f"[default: {','.join(DEFAULTS.systems)}; with --systems-from or --run, the baseline]",
+)
+@click.option(
+    "--systems-from",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A YAML file that describes more systems (docs/evaluation.md).",
+)
+@click.option(
+    "--run",
+    "runs",
+    metavar="[NAME=]FILE",
+    multiple=True,
+    help="A TREC run file of another program as a system; {dataset} in its name stands for the data set. "
+    "Several times.",
+)
+@click.option(
+    "--pool",
+    metavar="POOL",
+    help="Where every system takes its candidates from: cosine, bm25, both, or a TREC run file.  "
+    "[default: each its own]",
 )
 @click.option(
     "--depth",
@@ -77,7 +113,21 @@ Shell completion (bash; zsh and fish likewise):
     "--measures",
     default=" ".join(DEFAULTS.measures),
     show_default=True,
-    help="Measures in ir_measures' syntax; the p-value is the first one's.",
+    help="Measures in ir_measures' syntax; differences are tested in the first.",
+)
+@click.option(
+    "--baseline",
+    metavar="SYSTEM",
+    default=DEFAULTS.baseline,
+    show_default=True,
+    help="The system that the others are compared with.",
+)
+@click.option(
+    "--test",
+    type=click.Choice(get_args(Test)),
+    default=DEFAULTS.test,
+    show_default=True,
+    help="The paired test of differences; p is given as it is and with Holm's correction.",
 )
 @click.option(
     "--passages/--no-passages",
@@ -94,24 +144,32 @@ Shell completion (bash; zsh and fish likewise):
 @click.option(
     "--run-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write TREC run files and a JSON of everything that was measured here.",
+    help="Write TREC run files, every question's values and a JSON of everything that was measured here.",
 )
+@report_option
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
     help="A quick look: the first N questions over a part of the corpus; its figures compare with nothing.",
 )
-@click.option("--quiet", "-q", is_flag=True, help="The table only, no progress.")
+@click.option("--details", is_flag=True, help="Show the differences with their intervals, too.")
+@click.option("--quiet", "-q", is_flag=True, help="The tables only, no progress.")
 @click.option("--list-systems", is_flag=True, help="Tell which systems there are, and leave.")
 @click.version_option(package_name="surprise-rerank")
-def command(*, list_systems: bool, quiet: bool, run_dir: Path | None, **values: Any) -> None:
-    """Compare re-rankers on a retrieval data set: quality, significance and time.
+@click.pass_context
+def command(context: click.Context, /, *, list_systems: bool, **values: Any) -> None:
+    """Compare re-rankers on retrieval data sets: quality, significance and time.
 
     Documents are indexed into Qdrant once (embedded, unless --qdrant-url is given) and re-used. Every system
-    answers every judged question; the table gives the mean of each measure, the paired-randomisation p-value
-    against cosine, and the time of retrieval and re-ranking together.
+    answers every judged question; the table gives the mean of each measure, the p-value of its difference
+    to cosine, and the time of retrieval and re-ranking together.
+
+    The commands below evaluate models of words and sentences, and check the tables of the documentation.
     """
-    # Imported here, because `--help` and shell completion should not wait for torch.
+    if context.invoked_subcommand is not None:
+        _refuse_options(context)
+        return
+    # Imported late, because `--help` and shell completion should not wait for torch.
     if list_systems:
         from surprise_rerank.eval.retrieval.systems import SYSTEMS
 
@@ -119,26 +177,59 @@ def command(*, list_systems: bool, quiet: bool, run_dir: Path | None, **values: 
         for name, system in SYSTEMS.items():
             click.echo(f"{name:<{width}}  {system.summary}")
         return
-    from surprise_rerank.connectors.progress import Terminal
-    from surprise_rerank.eval.report import make_folder, table, write_results
-    from surprise_rerank.eval.retrieval.evaluation import evaluate
+    _compare(**values)
 
-    values["systems"] = _names(values["systems"].split(","), "--systems")
+
+def _compare(
+    *,
+    datasets: tuple[str, ...],
+    run_dir: Path | None,
+    reports: tuple[Path, ...],
+    details: bool,
+    quiet: bool,
+    **values: Any,
+) -> None:
+    from surprise_rerank.connectors.progress import Terminal
+    from surprise_rerank.encoders import load_encoder
+    from surprise_rerank.eval.reports.writing import check_files
+    from surprise_rerank.eval.retrieval.comparison import compare
+    from surprise_rerank.eval.retrieval.evaluation import evaluate
+    from surprise_rerank.eval.retrieval.writing import make_folder, write_results
+    from surprise_rerank.files import cache_folder
+
+    names = _names([name for given in datasets for name in given.split(",")], "--dataset")
+    values["systems"] = _systems(**values)
     values["measures"] = _names(_SEPARATOR.split(values["measures"]), "--measures")
     values["qdrant_url"] = values["qdrant_url"] or None  # the client takes an empty one for localhost
+    check_files(reports)
     if run_dir is not None:
         make_folder(run_dir)  # told now, not after everything was measured
     terminal = Terminal(quiet=quiet)
-    evaluation = evaluate(Settings(**values), terminal)
-    console = Console()
-    if not console.is_terminal:
-        console.width = 160  # a table in a file or a pipe is not folded at 80 columns
-    console.print(table(evaluation))
-    for line in evaluation.notes:
-        click.echo(line)
+    settings = Settings(dataset=names[0], **values)
+    encoder = None
+    evaluations = []
+    for name in names:
+        if encoder is None and len(names) > 1:
+            terminal.say(f"loading {settings.model}")
+            encoder = load_encoder(settings.model, cache=settings.cache or cache_folder())
+        evaluations.append(evaluate(replace(settings, dataset=name), terminal, encoder))
+    report = compare(evaluations, settings.baseline, settings.test)
+    present(report, reports, details=details)
     if run_dir is not None:
-        write_results(run_dir, evaluation)
+        write_results(run_dir, evaluations, report)
         terminal.say(f"runs and figures are in {run_dir}")
+
+
+def _systems(
+    systems: str | None, systems_from: Path | None, runs: tuple[str, ...], baseline: str, **_: Any
+) -> tuple[str, ...]:
+    if systems is not None:
+        return _names(systems.split(","), "--systems")
+    if systems_from is None and not runs:
+        return DEFAULTS.systems
+    from surprise_rerank.eval.retrieval.systems import SYSTEMS
+
+    return (baseline,) if baseline in SYSTEMS else ()
 
 
 def _names(values: list[str], option: str) -> tuple[str, ...]:
@@ -148,6 +239,24 @@ def _names(values: list[str], option: str) -> tuple[str, ...]:
     return names
 
 
+def _refuse_options(context: click.Context) -> None:
+    """Refuse retrieval's options before a sub-command, where they would do nothing."""
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if source is ParameterSource.COMMANDLINE:
+            name = context.invoked_subcommand
+            raise click.UsageError(f"{parameter.opts[0]} is for retrieval; {name}'s options follow {name}")
+
+
+for _module in (words_command, sentences_command, sts_command, downstream_command, correlation_command):
+    command.add_command(_module.command)
+command.add_command(check_command.command)
+
+
 def main() -> None:
     """Run the command: bad input is one line and exit code 2, an interruption 130."""
     run(command, "What was indexed stays; run the same command again to go on.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,24 +1,18 @@
-"""Running systems, measuring them, and writing what came out."""
+"""Running systems over questions, and measuring them."""
 
 from __future__ import annotations
 
-import io
-import json
 from dataclasses import replace
-from pathlib import Path
 
-import ir_measures
 import numpy as np
 import pytest
 
 from surprise_rerank.candidates import Candidates, Query, Ranking
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import SurpriseRerankError
-from surprise_rerank.eval.report import table, write_results, write_run
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset
-from surprise_rerank.eval.retrieval.evaluation import Evaluation
 from surprise_rerank.eval.retrieval.measures import measure_run, parse_measures
-from surprise_rerank.eval.retrieval.results import SystemResult, run_system
+from surprise_rerank.eval.retrieval.results import run_system
 from surprise_rerank.eval.retrieval.systems import SYSTEMS, Runner, find_systems
 
 DATASET = RetrievalDataset(
@@ -42,11 +36,6 @@ class Fixed:
 
 def ranking(ids: str) -> Ranking:
     return Ranking(tuple(ids), np.linspace(1, 0, len(ids)))
-
-
-def result(name: str, run: dict[str, Ranking]) -> SystemResult:
-    values, per_query = measure_run(run, DATASET, parse_measures(["nDCG@10", "RR"]))
-    return SystemResult(name, run, values, per_query, np.array([0.001, 0.002, 0.003]))
 
 
 def test_unanswered_questions_count_as_zero() -> None:
@@ -125,48 +114,3 @@ def test_an_unknown_system_is_named_with_its_neighbour() -> None:
 def test_every_system_says_what_it_is() -> None:
     assert all(system.summary for system in SYSTEMS.values())
     assert len({system.summary for system in SYSTEMS.values()}) == len(SYSTEMS)
-
-
-def test_a_run_file_read_by_trec_eval_gives_the_same_figures(tmp_path: Path) -> None:
-    tied = Runner(Fixed("abcde", [0.5, 0.5, 0.5, 0.25, 0.25]))
-    run = {name: tied.rank(Query(name, id=name), 5, drop_own_id=False) for name in DATASET.queries}
-    write_run(tmp_path / "run.trec", run, "tied")
-    measures = parse_measures(["nDCG@10", "RR", "R@2"])
-    values, _ = measure_run(run, DATASET, measures)
-    stored = ir_measures.read_trec_run(str(tmp_path / "run.trec"))
-    again = ir_measures.calc_aggregate(list(measures.values()), DATASET.qrels, stored)
-    assert {str(m): v for m, v in again.items()} == pytest.approx(values)
-
-
-def test_white_space_in_ids_does_not_break_a_run_file(tmp_path: Path) -> None:
-    write_run(tmp_path / "run.trec", {"q 1": Ranking(("a b", "c"), np.array([2.0, 1.0]))}, "x")
-    lines = (tmp_path / "run.trec").read_text().splitlines()
-    assert lines == ["q%201 Q0 a%20b 1 2.0 x", "q%201 Q0 c 2 1.0 x"]
-
-
-def test_results_are_written_whole(tmp_path: Path) -> None:
-    results = (result("cosine", {"q1": ranking("ab")}), result("other", {"q1": ranking("ba")}))
-    evaluation = Evaluation("title", ("nDCG@10", "RR"), results, ("a note",), {"dataset": "tiny"})
-    write_results(tmp_path / "runs", evaluation)
-    assert sorted(p.name for p in (tmp_path / "runs").iterdir()) == [
-        "cosine.trec",
-        "other.trec",
-        "results.json",
-    ]
-    stored = json.loads((tmp_path / "runs" / "results.json").read_text())
-    assert stored["dataset"] == "tiny"
-    assert stored["notes"] == ["a note"]
-    assert stored["systems"]["cosine"]["values"]["RR"] == pytest.approx(1 / 3)
-    assert stored["systems"]["other"]["per_question"]["RR"]["q1"] == 0.5
-    assert stored["versions"]["torch"]
-
-
-def test_the_table_shows_every_system_and_measure() -> None:
-    from rich.console import Console
-
-    results = (result("cosine", {"q1": ranking("ab")}), result("other[1]", {"q1": ranking("ba")}))
-    console = Console(width=160, record=True, file=io.StringIO())
-    console.print(table(Evaluation("tiny [x]", ("nDCG@10", "RR"), results, (), {})))
-    text = console.export_text()
-    for expected in ("tiny [x]", "nDCG@10", "RR", "cosine", "other[1]", "0.3333", "0.1667", "2.0"):
-        assert expected in text

@@ -20,7 +20,8 @@ from surprise_rerank.connectors.qdrant.explain import ExplainingRetriever
 from surprise_rerank.connectors.qdrant.retriever import SurpriseMode
 from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.retrieval.systems import BM25_WEIGHT, SAMPLE_SIZE
+from surprise_rerank.eval.retrieval.systems import BM25_WEIGHT
+from surprise_rerank.eval.retrieval.workspace import SAMPLE_SIZE
 from surprise_rerank.extras import is_installed
 from surprise_rerank.rerank import (
     CosineScorer,

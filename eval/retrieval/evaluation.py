@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from surprise_rerank.candidates import Ranking
+from surprise_rerank.candidates import Query, Ranking
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant.engines import shown_url
 from surprise_rerank.documents import encodable
 from surprise_rerank.encoders import Encoder, encode_queries, load_encoder
-from surprise_rerank.errors import MissingExtraError
+from surprise_rerank.errors import DataError, MissingExtraError
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, load_dataset
+from surprise_rerank.eval.retrieval.described import RunFiles, read_systems, system_of
 from surprise_rerank.eval.retrieval.fitting import Lessons
 from surprise_rerank.eval.retrieval.measures import measure_run, parse_measures
-from surprise_rerank.eval.retrieval.results import BASELINE, SystemResult, compare, run_system
+from surprise_rerank.eval.retrieval.pools import PoolName
+from surprise_rerank.eval.retrieval.results import SystemResult, run_system
 from surprise_rerank.eval.retrieval.settings import Settings
-from surprise_rerank.eval.retrieval.systems import System, find_systems
+from surprise_rerank.eval.retrieval.systems import SYSTEMS, System, find_systems
+from surprise_rerank.eval.retrieval.trec import Run
 from surprise_rerank.eval.retrieval.workspace import Workspace, has_bm25, load_anchors
 from surprise_rerank.extras import is_installed, pip_line
 from surprise_rerank.files import cache_folder
@@ -27,45 +31,60 @@ from surprise_rerank.files import cache_folder
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What came out.
+    """What came out of one data set.
 
     Attributes:
+        name: data set and split.
         title: data set, its size, and the model, in a line.
         measures: names of the measures, in the order asked for.
         results: one per system, in the order asked for.
+        qrels: question id -> document id -> relevance.
         notes: what the table's reader must know.
         facts: everything else that a report records, as JSON values.
     """
 
+    name: str
     title: str
     measures: tuple[str, ...]
     results: tuple[SystemResult, ...]
+    qrels: Mapping[str, Mapping[str, int]]
     notes: tuple[str, ...]
     facts: Mapping[str, Any]
 
+    @property
+    def short_name(self) -> str:
+        """The name as a file's or a folder's."""
+        return short_name(self.name)
 
-def evaluate(settings: Settings, terminal: Terminal | None = None) -> Evaluation:
+
+def evaluate(
+    settings: Settings, terminal: Terminal | None = None, encoder: Encoder | None = None
+) -> Evaluation:
     """Load, index what is not indexed yet, run every system over every question, and measure.
 
     Args:
         settings: what to evaluate.
         terminal: for progress and messages; none by default.
+        encoder: the model of the settings, where it is loaded already.
 
     Raises:
         SurpriseRerankError: if anything that was asked for cannot be had; one line that says what to do.
     """
     start = time.perf_counter()
     terminal = terminal or Terminal(quiet=True)
-    systems, notes = _available(find_systems(settings.systems))
+    built_in = find_systems(settings.systems)
     measures = parse_measures(settings.measures)
     dataset = load_dataset(settings.dataset, settings.split)
+    limited = []
     if settings.limit is not None:
         dataset = dataset.limited(settings.limit)
-        notes.append(f"--limit {settings.limit}: a part of the corpus; these figures compare with nothing")
-    notes.extend(_gaps(dataset))
-    terminal.say(f"loading {settings.model}")
-    cache = settings.cache or cache_folder()
-    encoder = load_encoder(settings.model, cache=cache)
+        limited = [f"--limit {settings.limit}: a part of the corpus; these figures compare with nothing"]
+    systems, notes = _available({**built_in, **_of_files(settings, dataset)})
+    pool = _pool(settings, dataset)
+    notes = [*limited, *notes, *_gaps(dataset)]
+    if encoder is None:
+        terminal.say(f"loading {settings.model}")
+        encoder = load_encoder(settings.model, cache=settings.cache or cache_folder())
     anchors = load_anchors(settings.ensemble, settings.dataset, encoder, terminal)
     title = (
         f"{dataset.name} ({dataset.split}): {len(dataset.documents)} documents, "
@@ -73,7 +92,7 @@ def evaluate(settings: Settings, terminal: Terminal | None = None) -> Evaluation
     )
     terminal.say(title)
     workspace = Workspace(
-        cache=cache,
+        cache=settings.cache or cache_folder(),
         key=_key(settings, dataset),
         encoder=encoder,
         url=settings.qdrant_url,
@@ -83,27 +102,22 @@ def evaluate(settings: Settings, terminal: Terminal | None = None) -> Evaluation
     lessons = Lessons(settings.dataset, settings.fit, dataset.split, encoder, terminal)
     if any(system.fits for system in systems.values()):
         _ = lessons.judged  # what is wrong with them is told before the documents are indexed
-    bm25 = has_bm25() and _wants_bm25(systems)
-    with workspace.resources(dataset, anchors, lessons, bm25=bm25) as resources:
-        began = time.perf_counter()
+    bm25 = has_bm25() and (pool in ("bm25", "both") or _wants_bm25(systems))
+    with workspace.resources(dataset, anchors, lessons, bm25=bm25) as opened:
+        resources = replace(opened, pool=pool)
+        queries, encoding = _encoded(encoder, dataset, terminal)
         depth = min(settings.depth, len(dataset.documents))  # engines refuse very large numbers
-        texts, ids = list(dataset.queries.values()), list(dataset.queries)
-        with terminal.bar("encoding questions", len(ids), "questions") as advance:
-            queries = encode_queries(encoder, texts, ids, on_progress=advance)
-        document_ids = frozenset(document.id for document in dataset.documents)
-        encoding = (time.perf_counter() - began) / len(queries)
         results = []
         for name, system in systems.items():
             runner = system.build(resources)
             with terminal.bar(name, len(queries), "questions") as advance:
-                run, seconds = run_system(runner, queries, depth, document_ids, advance)
+                run, seconds = run_system(runner, queries, depth, resources.document_ids, advance)
             values, per_query = measure_run(run, dataset, measures)
-            results.append(SystemResult(name, run, values, per_query, seconds, note=runner.note))
+            results.append(SystemResult(name, run, values, per_query, seconds))
             if runner.note:
                 notes.append(f"{name}: {runner.note}")
-            notes.extend(_remarks(name, run))
+            notes.extend(_remarks(name, run, dataset))
         engine = resources.index.engine
-    results = _with_p_values(results, next(iter(measures)))
     seconds_in_all = time.perf_counter() - start
     notes.extend(_lengths(settings, encoder))
     notes.append(f"encoding a question takes {1000 * encoding:.1f} ms more; {seconds_in_all:.1f} s in all")
@@ -120,7 +134,50 @@ def evaluate(settings: Settings, terminal: Terminal | None = None) -> Evaluation
         "engine": engine,
         "seconds_in_all": seconds_in_all,
     }
-    return Evaluation(title, tuple(measures), tuple(results), tuple(notes), facts)
+    name = f"{dataset.name}/{dataset.split}"
+    return Evaluation(name, title, tuple(measures), tuple(results), dataset.qrels, tuple(notes), facts)
+
+
+def short_name(name: str) -> str:
+    """A data set's name as a file's: `beir/scifact/test` is `beir-scifact-test`."""
+    return re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.")
+
+
+def _encoded(encoder: Encoder, dataset: RetrievalDataset, terminal: Terminal) -> tuple[list[Query], float]:
+    """The questions, and the seconds that encoding one takes."""
+    began = time.perf_counter()
+    texts, ids = list(dataset.queries.values()), list(dataset.queries)
+    with terminal.bar("encoding questions", len(ids), "questions") as advance:
+        queries = encode_queries(encoder, texts, ids, on_progress=advance)
+    return queries, (time.perf_counter() - began) / len(queries)
+
+
+def _of_files(settings: Settings, dataset: RetrievalDataset) -> dict[str, System]:
+    """The systems of the YAML file and the run files."""
+    systems: dict[str, System] = {}
+    if settings.systems_from is not None:
+        systems = read_systems(settings.systems_from, lambda folder: _run_files(folder, dataset))
+    for given in settings.runs:
+        name, separator, file = given.partition("=")
+        run = _run_files(Path(), dataset).read(file if separator else given)
+        name = name if separator else run.name
+        if name in systems or name in SYSTEMS:
+            raise DataError(f"two systems have the name {name!r}; name the run: --run NAME={file or given}")
+        systems[name] = system_of(run)
+    return systems
+
+
+def _pool(settings: Settings, dataset: RetrievalDataset) -> PoolName | Run | None:
+    match settings.pool:
+        case None | "cosine" | "bm25" | "both":
+            return settings.pool
+        case name:
+            return _run_files(Path(), dataset).read(name)
+
+
+def _run_files(folder: Path, dataset: RetrievalDataset) -> RunFiles:
+    documents = tuple(document.id for document in dataset.documents)
+    return RunFiles(folder, short_name(f"{dataset.name}/{dataset.split}"), tuple(dataset.queries), documents)
 
 
 def _available(systems: Mapping[str, System]) -> tuple[dict[str, System], list[str]]:
@@ -167,10 +224,14 @@ def _as_json(value: Any) -> Any:
     return encodable(str(value)) if isinstance(value, Path | str) else value
 
 
-def _remarks(name: str, run: Mapping[str, Ranking]) -> list[str]:
-    """What a system's rankings say of their scores, by the first that says anything."""
+def _remarks(name: str, run: Mapping[str, Ranking], dataset: RetrievalDataset) -> list[str]:
+    """What a system's rankings say of their scores, by the first that says anything; what is not there."""
     remarks = [ranking.notes[0] for ranking in run.values() if ranking.notes]
-    return [f"{name}: in {len(remarks)} of {len(run)} questions, {remarks[0]}"] if remarks else []
+    lines = [f"{name}: in {len(remarks)} of {len(run)} questions, {remarks[0]}"] if remarks else []
+    empty = sum(not len(ranking) for ranking in run.values())
+    if empty:
+        lines.append(f"{name}: no documents for {empty} of {len(dataset.queries)} questions; they count 0")
+    return lines
 
 
 def _key(settings: Settings, dataset: RetrievalDataset) -> str:
@@ -178,13 +239,3 @@ def _key(settings: Settings, dataset: RetrievalDataset) -> str:
     folder = Path(settings.dataset).expanduser()
     place = str(folder.resolve()) if folder.is_dir() and settings.dataset != "demo" else ""
     return f"{place}{dataset.name}"
-
-
-def _with_p_values(results: Sequence[SystemResult], measure: str) -> list[SystemResult]:
-    baseline = next((result for result in results if result.name == BASELINE), None)
-    if baseline is None:
-        return list(results)
-    return [
-        result if result is baseline else replace(result, p_value=compare(baseline, result, measure))
-        for result in results
-    ]

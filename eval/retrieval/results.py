@@ -10,10 +10,7 @@ import numpy as np
 
 from surprise_rerank.arrays import Float64Array
 from surprise_rerank.candidates import Query, Ranking
-from surprise_rerank.eval.retrieval.systems import Runner
-from surprise_rerank.eval.significance import paired_randomization
-
-BASELINE = "cosine"
+from surprise_rerank.eval.retrieval.systems import AnyRunner, RunOfAnother
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +22,8 @@ class SystemResult:
         run: question id -> its ranking.
         values: measure -> mean over the judged questions.
         per_query: measure -> question id -> value.
-        latencies: (n,) seconds of each question, retrieval and re-ranking, without encoding the question.
-        p_value: of the first measure's difference to cosine; None for cosine itself or without it.
-        note: what the reader must know.
+        latencies: (n,) seconds of each question, retrieval and re-ranking, without encoding the question; NaN
+            for a run of another program.
     """
 
     name: str
@@ -35,12 +31,15 @@ class SystemResult:
     values: Mapping[str, float]
     per_query: Mapping[str, Mapping[str, float]]
     latencies: Float64Array
-    p_value: float | None = None
-    note: str = ""
+
+    @property
+    def milliseconds(self) -> float:
+        """The median question's."""
+        return 1000 * float(np.median(self.latencies))
 
 
 def run_system(
-    runner: Runner,
+    runner: AnyRunner,
     queries: Sequence[Query],
     depth: int,
     document_ids: frozenset[str],
@@ -54,11 +53,6 @@ def run_system(
         run[query.id] = runner.rank(query, depth, drop_own_id=query.id in document_ids)
         seconds[i] = time.perf_counter() - start
         on_progress(1)
+    if isinstance(runner, RunOfAnother):
+        seconds[:] = np.nan
     return run, seconds
-
-
-def compare(baseline: SystemResult, other: SystemResult, measure: str) -> float:
-    """The paired-randomisation p-value of the difference in one measure."""
-    first, second = baseline.per_query[measure], other.per_query[measure]
-    questions = sorted(first)
-    return paired_randomization([first[q] for q in questions], [second[q] for q in questions])

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, TypeAlias
+
+Test: TypeAlias = Literal["randomization", "bootstrap"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,11 +17,18 @@ class Settings:
         dataset: `demo`, an id of ir_datasets, or a BEIR folder.
         split: which judged questions; None for the data set's test split.
         systems: names of systems.
+        systems_from: a YAML file that describes more of them; see `described`.
+        runs: run files of other programs as systems, as FILE or NAME=FILE; `{dataset}` stands for the data
+            set's short name.
+        pool: where every system takes its candidates from: `cosine`, `bm25`, `both` or a run file; None for
+            each one's own.
+        baseline: the system that the others are compared with.
+        test: `randomization` or `bootstrap`, the paired test of the first measure's differences.
         depth: size of the candidate pool.
         model: name or folder of a sentence-transformers model, or word vectors.
         ensemble: `documents`, `train-questions`, or a file.
         fit: the split whose judged questions `fusion-fitted` learns its weights from.
-        measures: in ir_measures' syntax; the p-value is the first one's.
+        measures: in ir_measures' syntax; differences are tested in the first.
         qdrant_url: of a server in place of the embedded store.
         cache: folder of the indexes; None for the user's cache folder.
         passages: split documents that are longer than the model reads, instead of cutting them.
@@ -28,6 +38,11 @@ class Settings:
     dataset: str = "demo"
     split: str | None = None
     systems: tuple[str, ...] = ("bm25", "cosine", "surprise", "dynamax", "fusion")
+    systems_from: Path | None = None
+    runs: tuple[str, ...] = ()
+    pool: str | None = None
+    baseline: str = "cosine"
+    test: Test = "randomization"
     depth: int = 100
     model: str = "all-MiniLM-L6-v2"
     ensemble: str = "documents"

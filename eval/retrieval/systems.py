@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, TypeAlias
 
+import numpy as np
+
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
-from surprise_rerank.connectors.hybrid import HybridRetriever
-from surprise_rerank.connectors.pyserini import BM25Index, BM25Retriever
-from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex
-from surprise_rerank.encoders import Encoder
-from surprise_rerank.ensemble import Ensemble
-from surprise_rerank.errors import MissingExtraError, SurpriseRerankError
-from surprise_rerank.eval.retrieval.fitting import Lessons
-from surprise_rerank.extras import pip_line
+from surprise_rerank.errors import SurpriseRerankError
+from surprise_rerank.eval.retrieval.pools import PoolName, Resources
+from surprise_rerank.eval.retrieval.trec import Run
 from surprise_rerank.fusion import FusionMethod
 from surprise_rerank.pipeline import Retriever
 from surprise_rerank.rerank import (
@@ -28,49 +25,17 @@ from surprise_rerank.rerank import (
     Scorer,
     SurpriseReranker,
 )
-from surprise_rerank.similarities import SIMILARITIES, Corpus, FittedOn, NamedSimilarity
+from surprise_rerank.similarities import SIMILARITIES, NamedSimilarity
 from surprise_rerank.similarity_rerank import SimilarityReranker
 from surprise_rerank.surprise import SurpriseModel, Weight
-from surprise_rerank.tokens import TokenBatch
 
 # BM25's deviations spread twice as wide over a pool as those of cosine and DynaMax (2.2 to 1.0 and 1.2), so
 # with equal weights it decides alone. Chosen on 400 training questions of scifact (nDCG@10 .743 -> .746) and
 # the development questions of nfcorpus (.336 -> .340).
 BM25_WEIGHT = 0.5
 
-# Documents over which fusion measures what a usual score is: the deviation of 256 is known to 4 %.
-SAMPLE_SIZE = 256
-
 # Size of the pools that fusion weights are fitted on.
 _FIT_DEPTH = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Resources:
-    """What systems are made of.
-
-    Attributes:
-        index: the documents.
-        corpus: the ensemble of all documents.
-        anchors: the ensemble that surprise is measured against (`--ensemble`).
-        sample_ids: ids of a uniform sample of the corpus.
-        sample_tokens: their token vectors.
-        bm25: the documents' words, where Pyserini is installed.
-        encoder: that the documents were encoded with.
-        fitting: what similarities are fitted on: the words of all documents, and the sample's token vectors;
-            read when it is first asked for.
-        lessons: judged questions that fusion weights are fitted on.
-    """
-
-    index: DocumentIndex
-    corpus: Ensemble
-    anchors: Ensemble
-    sample_ids: tuple[str, ...]
-    sample_tokens: TokenBatch
-    bm25: BM25Index | None
-    encoder: Encoder
-    fitting: Callable[[frozenset[FittedOn]], Corpus]
-    lessons: Lessons
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +68,36 @@ class Runner:
         pool = self.retriever.retrieve(query, depth + int(drop_own_id), self.needs)
         if drop_own_id:
             pool = pool.without(query.id)
+        if not len(pool):  # a run that lacks the question
+            return Ranking((), np.zeros(0))
         if self.reranker is not None:
             return self.reranker.rerank(query, pool).top(depth)
         return _as_retrieved(pool).top(depth)
 
 
-Builder: TypeAlias = Callable[[Resources], Runner]
+@dataclass(frozen=True, slots=True)
+class RunOfAnother:
+    """A run of another program as a system: its order as it is, as deep as it is.
+
+    Attributes:
+        run: with the data set's ids.
+        note: what the table's reader must know.
+    """
+
+    run: Run
+    note: str = ""
+
+    def rank(self, query: Query, depth: int, *, drop_own_id: bool) -> Ranking:
+        """The question's ranking; none, where the run lacks the question."""
+        ranking = self.run.rankings.get(query.id, Ranking((), np.zeros(0)))
+        if not drop_own_id or query.id not in ranking.ids:
+            return ranking
+        kept = [i for i, name in enumerate(ranking.ids) if name != query.id]
+        return Ranking(tuple(ranking.ids[i] for i in kept), ranking.scores[kept])
+
+
+AnyRunner: TypeAlias = Runner | RunOfAnother
+Builder: TypeAlias = Callable[[Resources], AnyRunner]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,17 +143,24 @@ def _as_retrieved(pool: Candidates) -> Ranking:
     return Ranking(ids=pool.ids, scores=scores.astype("float64"), parts={name: scores.astype("float64")})
 
 
-def _bm25(resources: Resources) -> Runner:
-    if resources.bm25 is None:
-        raise MissingExtraError(f"bm25 needs Pyserini: run {pip_line('pyserini')}")
-    return Runner(BM25Retriever(resources.bm25, resources.index))
+def bm25(resources: Resources) -> Runner:
+    """BM25's own order, or a given pool in the order of its BM25 scores."""
+    if resources.pool in (None, "bm25"):
+        return Runner(resources.retriever("bm25"))
+    return Runner(
+        resources.retriever("bm25", bm25_scores=True), FusionReranker([RetrievedScorer("bm25")], "sum")
+    )
 
 
-def _cosine(resources: Resources) -> Runner:
-    return Runner(DenseRetriever(resources.index, exact=True))
+def cosine(resources: Resources) -> Runner:
+    """Cosine's own order, or a given pool in the order of its cosines."""
+    if resources.pool in (None, "cosine"):
+        return Runner(resources.retriever("cosine"))
+    return Runner(resources.retriever("cosine"), FusionReranker([CosineScorer(resources.corpus)], "sum"))
 
 
-def _surprise(model: SurpriseModel, weight: Weight, shrink: float, resources: Resources) -> Runner:
+def surprise(model: SurpriseModel, weight: Weight, shrink: float, resources: Resources) -> Runner:
+    """A pool by surprise, the document as anchor."""
     reranker = SurpriseReranker(
         resources.anchors,
         model=model,
@@ -173,24 +169,47 @@ def _surprise(model: SurpriseModel, weight: Weight, shrink: float, resources: Re
         shrink_deviation=shrink,
         anchors=resources.corpus,
     )
-    return Runner(DenseRetriever(resources.index, exact=True), reranker)
+    return Runner(resources.retriever("cosine"), reranker)
 
 
-def _similarity(name: str, resources: Resources) -> Runner:
+def similarity(name: str, resources: Resources) -> Runner:
+    """A pool by a similarity of the registry."""
     named = SIMILARITIES[name]
     reranker = SimilarityReranker(named.build(resources.fitting(named.fitted_on)), resources.encoder, name)
-    return Runner(DenseRetriever(resources.index, exact=True), reranker)
+    return Runner(resources.retriever("cosine"), reranker)
 
 
 def _fusion(method: FusionMethod, bm25_weight: float, resources: Resources) -> Runner:
-    scorers: list[Scorer] = [CosineScorer(resources.corpus), DynaMaxScorer(resources.sample_tokens)]
     if resources.bm25 is None:
+        scorers = ("cosine", "dynamax")
         note = "without BM25, of cosine and dynamax only"
-        return Runner(DenseRetriever(resources.index, exact=True), FusionReranker(scorers, method), note)
-    sample = tuple(dict.fromkeys(resources.sample_ids))  # of passages, some are of one document
-    retriever = HybridRetriever(resources.index, resources.bm25, sample, exact=True)
-    reranker = FusionReranker([RetrievedScorer("bm25"), *scorers], method, {"bm25": bm25_weight})
-    return Runner(retriever, reranker)
+        return replace(fusion(scorers, method, {}, "cosine", resources), note=note)
+    return fusion(("bm25", "cosine", "dynamax"), method, {"bm25": bm25_weight}, "both", resources)
+
+
+def fusion(
+    scorers: Sequence[str],
+    method: FusionMethod,
+    weights: Mapping[str, float],
+    usual: PoolName,
+    resources: Resources,
+) -> Runner:
+    """A pool by the sum of several scores.
+
+    Args:
+        scorers: of bm25, cosine and dynamax.
+        method: how they come onto one scale.
+        weights: of the scorers; 1 where not given.
+        usual: where the pool comes from, unless the resources say otherwise.
+        resources: what the system is made of.
+    """
+    known: dict[str, Scorer] = {
+        "bm25": RetrievedScorer("bm25"),
+        "cosine": CosineScorer(resources.corpus),
+        "dynamax": DynaMaxScorer(resources.sample_tokens),
+    }
+    reranker = FusionReranker([known[name] for name in scorers], method, weights)
+    return Runner(resources.retriever(usual, bm25_scores="bm25" in scorers), reranker)
 
 
 def _fusion_fitted(resources: Resources) -> Runner:
@@ -208,35 +227,35 @@ def _fusion_fitted(resources: Resources) -> Runner:
 
 def _system(name: str, named: NamedSimilarity) -> System:
     summary = f"cosine's pool by {named.summary}"
-    return System(summary, partial(_similarity, name), module=named.module, extra=named.extra)
+    return System(summary, partial(similarity, name), module=named.module, extra=named.extra)
 
 
 SYSTEMS: dict[str, System] = {
-    "bm25": System("BM25 by Lucene (k1 = .9, b = .4) over title and text", _bm25, bm25="required"),
-    "cosine": System("dense vectors by cosine", _cosine),
+    "bm25": System("BM25 by Lucene (k1 = .9, b = .4) over title and text", bm25, bm25="required"),
+    "cosine": System("dense vectors by cosine", cosine),
     "surprise": System(
         "cosine's pool by surprise, the document as anchor, Gaussian model, crossover weight",
-        partial(_surprise, "gaussian", "crossover", 0.0),
+        partial(surprise, "gaussian", "crossover", 0.0),
     ),
     "surprise-pure": System(
-        "the same without the crossover: z alone", partial(_surprise, "gaussian", 1.0, 0.0)
+        "the same without the crossover: z alone", partial(surprise, "gaussian", 1.0, 0.0)
     ),
-    "surprise-mixed": System("the same with w = .5", partial(_surprise, "gaussian", 0.5, 0.0)),
+    "surprise-mixed": System("the same with w = .5", partial(surprise, "gaussian", 0.5, 0.0)),
     "surprise-pooled": System(
         "z with one deviation for all documents: only their means differ",
-        partial(_surprise, "pooled", 1.0, 0.0),
+        partial(surprise, "pooled", 1.0, 0.0),
     ),
-    "surprise-pooled-mixed": System("pooled surprise with w = .5", partial(_surprise, "pooled", 0.5, 0.0)),
+    "surprise-pooled-mixed": System("pooled surprise with w = .5", partial(surprise, "pooled", 0.5, 0.0)),
     "surprise-shrunk": System(
         "z with means and variances moved half way to those of all documents",
-        partial(_surprise, "gaussian", 1.0, 0.5),
+        partial(surprise, "gaussian", 1.0, 0.5),
     ),
     "surprise-percentile": System(
         "surprise with median and percentile in place of mean and deviation",
-        partial(_surprise, "percentile", "crossover", 0.0),
+        partial(surprise, "percentile", "crossover", 0.0),
     ),
     "surprise-empirical": System(
-        "surprise by its definition, over a sample", partial(_surprise, "empirical", "crossover", 0.0)
+        "surprise by its definition, over a sample", partial(surprise, "empirical", "crossover", 0.0)
     ),
     **{name: _system(name, named) for name, named in SIMILARITIES.items()},
     "fusion": System(

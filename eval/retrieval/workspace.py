@@ -21,12 +21,15 @@ from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, judged_questions
 from surprise_rerank.eval.retrieval.fitting import Lessons
-from surprise_rerank.eval.retrieval.systems import SAMPLE_SIZE, Resources
+from surprise_rerank.eval.retrieval.pools import Resources
 from surprise_rerank.extras import is_installed
 from surprise_rerank.passages import Passages
 from surprise_rerank.similarities import Corpus, FittedOn
 from surprise_rerank.tokens import TokenBatch
 from surprise_rerank.word_weights import WordStatistics
+
+# Documents over which fusion measures what a usual score is: the deviation of 256 is known to 4 %.
+SAMPLE_SIZE = 256
 
 # Documents whose words are counted at a time, between two signs of progress.
 _COUNTED = 256
@@ -97,7 +100,16 @@ class Workspace:
             ids, tokens = index.token_sample(SAMPLE_SIZE)
             fitting = self._fitting(dataset, ids, tokens)
             yield Resources(
-                index, corpus, anchors or corpus, ids, tokens, words, self.encoder, fitting, lessons
+                index=index,
+                document_ids=frozenset(document.id for document in dataset.documents),
+                corpus=corpus,
+                anchors=anchors or corpus,
+                sample_ids=ids,
+                sample_tokens=tokens,
+                bm25=words,
+                encoder=self.encoder,
+                fitting=fitting,
+                lessons=lessons,
             )
 
     def _sync(self, index: DocumentIndex, dataset: RetrievalDataset) -> SyncReport:

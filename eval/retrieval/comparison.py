@@ -1,0 +1,218 @@
+"""Several data sets and systems side by side: tables, differences with significance, averages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from surprise_rerank.arrays import Float64Array
+from surprise_rerank.eval.reports.report import Cell, Column, Report, Table
+from surprise_rerank.eval.retrieval.evaluation import Evaluation
+from surprise_rerank.eval.retrieval.plots import plots
+from surprise_rerank.eval.retrieval.results import SystemResult
+from surprise_rerank.eval.retrieval.settings import Test
+from surprise_rerank.eval.significance import (
+    difference_interval,
+    holm,
+    paired_bootstrap,
+    paired_randomization,
+)
+
+_TESTS = {"randomization": paired_randomization, "bootstrap": paired_bootstrap}
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A system beside the baseline, in one measure over the questions of one data set.
+
+    Attributes:
+        system: its name.
+        mean: system minus baseline.
+        low: the lower end of the difference's 95 % BCa interval.
+        high: the upper end.
+        p: of the paired test.
+        corrected: p after Holm's correction for all differences of the report.
+        wins: questions in which the system has more.
+        losses: questions in which it has less.
+        ties: the others.
+    """
+
+    system: str
+    mean: float
+    low: float
+    high: float
+    p: float
+    corrected: float
+    wins: int
+    losses: int
+    ties: int
+
+
+def compare(
+    evaluations: Sequence[Evaluation], baseline: str = "cosine", test: Test = "randomization"
+) -> Report:
+    """The report of one or several data sets.
+
+    Args:
+        evaluations: by the same measures.
+        baseline: the system that the others are compared with; nothing is compared where it is missing.
+        test: the paired test of differences in the first measure.
+    """
+    found = _corrected([differences(evaluation, baseline, test) for evaluation in evaluations])
+    tables = [
+        _systems(evaluation, baseline, beside) for evaluation, beside in zip(evaluations, found, strict=True)
+    ]
+    if len(evaluations) > 1:
+        tables.append(_averages(evaluations, baseline, test))
+    for evaluation, beside in zip(evaluations, found, strict=True):
+        if beside:
+            tables.append(_differences(evaluation, baseline, test, beside))
+    return Report(
+        title="; ".join(evaluation.title for evaluation in evaluations),
+        tables=tuple(tables),
+        plots=tuple(plot for evaluation in evaluations for plot in plots(evaluation, baseline)),
+        notes=() if len(evaluations) == 1 else _together(evaluations),
+        facts={"evaluations": {evaluation.name: _facts(evaluation) for evaluation in evaluations}},
+    )
+
+
+def differences(evaluation: Evaluation, baseline: str, test: Test) -> tuple[Difference, ...]:
+    """Every other system beside the baseline in the first measure; p is not corrected yet."""
+    own = next((result for result in evaluation.results if result.name == baseline), None)
+    if own is None:
+        return ()
+    first = values_of(own, evaluation.measures[0])
+    found = []
+    for result in evaluation.results:
+        if result is own:
+            continue
+        second = values_of(result, evaluation.measures[0])
+        gains = second - first
+        low, high = difference_interval(first, second)
+        p = _TESTS[test](first, second)
+        wins, losses = int((gains > 0).sum()), int((gains < 0).sum())
+        ties = len(gains) - wins - losses
+        found.append(Difference(result.name, float(gains.mean()), low, high, p, p, wins, losses, ties))
+    return tuple(found)
+
+
+def values_of(result: SystemResult, measure: str) -> Float64Array:
+    """(n,) a system's values of every question, in the order of the questions' ids."""
+    values = result.per_query[measure]
+    return np.array([values[query] for query in sorted(values)])
+
+
+def _corrected(found: Sequence[tuple[Difference, ...]]) -> list[tuple[Difference, ...]]:
+    flat = holm([difference.p for beside in found for difference in beside])
+    corrected = iter(flat)
+    return [
+        tuple(replace(difference, corrected=next(corrected)) for difference in beside) for beside in found
+    ]
+
+
+def _systems(evaluation: Evaluation, baseline: str, beside: Sequence[Difference]) -> Table:
+    measures = evaluation.measures
+    tested = {difference.system: difference for difference in beside}
+    columns = (
+        Column("system"),
+        *(Column(name, best="max") for name in measures),
+        Column(f"p ({measures[0]} vs {baseline})"),
+        Column("p (Holm)"),
+        Column("ms/question", digits=1),
+        Column("seconds", digits=1),
+    )
+    rows = []
+    for result in evaluation.results:
+        difference = tested.get(result.name)
+        p: tuple[Cell, Cell] = (None, None)
+        if difference is not None:
+            p = (difference.p, difference.corrected)
+        seconds = float(result.latencies.sum())
+        rows.append((result.name, *(result.values[m] for m in measures), *p, result.milliseconds, seconds))
+    return Table(evaluation.name, evaluation.title, columns, tuple(rows), notes=evaluation.notes)
+
+
+def _differences(evaluation: Evaluation, baseline: str, test: Test, beside: Sequence[Difference]) -> Table:
+    columns = (
+        Column("system"),
+        Column("difference"),
+        Column("low"),
+        Column("high"),
+        Column("p"),
+        Column("p (Holm)"),
+        Column("wins"),
+        Column("losses"),
+        Column("ties"),
+    )
+    rows = tuple(
+        (d.system, d.mean, d.low, d.high, d.p, d.corrected, d.wins, d.losses, d.ties) for d in beside
+    )
+    return Table(
+        f"differences of {evaluation.name}",
+        f"{evaluation.measures[0]} beside {baseline}, {evaluation.name}",
+        columns,
+        rows,
+        notes=(
+            f"low and high: 95 % BCa interval over questions; p: paired {test} test, two-sided; Holm's "
+            "correction is for all comparisons of this report",
+        ),
+        detail=True,
+    )
+
+
+def _averages(evaluations: Sequence[Evaluation], baseline: str, test: Test) -> Table:
+    measures = evaluations[0].measures
+    columns = (
+        Column("average"),
+        Column("system"),
+        *(Column(name) for name in measures),
+        Column(f"p ({measures[0]} vs {baseline})"),
+    )
+    rows: list[tuple[Cell, ...]] = []
+    results = [{result.name: result for result in evaluation.results} for evaluation in evaluations]
+    common = [name for name in results[0] if all(name in others for others in results)]
+    for name in common:
+        means = [_mean([float(by_name[name].values[m]) for by_name in results]) for m in measures]
+        rows.append(("macro", name, *means, None))
+    for name in common:
+        pooled = [float(_pooled(results, name, m).mean()) for m in measures]
+        p = None
+        if name != baseline and baseline in common:
+            p = _TESTS[test](_pooled(results, baseline, measures[0]), _pooled(results, name, measures[0]))
+        rows.append(("pooled", name, *pooled, p))
+    title = f"averages over {len(evaluations)} data sets"
+    note = (
+        "macro: the mean of the data sets' means; pooled: the mean over all questions, and the paired "
+        f"{test} test over them, not corrected"
+    )
+    return Table("averages", title, columns, tuple(rows), keys=2, notes=(note,))
+
+
+def _pooled(results: Sequence[Mapping[str, SystemResult]], name: str, measure: str) -> Float64Array:
+    return np.concatenate([values_of(by_name[name], measure) for by_name in results])
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _together(evaluations: Sequence[Evaluation]) -> tuple[str, ...]:
+    seconds = sum(evaluation.facts["seconds_in_all"] for evaluation in evaluations)
+    return (f"{len(evaluations)} data sets, {seconds:.1f} s in all",)
+
+
+def _facts(evaluation: Evaluation) -> Mapping[str, object]:
+    systems = {result.name: _system(result) for result in evaluation.results}
+    return {**evaluation.facts, "notes": list(evaluation.notes), "systems": systems}
+
+
+def _system(result: SystemResult) -> Mapping[str, object]:
+    return {
+        "values": dict(result.values),
+        "seconds": float(result.latencies.sum()),
+        "milliseconds_median": result.milliseconds,
+        "milliseconds_p95": 1000 * float(np.percentile(result.latencies, 95)),
+        "per_question": {name: dict(values) for name, values in result.per_query.items()},
+    }

@@ -1,0 +1,263 @@
+"""Systems that a YAML file describes: what is retrieved, what re-ranks it, and with which parameters.
+
+systems:
+  surprise-light:  {rerank: surprise, model: gaussian, weight: 0.2, shrink: 0.5}
+  dynamax-tversky: {rerank: dynamax, measure: tversky, universe: joint, alpha: 1, beta: 0.05}
+  words-first:     {rerank: dynamax, pool: bm25}
+  fusion-by-words: {rerank: fusion, method: surprise, scorers: [bm25, cosine], weights: {bm25: 0.7}}
+  theirs:          {run: runs/theirs.trec}
+  on-theirs:       {rerank: dynamax-idf, pool: runs/theirs.trec}
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+
+from surprise_rerank.connectors.folders import disk_errors
+from surprise_rerank.errors import DataError, DatasetError, SurpriseRerankError
+from surprise_rerank.eval.retrieval.pools import POOLS, PoolName, Resources
+from surprise_rerank.eval.retrieval.systems import (
+    SYSTEMS,
+    AnyRunner,
+    Builder,
+    Runner,
+    RunOfAnother,
+    System,
+    fusion,
+    surprise,
+)
+from surprise_rerank.eval.retrieval.trec import Run, read_run
+from surprise_rerank.fusion import FusionMethod
+from surprise_rerank.fuzzy import DynaMax, Measure, Universe
+from surprise_rerank.rerank import DynaMaxReranker
+from surprise_rerank.surprise import SurpriseModel
+
+_SCORERS = ("bm25", "cosine", "dynamax")
+_PARAMETERS = {
+    "surprise": ("model", "weight", "shrink"),
+    "dynamax": ("measure", "universe", "alpha", "beta", "unit_tokens"),
+    "fusion": ("method", "scorers", "weights"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RunFiles:
+    """Run files by their names, read for one data set.
+
+    Attributes:
+        folder: that relative paths start from.
+        dataset: the data set's short name, which stands where a path says `{dataset}`.
+        queries: ids of its questions.
+        documents: ids of its documents.
+    """
+
+    folder: Path
+    dataset: str
+    queries: tuple[str, ...]
+    documents: tuple[str, ...]
+
+    def read(self, name: str) -> Run:
+        """A run with the data set's ids.
+
+        Raises:
+            DatasetError: if there is no such file, or it ranks none of the data set's questions.
+            DataError: if it is malformed.
+        """
+        path = self.folder / name.replace("{dataset}", self.dataset)
+        run = read_run(path).named(self.queries, self.documents)
+        if not run.rankings.keys() & set(self.queries):
+            raise DatasetError(
+                f"{path} ranks none of the {len(self.queries)} questions, such as {self.queries[0]!r}; "
+                f"its first is {next(iter(run.rankings))!r}: is it of another data set?"
+            )
+        return run
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """One entry of the file.
+
+    Attributes:
+        place: file and name, for errors.
+        values: its keys and values.
+        runs: finds run files.
+    """
+
+    place: str
+    values: Mapping[str, Any]
+    runs: RunFiles
+
+    def system(self) -> System:
+        """The system that it describes.
+
+        Raises:
+            SurpriseRerankError: if a key or a value is not known, or a run file cannot be read.
+        """
+        if "run" in self.values:
+            self._only("run")
+            return system_of(self.runs.read(str(self.values["run"])))
+        base = self._choice("rerank", (*_PARAMETERS, *SYSTEMS))
+        pool = self.values.get("pool")
+        place: PoolName | Run | None = pool if pool in POOLS or pool is None else self.runs.read(str(pool))
+        self._only("rerank", "pool", *_PARAMETERS.get(base, ()))
+        makers = {"surprise": self._surprise, "dynamax": self._dynamax, "fusion": self._fusion}
+        system = makers[base]() if base in makers else SYSTEMS[base]
+        words = system.bm25 if place not in ("bm25", "both") else "required"
+        return replace(
+            system,
+            build=_in_pool(system.build, place),
+            bm25=words,
+            summary=f"{self.place}: {dict(self.values)}",
+        )
+
+    def _surprise(self) -> System:
+        model = self._choice("model", get_args(SurpriseModel), "gaussian")
+        weight = self.values.get("weight", "crossover")
+        if weight != "crossover":
+            weight = self._number("weight", 0, 1)
+        shrink = self._number("shrink", 0, 1, 0.0)
+
+        def build(resources: Resources) -> Runner:
+            return surprise(model, weight, shrink, resources)
+
+        return System("", build)
+
+    def _dynamax(self) -> System:
+        unit = self.values.get("unit_tokens", True)
+        if not isinstance(unit, bool):
+            raise self._wrong(f"unit_tokens is {unit!r}, expected true or false")
+        similarity = DynaMax(
+            self._choice("measure", get_args(Measure), "inclusion"),
+            self._choice("universe", get_args(Universe), "query"),
+            self._number("alpha", 0, default=1.0),
+            self._number("beta", 0, default=1.0),
+            unit,
+        )
+
+        def build(resources: Resources) -> Runner:
+            return Runner(resources.retriever("cosine"), DynaMaxReranker(similarity))
+
+        return System("", build)
+
+    def _fusion(self) -> System:
+        method = self._choice("method", get_args(FusionMethod), "surprise")
+        scorers = self.values.get("scorers", list(_SCORERS))
+        if not isinstance(scorers, list) or not scorers or not set(map(str, scorers)) <= set(_SCORERS):
+            raise self._wrong(f"scorers is {scorers!r}, expected a list of {', '.join(_SCORERS)}")
+        weights = self.values.get("weights", {})
+        if not isinstance(weights, dict) or not weights.keys() <= set(scorers):
+            raise self._wrong(f"weights is {weights!r}, expected numbers for {', '.join(scorers)}")
+        numbers = {name: self._as_number(f"weight of {name}", value) for name, value in weights.items()}
+        words = "bm25" in scorers
+
+        def build(resources: Resources) -> Runner:
+            return fusion(scorers, method, numbers, "both" if words else "cosine", resources)
+
+        return System("", build, bm25="required" if words else "none")
+
+    def _only(self, *known: str) -> None:
+        for key in self.values:
+            if key not in known:
+                near = difflib.get_close_matches(str(key), known, n=1)
+                hint = f"did you mean {near[0]!r}? " if near else ""
+                raise self._wrong(f"unknown key {key!r}; {hint}there are {', '.join(known)}")
+
+    def _choice(self, key: str, choices: tuple[str, ...], default: str | None = None) -> Any:
+        value = self.values.get(key, default)
+        if value not in choices:
+            near = difflib.get_close_matches(str(value), choices, n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            given = f"{key} is {value!r}" if key in self.values else f"no {key} (and no run) is given"
+            raise self._wrong(f"{given}; {hint}choose one of {', '.join(choices)}")
+        return value
+
+    def _number(
+        self, key: str, low: float, high: float = float("inf"), default: float | None = None
+    ) -> float:
+        return self._as_number(key, self.values.get(key, default), low, high)
+
+    def _as_number(
+        self, key: str, value: Any, low: float = -float("inf"), high: float = float("inf")
+    ) -> float:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not low <= value <= high or abs(value) == float("inf"):
+            span = f" from {low:g} to {high:g}" if abs(low) + abs(high) < float("inf") else ""
+            raise self._wrong(f"{key} is {value!r}, expected a number{span or f', at least {low:g}'}")
+        return float(value)
+
+    def _wrong(self, what: str) -> DataError:
+        return DataError(f"{self.place}: {what}")
+
+
+def read_systems(path: Path, runs: Callable[[Path], RunFiles]) -> dict[str, System]:
+    """The systems that a YAML file describes, by name.
+
+    Args:
+        path: of the file.
+        runs: finds run files, given the folder that relative paths start from.
+
+    Raises:
+        DatasetError: if there is no such file.
+        DataError: if it is not YAML, or describes something unknown; names file, system and key.
+    """
+    return {
+        name: Description(f"{path}, {name}", values, runs(path.parent)).system()
+        for name, values in _entries(path).items()
+    }
+
+
+def described_names(path: Path) -> tuple[str, ...]:
+    """The names of the systems of a file, which is looked at no further.
+
+    Raises:
+        DatasetError: if there is no such file.
+        DataError: if it holds no systems.
+    """
+    return tuple(_entries(path))
+
+
+def system_of(run: Run) -> System:
+    """A run of another program as a system."""
+
+    def build(resources: Resources) -> AnyRunner:
+        return RunOfAnother(run)
+
+    return System(f"the run {run.name}", build)
+
+
+def _in_pool(build: Builder, pool: PoolName | Run | None) -> Builder:
+    if pool is None:
+        return build
+    return lambda resources: build(replace(resources, pool=pool))
+
+
+def _entries(path: Path) -> dict[str, dict[str, Any]]:
+    if not path.is_file():
+        raise DatasetError(f"there is no file {path} of systems")
+    with disk_errors(str(path)):
+        try:
+            content = yaml.safe_load(path.read_bytes())
+        except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
+            raise DataError(f"{path} is not YAML: {' '.join(str(error).split())[:200]}") from error
+    systems = content.get("systems") if isinstance(content, dict) else None
+    if not isinstance(systems, dict) or not systems:
+        raise DataError(f"{path}: expected a mapping `systems:` of names to descriptions")
+    for name, values in systems.items():
+        if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
+            raise DataError(f"{path}, {name}: expected keys and values, got {str(values)[:60]!r}")
+        _check_name(path, name)
+    return {str(name): values for name, values in systems.items()}
+
+
+def _check_name(path: Path, name: object) -> None:
+    if not isinstance(name, str) or not name.strip() or "/" in name or name in SYSTEMS:
+        reason = (
+            "a system of that name is built in" if name in SYSTEMS else "a name is a text without slashes"
+        )
+        raise SurpriseRerankError(f"{path}: the name {name!r} cannot be used; {reason}")

@@ -1,0 +1,112 @@
+"""TREC run files: rankings of another program read, our own written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
+
+from surprise_rerank.candidates import Ranking
+from surprise_rerank.connectors.folders import disk_errors
+from surprise_rerank.errors import DataError
+from surprise_rerank.eval.lines import read_lines
+
+_COLUMNS = ("question", "Q0", "document", "rank", "score", "tag")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a run file says.
+
+    Attributes:
+        name: the file's, without its suffix.
+        rankings: question id -> its ranking.
+    """
+
+    name: str
+    rankings: Mapping[str, Ranking]
+
+    def named(self, queries: Iterable[str], documents: Iterable[str]) -> Run:
+        """The run with the ids of a data set, in which white space is not percent-encoded.
+
+        Args:
+            queries: ids of its questions.
+            documents: ids of its documents.
+        """
+        of_queries = {_token(name): name for name in queries}
+        of_documents = {_token(name): name for name in documents}
+        rankings = {
+            of_queries.get(query, query): Ranking(
+                tuple(of_documents.get(name, name) for name in ranking.ids), ranking.scores, ranking.parts
+            )
+            for query, ranking in self.rankings.items()
+        }
+        return Run(self.name, rankings)
+
+
+def read_run(path: Path) -> Run:
+    """Read a run file: question, Q0, document, rank, score, tag, with white space between.
+
+    The order is trec_eval's: by score as float32, descending, and ties by document id, descending; the rank
+    that the file gives counts for nothing.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        DatasetError: if there is no such file.
+        DataError: if a line has another number of columns, a score is not a finite number, a document comes
+            twice for a question, or there is no line; names file and line.
+    """
+    found: dict[str, dict[str, np.float32]] = {}
+    for line in read_lines(path):
+        if not line.text.strip():
+            continue
+        query, _, document, _, score, _ = line.fields(None, _COLUMNS)
+        scores = found.setdefault(query, {})
+        if document in scores:
+            raise line.wrong(f"the document {document!r} comes twice for the question {query!r}")
+        scores[document] = np.float32(line.number_in(score, "score"))
+    if not found:
+        raise DataError(f"{path} holds no ranking; expected lines of {' '.join(_COLUMNS)}")
+    return Run(path.stem, {query: _ordered(scores) for query, scores in found.items()})
+
+
+def _ordered(scores: Mapping[str, np.float32]) -> Ranking:
+    by_id = sorted(scores.items(), key=lambda item: item[0], reverse=True)
+    ordered = sorted(by_id, key=lambda item: item[1], reverse=True)  # stable: ties stay as they are
+    values = np.array([score for _, score in ordered], dtype=np.float64)
+    return Ranking(tuple(name for name, _ in ordered), values, {"run": values})
+
+
+def write_run(path: Path, run: Mapping[str, Ranking], tag: str) -> None:
+    """A TREC run file: question, Q0, document, rank, score, tag.
+
+    Scores that are equal in float32 are set apart by its smallest step: trec_eval reads float32, sorts by
+    score, and would put ties into another order than the rank. White space in ids is percent-encoded.
+
+    Raises:
+        StoreError: if the file cannot be written.
+    """
+    lines: list[str] = []
+    for query_id, ranking in run.items():
+        lines += _lines(query_id, ranking.ids, ranking.scores.tolist(), tag)
+    with disk_errors(str(path)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(lines), encoding="utf-8")
+
+
+def _lines(query: str, ids: Sequence[str], scores: Sequence[float], tag: str) -> list[str]:
+    lines = []
+    last = np.float32(np.inf)
+    for rank, (document, score) in enumerate(zip(ids, scores, strict=True), start=1):
+        last = min(np.float32(score), np.nextafter(last, np.float32(-np.inf)))
+        lines.append(f"{_token(query)} Q0 {_token(document)} {rank} {last} {tag}\n")
+    return lines
+
+
+def _token(name: str) -> str:
+    return "".join(quote(c) if c.isspace() else c for c in name)

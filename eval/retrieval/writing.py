@@ -1,0 +1,55 @@
+"""What an evaluation of retrieval leaves in `--run-dir`: run files, every question's values, the report."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from surprise_rerank.connectors.folders import disk_errors
+from surprise_rerank.eval.reports.report import Report
+from surprise_rerank.eval.reports.writing import write_report
+from surprise_rerank.eval.retrieval.evaluation import Evaluation
+from surprise_rerank.eval.retrieval.trec import write_run
+from surprise_rerank.files import whole_file
+
+
+def make_folder(folder: Path) -> None:
+    """A folder for `write_results`, which is there or can be made.
+
+    Raises:
+        StoreError: if it cannot be made.
+    """
+    with disk_errors(str(folder)):
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+def write_results(folder: Path, evaluations: Sequence[Evaluation], report: Report) -> None:
+    """A TREC run file per system, `per-question.tsv` and `results.json`.
+
+    Run files of several data sets lie in a folder each, named after the data set: as `{dataset}` says it in
+    the name of a run.
+
+    Raises:
+        StoreError: if the folder cannot be written.
+    """
+    for evaluation in evaluations:
+        place = folder if len(evaluations) == 1 else folder / evaluation.short_name
+        for result in evaluation.results:
+            write_run(place / f"{result.name}.trec", result.run, result.name)
+    text = io.StringIO()
+    rows = csv.writer(text, delimiter="\t", lineterminator="\n")
+    rows.writerow(("data set", "question", "system", "measure", "value"))
+    for evaluation in evaluations:
+        rows.writerows(_values(evaluation))
+    with disk_errors(str(folder)), whole_file(folder / "per-question.tsv") as file:
+        file.write(text.getvalue().encode())
+    write_report(report, folder / "results.json")
+
+
+def _values(evaluation: Evaluation) -> Iterator[tuple[str, str, str, str, float]]:
+    for result in evaluation.results:
+        for measure, values in result.per_query.items():
+            for query, value in values.items():
+                yield evaluation.name, query, result.name, measure, value

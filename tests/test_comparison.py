@@ -1,0 +1,140 @@
+"""Data sets and systems side by side: tables, differences, averages, plots, and the files they go to."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from surprise_rerank.candidates import Ranking
+from surprise_rerank.eval.retrieval.comparison import compare, differences
+from surprise_rerank.eval.retrieval.evaluation import Evaluation
+from surprise_rerank.eval.retrieval.plots import recall_over_depth
+from surprise_rerank.eval.retrieval.results import SystemResult
+from surprise_rerank.eval.retrieval.writing import write_results
+from surprise_rerank.eval.significance import holm
+
+MEASURES = ("nDCG@10", "RR")
+
+
+def result(name: str, values: dict[str, float], documents: str = "ab") -> SystemResult:
+    run = {query: Ranking(tuple(documents), np.linspace(1, 0.1, len(documents))) for query in values}
+    means = dict.fromkeys(MEASURES, sum(values.values()) / len(values))
+    return SystemResult(name, run, means, dict.fromkeys(MEASURES, values), np.full(len(values), 0.002))
+
+
+def evaluation(name: str, questions: int, *gains: float) -> Evaluation:
+    rng = np.random.default_rng(questions)
+    base = {f"q{i}": float(value) for i, value in enumerate(rng.random(questions))}
+    systems = [result("cosine", base)]
+    for i, gain in enumerate(gains):
+        values = {query: value + gain + float(rng.normal(0, 0.05)) for query, value in base.items()}
+        systems.append(result(f"s{i}", values, "ba"))
+    qrels = {query: {"a": 1, "c": 1, "x": 0} for query in base}
+    return Evaluation(
+        name, f"{name} [b]", MEASURES, tuple(systems), qrels, ("a note",), {"seconds_in_all": 1.0}
+    )
+
+
+def test_a_table_shows_every_system_and_measure() -> None:
+    report = compare([evaluation("tiny/test", 30, 0.1)])
+    table = report.table("tiny/test")
+    assert [column.name for column in table.columns[:3]] == ["system", *MEASURES]
+    assert table.cell("s0", "ms/question") == pytest.approx(2.0)
+    assert table.cell("cosine", "p (Holm)") is None
+    assert table.cell("s0", "p (nDCG@10 vs cosine)") < 0.001
+    assert table.notes == ("a note",)
+    assert report.facts["evaluations"]["tiny/test"]["systems"]["s0"]["per_question"]["RR"]["q0"]
+
+
+def test_holms_correction_is_for_all_comparisons_of_the_report() -> None:
+    evaluations = [evaluation("one/test", 40, 0.01, 0.02), evaluation("two/test", 40, 0.0)]
+    plain = [d.p for e in evaluations for d in differences(e, "cosine", "randomization")]
+    report = compare(evaluations)
+    corrected = [
+        report.table(name).cell(system, "p (Holm)")
+        for name, system in (("one/test", "s0"), ("one/test", "s1"), ("two/test", "s0"))
+    ]
+    assert corrected == pytest.approx(holm(plain))
+
+
+@pytest.mark.parametrize("test", ["randomization", "bootstrap"])
+def test_differences_count_questions_and_hold_the_mean(test: str) -> None:
+    (found,) = differences(evaluation("tiny/test", 50, 0.05), "cosine", test)
+    assert found.wins + found.losses + found.ties == 50
+    assert found.low < found.mean < found.high
+    assert found.p < 0.01
+
+
+def test_averages_are_macro_and_pooled_over_questions() -> None:
+    evaluations = [evaluation("one/test", 10, 0.1), evaluation("two/test", 90, 0.1, 0.2)]
+    table = compare(evaluations).table("averages")
+    small, large = (e.results[0].values["RR"] for e in evaluations)
+    assert table.cell("macro / cosine", "RR") == pytest.approx((small + large) / 2)
+    assert table.cell("pooled / cosine", "RR") == pytest.approx(0.1 * small + 0.9 * large)
+    assert table.cell("pooled / s0", "p (nDCG@10 vs cosine)") < 0.001
+    # What one of the data sets lacks has no average.
+    assert {row[1] for row in table.rows} == {"cosine", "s0"}
+
+
+def test_nothing_is_compared_without_the_baseline() -> None:
+    report = compare([evaluation("tiny/test", 10, 0.1)], baseline="bm25")
+    assert [table.name for table in report.tables] == ["tiny/test"]
+    assert report.table("tiny/test").cell("s0", "p (Holm)") is None
+
+
+def test_every_kind_of_plot_is_there() -> None:
+    plots = compare([evaluation("tiny/test", 12, 0.1, -0.1)]).plots
+    titles = " | ".join(plot.title for plot in plots)
+    for expected in (
+        "Recall over depth",
+        "Latency against quality",
+        "Gains and losses of s1",
+        "Scores of s0",
+    ):
+        assert expected in titles
+    (gains,) = [plot for plot in plots if plot.title.startswith("Gains and losses of s0")]
+    assert list(gains.series[0].y) == sorted(gains.series[0].y, reverse=True)
+    assert len(gains.series[0].y) == 12
+
+
+def test_recall_over_depth_counts_relevant_documents() -> None:
+    run = {"q1": Ranking(("x", "a", "b"), np.array([3.0, 2.0, 1.0])), "q2": Ranking((), np.zeros(0))}
+    qrels = {"q1": {"a": 1, "b": 2, "x": 0, "gone": 1}, "q2": {"a": 1}, "q3": {"x": 0}}
+    shares = recall_over_depth(run, qrels, np.array([1, 2, 3, 100]))
+    # Over the two questions that have relevant documents, one of which has no answer.
+    assert shares == pytest.approx([0.0, 1 / 6, 1 / 3, 1 / 3])
+
+
+def test_results_are_written_whole(tmp_path: Path) -> None:
+    evaluations = [evaluation("a/b/test", 3, 0.1), evaluation("c/test", 2, 0.1)]
+    report = compare(evaluations)
+    write_results(tmp_path, evaluations, report)
+    assert sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()) == [
+        "a-b-test/cosine.trec",
+        "a-b-test/s0.trec",
+        "c-test/cosine.trec",
+        "c-test/s0.trec",
+        "per-question.tsv",
+        "results.json",
+    ]
+    with (tmp_path / "per-question.tsv").open(newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    assert len(rows) == 2 * len(MEASURES) * 5
+    own = evaluations[0].results[1].per_query["RR"]["q1"]
+    chosen = [r for r in rows if (r["data set"], r["question"], r["system"]) == ("a/b/test", "q1", "s0")]
+    assert [float(row["value"]) for row in chosen] == [own, own]
+    assert json.loads((tmp_path / "results.json").read_text())["facts"]["evaluations"].keys() == {
+        "a/b/test",
+        "c/test",
+    }
+
+
+def test_one_data_set_is_written_without_folders(tmp_path: Path) -> None:
+    one = replace(evaluation("tiny/test", 3), notes=())
+    write_results(tmp_path, [one], compare([one]))
+    assert (tmp_path / "cosine.trec").is_file()

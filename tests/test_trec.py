@@ -1,0 +1,131 @@
+"""TREC run files, and measures that are trec_eval's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import ir_measures
+import numpy as np
+import pytest
+import pytrec_eval
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from surprise_rerank.candidates import Ranking
+from surprise_rerank.documents import Document
+from surprise_rerank.errors import DataError, DatasetError
+from surprise_rerank.eval.retrieval.datasets import RetrievalDataset
+from surprise_rerank.eval.retrieval.measures import measure_run, parse_measures
+from surprise_rerank.eval.retrieval.trec import read_run, write_run
+
+DOCUMENTS = [f"d{i}" for i in range(12)]
+QUESTIONS = ["q1", "q2", "q3"]
+# By ir_measures' name and by trec_eval's.
+MEASURES = {
+    "nDCG@10": "ndcg_cut_10",
+    "nDCG@3": "ndcg_cut_3",
+    "R@5": "recall_5",
+    "RR": "recip_rank",
+    "Success@1": "success_1",
+    "P@5": "P_5",
+    "AP": "map",
+    "AP@5": "map_cut_5",
+}
+
+# Few values, so that there are many ties; some differ in float64 alone.
+SCORES = st.sampled_from([1.0, 1.0 + 1e-12, 0.5, 0.0, -2.0, 3e38])
+RUNS = st.dictionaries(
+    st.sampled_from(QUESTIONS), st.dictionaries(st.sampled_from(DOCUMENTS), SCORES, min_size=1)
+)
+QRELS = st.fixed_dictionaries(
+    {name: st.dictionaries(st.sampled_from(DOCUMENTS), st.integers(0, 3), min_size=1) for name in QUESTIONS}
+)
+
+
+def dataset(qrels: dict[str, dict[str, int]]) -> RetrievalDataset:
+    documents = tuple(Document(name, name) for name in DOCUMENTS)
+    return RetrievalDataset("random", documents, {name: name for name in qrels}, qrels, "test")
+
+
+def by_trec_eval(run: dict[str, dict[str, float]], qrels: dict[str, dict[str, int]]) -> dict[str, float]:
+    """Means over all judged questions; trec_eval leaves out those that the run lacks."""
+    wanted = {"ndcg_cut.3,10", "recall.5", "recip_rank", "success.1", "P.5", "map", "map_cut.5"}
+    evaluator = pytrec_eval.RelevanceEvaluator(qrels, wanted)
+    values = evaluator.evaluate(run)
+    return {
+        ours: sum(values[q][theirs] if q in values else 0.0 for q in qrels) / len(qrels)
+        for ours, theirs in MEASURES.items()
+    }
+
+
+@settings(deadline=None, max_examples=150)
+@given(run=RUNS.filter(bool), qrels=QRELS)
+def test_measures_are_trec_evals_with_ties_missing_questions_and_grades(
+    tmp_path_factory: pytest.TempPathFactory,
+    run: dict[str, dict[str, float]],
+    qrels: dict[str, dict[str, int]],
+) -> None:
+    path = tmp_path_factory.mktemp("runs") / "random.trec"
+    lines = [f"{q} Q0 {d} 1 {score!r} x\n" for q, scores in run.items() for d, score in scores.items()]
+    path.write_text("".join(lines))
+    values, _ = measure_run(read_run(path).rankings, dataset(qrels), parse_measures(list(MEASURES)))
+    assert values == pytest.approx(by_trec_eval(run, qrels), abs=1e-9)
+
+
+@settings(deadline=None, max_examples=50)
+@given(run=RUNS.filter(bool), qrels=QRELS)
+def test_a_run_file_read_by_trec_eval_gives_the_same_figures(
+    tmp_path_factory: pytest.TempPathFactory,
+    run: dict[str, dict[str, float]],
+    qrels: dict[str, dict[str, int]],
+) -> None:
+    # Our own rankings break ties by id, ascending, and are written so that trec_eval does not undo that.
+    path = tmp_path_factory.mktemp("runs") / "ours.trec"
+    rankings = {
+        query: Ranking(tuple(names), np.array([scores[name] for name in names]))
+        for query, scores in run.items()
+        for names in [sorted(scores, key=lambda name: (-np.float32(scores[name]), name))]
+    }
+    write_run(path, rankings, "ours")
+    measures = parse_measures(list(MEASURES))
+    values, _ = measure_run(rankings, dataset(qrels), measures)
+    again = ir_measures.calc_aggregate(list(measures.values()), qrels, ir_measures.read_trec_run(str(path)))
+    assert {str(measure): value for measure, value in again.items()} == pytest.approx(values)
+
+
+def test_white_space_in_ids_does_not_break_a_run_file(tmp_path: Path) -> None:
+    path = tmp_path / "run.trec"
+    write_run(path, {"q 1": Ranking(("a b", "c"), np.array([2.0, 1.0]))}, "x")
+    assert path.read_text().splitlines() == ["q%201 Q0 a%20b 1 2.0 x", "q%201 Q0 c 2 1.0 x"]
+    run = read_run(path).named(["q 1"], ["a b", "c"])
+    assert run.rankings["q 1"].ids == ("a b", "c")
+
+
+def test_ties_are_ordered_as_trec_eval_orders_them(tmp_path: Path) -> None:
+    path = tmp_path / "run.trec"
+    path.write_text("q Q0 a 1 1.0 x\nq Q0 c 2 1.0000000001 x\n\nq Q0 b 3 2 x\n")
+    assert read_run(path).rankings["q"].ids == ("b", "c", "a")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("q Q0 a 1 1.0 x\nq Q0 b 2\n", "line 2: 4 columns, expected 6 columns"),
+        ("q Q0 a 1 high x\n", "line 1: the score is 'high', expected a number"),
+        ("q Q0 a 1 nan x\n", "line 1: the score is 'nan', expected a finite number"),
+        ("q Q0 a 1 2 x\nq Q0 a 2 1 x\n", "line 2: the document 'a' comes twice for the question 'q'"),
+        ("\n", "holds no ranking"),
+        ("", "holds no ranking"),
+    ],
+)
+def test_what_is_wrong_is_told_with_file_and_line(tmp_path: Path, content: str, said: str) -> None:
+    path = tmp_path / "theirs.trec"
+    path.write_text(content)
+    with pytest.raises(DataError, match=said) as told:
+        read_run(path)
+    assert str(path) in str(told.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="there is no file"):
+        read_run(tmp_path / "nothing.trec")
