@@ -12,12 +12,13 @@ import argparse
 import hashlib
 import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
-from rich.console import Console
-
 from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.eval.report import table
+from surprise_rerank.eval.options import present
+from surprise_rerank.eval.reports.report import Report, Table
+from surprise_rerank.eval.retrieval.comparison import compare
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, load_dataset
 from surprise_rerank.eval.retrieval.evaluation import evaluate
 from surprise_rerank.eval.retrieval.settings import Settings
@@ -58,12 +59,14 @@ def main() -> None:
     parser.add_argument("--systems", default="bm25,cosine,dynamax,fusion")
     parser.add_argument("--model", default="all-MiniLM-L6-v2")
     parser.add_argument("--cache", type=Path, default=None)
+    parser.add_argument("--report", type=Path, action="append", default=[], help="also write the tables here")
     given = parser.parse_args()
     dataset = load_dataset(given.dataset, given.split)
     base = given.cache or Path(tempfile.mkdtemp())
     folder = base / f"joined-{given.joined}-{given.dataset.replace('/', '-')}-{dataset.split}"
     write_joined(dataset, given.joined, folder)
-    for passages in (False, True):
+    tables: list[Table] = []
+    for passages, name in ((False, "cut"), (True, "in passages")):
         settings = Settings(
             dataset=str(folder),
             systems=tuple(given.systems.split(",")),
@@ -71,11 +74,8 @@ def main() -> None:
             cache=given.cache,
             passages=passages,
         )
-        evaluation = evaluate(settings, Terminal())
-        print("in passages" if passages else "cut")
-        Console(width=140).print(table(evaluation))
-        for line in evaluation.notes:
-            print(line)
+        tables += compare([replace(evaluate(settings, Terminal()), name=name)]).tables
+    present(Report("Long documents, cut and in passages", tuple(tables)), tuple(given.report), details=False)
 
 
 if __name__ == "__main__":

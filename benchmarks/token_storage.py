@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from pathlib import Path
 
 import click
 import ir_measures
@@ -19,6 +20,8 @@ from machine import describe
 from rich.progress import Progress
 
 from surprise_rerank.encoders import encode_queries, load_encoder
+from surprise_rerank.eval.options import present, report_option
+from surprise_rerank.eval.reports.report import Cell, Column, Report, Table
 from surprise_rerank.eval.retrieval.datasets import load_dataset
 from surprise_rerank.fuzzy import DynaMax
 from surprise_rerank.tokens import TokenBatch
@@ -31,7 +34,8 @@ STORAGES = ("float32", "float16", "bfloat16", "int8")
 @click.option("--split", help="Which judged questions.  [default: test]")
 @click.option("--model", default="all-MiniLM-L6-v2", show_default=True)
 @click.option("--depth", default=100, show_default=True)
-def main(dataset: str, split: str | None, model: str, depth: int) -> None:
+@report_option
+def main(dataset: str, split: str | None, model: str, depth: int, reports: tuple[Path, ...]) -> None:
     """Print one line per storage and measure."""
     print(describe("torch", "numpy"))
     data, encoder = load_dataset(dataset, split), load_encoder(model)
@@ -46,11 +50,8 @@ def main(dataset: str, split: str | None, model: str, depth: int) -> None:
         order = np.argsort(-(encoded.dense @ question.dense), kind="stable")[: depth + 1]
         pools.append([i for i in order if names[i] != question.id][:depth])
     batches: dict[str, TokenBatch] = {s: encoded.tokens.stored(s) for s in STORAGES}  # type: ignore[arg-type]
-    for label, similarity in (
-        ("inclusion over the question's universe", DynaMax()),
-        ("DynaMax-Jaccard", DynaMax("jaccard", "joint")),
-    ):
-        print(f"\n{data.name}, {len(names)} documents, {len(questions)} questions: {label}")
+    rows: list[tuple[Cell, ...]] = []
+    for label, similarity in (("inclusion", DynaMax()), ("DynaMax-Jaccard", DynaMax("jaccard", "joint"))):
         runs: dict[str, dict[str, dict[str, float]]] = {storage: {} for storage in STORAGES}
         seconds: dict[str, list[float]] = {storage: [] for storage in STORAGES}
         apart = dict.fromkeys(STORAGES, 0.0)
@@ -69,11 +70,21 @@ def main(dataset: str, split: str | None, model: str, depth: int) -> None:
         for storage, batch in batches.items():
             value = ir_measures.calc_aggregate([ir_measures.nDCG @ 10], data.qrels, runs[storage])
             ndcg, reference = (next(iter(v.values())) for v in (value, best))
-            print(
-                f"  {storage:<9} {batch.nbytes / 2**20:8.1f} MiB ({batch.nbytes / whole:.2f})  "
-                f"nDCG@10 {ndcg:.4f} ({ndcg - reference:+.4f})  scores within {apart[storage]:.1e}  "
-                f"{1e3 * statistics.median(seconds[storage]):.2f} ms a pool"
-            )
+            size, share = batch.nbytes / 2**20, batch.nbytes / whole
+            milliseconds = 1e3 * statistics.median(seconds[storage])
+            rows.append((label, storage, size, share, ndcg, ndcg - reference, apart[storage], milliseconds))
+    title = f"{data.name}, {len(names)} documents, {len(questions)} questions, pools of {depth} by cosine"
+    columns = (
+        Column("similarity"),
+        Column("storage"),
+        Column("MiB", digits=1),
+        Column("of float32", digits=2),
+        Column("nDCG@10"),
+        Column("difference"),
+        Column("largest difference of a score", digits=6),
+        Column("ms a pool", digits=2),
+    )
+    present(Report(title, (Table("storage", title, columns, tuple(rows), keys=2),)), reports)
 
 
 if __name__ == "__main__":

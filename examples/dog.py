@@ -18,12 +18,12 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Column, Table
-from rich.text import Text
 
 from surprise_rerank import Ensemble, load_encoder
 from surprise_rerank.arrays import Float32Array, Float64Array
 from surprise_rerank.errors import DataError, SurpriseRerankError
+from surprise_rerank.eval.options import present
+from surprise_rerank.eval.reports.report import Cell, Column, Report, Table
 from surprise_rerank.extras import import_extra
 from surprise_rerank.surprise import Surprise
 
@@ -72,7 +72,9 @@ def score(vectors: Float32Array, query: int) -> dict[str, Float64Array]:
     }
 
 
-def run(model: str, query: str, words: list[str], template: str, vocabulary: Path | None) -> None:
+def run(
+    model: str, query: str, words: list[str], template: str, vocabulary: Path | None, report: list[Path]
+) -> None:
     """Encode all words, score them, and print the chosen ones with their ranks among all."""
     if "{}" not in template:
         raise DataError(f"--template {template!r} has no {{}} where a word can stand")
@@ -84,20 +86,23 @@ def run(model: str, query: str, words: list[str], template: str, vocabulary: Pat
     if query not in row:
         raise DataError(f"{model} has no vector for {query!r}; choose another --query")
     start, results = time.perf_counter(), score(vectors[known], row[query])
-    table = Table("word", *(Column(text, justify="right") for name in results for text in (name, "rank")))
+    rows: list[tuple[Cell, ...]] = []
     for word in words:
-        cells = [] if word in row else ["no vector"]
+        cells: list[Cell] = [] if word in row else ["no vector", *[None] * (2 * len(results) - 1)]
         for values in results.values() if word in row else ():
-            cells += [f"{values[row[word]]:.3f}", f"{1 + (values > values[row[word]]).sum():,}"]
-        table.add_row(Text(word), *cells)
+            cells += [float(values[row[word]]), 1 + int((values > values[row[word]]).sum())]
+        rows.append((word, *cells))
     seconds = time.perf_counter() - start
     others = "" if known.all() else f" ({(~known).sum():,} more have no vector)"
-    print(f"{query!r} among {len(row):,} words by {model}{others}")
-    Console().print(table)
+    notes = []
     for name, values in results.items():
         order = sorted((word for word in words if word in row), key=lambda word: -values[row[word]])
-        print(f"by {name}: {' > '.join(order)}")
-    print(f"statistics, scores and ranks took {seconds:.2f} s")
+        notes.append(f"by {name}: {' > '.join(order)}")
+    notes.append(f"statistics, scores and ranks took {seconds:.2f} s")
+    title = f"{query!r} among {len(row):,} words by {model}{others}"
+    columns = [Column(text, digits=3) for name in results for text in (name, f"rank by {name}")]
+    table = Table("ranks", title, (Column("word"), *columns), tuple(rows), notes=tuple(notes))
+    present(Report(title, (table,)), tuple(report))
 
 
 def main() -> None:
@@ -108,6 +113,9 @@ def main() -> None:
     parser.add_argument("--words", nargs="+", default=PAPERS, metavar="WORD", help="whose ranks to show")
     parser.add_argument("--template", default="{}", help="text around every word: 'this is a {}'")
     parser.add_argument("--vocabulary", type=Path, metavar="FILE", help="other words, one a line")
+    parser.add_argument(
+        "--report", type=Path, metavar="FILE", action="append", default=[], help="write the table here, too"
+    )
     try:
         run(**vars(parser.parse_args()))
     except (SurpriseRerankError, OSError, UnicodeDecodeError) as error:

