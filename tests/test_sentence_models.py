@@ -1,0 +1,48 @@
+"""Models as the sentence benchmarks use them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from surprise_rerank.eval.sentence_models import load_sentence_model, lower_cased, post_processed
+from surprise_rerank.word_vectors import WordVectors
+
+
+@pytest.fixture
+def model_file(tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.txt"
+    path.write_text("Cat 1 0 2\ncat 9 9 9\ndog 0 4 0\n")
+    return path
+
+
+def test_a_sentence_is_the_mean_of_its_known_words(model_file: Path, tmp_path: Path) -> None:
+    model = load_sentence_model(str(model_file), tmp_path / "cache")
+    assert model.name == "tiny.txt"
+    vectors = model.vectors(["CAT dog", "the dog , dog", "nothing known", ""])
+    np.testing.assert_allclose(vectors[0], [0.5, 2, 1])
+    np.testing.assert_allclose(vectors[1], [0, 4, 0])
+    # EvalRank's mark for sentences of which nothing is known.
+    np.testing.assert_allclose(vectors[2:], 1e-9)
+
+
+def test_words_in_lower_case_keep_the_first_ones_vector() -> None:
+    vectors = WordVectors.from_arrays(["The", "the", "THE", "a"], np.arange(8.0).reshape(4, 2), "x")
+    lowered = lower_cased(vectors)
+    assert list(lowered.words) == ["the", "a"]
+    np.testing.assert_array_equal(lowered.vectors, [[0, 1], [6, 7]])
+    assert lower_cased(lowered) is lowered
+
+
+def test_post_processing_takes_two_components_off() -> None:
+    rng = np.random.default_rng(0)
+    common = rng.normal(size=(2, 6))
+    vectors = (rng.normal(size=(50, 2)) * 100 @ common + rng.normal(size=(50, 6))).astype(np.float32)
+    left = post_processed(vectors)
+    assert left.shape == vectors.shape
+    assert left.dtype == np.float32
+    assert np.linalg.norm(left) < 0.05 * np.linalg.norm(vectors)
+    _, values, _ = np.linalg.svd(left)
+    assert values[4] < 1e-3 * values[0]  # of six dimensions, four are left
