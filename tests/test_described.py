@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -168,3 +169,15 @@ def test_two_systems_of_one_name_are_refused(settings: Settings, tmp_path: Path)
     run.write_text("q1 Q0 d0 1 1 x\n")
     with pytest.raises(DataError, match="two systems have the name 'cosine'; name the run: --run NAME="):
         evaluate(replace(settings, runs=(str(run),)))
+
+
+def test_the_documented_file_is_read(tmp_path: Path) -> None:
+    text = (Path(__file__).resolve().parents[1] / "docs" / "evaluation.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```yaml\n(.*?)```", text, flags=re.DOTALL)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "theirs.trec").write_text("q1 Q0 d1 1 1 x\n")
+    systems = read_systems(
+        described(tmp_path, example), lambda folder: RunFiles(folder, "tiny", ("q1",), ("d1",))
+    )
+    assert len(systems) == 6
+    assert systems["by-words"].bm25 == systems["words-first"].bm25 == "required"
