@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedKFold
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from surprise_rerank.arrays import Float32Array, Float64Array, IntArray
 from surprise_rerank.errors import DataError

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from surprise_rerank.arrays import Float32Array, Float64Array, IntArray, unit_rows
 from surprise_rerank.bags import Bag, BagSimilarity, Texts, word_lists
