@@ -24,7 +24,8 @@ cache_option = click.option(
     "--cache",
     metavar="FOLDER",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where converted vectors and finished tasks are kept.  [default: $SURPRISE_RERANK_CACHE, or the user's]",
+    help="Where converted vectors and finished tasks are kept.  "
+    "[default: $SURPRISE_RERANK_CACHE or the user's cache folder]",
 )
 report_option = click.option(
     "--report",
