@@ -32,5 +32,7 @@ def command(*, places: tuple[Path, ...], reports: tuple[Path, ...], details: boo
     """
     # Imported here, because `--help` and shell completion should not wait for scipy.
     from surprise_rerank.eval.correlation import correlate, read_reports
+    from surprise_rerank.eval.reports.writing import check_files
 
+    check_files(reports)
     present(correlate(read_reports(places)), reports, details=details)

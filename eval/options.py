@@ -51,6 +51,11 @@ def models_option(*default: str) -> Callable[[Command], Command]:
     )
 
 
+def split_names(given: str) -> tuple[str, ...]:
+    """Names with commas between, once each."""
+    return tuple(dict.fromkeys(name.strip() for name in given.split(",") if name.strip()))
+
+
 def present(report: Report, files: tuple[Path, ...], *, details: bool = True) -> None:
     """Print a report's tables and notes, and write it to files.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import numpy as np
 from surprise_rerank.arrays import Float32Array
 from surprise_rerank.averages import Removal
 from surprise_rerank.encoders import Encoder, Progress, load_encoder
+from surprise_rerank.errors import DataError
 from surprise_rerank.static import StaticEncoder
 from surprise_rerank.word_vectors import WordVectors
 
@@ -70,6 +71,49 @@ def load_sentence_model(name: str, cache: Path | None = None) -> SentenceModel:
     if isinstance(encoder, StaticEncoder):
         encoder = StaticEncoder(lower_cased(encoder.vectors), tokenize=lower_words)
     return SentenceModel(shown, encoder)
+
+
+def load_sentence_models(names: Sequence[str], cache: Path | None = None) -> Iterator[SentenceModel]:
+    """Load models one after the other, when each is asked for; names are looked at before the first one is.
+
+    Args:
+        names: as for `load_encoder`; one that is given twice is loaded once.
+        cache: folder for converted word vectors.
+
+    Raises:
+        DataError: if there are none, or tables could not tell two apart.
+        SurpriseRerankError: if one cannot be loaded.
+    """
+    distinct = list(dict.fromkeys(names))
+    require_distinct([Path(name).name for name in distinct])
+    return (load_sentence_model(name, cache) for name in distinct)
+
+
+def distinct_models(models: Iterable[SentenceModel]) -> Iterator[SentenceModel]:
+    """The models, one after the other.
+
+    Raises:
+        DataError: if there are none, or two share a name.
+    """
+    seen: list[str] = []
+    for model in models:
+        seen.append(model.name)
+        require_distinct(seen)
+        yield model
+    require_distinct(seen)
+
+
+def require_distinct(names: Sequence[str]) -> None:
+    """Refuse models that tables could not tell apart.
+
+    Raises:
+        DataError: if there are none, or two share a name.
+    """
+    if not names:
+        raise DataError("no model to evaluate; give at least one")
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if twice is not None:
+        raise DataError(f"two models are called {twice!r}; give each once, or rename one's file")
 
 
 def lower_words(text: str) -> list[str]:

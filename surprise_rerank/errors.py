@@ -1,6 +1,7 @@
 """The errors that users see: each says what was given, what was expected and what to do."""
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Sequence
 
 
 class SurpriseRerankError(Exception):
@@ -45,3 +46,13 @@ class IndexMismatchError(StoreError):
 
 class MissingExtraError(SurpriseRerankError, ImportError):
     """An optional dependency that is not installed; the message holds the pip line that mends it."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A question with the nearest of the known names, and a space behind it; nothing where none is near.
+
+    >>> did_you_mean("dynmax", ["cosine", "dynamax"])
+    "did you mean 'dynamax'? "
+    """
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"did you mean {near[0]!r}? " if near else ""

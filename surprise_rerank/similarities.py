@@ -7,7 +7,6 @@ do with word vectors.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
@@ -17,7 +16,7 @@ from surprise_rerank.averages import AverageCosine, Removal
 from surprise_rerank.bags import BagSimilarity, Texts, word_lists
 from surprise_rerank.crisp import SoftJaccard, WordJaccard
 from surprise_rerank.encoders import Encoder
-from surprise_rerank.errors import DataError
+from surprise_rerank.errors import DataError, did_you_mean
 from surprise_rerank.fuzzy import DynaMax, Measure, SetMeasure
 from surprise_rerank.fuzzy_bags import FuzzyBagOfWords, Pooling, ScaledDynaMax, WeightedDynaMax
 from surprise_rerank.transport import EXTRA, MODULE, WordMoversSimilarity
@@ -113,8 +112,7 @@ def find_similarity(name: str) -> NamedSimilarity:
         DataError: if it is not known; names the nearest.
     """
     if name not in SIMILARITIES:
-        near = difflib.get_close_matches(name, SIMILARITIES, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        hint = did_you_mean(name, SIMILARITIES)
         raise DataError(f"unknown similarity {name!r}; {hint}there are: {', '.join(SIMILARITIES)}")
     return SIMILARITIES[name]
 

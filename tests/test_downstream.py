@@ -451,8 +451,8 @@ def test_an_interrupted_evaluation_keeps_the_tasks_that_are_done(
     ("models", "tasks", "message"),
     [
         (["nowhere/x.txt"], ["IMDB"], "there is no task 'IMDB'"),
-        (["a/x.txt", "b/x.txt"], ["MR"], r"two models are called x\.txt"),
-        ([], ["MR"], "0 models and 1 tasks"),
+        (["a/x.txt", "b/x.txt"], ["MR"], r"two models are called 'x\.txt'"),
+        ([], ["MR"], "no model to evaluate"),
     ],
 )
 def test_what_can_be_told_early_is_told_before_a_model_is_loaded(

@@ -20,11 +20,11 @@ from surprise_rerank.eval.evalrank.measures import (
     DenseMeasure,
     check_measures,
     dense_measure,
-    split_names,
 )
 from surprise_rerank.eval.evalrank.normalized import Csls
 from surprise_rerank.eval.evalrank.ranks import Ranks, distinct, rank, ranks
 from surprise_rerank.eval.evalrank.token_measure import TokenMeasure
+from surprise_rerank.eval.options import split_names
 from surprise_rerank.similarities import Corpus, find_similarity
 
 

@@ -26,7 +26,7 @@ SYMMETRIC = [name for name in AVAILABLE if SIMILARITIES[name].symmetric]
 # Their sums have terms of either sign, which can cancel: they lie anywhere.
 SIGNED = [name for name in AVAILABLE if name.startswith(("avg-jaccard", "sum-jaccard"))]
 # A text can have no members at all in these.
-PERHAPS_EMPTY = [*SIGNED, *(name for name in AVAILABLE if name.startswith(("min-jaccard", "fbow")))]
+PERHAPS_EMPTY = [*SIGNED, *(name for name in AVAILABLE if name.startswith(("min-jaccard", "max-", "fbow")))]
 COSINES = [name for name in AVAILABLE if "-cosine" in name and not name.startswith(("dynamax", "max"))]
 
 seeds = st.integers(0, 2**32 - 1)

@@ -15,6 +15,7 @@ from surprise_rerank.eval.options import (
     present,
     quiet_option,
     report_option,
+    split_names,
 )
 
 if TYPE_CHECKING:
@@ -94,8 +95,10 @@ def command(
     # Imported here, because `--help` and shell completion should not wait for torch.
     from surprise_rerank.connectors.progress import Terminal
     from surprise_rerank.eval.downstream.evaluation import evaluate_downstream
+    from surprise_rerank.eval.reports.writing import check_files
 
-    names = [name.strip() for name in tasks.split(",") if name.strip()]
+    check_files(reports)
+    names = split_names(tasks)
     if not names:
         raise click.BadParameter("give at least one task", param_hint="--tasks")
     with telling(_RESUMED):

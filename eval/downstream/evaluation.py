@@ -16,7 +16,12 @@ from surprise_rerank.eval.downstream.classifiers import Classifier, ClassifierNa
 from surprise_rerank.eval.downstream.results import Result, ResultFolder
 from surprise_rerank.eval.downstream.tasks import TASKS, Task, read_task
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Report, Series, Table
-from surprise_rerank.eval.sentence_models import SentenceModel, load_sentence_model, post_processed
+from surprise_rerank.eval.sentence_models import (
+    SentenceModel,
+    load_sentence_model,
+    post_processed,
+    require_distinct,
+)
 from surprise_rerank.files import cache_folder
 
 # An encoder makes token vectors, too: those of so many texts are in memory together.
@@ -89,12 +94,9 @@ def evaluate_downstream(
 
 
 def _check(names: Sequence[str], tasks: Sequence[str]) -> None:
-    if not names or not tasks:
-        raise DataError(f"{len(names)} models and {len(tasks)} tasks: give at least one of each")
-    shown = [Path(name).name for name in names]
-    twice = next((name for i, name in enumerate(shown) if name in shown[:i]), None)
-    if twice is not None:
-        raise DataError(f"two models are called {twice}: rename a file, for tables to tell them apart")
+    if not tasks:
+        raise DataError("no task to measure; give at least one")
+    require_distinct([Path(name).name for name in names])
 
 
 def _described(model: SentenceModel) -> dict[str, str | int | bool]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from surprise_rerank.encoders import Progress
 from surprise_rerank.ensemble import Ensemble
-from surprise_rerank.errors import DataError
+from surprise_rerank.errors import DataError, did_you_mean
 from surprise_rerank.eval.evalrank.dense import Cosine, Euclidean, PublishedCosine, PublishedEuclidean
 from surprise_rerank.eval.evalrank.items import Items
 from surprise_rerank.eval.evalrank.normalized import Csls, SurpriseMeasure
@@ -48,11 +47,6 @@ _SURPRISE: dict[str, _Kind] = {
 }
 
 
-def split_names(given: str) -> tuple[str, ...]:
-    """Names with commas between, once each."""
-    return tuple(dict.fromkeys(name.strip() for name in given.split(",") if name.strip()))
-
-
 def check_measures(names: Sequence[str], known: Sequence[str]) -> None:
     """Refuse names that are not known.
 
@@ -63,8 +57,7 @@ def check_measures(names: Sequence[str], known: Sequence[str]) -> None:
         raise DataError(f"no measure was named; there are: {', '.join(known)}")
     for name in names:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
+            hint = did_you_mean(name, known)
             raise DataError(f"unknown measure {name!r}; {hint}there are: {', '.join(known)}")
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from surprise_rerank.arrays import IntArray
 from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.errors import DataError
 from surprise_rerank.eval.evalrank.items import Items
 from surprise_rerank.eval.evalrank.measures import DenseMeasure, dense_measure
 from surprise_rerank.eval.evalrank.ranks import Measure, Ranks, ranks
-from surprise_rerank.eval.sentence_models import SentenceModel
 
 PUBLISHED_NOTE = (
     "As published: the last bits of cosine and l2 decide, so that the second item of one pair in four, or in "
@@ -70,19 +68,3 @@ def dense(name: DenseMeasure, items: Items, terminal: Terminal, *, as_published:
         return dense_measure(name, items, as_published=as_published)
     with terminal.bar("neighbours of items", len(items.unit), "items") as advance:
         return dense_measure(name, items, advance)
-
-
-def distinct_models(models: Iterable[SentenceModel]) -> Iterator[SentenceModel]:
-    """The models, one after the other.
-
-    Raises:
-        DataError: if there are none, or two share a name.
-    """
-    names: set[str] = set()
-    for model in models:
-        if model.name in names:
-            raise DataError(f"two models are called {model.name!r}; give each once, or rename one's file")
-        names.add(model.name)
-        yield model
-    if not names:
-        raise DataError("no model to evaluate; give at least one")

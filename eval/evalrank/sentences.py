@@ -18,14 +18,13 @@ from surprise_rerank.eval.evalrank.outcomes import (
     PUBLISHED_NOTE,
     Outcome,
     dense,
-    distinct_models,
     ranked,
 )
 from surprise_rerank.eval.evalrank.ranks import Measure
 from surprise_rerank.eval.evalrank.tables import facts, hits_plots, ranks_table
 from surprise_rerank.eval.evalrank.token_measure import TokenMeasure
 from surprise_rerank.eval.reports.report import Report
-from surprise_rerank.eval.sentence_models import SentenceModel, post_processed
+from surprise_rerank.eval.sentence_models import SentenceModel, distinct_models, post_processed
 from surprise_rerank.kernels import with_own_memberships
 from surprise_rerank.similarities import Corpus, find_similarity, similarity_names
 from surprise_rerank.tokens import TokenBatch

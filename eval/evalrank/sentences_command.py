@@ -13,6 +13,7 @@ from surprise_rerank.eval.options import (
     present,
     quiet_option,
     report_option,
+    split_names,
 )
 
 _EPILOG = """\b
@@ -78,17 +79,17 @@ def command(
     """
     from surprise_rerank.connectors.progress import Terminal
     from surprise_rerank.eval.evalrank.data import read_sentence_ranking
-    from surprise_rerank.eval.evalrank.measures import check_measures, split_names
+    from surprise_rerank.eval.evalrank.measures import check_measures
     from surprise_rerank.eval.evalrank.sentences import evaluate_sentences, sentence_measures
     from surprise_rerank.eval.reports.writing import check_files
-    from surprise_rerank.eval.sentence_models import load_sentence_model
+    from surprise_rerank.eval.sentence_models import load_sentence_models
 
     check_files(reports)
     names = split_names(measures)
     check_measures(names, sentence_measures())
     task = read_sentence_ranking(data)
     report = evaluate_sentences(
-        (load_sentence_model(name, cache) for name in dict.fromkeys(models)),
+        load_sentence_models(models, cache),
         task,
         measures=names,
         post_process=post_process,

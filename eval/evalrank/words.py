@@ -17,14 +17,13 @@ from surprise_rerank.eval.evalrank.outcomes import (
     PUBLISHED_NOTE,
     Outcome,
     dense,
-    distinct_models,
     ranked,
 )
 from surprise_rerank.eval.evalrank.ranks import Measure
 from surprise_rerank.eval.evalrank.tables import facts, hits_plots, ranks_table
 from surprise_rerank.eval.evalrank.vocabulary import ProcessedWords, Vocabulary
 from surprise_rerank.eval.reports.report import Cell, Column, Report, Table
-from surprise_rerank.eval.sentence_models import SentenceModel
+from surprise_rerank.eval.sentence_models import SentenceModel, distinct_models
 from surprise_rerank.eval.sts.correlations import correlations
 
 _SIMILARITY_COLUMNS = (

@@ -14,6 +14,7 @@ from surprise_rerank.eval.options import (
     present,
     quiet_option,
     report_option,
+    split_names,
 )
 
 if TYPE_CHECKING:
@@ -100,11 +101,10 @@ def command(
         DENSE_MEASURES,
         DenseMeasure,
         check_measures,
-        split_names,
     )
     from surprise_rerank.eval.evalrank.words import evaluate_words
     from surprise_rerank.eval.reports.writing import check_files
-    from surprise_rerank.eval.sentence_models import load_sentence_model
+    from surprise_rerank.eval.sentence_models import load_sentence_models
 
     check_files(reports)
     names = split_names(measures)
@@ -112,7 +112,7 @@ def command(
     task = read_word_ranking(data, cast("Background", background))
     sets = read_word_similarity(data)
     report = evaluate_words(
-        (load_sentence_model(name, cache) for name in dict.fromkeys(models)),
+        load_sentence_models(models, cache),
         task,
         sets,
         measures=cast("tuple[DenseMeasure, ...]", names),

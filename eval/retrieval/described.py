@@ -11,7 +11,6 @@ systems:
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any, get_args
 import yaml
 
 from surprise_rerank.connectors.folders import disk_errors
-from surprise_rerank.errors import DataError, DatasetError, SurpriseRerankError
+from surprise_rerank.errors import DataError, DatasetError, SurpriseRerankError, did_you_mean
 from surprise_rerank.eval.retrieval.pools import POOLS, PoolName, Resources
 from surprise_rerank.eval.retrieval.systems import (
     SYSTEMS,
@@ -164,15 +163,13 @@ class Description:
     def _only(self, *known: str) -> None:
         for key in self.values:
             if key not in known:
-                near = difflib.get_close_matches(str(key), known, n=1)
-                hint = f"did you mean {near[0]!r}? " if near else ""
+                hint = did_you_mean(key, known)
                 raise self._wrong(f"unknown key {key!r}; {hint}there are {', '.join(known)}")
 
     def _choice(self, key: str, choices: tuple[str, ...], default: str | None = None) -> Any:
         value = self.values.get(key, default)
         if value not in choices:
-            near = difflib.get_close_matches(str(value), choices, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
+            hint = did_you_mean(str(value), choices)
             given = f"{key} is {value!r}" if key in self.values else f"no {key} (and no run) is given"
             raise self._wrong(f"{given}; {hint}choose one of {', '.join(choices)}")
         return value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,7 +10,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
-from surprise_rerank.errors import SurpriseRerankError
+from surprise_rerank.errors import SurpriseRerankError, did_you_mean
 from surprise_rerank.eval.retrieval.pools import PoolName, Resources
 from surprise_rerank.eval.retrieval.trec import Run
 from surprise_rerank.fusion import FusionMethod
@@ -129,8 +128,7 @@ def find_systems(names: Sequence[str]) -> dict[str, System]:
     """
     for name in names:
         if name not in SYSTEMS:
-            near = difflib.get_close_matches(name, SYSTEMS, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
+            hint = did_you_mean(name, SYSTEMS)
             raise SurpriseRerankError(f"unknown system {name!r}; {hint}there are: {', '.join(SYSTEMS)}")
     return {name: SYSTEMS[name] for name in names}
 

@@ -13,6 +13,7 @@ from surprise_rerank.eval.options import (
     present,
     quiet_option,
     report_option,
+    split_names,
 )
 
 _EPILOG = """\b
@@ -106,15 +107,15 @@ def command(
     """
     from surprise_rerank.connectors.progress import Terminal
     from surprise_rerank.eval.reports.writing import check_files
-    from surprise_rerank.eval.sentence_models import load_sentence_model
+    from surprise_rerank.eval.sentence_models import load_sentence_models
     from surprise_rerank.eval.sts.data import check_names, read_data_sets
     from surprise_rerank.eval.sts.evaluation import Settings, evaluate_sts
     from surprise_rerank.eval.sts.word_counts import read_word_counts
 
     check_files(reports)
-    names = check_names(_names(sets))
+    names = check_names(split_names(sets))
     settings = Settings(
-        None if similarities is None else _names(similarities),
+        None if similarities is None else split_names(similarities),
         baseline,
         resamples,
         seed,
@@ -123,9 +124,5 @@ def command(
     )
     terminal = Terminal(quiet=quiet)
     data_sets = read_data_sets(data, names, beside=post_process)
-    loaded = (load_sentence_model(name, cache) for name in dict.fromkeys(models))
+    loaded = load_sentence_models(models, cache)
     present(evaluate_sts(loaded, data_sets, settings, terminal), reports, details=details)
-
-
-def _names(given: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in given.split(",") if name.strip())

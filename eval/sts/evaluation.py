@@ -11,7 +11,7 @@ import numpy as np
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.reports.report import Report
-from surprise_rerank.eval.sentence_models import SentenceModel
+from surprise_rerank.eval.sentence_models import SentenceModel, distinct_models
 from surprise_rerank.eval.significance_intervals import RESAMPLES, Differences, difference_intervals
 from surprise_rerank.eval.sts.data import DataSet
 from surprise_rerank.eval.sts.plots import plots
@@ -86,12 +86,8 @@ def evaluate_sts(
     if not data_sets:
         raise DataError("no data set to measure on; give at least one")
     measured: dict[str, _Measured] = {}
-    for model in models:
-        if model.name in measured:
-            raise DataError(f"two models are called {model.name!r}; rename one of the files")
+    for model in distinct_models(models):
         measured[model.name] = _Measured(model, data_sets, settings, terminal)
-    if not measured:
-        raise DataError("no model to measure; give at least one")
     compared = _compared(list(measured.values()), data_sets, settings, terminal)
     systems = [system for m in measured.values() for system in m.systems]
     notes = dict.fromkeys(note for m in measured.values() for note in m.notes())
