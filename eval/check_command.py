@@ -82,7 +82,14 @@ def _chosen(
     if unknown:
         raise click.UsageError(f"there is no table {unknown[0]!r}; there are {', '.join(by_name)}")
     chosen = [by_name[name] for name in names] if names else list(known)
-    return tuple(e for e in chosen if max_minutes is None or e.minutes <= max_minutes)
+    if not known:
+        raise click.UsageError("there is no .yaml in the folder of --expected")
+    soon = tuple(e for e in chosen if max_minutes is None or e.minutes <= max_minutes)
+    if not soon:
+        raise click.UsageError(
+            f"none of {len(chosen)} tables takes at most {max_minutes} minutes; raise the limit"
+        )
+    return soon
 
 
 def _report(outcomes: list[Outcome]) -> Report:

@@ -193,7 +193,7 @@ def _compare(
     from surprise_rerank.encoders import load_encoder
     from surprise_rerank.eval.reports.writing import check_files
     from surprise_rerank.eval.retrieval.comparison import compare
-    from surprise_rerank.eval.retrieval.evaluation import evaluate
+    from surprise_rerank.eval.retrieval.evaluation import check_together, evaluate
     from surprise_rerank.eval.retrieval.writing import make_folder, write_results
     from surprise_rerank.files import cache_folder
 
@@ -206,6 +206,7 @@ def _compare(
         make_folder(run_dir)  # told now, not after everything was measured
     terminal = Terminal(quiet=quiet)
     settings = Settings(dataset=names[0], **values)
+    check_together(settings, names, run_dir)
     encoder = None
     evaluations = []
     for name in names:

@@ -18,7 +18,7 @@ data_option = click.option(
     metavar="FOLDER",
     envvar="SURPRISE_RERANK_DATA",
     type=click.Path(path_type=Path),
-    help="The folder of the benchmarks' files: evalrank, sts, downstream.  [$SURPRISE_RERANK_DATA]",
+    help="The folder of the benchmarks' files: beir, evalrank, sts, downstream.  [$SURPRISE_RERANK_DATA]",
 )
 cache_option = click.option(
     "--cache",

@@ -58,7 +58,8 @@ def paired_bootstrap(
 
     Questions are drawn with replacement; the mean differences of these samples, shifted to have mean 0, are
     what chance does. The p-value is the share that is at least as large as the difference that was seen, both
-    counted once more, as in the randomisation test.
+    counted once more, as in the randomisation test. Where all questions differ alike, samples show no chance;
+    the p-value is then that of swapping, 2^(1 - n).
 
     Args:
         first: (n,) values of one system, a question each.
@@ -72,6 +73,8 @@ def paired_bootstrap(
     differences = _differences(first, second)
     if len(differences) < 2 or not differences.any():
         return 1.0
+    if np.ptp(differences) <= _ROUNDING:
+        return 2.0 ** (1 - len(differences))
     seen = abs(differences.mean()) - _ROUNDING
     centred = differences - differences.mean()
     rng = np.random.default_rng(seed)

@@ -34,14 +34,15 @@ def words(values: Mapping[str, float], similarity: str = "cosine") -> Report:
     return Report("words", (Table("evalrank-words", "Ranks", columns, rows, keys=2),))
 
 
-def similarities(values: Mapping[str, float]) -> Report:
+def similarities(values: Mapping[str, float], years_of_sts: int = 5) -> Report:
     columns = tuple(
         map(Column, ("model", "similarity", "data set", "Pearson", "Spearman", "Kendall", "pairs"))
     )
     rows = tuple((m, "cosine", "RG-65", v, v, v, 65) for m, v in values.items())
     weighted = tuple((m, "cosine", "STS-B", v, v, v, 65) for m, v in values.items())
-    years = tuple(map(Column, ("model", "similarity", "STS12", "mean")))
-    year_rows = tuple((m, "cosine", 100 * v, 50 * v) for m, v in values.items())
+    names = ("STS12", "STS13", "STS14", "STS15", "STS16")[:years_of_sts]
+    years = tuple(map(Column, ("model", "similarity", *names, "mean")))
+    year_rows = tuple((m, "cosine", *[100 * v] * years_of_sts, 50 * v) for m, v in values.items())
     return Report(
         "similarities",
         (
@@ -88,6 +89,10 @@ def test_benchmarks_are_named_by_set_and_coefficient() -> None:
         "RG-65 Pearson",
         "RG-65 Spearman",
         "STS12 mean",
+        "STS13 mean",
+        "STS14 mean",
+        "STS15 mean",
+        "STS16 mean",
         "STS mean",
         "STS-B Pearson",
         "STS-B Spearman",
@@ -242,3 +247,10 @@ def test_the_command_prints_correlations_and_writes_a_report(runs: Path, tmp_pat
         "correlation-kendall",
     ]
     assert CliRunner().invoke(command, []).exit_code == 2
+
+
+def test_a_mean_over_some_years_is_not_taken_for_that_over_all() -> None:
+    report = correlate([similarities(MRR, 1), downstream(ACCURACIES)])
+    names = {row[0] for row in report.table("correlation").rows}
+    assert "STS12 mean" in names
+    assert "STS mean" not in names

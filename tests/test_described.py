@@ -13,7 +13,7 @@ import pytest
 from surprise_rerank.errors import DataError, DatasetError, SurpriseRerankError
 from surprise_rerank.eval.retrieval import workspace
 from surprise_rerank.eval.retrieval.described import RunFiles, read_systems
-from surprise_rerank.eval.retrieval.evaluation import Evaluation, evaluate
+from surprise_rerank.eval.retrieval.evaluation import Evaluation, check_together, evaluate
 from surprise_rerank.eval.retrieval.results import SystemResult
 from surprise_rerank.eval.retrieval.settings import Settings
 
@@ -146,7 +146,15 @@ def test_a_run_is_found_by_the_name_of_the_data_set(settings: Settings, tmp_path
         ("systems: {a: {rerank: fusion, weights: {colbert: 1}}}", "weights is .* expected numbers for"),
         ("systems: {a: {rerank: fusion, weights: {bm25: .inf}}}", "weight of bm25 is inf, expected a number"),
         ("systems: {a: {rerank: cosine, shrink: 1}}", "unknown key 'shrink'"),
-        ("systems: {a: {run: nothing.trec}}", "there is no file"),
+        ("systems: {a: {run: nothing.trec}}", "a: there is no run file"),
+        (
+            "systems: {a: {rerank: cosine, pool: bm52}}",
+            "a: there is no run file .*; a pool is also",
+        ),
+        ("systems: {a: {rerank: cosine}, a: {rerank: dynamax}}", "'a' comes twice"),
+        ("systems: {a: {rerank: fusion, scorers: [cosine, cosine]}}", "expected each once"),
+        ("systems: {a: {rerank: dynamax, alpha: 2}}", "alpha and beta belong to measure: tversky"),
+        ("systems: {a: {rerank: dynamax, measure: tversky, alpha: 1" + "0" * 400 + "}}", "alpha is 1000"),
         ("systems: {a: {run: b.trec, pool: bm25}}", "unknown key 'pool'"),
     ],
 )
@@ -162,6 +170,43 @@ def test_a_run_of_another_data_set_is_refused(settings: Settings, tmp_path: Path
     run.write_text("x1 Q0 d0 1 1 x\n")
     with pytest.raises(DatasetError, match="ranks none of the 3 questions, such as 'q1'; its first is 'x1'"):
         evaluate(replace(settings, runs=(str(run),)))
+
+
+def test_what_cannot_work_is_told_before_anything_is_measured(settings: Settings, tmp_path: Path) -> None:
+    check_together(settings, [settings.dataset])
+    with pytest.raises(DatasetError, match="two data sets are called 'animals-test'"):
+        check_together(settings, [settings.dataset, f"{settings.dataset}/"])
+    with pytest.raises(DatasetError, match=r"there is no run file animals-test/none\.trec"):
+        check_together(replace(settings, runs=("a={dataset}/none.trec",)), [settings.dataset])
+    with pytest.raises(DatasetError, match=r"there is no run file bm52 .a pool is also one of cosine"):
+        check_together(replace(settings, pool="bm52"), [settings.dataset])
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "theirs.trec").write_text("q1 Q0 d0 1 1 x\n")
+    path = described(tmp_path, "systems: {a: {run: runs/theirs.trec}}")
+    run = str(tmp_path / "runs" / "theirs.trec")
+    for given in (replace(settings, runs=(run,)), replace(settings, systems_from=path)):
+        with pytest.raises(DataError, match="lies in --run-dir, where it could be overwritten"):
+            check_together(given, [settings.dataset], tmp_path / "runs")
+
+
+def test_a_baseline_that_is_no_system_is_refused(settings: Settings) -> None:
+    with pytest.raises(DataError, match="'dynamx' is not among the systems; did you mean 'dynamax'"):
+        evaluate(replace(settings, systems=("cosine", "dynamax"), baseline="dynamx"))
+    notes = evaluate(replace(settings, systems=("dynamax",))).notes
+    assert "nothing is compared: the baseline cosine is not among the systems" in notes
+
+
+def test_a_measure_that_cannot_take_the_questions_ids_is_told_first(settings: Settings) -> None:
+    with pytest.raises(SurpriseRerankError, match="ERR@10 cannot be measured"):
+        evaluate(replace(settings, measures=("ERR@10",)))
+
+
+@pytest.mark.parametrize("name", ["../../up", "a\\b", " "])
+def test_a_name_that_could_be_no_file_is_refused(settings: Settings, tmp_path: Path, name: str) -> None:
+    run = tmp_path / "theirs.trec"
+    run.write_text("q1 Q0 d0 1 1 x\n")
+    with pytest.raises(SurpriseRerankError, match=r"cannot be used|there is no run file"):
+        evaluate(replace(settings, runs=(f"{name}={run}",)))
 
 
 def test_two_systems_of_one_name_are_refused(settings: Settings, tmp_path: Path) -> None:

@@ -95,3 +95,9 @@ def test_holm_corrects_as_its_definition_says(values: list[float]) -> None:
 def test_holm_of_four_tests() -> None:
     # 4 x .005, 3 x .011, 2 x .02, and none below the one before.
     assert holm([0.02, 0.04, 0.011, 0.005]) == pytest.approx([0.04, 0.04, 0.033, 0.02])
+
+
+def test_the_bootstrap_test_does_not_take_equal_gains_for_certainty() -> None:
+    # Swapping says 1/2 and 1/4: two or three questions prove little.
+    assert paired_bootstrap([0.0, 0.0], [1.0, 1.0]) == paired_randomization([0.0, 0.0], [1.0, 1.0]) == 0.5
+    assert paired_bootstrap([0.1] * 3, [0.3] * 3) == pytest.approx(0.25)

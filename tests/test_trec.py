@@ -95,8 +95,11 @@ def test_a_run_file_read_by_trec_eval_gives_the_same_figures(
 
 def test_white_space_in_ids_does_not_break_a_run_file(tmp_path: Path) -> None:
     path = tmp_path / "run.trec"
-    write_run(path, {"q 1": Ranking(("a b", "c"), np.array([2.0, 1.0]))}, "x")
-    assert path.read_text().splitlines() == ["q%201 Q0 a%20b 1 2.0 x", "q%201 Q0 c 2 1.0 x"]
+    write_run(path, {"q 1": Ranking(("a b", "c"), np.array([2.0, 1.0]))}, "my system")
+    assert path.read_text().splitlines() == [
+        "q%201 Q0 a%20b 1 2.0 my%20system",
+        "q%201 Q0 c 2 1.0 my%20system",
+    ]
     run = read_run(path).named(["q 1"], ["a b", "c"])
     assert run.rankings["q 1"].ids == ("a b", "c")
 

@@ -19,7 +19,7 @@ from typing import Any, get_args
 import yaml
 
 from surprise_rerank.connectors.folders import disk_errors
-from surprise_rerank.errors import DataError, DatasetError, SurpriseRerankError, did_you_mean
+from surprise_rerank.errors import DataError, DatasetError, did_you_mean
 from surprise_rerank.eval.retrieval.pools import POOLS, PoolName, Resources
 from surprise_rerank.eval.retrieval.systems import (
     SYSTEMS,
@@ -37,6 +37,7 @@ from surprise_rerank.fuzzy import DynaMax, Measure, Universe
 from surprise_rerank.rerank import DynaMaxReranker
 from surprise_rerank.surprise import SurpriseModel
 
+_LARGEST = 1e300  # a whole number of YAML can be larger than any float
 _SCORERS = ("bm25", "cosine", "dynamax")
 _PARAMETERS = {
     "surprise": ("model", "weight", "shrink"),
@@ -61,6 +62,10 @@ class RunFiles:
     queries: tuple[str, ...]
     documents: tuple[str, ...]
 
+    def path(self, name: str) -> Path:
+        """Where the run of this name lies."""
+        return self.folder / Path(name.replace("{dataset}", self.dataset)).expanduser()
+
     def read(self, name: str) -> Run:
         """A run with the data set's ids.
 
@@ -68,7 +73,9 @@ class RunFiles:
             DatasetError: if there is no such file, or it ranks none of the data set's questions.
             DataError: if it is malformed.
         """
-        path = self.folder / name.replace("{dataset}", self.dataset)
+        path = self.path(name)
+        if not path.is_file():
+            raise DatasetError(f"there is no run file {path}")
         run = read_run(path).named(self.queries, self.documents)
         if not run.rankings.keys() & set(self.queries):
             raise DatasetError(
@@ -100,10 +107,10 @@ class Description:
         """
         if "run" in self.values:
             self._only("run")
-            return system_of(self.runs.read(str(self.values["run"])))
+            return system_of(self._run("run"))
         base = self._choice("rerank", (*_PARAMETERS, *SYSTEMS))
         pool = self.values.get("pool")
-        place: PoolName | Run | None = pool if pool in POOLS or pool is None else self.runs.read(str(pool))
+        place: PoolName | Run | None = pool if pool in POOLS or pool is None else self._run("pool")
         self._only("rerank", "pool", *_PARAMETERS.get(base, ()))
         makers = {"surprise": self._surprise, "dynamax": self._dynamax, "fusion": self._fusion}
         system = makers[base]() if base in makers else SYSTEMS[base]
@@ -114,6 +121,13 @@ class Description:
             bm25=words,
             summary=f"{self.place}: {dict(self.values)}",
         )
+
+    def _run(self, key: str) -> Run:
+        try:
+            return self.runs.read(str(self.values[key]))
+        except DatasetError as error:
+            others = f"; a pool is also one of {', '.join(POOLS)}" if key == "pool" else ""
+            raise DatasetError(f"{self.place}: {error}{others}") from error
 
     def _surprise(self) -> System:
         model = self._choice("model", get_args(SurpriseModel), "gaussian")
@@ -131,6 +145,8 @@ class Description:
         unit = self.values.get("unit_tokens", True)
         if not isinstance(unit, bool):
             raise self._wrong(f"unit_tokens is {unit!r}, expected true or false")
+        if self.values.get("measure") != "tversky" and {"alpha", "beta"} & self.values.keys():
+            raise self._wrong("alpha and beta belong to measure: tversky")
         similarity = DynaMax(
             self._choice("measure", get_args(Measure), "inclusion"),
             self._choice("universe", get_args(Universe), "query"),
@@ -149,6 +165,8 @@ class Description:
         scorers = self.values.get("scorers", list(_SCORERS))
         if not isinstance(scorers, list) or not scorers or not set(map(str, scorers)) <= set(_SCORERS):
             raise self._wrong(f"scorers is {scorers!r}, expected a list of {', '.join(_SCORERS)}")
+        if len(set(scorers)) < len(scorers):
+            raise self._wrong(f"scorers is {scorers!r}, expected each once")
         weights = self.values.get("weights", {})
         if not isinstance(weights, dict) or not weights.keys() <= set(scorers):
             raise self._wrong(f"weights is {weights!r}, expected numbers for {', '.join(scorers)}")
@@ -183,7 +201,7 @@ class Description:
         self, key: str, value: Any, low: float = -float("inf"), high: float = float("inf")
     ) -> float:
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or not low <= value <= high or abs(value) == float("inf"):
+        if not number or not low <= value <= high or not abs(value) < _LARGEST:
             span = f" from {low:g} to {high:g}" if abs(low) + abs(high) < float("inf") else ""
             raise self._wrong(f"{key} is {value!r}, expected a number{span or f', at least {low:g}'}")
         return float(value)
@@ -209,14 +227,25 @@ def read_systems(path: Path, runs: Callable[[Path], RunFiles]) -> dict[str, Syst
     }
 
 
-def described_names(path: Path) -> tuple[str, ...]:
-    """The names of the systems of a file, which is looked at no further.
+def run_files(path: Path) -> tuple[Path, ...]:
+    """The run files that a file of systems names, as it names them.
 
     Raises:
         DatasetError: if there is no such file.
         DataError: if it holds no systems.
     """
-    return tuple(_entries(path))
+    named = [values.get(key) for values in _entries(path).values() for key in ("run", "pool")]
+    return tuple(path.parent / str(name) for name in named if name is not None and name not in POOLS)
+
+
+def split_run(given: str) -> tuple[str, str]:
+    """What `--run` names: a name, which may be empty, and a file.
+
+    >>> split_run("theirs=runs/theirs.trec"), split_run("runs/k1=0.9.trec")
+    (('theirs', 'runs/theirs.trec'), ('', 'runs/k1=0.9.trec'))
+    """
+    name, separator, file = given.partition("=")
+    return (name, file) if separator and "/" not in name and not Path(given).is_file() else ("", given)
 
 
 def system_of(run: Run) -> System:
@@ -226,6 +255,22 @@ def system_of(run: Run) -> System:
         return RunOfAnother(run)
 
     return System(f"the run {run.name}", build)
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML without code, in which no key may come twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """A mapping.
+
+        Raises:
+            ConstructorError: if a key comes twice.
+        """
+        names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+        if twice is not None:
+            raise yaml.constructor.ConstructorError(None, None, f"{twice!r} comes twice", node.start_mark)
+        return super().construct_mapping(node, deep)
 
 
 def _in_pool(build: Builder, pool: PoolName | Run | None) -> Builder:
@@ -239,7 +284,7 @@ def _entries(path: Path) -> dict[str, dict[str, Any]]:
         raise DatasetError(f"there is no file {path} of systems")
     with disk_errors(str(path)):
         try:
-            content = yaml.safe_load(path.read_bytes())
+            content = yaml.load(path.read_bytes(), _Loader)  # a SafeLoader
         except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
             raise DataError(f"{path} is not YAML: {' '.join(str(error).split())[:200]}") from error
     systems = content.get("systems") if isinstance(content, dict) else None
@@ -248,13 +293,17 @@ def _entries(path: Path) -> dict[str, dict[str, Any]]:
     for name, values in systems.items():
         if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
             raise DataError(f"{path}, {name}: expected keys and values, got {str(values)[:60]!r}")
-        _check_name(path, name)
+        check_name(str(path), name)
     return {str(name): values for name, values in systems.items()}
 
 
-def _check_name(path: Path, name: object) -> None:
-    if not isinstance(name, str) or not name.strip() or "/" in name or name in SYSTEMS:
-        reason = (
-            "a system of that name is built in" if name in SYSTEMS else "a name is a text without slashes"
-        )
-        raise SurpriseRerankError(f"{path}: the name {name!r} cannot be used; {reason}")
+def check_name(place: str, name: object) -> None:
+    """Refuse a name for a system that could be no file's, or is another system's.
+
+    Raises:
+        DataError: if it is; begins with the place.
+    """
+    if name in SYSTEMS:
+        raise DataError(f"{place}: the name {name!r} cannot be used; a system of that name is built in")
+    if not isinstance(name, str) or not name.strip() or any(c in name for c in "/\\\n\r\0"):
+        raise DataError(f"{place}: the name {name!r} cannot be used; a name is a text without slashes")

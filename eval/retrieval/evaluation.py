@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,17 +12,25 @@ from typing import Any
 from surprise_rerank.candidates import Query, Ranking
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant.engines import shown_url
+from surprise_rerank.connectors.sources import open_source
 from surprise_rerank.documents import encodable
 from surprise_rerank.encoders import Encoder, encode_queries, load_encoder
-from surprise_rerank.errors import DataError, MissingExtraError
+from surprise_rerank.errors import DataError, DatasetError, MissingExtraError, did_you_mean
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, load_dataset
-from surprise_rerank.eval.retrieval.described import RunFiles, read_systems, system_of
+from surprise_rerank.eval.retrieval.described import (
+    RunFiles,
+    check_name,
+    read_systems,
+    run_files,
+    split_run,
+    system_of,
+)
 from surprise_rerank.eval.retrieval.fitting import Lessons
-from surprise_rerank.eval.retrieval.measures import measure_run, parse_measures
-from surprise_rerank.eval.retrieval.pools import PoolName
+from surprise_rerank.eval.retrieval.measures import measure_run, parse_measures, try_measures
+from surprise_rerank.eval.retrieval.pools import POOLS, PoolName
 from surprise_rerank.eval.retrieval.results import SystemResult, run_system
-from surprise_rerank.eval.retrieval.settings import Settings
-from surprise_rerank.eval.retrieval.systems import SYSTEMS, System, find_systems
+from surprise_rerank.eval.retrieval.settings import DEFAULTS, Settings
+from surprise_rerank.eval.retrieval.systems import SYSTEMS, RunOfAnother, System, find_systems
 from surprise_rerank.eval.retrieval.trec import Run
 from surprise_rerank.eval.retrieval.workspace import Workspace, has_bm25, load_anchors
 from surprise_rerank.extras import is_installed, pip_line
@@ -75,13 +83,15 @@ def evaluate(
     built_in = find_systems(settings.systems)
     measures = parse_measures(settings.measures)
     dataset = load_dataset(settings.dataset, settings.split)
+    try_measures(measures, next(iter(dataset.queries)))
+    place = short_name(f"{dataset.name}/{dataset.split}")  # of the whole, as runs of other programs are
     limited = []
     if settings.limit is not None:
         dataset = dataset.limited(settings.limit)
         limited = [f"--limit {settings.limit}: a part of the corpus; these figures compare with nothing"]
-    systems, notes = _available({**built_in, **_of_files(settings, dataset)})
-    pool = _pool(settings, dataset)
-    notes = [*limited, *notes, *_gaps(dataset)]
+    systems, notes = _available({**built_in, **_of_files(settings, dataset, place)})
+    pool = _pool(settings, dataset, place)
+    notes = [*limited, *notes, *_without_baseline(settings, systems), *_gaps(dataset)]
     if encoder is None:
         terminal.say(f"loading {settings.model}")
         encoder = load_encoder(settings.model, cache=settings.cache or cache_folder())
@@ -113,7 +123,8 @@ def evaluate(
             with terminal.bar(name, len(queries), "questions") as advance:
                 run, seconds = run_system(runner, queries, depth, resources.document_ids, advance)
             values, per_query = measure_run(run, dataset, measures)
-            results.append(SystemResult(name, run, values, per_query, seconds))
+            is_run = isinstance(runner, RunOfAnother)
+            results.append(SystemResult(name, run, values, per_query, seconds, is_run))
             if runner.note:
                 notes.append(f"{name}: {runner.note}")
             notes.extend(_remarks(name, run, dataset))
@@ -138,6 +149,40 @@ def evaluate(
     return Evaluation(name, title, tuple(measures), tuple(results), dataset.qrels, tuple(notes), facts)
 
 
+def check_together(settings: Settings, datasets: Sequence[str], run_dir: Path | None = None) -> None:
+    """Refuse what could not be measured, or would get into each other's way, before anything is.
+
+    Args:
+        settings: for each of the data sets.
+        datasets: as `Settings.dataset` names them.
+        run_dir: where run files will be written.
+
+    Raises:
+        DatasetError: if a data set or a run file does not exist, or files could not tell two data sets apart.
+        DataError: if a run that is read lies in `run_dir`, where it could be overwritten.
+    """
+    sources = [open_source(name, settings.split) for name in datasets]
+    places = [short_name(f"{source.name}/{source.split}") for source in sources]
+    twice = next((place for i, place in enumerate(places) if place in places[:i]), None)
+    if twice is not None:
+        raise DatasetError(f"two data sets are called {twice!r}; give each once, or rename a folder")
+    files = [Path(split_run(given)[1]) for given in settings.runs]
+    if settings.pool is not None and settings.pool not in POOLS:
+        files.append(Path(settings.pool))
+    if settings.systems_from is not None:
+        files += run_files(settings.systems_from)
+    for file in files:
+        for place in places:
+            found = Path(str(file).replace("{dataset}", place)).expanduser()
+            if not found.is_file():
+                names = ", ".join(POOLS)
+                raise DatasetError(f"there is no run file {found} (a pool is also one of {names})")
+            if run_dir is not None and found.resolve().is_relative_to(run_dir.resolve()):
+                raise DataError(
+                    f"{found} lies in --run-dir, where it could be overwritten; give another folder"
+                )
+
+
 def short_name(name: str) -> str:
     """A data set's name as a file's: `beir/scifact/test` is `beir-scifact-test`."""
     return re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.")
@@ -152,32 +197,53 @@ def _encoded(encoder: Encoder, dataset: RetrievalDataset, terminal: Terminal) ->
     return queries, (time.perf_counter() - began) / len(queries)
 
 
-def _of_files(settings: Settings, dataset: RetrievalDataset) -> dict[str, System]:
+def _of_files(settings: Settings, dataset: RetrievalDataset, place: str) -> dict[str, System]:
     """The systems of the YAML file and the run files."""
     systems: dict[str, System] = {}
     if settings.systems_from is not None:
-        systems = read_systems(settings.systems_from, lambda folder: _run_files(folder, dataset))
+        systems = read_systems(settings.systems_from, lambda folder: _run_files(folder, dataset, place))
     for given in settings.runs:
-        name, separator, file = given.partition("=")
-        run = _run_files(Path(), dataset).read(file if separator else given)
-        name = name if separator else run.name
+        name, file = split_run(given)
+        run = _run_files(Path(), dataset, place).read(file)
+        name = name or run.name
         if name in systems or name in SYSTEMS:
-            raise DataError(f"two systems have the name {name!r}; name the run: --run NAME={file or given}")
+            raise DataError(f"two systems have the name {name!r}; name the run: --run NAME={file}")
+        check_name(f"--run {given}", name)
         systems[name] = system_of(run)
     return systems
 
 
-def _pool(settings: Settings, dataset: RetrievalDataset) -> PoolName | Run | None:
+def _without_baseline(settings: Settings, systems: Mapping[str, System]) -> list[str]:
+    """A note that nothing is compared, where the usual baseline is not asked for.
+
+    Raises:
+        DataError: if a baseline that was asked for is no system.
+    """
+    if settings.baseline in systems:
+        return []
+    if settings.baseline != DEFAULTS.baseline:
+        hint = did_you_mean(settings.baseline, systems)
+        known = ", ".join(systems)
+        raise DataError(
+            f"the baseline {settings.baseline!r} is not among the systems; {hint}there are: {known}"
+        )
+    return [f"nothing is compared: the baseline {settings.baseline} is not among the systems"]
+
+
+def _pool(settings: Settings, dataset: RetrievalDataset, place: str) -> PoolName | Run | None:
     match settings.pool:
         case None | "cosine" | "bm25" | "both":
             return settings.pool
         case name:
-            return _run_files(Path(), dataset).read(name)
+            try:
+                return _run_files(Path(), dataset, place).read(name)
+            except DatasetError as error:
+                raise DatasetError(f"--pool: {error}; a pool is also one of {', '.join(POOLS)}") from error
 
 
-def _run_files(folder: Path, dataset: RetrievalDataset) -> RunFiles:
+def _run_files(folder: Path, dataset: RetrievalDataset, place: str) -> RunFiles:
     documents = tuple(document.id for document in dataset.documents)
-    return RunFiles(folder, short_name(f"{dataset.name}/{dataset.split}"), tuple(dataset.queries), documents)
+    return RunFiles(folder, place, tuple(dataset.queries), documents)
 
 
 def _available(systems: Mapping[str, System]) -> tuple[dict[str, System], list[str]]:

@@ -40,6 +40,15 @@ def parse_measures(names: Sequence[str]) -> dict[str, ir_measures.measures.Measu
     return measures
 
 
+def try_measures(measures: Mapping[str, ir_measures.measures.Measure], query: str) -> None:
+    """Take the measures of one question, because some take only numbers for its id.
+
+    Raises:
+        SurpriseRerankError: if one cannot be taken.
+    """
+    _calculate(list(measures.values()), {query: {"1": 1}}, [ir_measures.ScoredDoc(query, "1", 1.0)])
+
+
 def measure_run(
     run: Mapping[str, Ranking],
     dataset: RetrievalDataset,

@@ -24,6 +24,7 @@ class SystemResult:
         per_query: measure -> question id -> value.
         latencies: (n,) seconds of each question, retrieval and re-ranking, without encoding the question; NaN
             for a run of another program.
+        is_run: whether it is one.
     """
 
     name: str
@@ -31,6 +32,7 @@ class SystemResult:
     values: Mapping[str, float]
     per_query: Mapping[str, Mapping[str, float]]
     latencies: Float64Array
+    is_run: bool = False
 
     @property
     def milliseconds(self) -> float:

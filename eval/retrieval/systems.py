@@ -212,10 +212,13 @@ def fusion(
 
 def _fusion_fitted(resources: Resources) -> Runner:
     equal = _fusion("surprise", 1.0, resources)
+    # A run of another program has no pools of the questions that weights are fitted on.
+    own = replace(resources, pool=None) if isinstance(resources.pool, Run) else resources
+    teacher = _fusion("surprise", 1.0, own)
     assert isinstance(equal.reranker, FusionReranker)
 
     def retrieve(query: Query) -> Candidates:
-        return equal.retriever.retrieve(query, _FIT_DEPTH, equal.needs)
+        return teacher.retriever.retrieve(query, _FIT_DEPTH, equal.needs)
 
     fitted = equal.reranker.fitted(resources.lessons.pools(retrieve))
     weights = ", ".join(f"{name} {weight:.2f}" for name, weight in fitted.weights.items())

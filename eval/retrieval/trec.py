@@ -11,6 +11,7 @@ import numpy as np
 
 from surprise_rerank.candidates import Ranking
 from surprise_rerank.connectors.folders import disk_errors
+from surprise_rerank.documents import encodable
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.lines import read_lines
 
@@ -96,7 +97,7 @@ def write_run(path: Path, run: Mapping[str, Ranking], tag: str) -> None:
         lines += _lines(query_id, ranking.ids, ranking.scores.tolist(), tag)
     with disk_errors(str(path)):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(lines), encoding="utf-8")
+        path.write_text(encodable("".join(lines)), encoding="utf-8")
 
 
 def _lines(query: str, ids: Sequence[str], scores: Sequence[float], tag: str) -> list[str]:
@@ -104,7 +105,7 @@ def _lines(query: str, ids: Sequence[str], scores: Sequence[float], tag: str) ->
     last = np.float32(np.inf)
     for rank, (document, score) in enumerate(zip(ids, scores, strict=True), start=1):
         last = min(np.float32(score), np.nextafter(last, np.float32(-np.inf)))
-        lines.append(f"{_token(query)} Q0 {_token(document)} {rank} {last} {tag}\n")
+        lines.append(f"{_token(query)} Q0 {_token(document)} {rank} {last} {_token(tag)}\n")
     return lines
 
 

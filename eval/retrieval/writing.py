@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from surprise_rerank.connectors.folders import disk_errors
+from surprise_rerank.documents import encodable
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.reports.writing import write_report
 from surprise_rerank.eval.retrieval.evaluation import Evaluation
@@ -26,7 +27,7 @@ def make_folder(folder: Path) -> None:
 
 
 def write_results(folder: Path, evaluations: Sequence[Evaluation], report: Report) -> None:
-    """A TREC run file per system, `per-question.tsv` and `results.json`.
+    """A TREC run file per system of ours, `per-question.tsv` and `results.json`.
 
     Run files of several data sets lie in a folder each, named after the data set: as `{dataset}` says it in
     the name of a run.
@@ -37,6 +38,8 @@ def write_results(folder: Path, evaluations: Sequence[Evaluation], report: Repor
     for evaluation in evaluations:
         place = folder if len(evaluations) == 1 else folder / evaluation.short_name
         for result in evaluation.results:
+            if result.is_run:
+                continue  # it is somebody's file already
             write_run(place / f"{result.name}.trec", result.run, result.name)
     text = io.StringIO()
     rows = csv.writer(text, delimiter="\t", lineterminator="\n")
@@ -44,7 +47,7 @@ def write_results(folder: Path, evaluations: Sequence[Evaluation], report: Repor
     for evaluation in evaluations:
         rows.writerows(_values(evaluation))
     with disk_errors(str(folder)), whole_file(folder / "per-question.tsv") as file:
-        file.write(text.getvalue().encode())
+        file.write(encodable(text.getvalue()).encode())
     write_report(report, folder / "results.json")
 
 
