@@ -133,7 +133,7 @@ def test_sentences_without_known_words_are_counted() -> None:
     assert EncodedPairs(word_model(), DataSet("STS-B", (task,))).unknown == 2
     report = measured([word_model()], [DataSet("STS-B", (task,))], "cosine", resamples=0)
     assert report.facts["sentences_without_known_words"] == {"toy.txt": {"STS-B": 2}}
-    assert any("toy.txt: 2 sentences have no known word" in note for note in report.notes)
+    assert any("toy.txt: no known word in 2 of the sentences" in note for note in report.notes)
 
 
 def test_post_processing_takes_the_components_of_all_sentences_off(data_sets: list[DataSet]) -> None:

@@ -140,9 +140,9 @@ class _Measured:
         unknown = sum(self.unknown.values())
         if unknown:
             yield (
-                f"{self.systems[0].model}: {unknown} sentences have no known word. Their vector for {COSINE} "
-                "is the same for all, as in EvalRank; under the other similarities they are similar to "
-                "nothing (0), as in fuzzymax."
+                f"{self.systems[0].model}: no known word in {unknown} of the sentences. Their vector for "
+                f"{COSINE} is the same for all, as in EvalRank; under the other similarities they are "
+                "similar to nothing (0), as in fuzzymax."
             )
 
 
