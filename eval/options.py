@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
     from surprise_rerank.eval.reports.report import Report
-
-Command: TypeAlias = Callable[..., Any]
 
 data_option = click.option(
     "--data",
@@ -19,6 +16,15 @@ data_option = click.option(
     envvar="SURPRISE_RERANK_DATA",
     type=click.Path(path_type=Path),
     help="The folder of the benchmarks' files: beir, evalrank, sts, downstream.  [$SURPRISE_RERANK_DATA]",
+)
+models_option = click.option(
+    "--model",
+    "models",
+    metavar="NAME",
+    multiple=True,
+    default=("glove-6b-50d",),
+    show_default=True,
+    help="glove-6b-50d, a file of word vectors, or a sentence-transformers model. Several times.",
 )
 cache_option = click.option(
     "--cache",
@@ -36,19 +42,6 @@ report_option = click.option(
     help="Write the tables to a file, too: .md, .tex, .json or .html (with plots). Several times.",
 )
 quiet_option = click.option("--quiet", "-q", is_flag=True, help="The tables only, no progress.")
-
-
-def models_option(*default: str) -> Callable[[Command], Command]:
-    """`--model`, several times; the command gets `models`."""
-    return click.option(
-        "--model",
-        "models",
-        metavar="NAME",
-        multiple=True,
-        default=default,
-        show_default=True,
-        help="glove-6b-50d, a file of word vectors, or a sentence-transformers model. Several times.",
-    )
 
 
 def split_names(given: str) -> tuple[str, ...]:

@@ -17,6 +17,8 @@ from surprise_rerank.word_vectors import WordVectors
 
 # What EvalRank gives a sentence of which no word is known, in every dimension.
 _NOTHING = 1e-9
+# Behind the name of a model whose vectors are post-processed.
+POST_PROCESSED = "+pp"
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,6 +189,17 @@ def test_what_cannot_work_is_told_before_anything_is_measured(settings: Settings
             check_together(given, [settings.dataset], tmp_path / "runs")
 
 
+def test_a_run_in_the_users_folder_is_found_by_both_readings(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "mine.trec").write_text("q1 Q0 d0 1 1 x\n")
+    (tmp_path / "deep").mkdir()
+    path = described(tmp_path / "deep", "systems: {a: {run: ~/mine.trec}}")
+    check_together(replace(settings, systems_from=path), [settings.dataset])
+    assert named(evaluate(replace(settings, systems_from=path)))["a"].run["q1"].ids == ("d0",)
+
+
 def test_a_baseline_that_is_no_system_is_refused(settings: Settings) -> None:
     with pytest.raises(DataError, match="'dynamx' is not among the systems; did you mean 'dynamax'"):
         evaluate(replace(settings, systems=("cosine", "dynamax"), baseline="dynamx"))

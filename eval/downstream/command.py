@@ -49,7 +49,7 @@ SICK-E is in FOLDER/sts/SICK, or in `sts/SICK` beside FOLDER.
 
 @click.command("downstream", epilog=_EPILOG)
 @data_option
-@models_option("glove-6b-50d")
+@models_option
 @click.option(
     "--tasks",
     metavar="NAMES",

@@ -17,6 +17,7 @@ from surprise_rerank.eval.downstream.results import Result, ResultFolder
 from surprise_rerank.eval.downstream.tasks import TASKS, Task, read_task
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Report, Series, Table
 from surprise_rerank.eval.sentence_models import (
+    POST_PROCESSED,
     SentenceModel,
     load_sentence_model,
     post_processed,
@@ -76,14 +77,18 @@ def evaluate_downstream(
         model = load_sentence_model(name, folder)
         described.append(_described(model))
         texts = _TextVectors(model)
-        variants = {model.name: False, f"{model.name}+pp": True} if post_process else {model.name: False}
+        variants = (
+            {model.name: False, model.name + POST_PROCESSED: True} if post_process else {model.name: False}
+        )
         measured.update({shown: {} for shown in variants})
         for task in read:
             for shown, processed in variants.items():
                 measured[shown][task.name] = measurement.result(task, texts, shown, post_process=processed)
     notes = [*_protocol(classifier, used, read), *measurement.remarks(len(measured) * len(read))]
     if post_process:
-        notes.append("+pp: without the first two principal components of each task's texts, not centred")
+        notes.append(
+            f"{POST_PROCESSED}: without the first two principal components of each task's texts, not centred"
+        )
     return Report(
         title=f"Downstream tasks: {', '.join(task.name for task in read)}",
         tables=(_accuracies(measured, read), _details(measured, used)),

@@ -16,8 +16,6 @@ PUBLISHED_NOTE = (
     "As published: the last bits of cosine and l2 decide, so that the second item of one pair in four, or in "
     "two, counts against itself."
 )
-# Behind the name of a model whose vectors are post-processed.
-POST_PROCESSED = "+pp"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,7 +14,6 @@ from surprise_rerank.eval.evalrank.data import RankingTask
 from surprise_rerank.eval.evalrank.items import Items
 from surprise_rerank.eval.evalrank.measures import DENSE_MEASURES, DenseMeasure, check_measures
 from surprise_rerank.eval.evalrank.outcomes import (
-    POST_PROCESSED,
     PUBLISHED_NOTE,
     Outcome,
     dense,
@@ -24,7 +23,12 @@ from surprise_rerank.eval.evalrank.ranks import Measure
 from surprise_rerank.eval.evalrank.tables import facts, hits_plots, ranks_table
 from surprise_rerank.eval.evalrank.token_measure import TokenMeasure
 from surprise_rerank.eval.reports.report import Report
-from surprise_rerank.eval.sentence_models import SentenceModel, distinct_models, post_processed
+from surprise_rerank.eval.sentence_models import (
+    POST_PROCESSED,
+    SentenceModel,
+    distinct_models,
+    post_processed,
+)
 from surprise_rerank.kernels import with_own_memberships
 from surprise_rerank.similarities import Corpus, find_similarity, similarity_names
 from surprise_rerank.tokens import TokenBatch

@@ -13,7 +13,6 @@ from surprise_rerank.eval.evalrank.data import RankingTask, WordSimilaritySet
 from surprise_rerank.eval.evalrank.items import Items
 from surprise_rerank.eval.evalrank.measures import DENSE_MEASURES, DenseMeasure, check_measures
 from surprise_rerank.eval.evalrank.outcomes import (
-    POST_PROCESSED,
     PUBLISHED_NOTE,
     Outcome,
     dense,
@@ -23,7 +22,7 @@ from surprise_rerank.eval.evalrank.ranks import Measure
 from surprise_rerank.eval.evalrank.tables import facts, hits_plots, ranks_table
 from surprise_rerank.eval.evalrank.vocabulary import ProcessedWords, Vocabulary
 from surprise_rerank.eval.reports.report import Cell, Column, Report, Table
-from surprise_rerank.eval.sentence_models import SentenceModel, distinct_models
+from surprise_rerank.eval.sentence_models import POST_PROCESSED, SentenceModel, distinct_models
 from surprise_rerank.eval.sts.correlations import correlations
 
 _SIMILARITY_COLUMNS = (

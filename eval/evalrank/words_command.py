@@ -48,7 +48,7 @@ In FOLDER, or in `evalrank` inside it:
 
 @click.command("words", epilog=_EPILOG)
 @data_option
-@models_option("glove-6b-50d")
+@models_option
 @click.option(
     "--measures",
     metavar="NAMES",

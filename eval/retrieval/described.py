@@ -62,10 +62,6 @@ class RunFiles:
     queries: tuple[str, ...]
     documents: tuple[str, ...]
 
-    def path(self, name: str) -> Path:
-        """Where the run of this name lies."""
-        return self.folder / Path(name.replace("{dataset}", self.dataset)).expanduser()
-
     def read(self, name: str) -> Run:
         """A run with the data set's ids.
 
@@ -73,7 +69,7 @@ class RunFiles:
             DatasetError: if there is no such file, or it ranks none of the data set's questions.
             DataError: if it is malformed.
         """
-        path = self.path(name)
+        path = run_path(self.folder, name, self.dataset)
         if not path.is_file():
             raise DatasetError(f"there is no run file {path}")
         run = read_run(path).named(self.queries, self.documents)
@@ -227,7 +223,18 @@ def read_systems(path: Path, runs: Callable[[Path], RunFiles]) -> dict[str, Syst
     }
 
 
-def run_files(path: Path) -> tuple[Path, ...]:
+def run_path(folder: Path, name: str, dataset: str) -> Path:
+    """Where a run lies.
+
+    Args:
+        folder: that a relative path starts from.
+        name: its path; `{dataset}` in it stands for the data set, `~` for the user's folder.
+        dataset: the data set's short name.
+    """
+    return folder / Path(name.replace("{dataset}", dataset)).expanduser()
+
+
+def run_names(path: Path) -> tuple[str, ...]:
     """The run files that a file of systems names, as it names them.
 
     Raises:
@@ -235,7 +242,7 @@ def run_files(path: Path) -> tuple[Path, ...]:
         DataError: if it holds no systems.
     """
     named = [values.get(key) for values in _entries(path).values() for key in ("run", "pool")]
-    return tuple(path.parent / str(name) for name in named if name is not None and name not in POOLS)
+    return tuple(str(name) for name in named if name is not None and name not in POOLS)
 
 
 def split_run(given: str) -> tuple[str, str]:

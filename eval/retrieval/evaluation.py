@@ -21,7 +21,8 @@ from surprise_rerank.eval.retrieval.described import (
     RunFiles,
     check_name,
     read_systems,
-    run_files,
+    run_names,
+    run_path,
     split_run,
     system_of,
 )
@@ -166,14 +167,14 @@ def check_together(settings: Settings, datasets: Sequence[str], run_dir: Path | 
     twice = next((place for i, place in enumerate(places) if place in places[:i]), None)
     if twice is not None:
         raise DatasetError(f"two data sets are called {twice!r}; give each once, or rename a folder")
-    files = [Path(split_run(given)[1]) for given in settings.runs]
+    runs = [(Path(), split_run(given)[1]) for given in settings.runs]
     if settings.pool is not None and settings.pool not in POOLS:
-        files.append(Path(settings.pool))
+        runs.append((Path(), settings.pool))
     if settings.systems_from is not None:
-        files += run_files(settings.systems_from)
-    for file in files:
+        runs += [(settings.systems_from.parent, name) for name in run_names(settings.systems_from)]
+    for folder, name in runs:
         for place in places:
-            found = Path(str(file).replace("{dataset}", place)).expanduser()
+            found = run_path(folder, name, place)
             if not found.is_file():
                 names = ", ".join(POOLS)
                 raise DatasetError(f"there is no run file {found} (a pool is also one of {names})")

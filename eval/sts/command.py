@@ -37,7 +37,7 @@ In FOLDER, or in `sts` inside it:
 
 @click.command("sts", epilog=_EPILOG)
 @data_option
-@models_option("glove-6b-50d")
+@models_option
 @click.option(
     "--similarities",
     metavar="NAMES",

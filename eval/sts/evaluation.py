@@ -11,7 +11,7 @@ import numpy as np
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.reports.report import Report
-from surprise_rerank.eval.sentence_models import SentenceModel, distinct_models
+from surprise_rerank.eval.sentence_models import POST_PROCESSED, SentenceModel, distinct_models
 from surprise_rerank.eval.significance_intervals import RESAMPLES, Differences, difference_intervals
 from surprise_rerank.eval.sts.data import DataSet
 from surprise_rerank.eval.sts.plots import plots
@@ -27,8 +27,6 @@ from surprise_rerank.eval.sts.tables import Compared, tables
 from surprise_rerank.eval.sts.word_counts import statistics_of
 from surprise_rerank.similarities import find_similarity
 from surprise_rerank.word_weights import WordStatistics
-
-POST_PROCESSED = "+pp"
 
 
 @dataclass(frozen=True, slots=True)
