@@ -19,6 +19,7 @@ from surprise_rerank.documents import encodable
 from surprise_rerank.errors import ModelError
 from surprise_rerank.extras import is_installed, pip_line
 from surprise_rerank.packaged import packaged_folder
+from surprise_rerank.packaged_e5 import E5_MODEL, E5_MODULE, E5_NAMES, load_packaged_e5
 from surprise_rerank.tokens import TokenBatch
 from surprise_rerank.word_vectors import is_word_vectors, load_word_vectors
 
@@ -123,10 +124,13 @@ class SentenceTransformerEncoder:
     Args:
         model: the loaded model.
         name: what the user called it.
+
+    Attributes:
+        model: the same, in evaluation mode.
     """
 
     def __init__(self, model: SentenceTransformer, name: str) -> None:
-        self._model = model.eval()
+        self.model = model.eval()
         self.name = name
         self.dimension = int(model.get_embedding_dimension() or 0)
         self.fingerprint = _fingerprint(model)
@@ -143,18 +147,18 @@ class SentenceTransformerEncoder:
         """
         import torch  # seconds that a look at an index's status can do without
 
-        prompt = self._prompt(kind)
-        inputs = self._tokenize([prompt + encodable(text) for text in texts])
+        prompt = self.prompt(kind)
+        inputs = self.tokenized([prompt + encodable(text) for text in texts])
         dense = np.zeros((len(texts), self.dimension), dtype=np.float32)
         tokens: list[Float32Array] = [np.zeros((0, self.dimension), np.float32)] * len(texts)
         lengths = np.array([len(ids) for ids in inputs["input_ids"]], dtype=np.int64)
         for rows in self._batches(lengths):
-            features = self._model.tokenizer.pad(
+            features = self.model.tokenizer.pad(
                 {key: [values[i] for i in rows] for key, values in inputs.items()}, return_tensors="pt"
-            ).to(self._model.device)
+            ).to(self.model.device)
             special = features.pop("special_tokens_mask").bool() | ~features["attention_mask"].bool()
             with torch.inference_mode():
-                output = self._model(dict(features))
+                output = self.model(dict(features))
             dense[rows] = output["sentence_embedding"].float().cpu().numpy()
             vectors = output["token_embeddings"].float().cpu().numpy()
             words = (~special).cpu().numpy()
@@ -171,9 +175,9 @@ class SentenceTransformerEncoder:
             texts: n strings.
             kind: picks the model's prompt, where it has one.
         """
-        inputs = self._tokenize([self._prompt(kind) + encodable(text) for text in texts])
+        inputs = self.tokenized([self.prompt(kind) + encodable(text) for text in texts])
         rows = zip(inputs["input_ids"], inputs["special_tokens_mask"], strict=True)
-        pieces = self._model.tokenizer.convert_ids_to_tokens
+        pieces = self.model.tokenizer.convert_ids_to_tokens
         return [
             pieces([i for i, special in zip(ids, mask, strict=True) if not special]) for ids, mask in rows
         ]
@@ -181,10 +185,10 @@ class SentenceTransformerEncoder:
     @property
     def window(self) -> int | None:
         """Tokens of a document that it reads beside the prompt and the special tokens; None: any number."""
-        longest = self._model.max_seq_length or self._model.tokenizer.model_max_length
+        longest = self.model.max_seq_length or self.model.tokenizer.model_max_length
         if longest > _NO_LIMIT:
             return None
-        (taken,) = self._untruncated([self._prompt("document")], add_special_tokens=True)["input_ids"]
+        (taken,) = self._untruncated([self.prompt("document")], add_special_tokens=True)["input_ids"]
         return int(longest) - len(taken)
 
     def token_spans(self, texts: Sequence[str], kind: Kind = "document") -> list[IntArray]:
@@ -199,10 +203,10 @@ class SentenceTransformerEncoder:
         """
         if not texts:
             return []
-        prompt = self._prompt(kind)
+        prompt = self.prompt(kind)
         plain = [encodable(text) for text in texts]
         whole = [prompt + text for text in plain]
-        if not self._model.tokenizer.is_fast:
+        if not self.model.tokenizer.is_fast:
             (before, *counts) = map(len, self._untruncated([prompt, *whole])["input_ids"])
             return [even_spans(len(text), n - before) for text, n in zip(plain, counts, strict=True)]
         offsets = self._untruncated(whole, return_offsets_mapping=True)["offset_mapping"]
@@ -212,7 +216,7 @@ class SentenceTransformerEncoder:
     @functools.cached_property
     def _untruncating(self) -> Any:
         # A copy: what a tokenizer cuts is a setting of its own, and other threads may be encoding with it.
-        return copy.deepcopy(self._model.tokenizer)
+        return copy.deepcopy(self.model.tokenizer)
 
     def _untruncated(
         self, texts: list[str], add_special_tokens: bool = False, return_offsets_mapping: bool = False
@@ -227,18 +231,20 @@ class SentenceTransformerEncoder:
         )
         return dict(inputs)
 
-    def _prompt(self, kind: Kind) -> str:
+    def prompt(self, kind: Kind) -> str:
+        """What stands before a text of this kind; nothing for a model without prompts."""
         names = ("query",) if kind == "query" else ("document", "passage", "corpus")
-        prompts = (self._model.prompts.get(name) for name in names)
+        prompts = (self.model.prompts.get(name) for name in names)
         return next((prompt for prompt in prompts if prompt), "")
 
-    def _tokenize(self, texts: list[str]) -> dict[str, list[list[int]]]:
+    def tokenized(self, texts: list[str]) -> dict[str, list[list[int]]]:
+        """The tokenizer's lists for n texts, prompts already in them, cut to what the model reads."""
         if not texts:
             return {"input_ids": [], "special_tokens_mask": []}
-        inputs = self._model.tokenizer(
+        inputs = self.model.tokenizer(
             texts,
             truncation=True,
-            max_length=self._model.max_seq_length,
+            max_length=self.model.max_seq_length,
             return_special_tokens_mask=True,
             return_attention_mask=True,
         )
@@ -246,7 +252,7 @@ class SentenceTransformerEncoder:
 
     def _batches(self, lengths: IntArray) -> Iterator[list[int]]:
         """Rows of similar length, longest first, so that little is padded and memory peaks at once."""
-        budget = _CPU_BATCH_TOKENS if self._model.device.type == "cpu" else _GPU_BATCH_TOKENS
+        budget = _CPU_BATCH_TOKENS if self.model.device.type == "cpu" else _GPU_BATCH_TOKENS
         order = np.argsort(-lengths, kind="stable")
         start = 0
         while start < len(order):
@@ -264,9 +270,10 @@ def even_spans(length: int, count: int) -> IntArray:
 def load_encoder(name: str = DEFAULT_MODEL, device: str | None = None, cache: Path | None = None) -> Encoder:
     """Load a sentence-transformers model or word vectors.
 
-    `all-MiniLM-L6-v2` and `glove-6b-50d` come from the packages that the extra `offline` installs. A file
-    that ends in .txt, .vec, .bin, .npy or .gz holds word vectors; anything else is a model's folder or its
-    name on the model hub. Code that comes with a model is never run.
+    `all-MiniLM-L6-v2`, `multilingual-e5-small` (weights of 4 bits, see `packaged_e5`) and `glove-6b-50d` come
+    from the packages that the extra `offline` installs. A file that ends in .txt, .vec, .bin, .npy or .gz
+    holds word vectors; anything else is a model's folder or its name on the model hub. Code that comes with a
+    model is never run.
 
     Args:
         name: a model's name or folder, or a file of word vectors.
@@ -284,7 +291,19 @@ def load_encoder(name: str = DEFAULT_MODEL, device: str | None = None, cache: Pa
         from surprise_rerank.static import StaticEncoder  # which needs this module
 
         return StaticEncoder(load_word_vectors(name, cache))
+    if name in E5_NAMES and is_installed(E5_MODULE):
+        return _load_e5(device)
     return _load_sentence_transformer(name, device)
+
+
+def _load_e5(device: str | None) -> SentenceTransformerEncoder:
+    try:
+        with quiet_loading():
+            return SentenceTransformerEncoder(load_packaged_e5(device), E5_MODEL)
+    except ModelError:
+        raise
+    except Exception as error:  # torch knows many ways in which a device can fail
+        raise ModelError(f"cannot load the model {E5_MODEL!r}: {_reason(error)}") from error
 
 
 def _load_sentence_transformer(name: str, device: str | None) -> SentenceTransformerEncoder:
@@ -297,13 +316,13 @@ def _load_sentence_transformer(name: str, device: str | None) -> SentenceTransfo
     from sentence_transformers import SentenceTransformer  # 4 s of imports that `--help` can do without
 
     try:
-        with _quiet_loading():
+        with quiet_loading():
             model = SentenceTransformer(
                 source, device=device, trust_remote_code=False, local_files_only=local
             )
         tokenizer = model.tokenizer
     except Exception as error:  # hub, file and configuration errors share no base class
-        reason = str(error).strip().split("\n")[0][:300] or type(error).__name__
+        reason = _reason(error)
         if local and not Path(source).is_dir():
             reason = "it is no folder, not in the local cache, and the model hub cannot be reached"
         raise ModelError(f"cannot load the model {name!r}: {reason} ({_hint(name)})") from error
@@ -312,8 +331,12 @@ def _load_sentence_transformer(name: str, device: str | None) -> SentenceTransfo
     return SentenceTransformerEncoder(model, name)
 
 
+def _reason(error: Exception) -> str:
+    return str(error).strip().split("\n")[0][:300] or type(error).__name__
+
+
 def _hint(name: str) -> str:
-    if name in _PACKAGED_NAMES:
+    if name in _PACKAGED_NAMES | E5_NAMES:
         return f"for a machine without a model hub: {pip_line('offline')}"
     return (
         "give the name of a sentence-transformers model on the hub, a folder that holds one, or a file of "
@@ -355,7 +378,7 @@ def _fingerprint(model: SentenceTransformer) -> str:
 
 
 @contextlib.contextmanager
-def _quiet_loading() -> Iterator[None]:
+def quiet_loading() -> Iterator[None]:
     """Keep transformers' own progress bar off the terminal while a model loads."""
     from transformers.utils import logging
 

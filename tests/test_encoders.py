@@ -69,17 +69,17 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_dense_vectors_are_sentence_transformers_own(encoder: SentenceTransformerEncoder, encoded: Encoded):
-    expected = encoder._model.encode(TEXTS, show_progress_bar=False)
+    expected = encoder.model.encode(TEXTS, show_progress_bar=False)
     np.testing.assert_allclose(encoded.dense, expected, atol=1e-5)
 
 
 def test_token_vectors_are_sentence_transformers_own_without_special_tokens(
     encoder: SentenceTransformerEncoder, encoded: Encoded
 ):
-    expected = encoder._model.encode(TEXTS, output_value="token_embeddings", show_progress_bar=False)
+    expected = encoder.model.encode(TEXTS, output_value="token_embeddings", show_progress_bar=False)
     assert len(encoded.tokens) == len(TEXTS)
     for text, got, rows in zip(TEXTS, encoded.tokens, expected, strict=True):
-        words = encoder._model.tokenizer.tokenize(text)
+        words = encoder.model.tokenizer.tokenize(text)
         assert len(got) == len(words)
         # The first row is [CLS], the row after the last word is [SEP], and padding may follow.
         np.testing.assert_allclose(got, rows.cpu().numpy()[1 : 1 + len(words)], atol=1e-4)
@@ -142,7 +142,7 @@ def test_the_empty_text_has_no_tokens(encoder: SentenceTransformerEncoder):
 
 def test_a_text_of_ten_thousand_words_is_cut_to_what_the_model_reads(encoder: SentenceTransformerEncoder):
     encoded = encoder.encode(["word " * 10_000, "word " * 300])
-    limit = encoder._model.max_seq_length - 2  # [CLS] and [SEP] take two places
+    limit = encoder.model.max_seq_length - 2  # [CLS] and [SEP] take two places
     assert encoded.tokens.lengths.tolist() == [limit, limit]
     np.testing.assert_allclose(encoded.dense[0], encoded.dense[1], atol=1e-6)
 
@@ -157,7 +157,7 @@ def test_prompts_of_the_model_are_put_before_the_text(
     encoder: SentenceTransformerEncoder, monkeypatch: pytest.MonkeyPatch
 ):
     plain = encoder.encode(["query: wing", "passage: wing"]).dense
-    monkeypatch.setattr(encoder._model, "prompts", {"query": "query: ", "passage": "passage: "})
+    monkeypatch.setattr(encoder.model, "prompts", {"query": "query: ", "passage": "passage: "})
     np.testing.assert_allclose(encoder.encode(["wing"], kind="query").dense[0], plain[0], atol=1e-6)
     np.testing.assert_allclose(encoder.encode(["wing"], kind="document").dense[0], plain[1], atol=1e-6)
 
@@ -186,7 +186,7 @@ def test_words_are_the_tokenizers_own_and_in_the_order_of_the_vectors(encoder: S
 def test_prompts_of_the_model_have_words_too(
     encoder: SentenceTransformerEncoder, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(encoder._model, "prompts", {"query": "query: ", "document": ""})
+    monkeypatch.setattr(encoder.model, "prompts", {"query": "query: ", "document": ""})
     assert encoder.words(["wing"], kind="query") == [["query", ":", "wing"]]
     assert encoder.words(["wing"], kind="document") == [["wing"]]
     assert encoder.encode(["wing"], kind="query").tokens.lengths.tolist() == [3]
@@ -205,7 +205,7 @@ def test_the_encoder_of_the_tests_has_words_too(texts: list[str]):
 @given(st.text(st.characters(exclude_categories=[]), max_size=40), st.sampled_from(["", "passage: "]))
 def test_every_token_has_its_place(encoder: SentenceTransformerEncoder, text: str, prompt: str):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(encoder._model, "prompts", {"passage": prompt})
+        patch.setattr(encoder.model, "prompts", {"passage": prompt})
         (spans,) = encoder.token_spans([text])
         assert len(spans) == len(encoder.words([text])[0]) - len(encoder.words([""])[0])
     assert (spans.dtype, spans.shape[1]) == (np.int64, 2)
@@ -218,7 +218,7 @@ def test_every_token_has_its_place(encoder: SentenceTransformerEncoder, text: st
 def test_places_are_those_of_the_words_in_the_text(
     encoder: SentenceTransformerEncoder, monkeypatch: pytest.MonkeyPatch, prompts: dict[str, str]
 ):
-    monkeypatch.setattr(encoder._model, "prompts", prompts)
+    monkeypatch.setattr(encoder.model, "prompts", prompts)
     for kind in ("query", "document"):
         text = "A slipstream? \U0001f600 déjà 日本"
         first, empty = encoder.token_spans([text, ""], kind)
@@ -232,7 +232,7 @@ def test_places_are_those_of_the_words_in_the_text(
 def test_the_window_is_what_special_tokens_and_the_prompt_leave(
     encoder: SentenceTransformerEncoder, monkeypatch: pytest.MonkeyPatch, prompts: dict[str, str], taken: int
 ):
-    monkeypatch.setattr(encoder._model, "prompts", prompts)
+    monkeypatch.setattr(encoder.model, "prompts", prompts)
     assert encoder.window == 254 - taken
     spans = encoder.token_spans(["word " * 300])[0]
     assert len(spans) == 300
@@ -240,7 +240,7 @@ def test_the_window_is_what_special_tokens_and_the_prompt_leave(
 
 
 def test_a_model_without_a_limit_has_no_window(encoder: SentenceTransformerEncoder):
-    model = copy.deepcopy(encoder._model)
+    model = copy.deepcopy(encoder.model)
     model.max_seq_length = None
     model.tokenizer.model_max_length = int(1e30)
     assert SentenceTransformerEncoder(model, "boundless").window is None
@@ -258,7 +258,7 @@ def test_places_in_long_texts_come_without_a_warning_and_leave_encoding_as_it_wa
 def test_tokenizers_written_in_python_share_a_text_evenly_by_their_exact_numbers(
     encoder: SentenceTransformerEncoder,
 ):
-    model = copy.deepcopy(encoder._model)
+    model = copy.deepcopy(encoder.model)
     model[0].processor = ByT5Tokenizer()
     model.max_seq_length = 256
     model.prompts = {"document": "p: "}
@@ -296,7 +296,7 @@ def test_queries_carry_their_vectors_and_names(encoder: SentenceTransformerEncod
 
 
 def test_the_fingerprint_changes_with_the_weights_only(encoder: SentenceTransformerEncoder):
-    model = copy.deepcopy(encoder._model)
+    model = copy.deepcopy(encoder.model)
     assert SentenceTransformerEncoder(model, "a copy").fingerprint == encoder.fingerprint
     next(iter(model.parameters())).data[0, 0] += 1
     assert SentenceTransformerEncoder(model, encoder.name).fingerprint != encoder.fingerprint

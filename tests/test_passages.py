@@ -175,14 +175,14 @@ LONG = "The boundary layer separates early, cf. Prandtl et al. for slipstreams. 
 def test_a_long_document_is_encoded_without_being_cut(
     model: SentenceTransformerEncoder, monkeypatch: pytest.MonkeyPatch, prompt: str
 ):
-    monkeypatch.setattr(model._model, "prompts", {"passage": prompt})
+    monkeypatch.setattr(model.model, "prompts", {"passage": prompt})
     document = Document(id="d", title="Boundary layers", text=LONG)
     (passages,) = Passages().split([document], model)
     found = encoded(document, passages, Passages(), model)
     assert len(passages) > 8
     assert all(text.startswith("Boundary layers The") for text in found)
     for text in found:
-        inputs = model._model.tokenizer(prompt + text, truncation=False, verbose=False)
+        inputs = model.model.tokenizer(prompt + text, truncation=False, verbose=False)
         assert len(inputs["input_ids"]) <= 256
         assert len(inputs["input_ids"]) > 128 or text == found[-1]
     assert all(document.content[p.end - 1] == " " for p in passages[:-1])
