@@ -318,9 +318,13 @@ class Surprise:
 
 def _shares(psi: Float64Array, others: Float64Array, defined: npt.NDArray[np.bool_]) -> Float64Array:
     """(n,) equation (1), one anchor or many; members that are equal but for float32's rounding are ties."""
-    rows = np.broadcast_to(others, (len(psi), others.shape[1]))
     tolerance = _ROUNDING * np.maximum(np.abs(psi), np.abs(others).max(axis=1, initial=0.0))
-    return np.where(defined, empirical_probability(psi, rows, tolerance=tolerance), np.nan)
+    if len(others) == 1:
+        # One anchor for all pairs: how many lie below is looked up, not counted for each.
+        below = np.searchsorted(np.sort(others[0]), psi - tolerance) / others.shape[1]
+    else:
+        below = empirical_probability(psi, others, tolerance=tolerance)
+    return np.where(defined, below, np.nan)
 
 
 def _finite(similarity: npt.ArrayLike) -> Float64Array:

@@ -1,0 +1,131 @@
+"""Surprise of many keys to few anchors, bound to the score of single pairs."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from surprise_rerank.anchor_scores import AnchorScores, snapped_weight
+from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.errors import DataError
+from surprise_rerank.surprise import Surprise, normalized_similarity
+from surprise_rerank.vectors import vector_similarities
+
+MODELS = ("gaussian", "pooled", "percentile", "empirical")
+
+
+def drawn(seed: int, keys: int = 40, members: int = 60, anchors: int = 5, d: int = 8):
+    rng = np.random.default_rng(seed)
+    middle = rng.normal(size=d)
+    return (middle + rng.normal(size=(n, d)) for n in (keys, members, anchors))
+
+
+def surprise_of(members, anchors, model: str, weight) -> Surprise:
+    ensemble = Ensemble.from_vectors(members, similarity="cosine")
+    return Surprise(
+        ensemble, model=model, weight=weight, anchors=Ensemble.from_vectors(anchors, similarity="cosine")
+    )
+
+
+@pytest.mark.parametrize("model", MODELS)
+@given(seed=st.integers(0, 10**6))
+@settings(max_examples=15, deadline=None)
+def test_columns_are_the_scores_of_single_pairs(model: str, seed: int) -> None:
+    keys, members, anchors = drawn(seed)
+    surprise = surprise_of(members, anchors, model, 1.0)
+    scores = AnchorScores(anchors, surprise)
+    psi = vector_similarities(keys, anchors, "cosine")
+    for place, anchor in enumerate(anchors):
+        single = surprise.scores(psi[:, place], anchor)
+        np.testing.assert_allclose(scores.scores(keys)[:, place], single.score, atol=2e-5)
+        tolerance = 2e-5 if model != "empirical" else 1 / len(members) + 1e-9  # a member on the border
+        np.testing.assert_allclose(scores.probabilities(keys)[:, place], single.probability, atol=tolerance)
+
+
+@given(seed=st.integers(0, 10**6), weight=st.floats(0.02, 0.98))
+@settings(max_examples=25, deadline=None)
+def test_mixed_scores_are_equation_4_with_one_split_for_all_anchors(seed: int, weight: float) -> None:
+    keys, members, anchors = drawn(seed)
+    surprise = surprise_of(members, anchors, "gaussian", weight)
+    psi = vector_similarities(keys, anchors, "cosine")
+    split = vector_similarities(members, anchors, "cosine").mean()
+    expected = np.empty_like(psi)
+    for place, anchor in enumerate(anchors):
+        sigma = surprise.scores(psi[:, place], anchor).probability
+        hat = np.clip(normalized_similarity(psi[:, place], split), 0, 1)
+        expected[:, place] = (1 - weight) * hat + weight * sigma
+    found = AnchorScores(anchors, surprise)
+    np.testing.assert_allclose(found.scores(keys), expected, atol=1e-5)
+    np.testing.assert_allclose(found.probabilities(keys), expected, atol=1e-5)
+
+
+@given(seed=st.integers(0, 10**6), model=st.sampled_from(MODELS), weight=st.sampled_from([0.0, 0.4, 1.0]))
+@settings(max_examples=30, deadline=None)
+def test_the_nearest_anchor_has_the_highest_score_and_no_key_depends_on_others(seed, model, weight) -> None:
+    keys, members, anchors = drawn(seed)
+    scores = AnchorScores(anchors, surprise_of(members, anchors, model, weight))
+    whole = scores.scores(keys)
+    np.testing.assert_array_equal(scores.nearest(keys), whole.argmax(axis=1))
+    for row in (0, 17, 39):
+        np.testing.assert_allclose(scores.scores(keys[row : row + 1])[0], whole[row], rtol=1e-9, atol=1e-9)
+
+
+def test_blocks_do_not_change_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys, members, anchors = drawn(3)
+    scores = AnchorScores(anchors, surprise_of(members, anchors, "gaussian", 1.0))
+    whole, nearest = scores.scores(keys), scores.nearest(keys)
+    monkeypatch.setattr("surprise_rerank.anchor_scores._BLOCK_SCORES", 12)
+    np.testing.assert_allclose(scores.scores(keys), whole, rtol=1e-12)
+    np.testing.assert_array_equal(scores.nearest(keys), nearest)
+    np.testing.assert_allclose(
+        scores.similarities(keys), vector_similarities(keys, anchors, "cosine"), atol=1e-6
+    )
+
+
+def test_weight_zero_chooses_by_similarity_and_single_precision_stays_single() -> None:
+    keys, members, anchors = drawn(5)
+    scores = AnchorScores(anchors, surprise_of(members, anchors, "gaussian", 0.0))
+    psi = vector_similarities(keys, anchors, "cosine")
+    np.testing.assert_array_equal(scores.nearest(keys), psi.argmax(axis=1))
+    assert scores.scores(keys.astype(np.float32)).dtype == np.float32
+    assert scores.scores(keys).dtype == np.float64
+
+
+@pytest.mark.parametrize("members", [np.zeros((0, 3)), np.ones((1, 3)), np.ones((5, 3))])
+@pytest.mark.parametrize("model", MODELS)
+def test_an_ensemble_that_tells_nothing_apart_leaves_the_similarity(members, model: str) -> None:
+    anchors = np.eye(3)
+    scores = AnchorScores(anchors, surprise_of(members, anchors, model, 1.0))
+    assert scores.weight == 0
+    np.testing.assert_allclose(scores.scores(np.eye(3)), np.eye(3))
+    assert np.isfinite(scores.probabilities(np.eye(3))).all()
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("weight", [0.5, 1.0])
+def test_an_anchor_of_zeros_takes_the_scale_of_the_others(model: str, weight: float) -> None:
+    keys, members, anchors = drawn(7)
+    anchors = np.vstack([anchors, np.zeros(8)])
+    scores = AnchorScores(anchors, surprise_of(members, anchors, model, weight))
+    assert scores.defined.tolist() == [True] * 5 + [model == "pooled"]  # which has one deviation for all
+    assert np.isfinite(scores.scores(keys)).all()
+    assert np.isfinite(scores.probabilities(np.zeros((2, 8)))).all()
+
+
+def test_crossover_is_snapped_as_published() -> None:
+    assert [snapped_weight(w) for w in (0.0, 0.009, 0.5, 0.991, 1.0)] == [0.0, 0.0, 0.5, 1.0, 1.0]
+    _, members, anchors = drawn(1, members=3)
+    assert AnchorScores(anchors, surprise_of(members, anchors, "gaussian", "crossover")).weight == 0
+    large = np.repeat(np.asarray(members), 1000, axis=0)
+    assert AnchorScores(anchors, surprise_of(large, anchors, "gaussian", "crossover")).weight == 1
+
+
+def test_bad_shapes_are_refused() -> None:
+    keys, members, anchors = drawn(2)
+    surprise = surprise_of(members, anchors, "gaussian", 1.0)
+    with pytest.raises(DataError, match="at least one label"):
+        AnchorScores(np.zeros((0, 8)), surprise)
+    with pytest.raises(DataError, match=r"\(n, 8\), got \(40, 7\)"):
+        AnchorScores(anchors, surprise).scores(keys[:, :7])
+    with pytest.raises(DataError, match="under the cosine"):
+        AnchorScores(anchors, Surprise(Ensemble.from_vectors(members, similarity="euclidean")))
