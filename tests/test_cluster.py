@@ -1,0 +1,341 @@
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.cluster import DBSCAN, AffinityPropagation, BisectingKMeans, KMeans, MeanShift, MiniBatchKMeans
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import adjusted_rand_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from surprise_rerank.cluster import DEFAULT_WEIGHT, SurpriseAssignment, SurpriseKMeans
+from surprise_rerank.errors import DataError
+from surprise_rerank.vectors import vector_similarities
+
+MODELS = ("gaussian", "pooled", "percentile", "empirical")
+
+
+def blobs(n: int = 300, k: int = 4, d: int = 12, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Points around k directions, of any length, and the direction of each."""
+    rng = np.random.default_rng(seed)
+    labels = np.arange(n) % k
+    points = rng.normal(size=(k, d))[labels] + 0.4 * rng.normal(size=(n, d))
+    return (points * rng.uniform(0.1, 10, size=(n, 1))).astype(np.float32), labels
+
+
+@parametrize_with_checks(
+    [
+        SurpriseKMeans(),
+        SurpriseKMeans(model="pooled", weight=1.0),
+        SurpriseKMeans(model="empirical", weight="crossover"),
+        SurpriseKMeans(batch_size=16),
+        SurpriseAssignment(KMeans(3, random_state=0)),
+    ]
+)
+def test_scikit_learn_finds_nothing_to_object_to(estimator: object, check: object) -> None:
+    check(estimator)  # type: ignore[operator]
+
+
+# What is computed
+
+
+def plain_scores(points: np.ndarray, centres: np.ndarray, model: str) -> np.ndarray:
+    """z of every point and centre, as the paper has it: centre by centre over all points."""
+    cosines = vector_similarities(points, centres, "cosine")
+    deviations = cosines.std(axis=0)
+    if model == "pooled":
+        deviations[:] = np.sqrt(np.mean(deviations**2))
+    return (cosines - cosines.mean(axis=0)) / deviations
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10_000), st.integers(5, 60), st.integers(2, 5), st.sampled_from(["gaussian", "pooled"]))
+def test_points_go_to_the_centre_that_is_most_surprising(seed: int, n: int, k: int, model: str) -> None:
+    points = np.random.default_rng(seed).normal(size=(n, 4))
+    found = SurpriseKMeans(k, model=model, weight=1.0, random_state=seed).fit(points)  # type: ignore[arg-type]
+    expected = plain_scores(points, found.cluster_centers_, model)
+    np.testing.assert_allclose(found.transform(points), expected, atol=1e-4)
+    chosen = expected[np.arange(n), found.labels_]
+    np.testing.assert_allclose(chosen, expected.max(axis=1), atol=1e-4)
+
+
+def test_by_cosine_they_go_to_the_nearest_centre() -> None:
+    points, _ = blobs()
+    by_name = SurpriseKMeans(4, assignment="cosine", random_state=0).fit(points)
+    by_weight = SurpriseKMeans(4, weight=0.0, random_state=0).fit(points)
+    cosines = vector_similarities(points, by_name.cluster_centers_, "cosine")
+    assert (by_name.labels_ == cosines.argmax(axis=1)).all()
+    assert (by_weight.labels_ == by_name.labels_).all()
+    assert by_name.weight_ == 0
+    assert by_name.mean_cosine_ == pytest.approx(cosines.max(axis=1).mean(), abs=1e-6)
+    np.testing.assert_allclose(by_name.transform(points), cosines, atol=1e-6)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("batch_size", [None, 50])
+def test_directions_that_lie_apart_are_found(model: str, batch_size: int | None) -> None:
+    points, labels = blobs()
+    found = SurpriseKMeans(4, model=model, batch_size=batch_size, n_init=3, random_state=0)  # type: ignore[arg-type]
+    assert adjusted_rand_score(labels, found.fit_predict(points)) > 0.95
+    assert found.cluster_centers_.shape == (4, 12)
+    assert found.n_features_in_ == 12
+    assert found.n_iter_ >= 1
+    assert found.ensemble_.count == 300
+
+
+def test_the_centre_in_the_middle_must_be_surprisingly_near() -> None:
+    # Two clear groups, and points between: near to all, the middle wins more by the cosine than by surprise.
+    rng = np.random.default_rng(0)
+    sides = np.array([[1, 0, 0.5], [-1, 0, 0.5], [0, 0, 1]])[np.repeat([0, 1, 2], [40, 40, 120])]
+    points = sides + 0.35 * rng.normal(size=sides.shape)
+    centres = SurpriseKMeans(3, assignment="cosine", n_init=5, random_state=0).fit(points)
+    middle = int(vector_similarities(centres.cluster_centers_, points.mean(axis=0), "cosine").argmax())
+    surprised = SurpriseAssignment(centres, weight=1.0).fit(points)
+    assert (surprised.labels_ == middle).sum() < (centres.labels_ == middle).sum()
+
+
+def test_weights() -> None:
+    points, _ = blobs(n=1000)
+    assert SurpriseKMeans().weight == SurpriseAssignment(KMeans()).weight == DEFAULT_WEIGHT
+    assert SurpriseKMeans(4).fit(points).weight_ == DEFAULT_WEIGHT
+    assert SurpriseKMeans(4, weight="crossover").fit(points).weight_ == pytest.approx(np.tanh(1))
+    # Five points say nothing: crossover is the cosine.
+    assert SurpriseKMeans(2, weight="crossover").fit(points[:5]).weight_ == 0
+
+
+# New points
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("weight", [0.0, 0.5, 1.0])
+def test_a_new_point_is_compared_with_the_ensemble_alone(model: str, weight: float) -> None:
+    points, _ = blobs()
+    found = SurpriseKMeans(4, model=model, weight=weight, random_state=0).fit(points[:200])  # type: ignore[arg-type]
+    together = found.predict(points[200:])
+    assert [found.predict(point[None])[0] for point in points[200:]] == together.tolist()
+    assert (found.predict(points[:200]) == found.labels_).all()
+    assert (found.transform(points[200:]).argmax(axis=1) == together).all()
+
+
+def test_lengths_of_points_do_not_matter() -> None:
+    points, _ = blobs()
+    longer = points * np.random.default_rng(1).uniform(0.5, 2, size=(len(points), 1)).astype(np.float32)
+    first, second = (SurpriseKMeans(4, random_state=0).fit(each) for each in (points, longer))
+    assert (first.labels_ == second.labels_).all()
+    np.testing.assert_allclose(first.cluster_centers_, second.cluster_centers_, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_precision_is_that_of_the_points(dtype: type) -> None:
+    points = blobs()[0].astype(dtype)
+    for batch_size in (None, 64):
+        found = SurpriseKMeans(4, batch_size=batch_size, random_state=0).fit(points)
+        assert found.cluster_centers_.dtype == found.transform(points).dtype == dtype
+
+
+def test_a_seed_gives_the_same_clusters_again_and_pickles() -> None:
+    points, _ = blobs()
+    for batch_size in (None, 32):
+        found = SurpriseKMeans(6, batch_size=batch_size, random_state=5)
+        first, again = clone(found).fit(points), clone(found).fit(points)
+        assert (first.labels_ == again.labels_).all()
+        assert (pickle.loads(pickle.dumps(first)).predict(points) == first.labels_).all()
+
+
+def test_it_is_a_step_of_a_pipeline() -> None:
+    points, _ = blobs()
+    found = make_pipeline(SurpriseKMeans(4, random_state=0), StandardScaler()).fit(points)
+    assert found.transform(points).shape == (300, 4)
+    assert found.get_feature_names_out().tolist() == [f"surprisekmeans{i}" for i in range(4)]
+
+
+# Large sets
+
+
+def test_mapped_vectors_are_clustered_from_their_file(tmp_path: Path) -> None:
+    points, labels = blobs(n=2000)
+    np.save(tmp_path / "points.npy", points)
+    mapped = np.load(tmp_path / "points.npy", mmap_mode="r")
+    found = SurpriseKMeans(4, batch_size=256, random_state=0).fit(mapped)
+    assert adjusted_rand_score(labels, found.labels_) > 0.95
+    in_memory = SurpriseKMeans(4, batch_size=256, random_state=0).fit(points)
+    assert (found.labels_ == in_memory.labels_).all()
+
+
+def test_batches_find_centres_about_as_good_as_all_points() -> None:
+    points, _ = blobs(n=3000, k=20, d=30)
+    whole, parts = (
+        SurpriseKMeans(20, assignment="cosine", batch_size=size, n_init=5, random_state=0).fit(points)
+        for size in (None, 300)
+    )
+    assert parts.mean_cosine_ > 0.98 * whole.mean_cosine_
+
+
+def test_batches_are_at_least_as_large_as_the_number_of_clusters() -> None:
+    points, _ = blobs(n=100)
+    found = SurpriseKMeans(40, batch_size=1, max_iter=2, random_state=0).fit(points)
+    assert len(np.unique(found.labels_)) > 20
+    assert found.n_iter_ <= 2
+
+
+# What is odd
+
+
+def test_one_cluster_has_all_points() -> None:
+    points, _ = blobs()
+    for model in MODELS:
+        assert not SurpriseKMeans(1, model=model).fit(points).labels_.any()  # type: ignore[arg-type]
+
+
+def test_as_many_clusters_as_points_and_more() -> None:
+    points, _ = blobs(n=5)
+    alone = SurpriseKMeans(5, assignment="cosine", random_state=0).fit(points)
+    assert sorted(alone.labels_) == [0, 1, 2, 3, 4]
+    with pytest.raises(DataError, match="5 points for n_clusters=6; give at least as many points"):
+        SurpriseKMeans(6).fit(points)
+
+
+def test_an_ensemble_of_one() -> None:
+    point = np.ones((1, 3))
+    for model in MODELS:
+        found = SurpriseKMeans(1, model=model).fit(point)  # type: ignore[arg-type]
+        assert found.labels_.tolist() == found.predict(-point).tolist() == [0]
+        assert found.weight_ == 0
+
+
+@pytest.mark.filterwarnings("ignore:Number of distinct clusters")
+@pytest.mark.parametrize("value", [0.0, 1.0])
+@pytest.mark.parametrize("batch_size", [None, 4])
+def test_equal_points_lie_in_one_cluster(value: float, batch_size: int | None) -> None:
+    points = np.full((20, 3), value)
+    for model in MODELS:
+        found = SurpriseKMeans(3, model=model, batch_size=batch_size, random_state=0).fit(points)  # type: ignore[arg-type]
+        assert len(set(found.labels_)) == 1
+        assert found.weight_ == 0
+        assert np.isfinite(found.transform(points)).all()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_vectors_of_zeros_are_points(model: str) -> None:
+    points, labels = blobs()
+    points[::50] = 0
+    found = SurpriseKMeans(4, model=model, n_init=3, random_state=0).fit(points)  # type: ignore[arg-type]
+    assert len(set(found.labels_[::50])) == 1
+    assert np.isfinite(found.transform(points)).all()
+    others = np.arange(300) % 50 != 0
+    assert adjusted_rand_score(labels[others], found.labels_[others]) > 0.95
+
+
+def test_a_cluster_without_a_point_keeps_its_number() -> None:
+    points, _ = blobs(n=60, k=2, d=3)
+    centres = np.stack([points[0], points[1], -points[0] - points[1]])
+    clusterer = KMeans(3, init=centres, n_init=1, max_iter=1).fit(points)
+    clusterer.cluster_centers_ = np.stack([points[0], points[1], points[0] * 0.5])
+    found = SurpriseAssignment(clusterer).fit(points)
+    assert set(found.labels_) == {0, 1}
+    assert found.transform(points).shape == (60, 3)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_values_that_are_no_numbers_are_refused(value: float) -> None:
+    points, _ = blobs()
+    found = SurpriseKMeans(2, random_state=0).fit(points)
+    points[3, 1] = value
+    for call in (SurpriseKMeans(2).fit, SurpriseKMeans(2, batch_size=64).fit, found.predict, found.transform):
+        with pytest.raises(DataError, match="Input X contains") as error:
+            call(points)
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_clusters": 0}, "n_clusters must be a whole number from 1 on, got 0"),
+        ({"n_clusters": 2.5}, "n_clusters must be a whole number from 1 on, got 2.5"),
+        ({"max_iter": 0}, "max_iter must be"),
+        ({"n_init": "many"}, "n_init must be"),
+        ({"batch_size": -1}, "batch_size must be"),
+        ({"assignment": "manhattan"}, "assignment must be surprise or cosine, got 'manhattan'"),
+        ({"model": "normal"}, "surprise model 'normal' is not known"),
+        ({"weight": 1.5}, "weight must be 'crossover' or a number from 0 to 1"),
+    ],
+)
+def test_parameters_out_of_range_are_told(parameters: dict[str, object], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        SurpriseKMeans(**parameters).fit(blobs()[0])  # type: ignore[arg-type]
+
+
+def test_points_of_another_shape_are_refused() -> None:
+    found = SurpriseKMeans(2).fit(blobs()[0])
+    with pytest.raises(DataError, match="X has 3 features, but SurpriseKMeans is expecting 12"):
+        found.predict(np.ones((2, 3)))
+    with pytest.raises(DataError, match="Expected 2D array"):
+        found.predict(np.ones(12))
+    with pytest.raises(NotFittedError):
+        SurpriseKMeans().predict(np.ones((2, 3)))
+
+
+# On top of other clusterers
+
+
+@pytest.mark.parametrize(
+    "clusterer",
+    [
+        KMeans(4, n_init=3, random_state=0),
+        MiniBatchKMeans(4, n_init=3, random_state=0),
+        BisectingKMeans(4, random_state=0),
+        MeanShift(bandwidth=0.6),
+        AffinityPropagation(random_state=0),
+    ],
+    ids=lambda clusterer: type(clusterer).__name__,
+)
+def test_any_clusterer_with_centres_will_do(clusterer: object) -> None:
+    points, labels = blobs(n=120)
+    points /= np.linalg.norm(points, axis=1, keepdims=True)
+    found = SurpriseAssignment(clusterer, weight=1.0).fit(points)
+    assert not hasattr(clusterer, "cluster_centers_")
+    assert (found.cluster_centers_ == found.clusterer_.cluster_centers_).all()
+    assert adjusted_rand_score(labels, found.labels_) > 0.8
+    expected = plain_scores(points, found.cluster_centers_, "gaussian")
+    np.testing.assert_allclose(found.transform(points), expected, atol=1e-3)
+
+
+def test_a_fitted_clusterer_stays_as_it_is() -> None:
+    points, _ = blobs()
+    clusterer = KMeans(4, n_init=1, random_state=0).fit(points[:100])
+    before = clusterer.cluster_centers_.copy()
+    found = SurpriseAssignment(clusterer).fit(points[100:])
+    assert found.clusterer_ is clusterer
+    assert (clusterer.cluster_centers_ == before).all()
+    assert found.ensemble_.count == 200
+
+
+def test_both_estimators_agree_on_the_same_centres() -> None:
+    points, _ = blobs(n=400, k=8)
+    for model in MODELS:
+        whole = SurpriseKMeans(8, model=model, random_state=0).fit(points)  # type: ignore[arg-type]
+        by_cosine = SurpriseKMeans(8, assignment="cosine", random_state=0).fit(points)
+        on_top = SurpriseAssignment(by_cosine, model=model).fit(points)  # type: ignore[arg-type]
+        assert (whole.labels_ == on_top.labels_).all()
+        assert whole.mean_cosine_ == on_top.mean_cosine_ <= by_cosine.mean_cosine_ + 1e-9
+
+
+def test_clusterers_without_centres_of_these_points_are_refused() -> None:
+    points, _ = blobs()
+    with pytest.raises(DataError, match=r"DBSCAN has cluster_centers_ of shape \(0,\), expected \(k, 12\)"):
+        SurpriseAssignment(DBSCAN()).fit(points)
+    with pytest.raises(DataError, match=r"KMeans has cluster_centers_ of shape \(2, 3\), expected \(k, 12\)"):
+        SurpriseAssignment(KMeans(2).fit(points[:, :3])).fit(points)
+
+
+@pytest.mark.filterwarnings("ignore:Affinity propagation did not converge")
+def test_a_clusterer_that_found_no_centre_is_refused() -> None:
+    with pytest.raises(DataError, match=r"AffinityPropagation has cluster_centers_ of shape \(0, 12\)"):
+        SurpriseAssignment(AffinityPropagation(max_iter=1, random_state=0)).fit(blobs()[0])
