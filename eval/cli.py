@@ -11,6 +11,9 @@ import click
 from click.core import ParameterSource
 
 from surprise_rerank.eval import check_command, correlation_command
+from surprise_rerank.eval.classify import command as classify_command
+from surprise_rerank.eval.classify import ensemble_size_command, few_shot_command
+from surprise_rerank.eval.cluster import command as cluster_command
 from surprise_rerank.eval.downstream import command as downstream_command
 from surprise_rerank.eval.evalrank import sentences_command, words_command
 from surprise_rerank.eval.exits import run
@@ -35,6 +38,8 @@ Examples:
   rerank-eval --model glove-6b-50d --systems bm25,cosine,dynamax-jaccard-raw,wmd
   rerank-eval --qdrant-url http://localhost:6333 (the key from QDRANT_API_KEY)
   rerank-eval words --data benchmarks --model glove-6b-50d
+  rerank-eval classify texts.jsonl               zero-shot by the labels' names
+  rerank-eval cluster texts.csv --model glove-6b-50d
   rerank-eval check --data benchmarks            the tables of the documentation, once more
 
 Shell completion (bash; zsh and fish likewise):
@@ -164,7 +169,8 @@ def command(context: click.Context, /, *, list_systems: bool, **values: Any) -> 
     answers every judged question; the table gives the mean of each measure, the p-value of its difference
     to cosine, and the time of retrieval and re-ranking together.
 
-    The commands below evaluate models of words and sentences, and check the tables of the documentation.
+    The commands below evaluate models of words and sentences, classify and cluster texts, and check the
+    tables of the documentation.
     """
     if context.invoked_subcommand is not None:
         _refuse_options(context)
@@ -249,9 +255,19 @@ def _refuse_options(context: click.Context) -> None:
             raise click.UsageError(f"{parameter.opts[0]} is for retrieval; {name}'s options follow {name}")
 
 
-for _module in (words_command, sentences_command, sts_command, downstream_command, correlation_command):
+for _module in (
+    words_command,
+    sentences_command,
+    sts_command,
+    downstream_command,
+    correlation_command,
+    classify_command,
+    ensemble_size_command,
+    few_shot_command,
+    cluster_command,
+    check_command,
+):
     command.add_command(_module.command)
-command.add_command(check_command.command)
 
 
 def main() -> None:

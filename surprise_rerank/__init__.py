@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from surprise_rerank.candidates import Candidates, Query, Ranking
+    from surprise_rerank.classify import CosineClassifier, SurpriseClassifier
+    from surprise_rerank.cluster import SurpriseAssignment, SurpriseKMeans
     from surprise_rerank.documents import Document
     from surprise_rerank.encoders import load_encoder
     from surprise_rerank.ensemble import Ensemble
+    from surprise_rerank.few_shot import FewShotTraining
     from surprise_rerank.fuzzy import DynaMax
     from surprise_rerank.passages import Passage, Passages
     from surprise_rerank.pipeline import Pipeline
@@ -22,10 +25,12 @@ if TYPE_CHECKING:
 # Name -> module. Loaded when first asked for: torch takes seconds, and `--help` does not need it.
 _EXPORTS = {
     "Candidates": "candidates",
+    "CosineClassifier": "classify",
     "Document": "documents",
     "DynaMax": "fuzzy",
     "DynaMaxReranker": "rerank",
     "Ensemble": "ensemble",
+    "FewShotTraining": "few_shot",
     "FusionReranker": "rerank",
     "Passage": "passages",
     "Passages": "passages",
@@ -33,6 +38,9 @@ _EXPORTS = {
     "Query": "candidates",
     "Ranking": "candidates",
     "SimilarityReranker": "similarity_rerank",
+    "SurpriseAssignment": "cluster",
+    "SurpriseClassifier": "classify",
+    "SurpriseKMeans": "cluster",
     "SurpriseReranker": "rerank",
     "TextSimilarity": "text_similarity",
     "load_encoder": "encoders",
@@ -41,10 +49,12 @@ _EXPORTS = {
 
 __all__ = [
     "Candidates",
+    "CosineClassifier",
     "Document",
     "DynaMax",
     "DynaMaxReranker",
     "Ensemble",
+    "FewShotTraining",
     "FusionReranker",
     "Passage",
     "Passages",
@@ -52,6 +62,9 @@ __all__ = [
     "Query",
     "Ranking",
     "SimilarityReranker",
+    "SurpriseAssignment",
+    "SurpriseClassifier",
+    "SurpriseKMeans",
     "SurpriseReranker",
     "TextSimilarity",
     "load_encoder",

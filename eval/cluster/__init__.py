@@ -1,0 +1,1 @@
+"""Clusters of texts by cosine and by surprise, compared with labels."""

@@ -1,0 +1,1 @@
+"""Labelled texts and their vectors: what classification and clustering are measured on."""
