@@ -59,7 +59,8 @@ def unit_rows(vectors: FloatArray, norms: Float64Array | None = None) -> Float32
     """
     rows = np.asarray(vectors, dtype=np.float32)
     lengths = (row_norms(rows) if norms is None else norms)[..., None]
+    # A row of zeros over 1 stays one; `where=` would take half as long again.
     unit: Float32Array = np.divide(
-        rows, lengths, out=np.zeros_like(rows), where=lengths > 0, casting="same_kind"
+        rows, np.where(lengths > 0, lengths, 1.0), out=np.empty_like(rows), casting="same_kind"
     )
     return unit

@@ -69,8 +69,10 @@ def contrast(labels: npt.ArrayLike, ensemble: Ensemble) -> Contrast:
         raise DataError(f"contrast needs an ensemble under the cosine, got {ensemble.similarity!r}")
     q = unit_rows(matrix(labels, "label vectors", ensemble.dimension)).astype(np.float64)
     differences = q - q.mean(axis=0)
-    same = float(((differences @ ensemble.mean) ** 2).sum())
     varied = float(np.einsum("ld,ld->", differences @ ensemble.covariance, differences))
+    # The squared mean of n members is too large by an n-th of their variance, which is chance.
+    chance = varied / max(ensemble.count, 1)
+    same = max(float(((differences @ ensemble.mean) ** 2).sum()) - chance, 0.0)
     return Contrast(
         offset_share=same / (same + varied) if same + varied > 0 else 0.0,
         cone=float(ensemble.mean @ ensemble.mean),

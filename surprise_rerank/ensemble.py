@@ -112,16 +112,16 @@ class Ensemble:
         members = matrix(vectors, "ensemble vectors")
         count, d = members.shape
         mean, scatter, priorities = np.zeros(d), np.zeros((d, d)), np.zeros(count, np.uint64)
-        for rows in _blocks(count, _BLOCK):
-            block = prepared(members[rows], similarity)
-            mean += block.sum(axis=0, dtype=np.float64)
-            priorities[rows] = _priorities(block)
-        mean /= max(count, 1)
         buffer = np.empty((min(count, _BLOCK), d))  # fresh pages for every block would cost a tenth more
         for rows in _blocks(count, _BLOCK):
             block = prepared(members[rows], similarity)
-            centred = np.subtract(block, mean, out=buffer[: len(block)])
+            priorities[rows] = _priorities(block)
+            own = block.mean(axis=0, dtype=np.float64)
+            centred = np.subtract(block, own, out=buffer[: len(block)])
+            delta, seen = own - mean, rows.start + len(block)
+            mean += delta * (len(block) / seen)
             scatter += centred.T @ centred
+            scatter += np.outer(delta, delta) * (rows.start * len(block) / seen)
         kept = np.argsort(priorities, kind="stable")[:sample_size]
         return cls(
             count=count,

@@ -93,7 +93,7 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         vectors = self._encoded(examples, on_progress)
         self.label_vectors_ = self._find_label_vectors(vectors, members, labels)
         self._fit_map(vectors, members, on_progress)
-        self._set_ensemble(examples if ensemble is None else ensemble, on_progress, known=vectors)
+        self._set_ensemble(vectors if ensemble is None else ensemble, on_progress)
         return self
 
     def with_ensemble(self, X: Any, on_progress: Progress | None = None) -> Self:  # noqa: N803
@@ -326,16 +326,8 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         vectors = self._valid(X, reset=False) if texts is None else self._encode(texts, "document")
         return vectors if self.linear_map_ is None else self.linear_map_(vectors)
 
-    def _set_ensemble(
-        self, given: Any, on_progress: Progress | None = None, known: FloatArray | None = None
-    ) -> None:
-        """Compare with this ensemble from now on.
-
-        Args:
-            given: texts, vectors, or an `Ensemble`.
-            on_progress: for texts.
-            known: the vectors of X in `fit`, which were made already.
-        """
+    def _set_ensemble(self, given: Any, on_progress: Progress | None = None) -> None:
+        """Compare with these texts, vectors, or `Ensemble` from now on."""
         if isinstance(given, Ensemble):
             if given.similarity != "cosine" or given.dimension != self.label_vectors_.shape[1]:
                 raise DataError(
@@ -344,7 +336,7 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 )
             self.ensemble_ = given
         else:
-            vectors = self._encoded(given, on_progress) if known is None else known
+            vectors = self._encoded(given, on_progress)
             mapped = vectors if self.linear_map_ is None else self.linear_map_(vectors)
             self.ensemble_ = Ensemble.from_vectors(mapped, similarity="cosine")
         self._rescore()

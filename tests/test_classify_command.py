@@ -333,7 +333,7 @@ def test_classify_prints_and_writes_the_report(files: Path, tmp_path: Path):
     assert "ensemble: the texts of train.jsonl (90; inductive)" in result.output
     assert "Single classes" not in result.output
     content = json.loads(file.read_text())
-    assert [table["name"] for table in content["tables"]] == ["zero-shot", "zero-shot-classes"]
+    assert [table["name"] for table in content["tables"]] == ["zero-shot", "contrast", "zero-shot-classes"]
     assert content["facts"]["tested"] == 30
     assert "Single classes" in invoke(classify, *arguments, "--details").output
 
@@ -359,7 +359,7 @@ def test_ensembles_of_every_size_are_drawn(files: Path, tmp_path: Path):
     settings = SizeSettings(models=(str(files / "words.txt"),), sizes=(1, 3, 30, 60), draws=4, cache=tmp_path)
     report = evaluate_ensemble_size(task, settings)
     keys = [key[2:] for key in cells(report, "ensemble-size", "weight", 4)]
-    systems = ("cosine", "surprise, crossover", "surprise, weight 1", "surprise, auto")
+    systems = ("cosine", "surprise, crossover", "surprise, weight 1", "pooled, crossover", "pooled, auto")
     assert keys == [(str(size), system) for size in (1, 3, 30) for system in systems]
     assert any("ensembles of 60 leave no text to test" in note for note in report.notes)
     f1 = cells(report, "ensemble-size", "weighted F1", 4)

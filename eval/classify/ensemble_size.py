@@ -28,7 +28,8 @@ SYSTEMS: dict[str, tuple[str, ClassifierWeight]] = {
     COSINE: (COSINE, 0.0),
     "surprise, crossover": ("surprise", "crossover"),
     "surprise, weight 1": ("surprise", 1.0),
-    "surprise, auto": (AUTO, "auto"),
+    "pooled, crossover": ("pooled", "crossover"),
+    "pooled, auto": (AUTO, "auto"),
 }
 
 

@@ -14,13 +14,20 @@ import numpy as np
 from surprise_rerank.arrays import IntArray
 from surprise_rerank.classify import ClassifierWeight
 from surprise_rerank.connectors.progress import Advance, Terminal
+from surprise_rerank.contrast import Contrast, contrast
 from surprise_rerank.encoders import DEFAULT_MODEL
+from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.classify.draws import draw_examples, draw_texts
 from surprise_rerank.eval.classify.outcomes import NO_TEMPLATE, Key, Outcome
 from surprise_rerank.eval.classify.systems import LOGISTIC, ZERO_SHOT, by_labels, logistic_regression
 from surprise_rerank.eval.classify.task import Task, Vectors, check_templates, load_models
-from surprise_rerank.eval.classify.zero_shot_tables import accuracy_bars, classes_table, systems_table
+from surprise_rerank.eval.classify.zero_shot_tables import (
+    accuracy_bars,
+    classes_table,
+    contrast_table,
+    systems_table,
+)
 from surprise_rerank.eval.labelled.data import LabelledTexts, read_texts
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.files import cache_folder
@@ -73,8 +80,8 @@ def evaluate_zero_shot(task: Task, settings: Settings, terminal: Terminal | None
         terminal: for progress; quiet by default.
 
     Returns:
-        The tables `zero-shot`, a row for each model, template and system, and `zero-shot-classes`, one for
-        each class, too.
+        The tables `zero-shot`, a row for each model, template and system; `contrast`, what the ensemble
+        promises for each model and template; and `zero-shot-classes`, a row for each class, too.
 
     Raises:
         DataError: if the settings do not fit the texts.
@@ -91,7 +98,11 @@ def evaluate_zero_shot(task: Task, settings: Settings, terminal: Terminal | None
     title = f"Classification by the names of the labels: {task.texts.name}"
     return Report(
         title,
-        (systems_table(found, title), classes_table(found, task.classes)),
+        (
+            systems_table(found, title),
+            contrast_table(study.promised, found),
+            classes_table(found, task.classes),
+        ),
         (accuracy_bars(found),),
         (*study.notes(), *task.remarks()),
         {**study.facts(), "models": described},
@@ -123,6 +134,7 @@ class _Study:
         self._source_truth = task.truth if task.other is None else task.other_truth
         self._learns = task.other is not None or settings.shots is not None
         self._draws = [self._drawn(number) for number in range(settings.repeats)]
+        self.promised: dict[tuple[str, str], Contrast] = {}  # model, template -> of the first draw's ensemble
 
     def outcomes(self, vectors: Vectors) -> dict[Key, Outcome]:
         """What a model's systems make of the texts."""
@@ -134,6 +146,9 @@ class _Study:
         with self._terminal.bar(f"{vectors.name}: classifying", total, "classifications") as advance:
             for template in templates:
                 labels = self._task.label_vectors(vectors.encoder, template)
+                seen = texts[self._draws[0].tested] if fixed is None else fixed
+                ensemble_seen = Ensemble.from_vectors(seen, similarity="cosine")
+                self.promised[vectors.name, template] = contrast(np.stack([*labels.values()]), ensemble_seen)
                 for draw in self._draws:
                     tested = texts[draw.tested]
                     for system in ZERO_SHOT:

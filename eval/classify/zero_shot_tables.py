@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from surprise_rerank.contrast import PROMISING_OFFSET_SHARE, Contrast
 from surprise_rerank.eval.classify.measures import deviation, mean
 from surprise_rerank.eval.classify.outcomes import Key, Outcome, p_values
+from surprise_rerank.eval.classify.systems import COSINE
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Series, Table
 
 # Name of a measure of `Quality` -> heading.
@@ -33,6 +35,30 @@ def systems_table(found: Mapping[Key, Outcome], title: str) -> Table:
             cells += [mean(values), deviation(values)] if repeated else [mean(values)]
         rows.append((*cells, *p.get(key, (None, None))))
     return Table("zero-shot", title, tuple(columns), tuple(rows), keys=3)
+
+
+def contrast_table(promised: Mapping[tuple[str, str], Contrast], found: Mapping[Key, Outcome]) -> Table:
+    """What the unlabelled texts promise for each model and template, beside what pooled surprise gained."""
+    rows: list[tuple[Cell, ...]] = []
+    for (model, template), contrast in promised.items():
+        pooled, cosine = (found[model, template, system] for system in ("pooled", COSINE))
+        gains = (mean(pooled.values(measure)) - mean(cosine.values(measure)) for measure in MEASURES)
+        expected = "gain" if contrast.promising else "none"
+        rows.append((model, template, contrast.offset_share, contrast.cone, expected, *gains))
+    columns = (
+        Column("model"),
+        Column("template"),
+        Column("offset share", 3),
+        Column("cone", 3),
+        Column("expected"),
+        *(Column(f"{heading} gained") for heading in MEASURES.values()),
+    )
+    notes = (
+        "offset share: the part of the labels' differences that is the same for all texts; a gain is "
+        f"expected above {PROMISING_OFFSET_SHARE:g}",
+        "cone: mean cosine of two texts; gained: by pooled surprise over the cosine",
+    )
+    return Table("contrast", "What unlabelled texts promise", columns, tuple(rows), keys=2, notes=notes)
 
 
 def classes_table(found: Mapping[Key, Outcome], classes: Sequence[str]) -> Table:
