@@ -47,11 +47,12 @@ def test_the_readmes_example_runs(tmp_path: Path) -> None:
             [sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
         )
         printed.append(done.stdout.splitlines())
-    pipeline, similarity = printed
+    pipeline, similarity, classes = printed
     assert "Dogs bark" in pipeline[0]
     assert len(pipeline) == 2
     first, second = map(float, similarity[0].strip("[]").split())
     assert first > second
+    assert classes == ["['delivery']"]
 
 
 def test_the_readme_begins_with_the_two_commands() -> None:
