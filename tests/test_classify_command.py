@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from surprise_rerank.eval.classify.few_shot import evaluate_few_shot
 from surprise_rerank.eval.classify.few_shot_command import command as few_shot
 from surprise_rerank.eval.classify.label_names import label_names, read_label_names
 from surprise_rerank.eval.classify.measures import Quality, confusion, mcnemar
-from surprise_rerank.eval.classify.results import Result, ResultFolder
+from surprise_rerank.eval.classify.results import Result, kept_results
 from surprise_rerank.eval.classify.systems import ZERO_SHOT
 from surprise_rerank.eval.classify.task import read_task
 from surprise_rerank.eval.classify.zero_shot import Settings, evaluate_zero_shot
@@ -512,10 +513,10 @@ def test_few_shot_prints_and_writes_the_report(files: Path, tmp_path: Path):
 
 
 def test_results_are_kept_by_everything_that_they_depend_on(tmp_path: Path):
-    folder = ResultFolder(tmp_path)
+    folder = kept_results(tmp_path)
     result = Result(Quality(0.5, 0.4, 0.3), 1.5, epochs=3, reached=True, weight=0.25)
-    folder.keep({"system": "surprise", "seed": 1}, result)
-    assert ResultFolder(tmp_path).find({"system": "surprise", "seed": 1}) == result
+    folder.keep({"system": "surprise", "seed": 1}, asdict(result))
+    assert kept_results(tmp_path).find({"system": "surprise", "seed": 1}) == result
     assert folder.find({"system": "surprise", "seed": 2}) is None
     (path,) = folder.path.iterdir()
     for content in ("", "[]", '{"key": 1}', path.read_text().replace('"accuracy"', '"accurate"')):

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,7 @@ from surprise_rerank.eval.cluster import evaluation, runs
 from surprise_rerank.eval.cluster.assignments import Assignment, find_assignments
 from surprise_rerank.eval.cluster.command import command
 from surprise_rerank.eval.cluster.evaluation import Settings, evaluate_clustering
-from surprise_rerank.eval.cluster.results import RunFolder
+from surprise_rerank.eval.cluster.results import kept_runs
 from surprise_rerank.eval.cluster.runs import Run, measure
 from surprise_rerank.eval.labelled.data import LabelledTexts, read_labelled
 from surprise_rerank.eval.reports.report import Report
@@ -234,14 +234,14 @@ def test_an_interrupted_evaluation_goes_on(
 
 
 def test_runs_are_found_by_their_key_alone(tmp_path: Path) -> None:
-    folder, key = RunFolder(tmp_path), {"data": "1", "seed": 0, "mini_batch": None}
+    folder, key = kept_runs(tmp_path), {"data": "1", "seed": 0, "mini_batch": None}
     run = Run(0.5, 0.5, 0.5, 0.25, 0.5, 0.0, 9, 1, 0, 0.75, 1.5, 0.5)
-    assert folder.find(key) == {}
-    folder.keep(key, {"cosine": run})
+    assert folder.find(key) is None
+    folder.keep(key, {"cosine": asdict(run)})
     assert folder.find(key) == {"cosine": run}
-    folder.keep(key, {"cosine": run, "pooled": replace(run, moved=0.5)})
-    assert list(folder.find(key)) == ["cosine", "pooled"]
-    assert folder.find({**key, "seed": 1}) == {}
+    folder.keep(key, {"cosine": asdict(run), "pooled": asdict(replace(run, moved=0.5))})
+    assert list(folder.find(key) or {}) == ["cosine", "pooled"]
+    assert folder.find({**key, "seed": 1}) is None
     (path,) = folder.path.iterdir()
     content = path.read_text()
     for damage in (
@@ -253,7 +253,7 @@ def test_runs_are_found_by_their_key_alone(tmp_path: Path) -> None:
         content.replace('"ari"', '"x"'),
     ):
         path.write_text(damage)
-        assert folder.find(key) == {}
+        assert folder.find(key) is None
 
 
 # The command

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,7 @@ from surprise_rerank.eval.downstream.classifiers import (
 )
 from surprise_rerank.eval.downstream.command import CLASSIFIER_NAMES, TASK_NAMES, command
 from surprise_rerank.eval.downstream.evaluation import evaluate_downstream
-from surprise_rerank.eval.downstream.results import Result, ResultFolder
+from surprise_rerank.eval.downstream.results import Result, kept_results
 from surprise_rerank.eval.downstream.tasks import TASKS, Part, Task, read_task
 from surprise_rerank.eval.sentence_models import SentenceModel
 
@@ -361,18 +362,18 @@ def test_a_class_of_few_examples_is_refused() -> None:
 
 
 def test_a_result_is_found_again_by_its_key_alone(tmp_path: Path) -> None:
-    folder = ResultFolder(tmp_path)
+    folder = kept_results(tmp_path)
     key = {"task": "MR", "texts": "1", "post_process": False}
     assert folder.find(key) is None
     result = Result(Outcome((70.5, 71.0), 72.25, (1e-5, 1e-4), None), texts=5, seconds=1.5)
-    folder.keep(key, result)
+    folder.keep(key, asdict(result))
     assert folder.find(key) == result
     assert folder.find({**key, "post_process": True}) is None
     for damage in ("", "{", "[]", '{"key": 1}'):
         (file,) = folder.path.glob("MR-*.json")
         file.write_text(damage)
         assert folder.find(key) is None
-    folder.keep(key, result)
+    folder.keep(key, asdict(result))
     assert folder.find(key) == result
 
 

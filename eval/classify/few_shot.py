@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,9 @@ from surprise_rerank.eval.classify.few_shot_systems import (
     possible_systems,
 )
 from surprise_rerank.eval.classify.few_shot_tables import Cells, draws_table, learning_curve, systems_table
-from surprise_rerank.eval.classify.results import ResultFolder, ResultKey
+from surprise_rerank.eval.classify.results import Result, kept_results
 from surprise_rerank.eval.classify.task import Task, Vectors, check_templates, load_models
+from surprise_rerank.eval.kept import KeptResults, Key
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.few_shot import FewShotTraining
 from surprise_rerank.files import cache_folder
@@ -112,7 +113,7 @@ def evaluate_few_shot(task: Task, settings: Settings, terminal: Terminal | None 
     terminal = terminal or Terminal(quiet=True)
     folder = settings.cache or cache_folder()
     models = load_models(settings.models, folder, terminal)
-    study = _Study(task, settings, ResultFolder(folder), terminal)
+    study = _Study(task, settings, kept_results(folder), terminal)
     cells: Cells = {}
     described = []
     for vectors in models:
@@ -135,7 +136,7 @@ class _Study:
 
     task: Task
     settings: Settings
-    kept: ResultFolder
+    kept: KeptResults[Result]
     terminal: Terminal
     _found: int = 0
     _missing: list[str] = field(default_factory=list)
@@ -162,7 +163,7 @@ class _Study:
                     result = self.kept.find(key)
                     if result is None:
                         result = learners.result(system)
-                        self.kept.keep(key, result)
+                        self.kept.keep(key, asdict(result))
                     else:
                         self._found += 1
                     cells[vectors.name, shots, system, seed] = result
@@ -232,7 +233,7 @@ class _Study:
                 "--test-size, or --test"
             )
 
-    def _key(self, vectors: Vectors, draw: _Draw, examples: Examples, system: str) -> ResultKey:
+    def _key(self, vectors: Vectors, draw: _Draw, examples: Examples, system: str) -> Key:
         parts = {
             "examples": [examples.texts, examples.truth.tolist()],
             "tested": [examples.tested, examples.tested_truth.tolist()],

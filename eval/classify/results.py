@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-from surprise_rerank.connectors.folders import disk_errors
 from surprise_rerank.eval.classify.measures import Quality
-from surprise_rerank.files import whole_file
+from surprise_rerank.eval.kept import KeptResults
 
-ResultKey: TypeAlias = Mapping[str, str | int | float | bool]
-
-# Part of every key: a result that was measured another way is not read.
+# A result that was measured another way is not read.
 _PROTOCOL = 1
 
 
@@ -38,62 +33,21 @@ class Result:
     weight: float | None = None
 
 
-class ResultFolder:
-    """Results by what they depend on.
-
-    Args:
-        cache: the folder that they are kept under.
+def kept_results(cache: Path) -> KeptResults[Result]:
+    """The results that are kept under a cache folder, by system.
 
     Raises:
-        StoreError: if it cannot be made.
+        StoreError: if their folder cannot be made.
     """
-
-    def __init__(self, cache: Path) -> None:
-        self.path = cache / "few-shot"
-        with disk_errors(f"the results in {self.path}"):
-            self.path.mkdir(parents=True, exist_ok=True)
-
-    def find(self, key: ResultKey) -> Result | None:
-        """A result; None where there is none, or one that cannot be read.
-
-        Args:
-            key: what the result depends on.
-        """
-        try:
-            stored = json.loads(self._file(key).read_bytes())
-            if stored["key"] != _whole(key):
-                return None
-            values = stored["result"]
-            quality = {name: float(value) for name, value in values["quality"].items()}
-            return Result(
-                Quality(**quality),
-                seconds=float(values["seconds"]),
-                epochs=None if values["epochs"] is None else int(values["epochs"]),
-                reached=None if values["reached"] is None else bool(values["reached"]),
-                weight=None if values["weight"] is None else float(values["weight"]),
-            )
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return None
-
-    def keep(self, key: ResultKey, result: Result) -> None:
-        """Keep a result.
-
-        Args:
-            key: what it depends on.
-            result: in place of an earlier one.
-
-        Raises:
-            StoreError: if it cannot be written.
-        """
-        path = self._file(key)
-        content = json.dumps({"key": _whole(key), "result": asdict(result)}, indent=1)
-        with disk_errors(f"the result {path}"), whole_file(path) as file:
-            file.write(content.encode())
-
-    def _file(self, key: ResultKey) -> Path:
-        digits = hashlib.sha256(json.dumps(_whole(key), sort_keys=True).encode()).hexdigest()[:16]
-        return self.path / f"{key['system']}-{digits}.json"
+    return KeptResults(cache / "few-shot", _result, protocol=_PROTOCOL, named_by="system")
 
 
-def _whole(key: ResultKey) -> dict[str, Any]:
-    return {**key, "protocol": _PROTOCOL}
+def _result(values: Mapping[str, Any]) -> Result:
+    quality = {name: float(value) for name, value in values["quality"].items()}
+    return Result(
+        Quality(**quality),
+        seconds=float(values["seconds"]),
+        epochs=None if values["epochs"] is None else int(values["epochs"]),
+        reached=None if values["reached"] is None else bool(values["reached"]),
+        weight=None if values["weight"] is None else float(values["weight"]),
+    )

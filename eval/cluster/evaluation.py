@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.encoders import Encoder, load_encoder
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cluster.assignments import find_assignments
-from surprise_rerank.eval.cluster.results import RunFolder
+from surprise_rerank.eval.cluster.results import kept_runs
 from surprise_rerank.eval.cluster.runs import Run, measure
 from surprise_rerank.eval.cluster.tables import Clustering, plots, tables
 from surprise_rerank.eval.labelled.data import LabelledTexts
@@ -154,7 +154,7 @@ class _Measurement:
         self._settings = settings
         self._assignments = find_assignments(settings.assignments)
         self._vectors = VectorFolder(cache)
-        self._kept = RunFolder(cache)
+        self._kept = kept_runs(cache)
         self._terminal = terminal
         self._found = self._all = 0
 
@@ -203,14 +203,14 @@ class _Measurement:
         clusters: int,
         seed: int,
     ) -> dict[str, Run]:
-        kept = self._kept.find(key)
+        kept = self._kept.find(key) or {}
         missing = [a for a in self._assignments if a.name not in kept]
         self._all += len(self._assignments)
         self._found += len(self._assignments) - len(missing)
         if missing:
             batch_size = self._settings.mini_batch
             kept |= measure(vectors, labels, missing, clusters=clusters, seed=seed, batch_size=batch_size)
-            self._kept.keep(key, kept)
+            self._kept.keep(key, {name: asdict(run) for name, run in kept.items()})
         return kept
 
 

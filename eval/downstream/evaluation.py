@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,9 @@ from surprise_rerank.connectors.progress import Advance, Terminal
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.downstream.classification import SEED, Vectors, classify, fits
 from surprise_rerank.eval.downstream.classifiers import Classifier, ClassifierName, find_classifier
-from surprise_rerank.eval.downstream.results import Result, ResultFolder
+from surprise_rerank.eval.downstream.results import Result, kept_results
 from surprise_rerank.eval.downstream.tasks import TASKS, Task, read_task
+from surprise_rerank.eval.kept import KeptResults
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Report, Series, Table
 from surprise_rerank.eval.sentence_models import (
     POST_PROCESSED,
@@ -69,7 +71,7 @@ def evaluate_downstream(
     used = find_classifier(classifier)
     read = [read_task(name, data) for name in dict.fromkeys(tasks)]
     folder = cache or cache_folder()
-    measurement = _Measurement(classifier, ResultFolder(folder), terminal)
+    measurement = _Measurement(classifier, kept_results(folder), terminal)
     measured: dict[str, dict[str, Result]] = {}
     described = []
     for name in names:
@@ -118,7 +120,7 @@ class _Measurement:
         terminal: for progress.
     """
 
-    def __init__(self, classifier: ClassifierName, kept: ResultFolder, terminal: Terminal) -> None:
+    def __init__(self, classifier: ClassifierName, kept: KeptResults[Result], terminal: Terminal) -> None:
         self._classifier = classifier
         self._kept = kept
         self._terminal = terminal
@@ -139,7 +141,7 @@ class _Measurement:
             self._found += 1
             return result
         result = self._measure(task, texts, shown, post_process=post_process)
-        self._kept.keep(key, result)
+        self._kept.keep(key, asdict(result))
         return result
 
     def remarks(self, of: int) -> Iterator[str]:
