@@ -69,6 +69,8 @@ def summary(rows: list[tuple[Cell, ...]]) -> Table:
     for seen in (True, False):
         for above in (True, False):
             own = [r for r in rows if is_seen(str(r[0]), r[1]) == seen and (r[5] == "gain") == above]
+            if not own:
+                continue
             accuracy, macro = (np.array([float(r[i] or 0) for r in own]) for i in (6, 7))
             cells.append(
                 (

@@ -21,13 +21,21 @@ from surprise_rerank.arrays import Float64Array, FloatArray, matrix, row_norms
 from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import DataError
 from surprise_rerank.moments import Moments
-from surprise_rerank.surprise import Surprise, crossover_weight, has_spread, normalized_similarity
+from surprise_rerank.surprise import (
+    Surprise,
+    crossover_weight,
+    has_spread,
+    normalized_similarity,
+    ordered_share,
+    share_below,
+)
 from surprise_rerank.vectors import is_linear, prepared
 
 # Published: a weight below the first is taken as 0, one above the second as 1.
 _NO_WEIGHT, _FULL_WEIGHT = 0.01, 0.99
 # Scores of a block, which stay in the processor's cache between their steps.
 _BLOCK_SCORES = 1 << 18
+_LEAST_ROWS = 256
 # Sums of float32 squares between these lost nothing to the ends of its range.
 _SMALL_SQUARE, _LARGE_SQUARE = 1e-20, 1e30
 
@@ -52,8 +60,9 @@ class AnchorScores:
 
     Attributes:
         weight: w; 0 where the ensemble has fewer than two members.
-        defined: (L,) whether the ensemble's similarities to an anchor differ. Anchors where they do not take
-            the deviation of the others (root mean square), so that all scores are on one scale.
+        model: of the surprise.
+        defined: (L,) whether an anchor has a deviation, its own or the pooled one. Those that have none take
+            that of the others (root mean square), so that all scores are on one scale.
 
     Raises:
         DataError: if shapes do not fit, there is no anchor, or the similarity is another one.
@@ -70,8 +79,10 @@ class AnchorScores:
         self._surprise = surprise
         self._cosine = ensemble.similarity == "cosine"
         self._moments = surprise.moments(self._anchors)
+        self.model = surprise.model
         spread = np.broadcast_to(has_spread(self._moments), (len(self._anchors),))
-        self.defined = spread & (ensemble.count > 1)
+        members = ensemble.sampled if self.model in ("percentile", "empirical") else ensemble.count
+        self.defined = spread & (members > 1)
         given = crossover_weight(ensemble.count) if surprise.weight == "crossover" else float(surprise.weight)
         self.weight = snapped_weight(given) if self.defined.any() else 0.0
 
@@ -130,14 +141,14 @@ class AnchorScores:
         given = np.asarray(keys)
         if given.ndim != 2 or given.shape[1] != self._anchors.shape[1]:
             raise DataError(f"keys must have shape (n, {self._anchors.shape[1]}), got {given.shape}")
-        size = max(1, _BLOCK_SCORES // len(self))
+        size = max(_LEAST_ROWS, _BLOCK_SCORES // len(self))
         for start in range(0, len(given), size):
             rows = slice(start, start + size)
             yield rows, given[rows].astype(_precision(given), copy=False)
 
     def _similarities(self, block: FloatArray, anchors: FloatArray) -> FloatArray:
         """(b, L) similarities to the anchors, or to multiples of them."""
-        products = block @ anchors.T.astype(block.dtype)
+        products = block @ anchors.astype(block.dtype, copy=False).T
         if self._cosine:
             # Dividing the products is cheaper than the vectors; a vector of zeros has similarity 0.
             lengths = _lengths(block)[:, None]
@@ -145,7 +156,7 @@ class AnchorScores:
         return np.asarray(products)
 
     def _scored(self, block: FloatArray, *, probabilities: bool) -> FloatArray:
-        empirical = self._surprise.model == "empirical"
+        empirical = self.model == "empirical"
         if self.weight == 1 and not empirical:
             # One product and one subtraction: 1 / sigma is part of the anchors.
             z = self._similarities(block, self._scaled)
@@ -180,12 +191,22 @@ class AnchorScores:
 
     def _shares(self, psi: FloatArray, *, probabilities: bool) -> Float64Array:
         """Equation (1), anchor by anchor; with z inside what one member counts, to choose by."""
-        alone = Surprise(self._surprise.ensemble, model="empirical", weight=1.0)
-        columns = np.full(psi.shape, 0.5)  # an anchor that tells no members apart lies in the middle
+        moments, sample = self.moments, self._ascending
+        shares = np.full(psi.shape, 0.5)  # an anchor that tells no members apart lies in the middle
         for place in np.flatnonzero(self.defined):
-            found = alone.scores(psi[:, place], self._anchors[place])
-            columns[:, place] = found.probability if probabilities else found.score
-        return columns
+            column = psi[:, place].astype(np.float64)
+            below = share_below(column, sample[place])
+            if not probabilities:
+                z = (column - moments.mean[place]) / moments.deviation[place]
+                below = ordered_share(below, z, sample.shape[1])
+            shares[:, place] = below
+        return shares
+
+    @cached_property
+    def _ascending(self) -> Float64Array:
+        """(L, s) similarities of the sampled members to each anchor, in order."""
+        ensemble: Ensemble = self._surprise.ensemble  # type: ignore[assignment]
+        return np.sort(ensemble.similarities(self._anchors), axis=1)
 
 
 def _lengths(block: FloatArray) -> FloatArray:

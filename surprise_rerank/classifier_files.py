@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 import uuid
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -49,10 +50,9 @@ def save(classifier: LabelClassifier, folder: str | os.PathLike[str]) -> None:
     arrays: dict[str, Any] = {"label_vectors": classifier.label_vectors_}
     if classifier.linear_map_ is not None:
         arrays["linear_map"] = classifier.linear_map_.weights
-    target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
     try:
-        draft.mkdir()
+        draft.mkdir(parents=True)
         (draft / _DESCRIPTION).write_text(description, encoding="utf-8")
         np.savez(draft / _ARRAYS, **arrays)
         classifier.ensemble_.save(draft / _ENSEMBLE)
@@ -61,9 +61,10 @@ def save(classifier: LabelClassifier, folder: str | os.PathLike[str]) -> None:
 
             save_model(_trained(classifier).model, draft / _ENCODER)
         draft.replace(target)
-    except BaseException:
+    except OSError as error:
+        raise DataError(f"cannot write the classifier {target}: {error.strerror or error}") from error
+    finally:
         shutil.rmtree(draft, ignore_errors=True)
-        raise
 
 
 def load(kind: type[C], folder: str | os.PathLike[str], encoder: Encoder | None) -> C:
@@ -98,16 +99,19 @@ def load(kind: type[C], folder: str | os.PathLike[str], encoder: Encoder | None)
         classifier.history_ = None if stored["history"] is None else _history(stored["history"])
         if stored["n_features_in"] is not None:
             classifier.n_features_in_ = int(stored["n_features_in"])
+        if len(classifier.classes_) != len(vectors):
+            raise DataError(f"{place} is damaged: {len(classifier.classes_)} classes, {len(vectors)} vectors")
         ensemble = Ensemble.load(place / _ENSEMBLE)
+        training = None if stored["training"] is None else FewShotTraining(**stored["training"])
         trained = bool(stored["trained"])
         fingerprint = stored["fingerprint"]
     except FileNotFoundError as error:
         raise DataError(f"{place} holds no saved classifier: {error.filename} is missing") from None
-    except (OSError, KeyError, TypeError, ValueError) as error:
+    except (EOFError, OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
         if isinstance(error, DataError):
             raise
         raise DataError(f"{place} is damaged: {error}; save the classifier again") from error
-    classifier.training = None if stored["training"] is None else FewShotTraining(**stored["training"])
+    classifier.training = training
     if trained and encoder is None:
         classifier.encoder_ = load_encoder(str(place / _ENCODER))
     else:
@@ -118,14 +122,14 @@ def load(kind: type[C], folder: str | os.PathLike[str], encoder: Encoder | None)
 
 
 def _described(classifier: LabelClassifier) -> dict[str, Any]:
-    parameters = classifier.get_params(deep=False)
-    encoder = classifier.encoder_
-    name = classifier.encoder if isinstance(classifier.encoder, str) else classifier.encoder.name
+    parameters = classifier.fitted_parameters()
+    training, encoder = parameters["training"], classifier.encoder_
+    name = parameters["encoder"] if isinstance(parameters["encoder"], str) else parameters["encoder"].name
     return {
         "format": _FORMAT,
         "class": type(classifier).__name__,
         "parameters": {key: value for key, value in parameters.items() if key not in _LEFT_OUT},
-        "training": None if classifier.training is None else dataclasses.asdict(classifier.training),
+        "training": None if training is None else dataclasses.asdict(training),
         "history": None if classifier.history_ is None else dataclasses.asdict(classifier.history_),
         "classes": classifier.classes_.tolist(),
         "n_features_in": getattr(classifier, "n_features_in_", None),
@@ -140,7 +144,8 @@ def _history(stored: dict[str, Any]) -> TrainingHistory:
 
 
 def _is_trained(classifier: LabelClassifier) -> bool:
-    return classifier.training is not None and classifier.training.method == "fine-tune"
+    training = classifier.fitted_parameters()["training"]
+    return training is not None and training.method == "fine-tune"
 
 
 def _trained(classifier: LabelClassifier) -> SentenceTransformerEncoder:

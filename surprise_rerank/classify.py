@@ -30,8 +30,8 @@ class CosineClassifier(LabelClassifier):
 
     Args:
         labels: names; or a mapping from a class to its name, to several descriptions (the mean of their
-            vectors counts), or to a vector. By default the classes of y: of texts by their names, of vectors
-            by the centres of their examples.
+            vectors counts), or to a vector. By default the classes of y:
+            texts' by their names where they are strings, others by the centres of their examples.
         template: what a name is put into before it is encoded; None for the name alone.
         encoder: a model's name for `load_encoder`, or an encoder; loaded when a text must be encoded.
         exclusive: whether a text has one label; if not, `predict` gives an indicator.
@@ -88,7 +88,7 @@ class SurpriseClassifier(LabelClassifier):
             did better on most tasks), `gaussian` (published), `percentile`, `empirical`.
         weight: w of (4): a number from 0 (cosine) to 1; `crossover` for tanh(|E| / 1000), published; `auto`
             for the crossover where the ensemble and the labels promise a gain, and 0 where they do not (see
-            `contrast`).
+            `contrast`); for labels that do not exclude each other the crossover.
 
     Attributes:
         weight_: w that is used.
@@ -142,7 +142,8 @@ class SurpriseClassifier(LabelClassifier):
     def _surprise(self) -> Surprise:
         anchors = Ensemble.from_vectors(self.label_vectors_, similarity="cosine")
         weight = self._crossover_or_number()
-        if self.weight == "auto" and not self.contrast_.promising:
+        # The offset share tells of choices between labels, which others do not have.
+        if self.weight == "auto" and self.exclusive and not self.contrast_.promising:
             weight = 0.0
         return Surprise(self.ensemble_, model=self.model, weight=weight, anchors=anchors)
 

@@ -32,7 +32,8 @@ class Contrast:
 
     Attributes:
         offset_share: R, from 0 to 1: the part of the labels' differences that is the same for all texts. 0
-            for one label, or where labels do not differ.
+            for one label, for labels that do not differ, and for fewer than two texts; of a dozen texts it is
+            a rough guess.
         cone: the squared length of the mean of the ensemble's unit vectors, which is the mean cosine of two
             members: near 1 for models whose vectors lie in a narrow cone.
     """
@@ -69,11 +70,11 @@ def contrast(labels: npt.ArrayLike, ensemble: Ensemble) -> Contrast:
         raise DataError(f"contrast needs an ensemble under the cosine, got {ensemble.similarity!r}")
     q = unit_rows(matrix(labels, "label vectors", ensemble.dimension)).astype(np.float64)
     differences = q - q.mean(axis=0)
-    varied = float(np.einsum("ld,ld->", differences @ ensemble.covariance, differences))
+    cone = float(ensemble.mean @ ensemble.mean)
+    if ensemble.count < 2:
+        return Contrast(0.0, cone)  # one text differs from no other
+    varied = float(np.einsum("ld,ld->", differences @ ensemble.scatter, differences)) / (ensemble.count - 1)
     # The squared mean of n members is too large by an n-th of their variance, which is chance.
-    chance = varied / max(ensemble.count, 1)
-    same = max(float(((differences @ ensemble.mean) ** 2).sum()) - chance, 0.0)
-    return Contrast(
-        offset_share=same / (same + varied) if same + varied > 0 else 0.0,
-        cone=float(ensemble.mean @ ensemble.mean),
-    )
+    same = float(((differences @ ensemble.mean) ** 2).sum()) - varied / ensemble.count
+    same = max(same, 0.0)
+    return Contrast(same / (same + varied) if same + varied > 0 else 0.0, cone)

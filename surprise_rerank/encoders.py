@@ -19,7 +19,7 @@ from surprise_rerank.documents import encodable
 from surprise_rerank.errors import ModelError
 from surprise_rerank.extras import is_installed, pip_line
 from surprise_rerank.packaged import packaged_folder
-from surprise_rerank.packaged_e5 import E5_MODEL, E5_MODULE, E5_NAMES, load_packaged_e5
+from surprise_rerank.packaged_e5 import E5_MODEL, E5_MODULE, E5_PUBLISHED, load_packaged_e5
 from surprise_rerank.tokens import TokenBatch
 from surprise_rerank.word_vectors import is_word_vectors, load_word_vectors
 
@@ -291,7 +291,7 @@ def load_encoder(name: str = DEFAULT_MODEL, device: str | None = None, cache: Pa
         from surprise_rerank.static import StaticEncoder  # which needs this module
 
         return StaticEncoder(load_word_vectors(name, cache))
-    if name in E5_NAMES and is_installed(E5_MODULE):
+    if name == E5_MODEL and is_installed(E5_MODULE):
         return _load_e5(device)
     return _load_sentence_transformer(name, device)
 
@@ -336,8 +336,10 @@ def _reason(error: Exception) -> str:
 
 
 def _hint(name: str) -> str:
-    if name in _PACKAGED_NAMES | E5_NAMES:
+    if name in _PACKAGED_NAMES | {E5_MODEL}:
         return f"for a machine without a model hub: {pip_line('offline')}"
+    if name == E5_PUBLISHED:
+        return f"without a model hub take {E5_MODEL!r}, the same in 4 bits: {pip_line('offline')}"
     return (
         "give the name of a sentence-transformers model on the hub, a folder that holds one, or a file of "
         "word vectors"

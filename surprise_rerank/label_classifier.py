@@ -21,15 +21,25 @@ from surprise_rerank.encoders import Encoder, Kind, load_encoder
 from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import DataError, IndexMismatchError
 from surprise_rerank.few_shot import FewShotTraining, TrainingHistory
-from surprise_rerank.labels import BoolArray, Labels, centroids, check_template, class_array, members_of
+from surprise_rerank.labels import (
+    BoolArray,
+    Labels,
+    centroids,
+    check_template,
+    class_array,
+    classes_in,
+    has_strings_and_numbers,
+    members_of,
+)
 from surprise_rerank.linear_map import LinearMap
 from surprise_rerank.surprise import Surprise
-from surprise_rerank.text_vectors import dense_vectors
+from surprise_rerank.text_vectors import dense_vectors, texts_of
 
 Progress = Callable[[int], None]
 # Cosines become logits by this factor, as sentence-transformers' losses have it.
 _COSINE_SCALE = 20.0
-_SMALLEST = 1e-12
+# Shares that have log odds; scores in float64 are told apart down to the first.
+_SMALLEST, _LARGEST = 1e-300, 1 - 1e-16
 
 
 class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -86,14 +96,19 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.linear_map_, self.history_, self.fingerprint_ = None, None, None
         texts = texts_of(X)
         examples, y = (texts, y) if texts is not None else self._checked(X, y, labels)
+        if texts is not None:
+            self._forget_features()
         members = self._learn_classes(examples, y, labels)
-        if labels is None and texts is not None:
-            labels = Labels.of({name: str(name) for name in self.classes_.tolist()})
+        if ensemble is not None:
+            self._require_untrained(ensemble)
+        if labels is None and texts is not None and self.classes_.dtype.kind in "UT":
+            labels = Labels.of(self.classes_)
         self._fine_tune(texts, members, labels, on_progress)
         vectors = self._encoded(examples, on_progress)
         self.label_vectors_ = self._find_label_vectors(vectors, members, labels)
         self._fit_map(vectors, members, on_progress)
         self._set_ensemble(vectors if ensemble is None else ensemble, on_progress)
+        self._fitted = self.get_params(deep=False)
         return self
 
     def with_ensemble(self, X: Any, on_progress: Progress | None = None) -> Self:  # noqa: N803
@@ -104,7 +119,8 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         (transductive), as the paper does.
 
         Args:
-            X: texts, vectors, or an `Ensemble` under the cosine.
+            X: texts; vectors of `encoder_`; or an `Ensemble` of such vectors under the cosine, where no
+                linear map was trained.
             on_progress: called with the number of texts of every encoded batch.
 
         Raises:
@@ -143,8 +159,9 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Of exclusive labels they sum to 1: the softmax of the surprise's log odds, or of 20 times the cosine.
         They order the labels as `predict` does, and are not calibrated. Of labels that do not exclude each
-        other every one is what the threshold is compared with: the surprise, P(a random member of the
-        ensemble is less similar to the label), or the cosine (0 where it is negative).
+        other every one is what the threshold is compared with: Sigma_w of (4), which at weight 1 is the
+        probability that a random member of the ensemble is less similar to the label; or the cosine (0 where
+        it is negative).
         """
         vectors = self._vectors(X)
         if not self.exclusive:
@@ -184,7 +201,13 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.fingerprint_ = fingerprint
         if self.encoder_ is not None:
             self._require_same_weights(self.encoder_)
-        self._set_ensemble(ensemble)
+        self._check_parameters()
+        self._fitted = self.get_params(deep=False)
+        self._set_ensemble(ensemble, mapped=True)
+
+    def fitted_parameters(self) -> dict[str, Any]:
+        """The parameters that the classifier was fitted with, whatever they were set to afterwards."""
+        return dict(self._fitted)
 
     def _surprise(self) -> Surprise:
         """What similarities to labels are turned into."""
@@ -199,15 +222,18 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         scores = self._scorer.scores(vectors).astype(np.float64)
         if self._scorer.weight == 0:
             return np.asarray(_COSINE_SCALE * scores)
-        if self._scorer.weight == 1 and self._surprise().model != "empirical":
+        if self._scorer.weight == 1 and self._scorer.model != "empirical":
             return np.asarray(special.log_ndtr(scores) - special.log_ndtr(-scores))
-        return np.asarray(special.logit(np.clip(scores, _SMALLEST, 1 - _SMALLEST)))
+        return np.asarray(special.logit(np.clip(scores, _SMALLEST, _LARGEST)))
 
     def _check_parameters(self) -> None:
         check_template(self.template)
         if self.training is not None and not isinstance(self.training, FewShotTraining):
             raise DataError(f"training must be a FewShotTraining or None, got {self.training!r:.80}")
-        if self.threshold is not None and not isinstance(self.threshold, int | float | np.number):
+        if not isinstance(self.encoder, str) and not callable(getattr(self.encoder, "encode", None)):
+            raise DataError(f"encoder must be a model's name or an encoder, got {self.encoder!r:.60}")
+        number = isinstance(self.threshold, int | float | np.number) and np.isfinite(self.threshold)
+        if self.threshold is not None and not number:
             raise DataError(f"threshold must be a number or None, got {self.threshold!r}")
         if not self.exclusive and self.none_label is not None:
             raise DataError("none_label is for exclusive labels; others are simply all False")
@@ -228,7 +254,7 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"This {type(self).__name__} estimator requires y to be passed, but the target y is None: "
                 "give classes, or labels= to classify by what they are called"
             )
-        if y is None or labels is not None or not self.exclusive:
+        if y is None or labels is not None or not self.exclusive or has_strings_and_numbers(y):
             return self._valid(X, reset=True), y
         vectors, classes = validate_data(self, X, y, dtype=[np.float64, np.float32])
         check_classification_targets(classes)
@@ -246,10 +272,15 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 raise DataError("training needs examples: give y, or training=None to classify by names")
             self.classes_ = labels.classes
             return None
-        if len(y) != len(examples):
-            raise DataError(f"{len(examples)} texts or vectors, and {len(y)} y; expected as many of both")
         self.classes_ = classes_in(y, self.none_label) if labels is None else labels.classes
-        return members_of(y, self.classes_, self.none_label)
+        if self.none_label is not None and self.none_label in self.classes_.tolist():
+            raise DataError(f"none_label {self.none_label!r} is a label, too; name it otherwise")
+        members = members_of(y, self.classes_, self.none_label)
+        if len(members) != len(examples):
+            raise DataError(
+                f"{len(examples)} texts or vectors, and {len(members)} y; expected as many of both"
+            )
+        return members
 
     def _find_label_vectors(
         self, vectors: FloatArray, members: BoolArray | None, labels: Labels | None
@@ -271,8 +302,10 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> None:
         if self.training is None or self.training.method != "fine-tune":
             return
-        if texts is None or labels is None or members is None:
+        if texts is None or members is None:
             raise DataError("fine-tuning needs texts; for vectors give FewShotTraining(method='linear')")
+        if labels is None:
+            raise DataError("fine-tuning needs a text for every label; give labels={class: text}")
         described = labels.texts(self.template)
         if any(len(group) != 1 for group in described):
             raise DataError("fine-tuning needs one text for every label")
@@ -326,9 +359,11 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         vectors = self._valid(X, reset=False) if texts is None else self._encode(texts, "document")
         return vectors if self.linear_map_ is None else self.linear_map_(vectors)
 
-    def _set_ensemble(self, given: Any, on_progress: Progress | None = None) -> None:
-        """Compare with these texts, vectors, or `Ensemble` from now on."""
+    def _set_ensemble(self, given: Any, on_progress: Progress | None = None, *, mapped: bool = False) -> None:
+        """Compare with these from now on: texts, vectors, or an `Ensemble`, of mapped vectors or others."""
         if isinstance(given, Ensemble):
+            if self.linear_map_ is not None and not mapped:
+                raise DataError("an Ensemble cannot go through the linear map; give its texts or vectors")
             if given.similarity != "cosine" or given.dimension != self.label_vectors_.shape[1]:
                 raise DataError(
                     f"the ensemble has similarity {given.similarity!r} and dimension {given.dimension}, "
@@ -337,50 +372,29 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.ensemble_ = given
         else:
             vectors = self._encoded(given, on_progress)
-            mapped = vectors if self.linear_map_ is None else self.linear_map_(vectors)
-            self.ensemble_ = Ensemble.from_vectors(mapped, similarity="cosine")
+            if vectors.ndim != 2 or vectors.shape[1] != self.label_vectors_.shape[1]:
+                shape = f"(n, {self.label_vectors_.shape[1]})"
+                raise DataError(
+                    f"the ensemble must be texts or vectors of shape {shape}, got {vectors.shape}"
+                )
+            scored = vectors if self.linear_map_ is None else self.linear_map_(vectors)
+            self.ensemble_ = Ensemble.from_vectors(scored, similarity="cosine")
         self._rescore()
+
+    def _require_untrained(self, ensemble: Any) -> None:
+        """Refuse what was made before the encoder was trained."""
+        fine_tuned = self.training is not None and self.training.method == "fine-tune"
+        if fine_tuned and texts_of(ensemble) is None:
+            raise DataError(
+                "the ensemble must be texts where the encoder is trained: it changes their vectors"
+            )
+
+    def _forget_features(self) -> None:
+        """What an earlier fit knew of vectors, before one on texts."""
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self, name):
+                delattr(self, name)
 
     def _rescore(self) -> None:
         """Renew what depends on the labels' vectors and the ensemble."""
         self._scorer = AnchorScores(self.label_vectors_, self._surprise())
-
-
-def texts_of(X: Any) -> list[str] | None:  # noqa: N803
-    """Texts as a list; None for what is not texts.
-
-    Raises:
-        DataError: for a single string, or strings among other things.
-    """
-    if isinstance(X, str | bytes):
-        raise DataError(
-            f"expected a list of texts, got one {type(X).__name__}: {X[:40]!r}; put it into a list"
-        )
-    if isinstance(X, np.ndarray) and (X.ndim != 1 or X.dtype.kind not in "UOT"):
-        return None
-    rows = X.tolist() if hasattr(X, "tolist") else X
-    if not isinstance(rows, list | tuple) or not rows or not any(isinstance(row, str) for row in rows):
-        return None
-    wrong = next((i for i, row in enumerate(rows) if not isinstance(row, str)), None)
-    if wrong is not None:
-        raise DataError(
-            f"text {wrong} is {rows[wrong]!r:.40} ({type(rows[wrong]).__name__}), expected a string"
-        )
-    return list(map(str, rows))
-
-
-def classes_in(y: Any, none_label: object) -> npt.NDArray[Any]:
-    """(L,) the classes that occur, in order, without the one that stands for none.
-
-    Raises:
-        DataError: if there is none.
-    """
-    if isinstance(y, np.ndarray) and y.ndim > 1:
-        raise DataError("y is an indicator; give labels=, which tell what its columns are")
-    if any(isinstance(row, list | tuple | set | frozenset) for row in y):
-        return class_array(sorted({name for row in y for name in row}))
-    found = np.unique(np.asarray(y))
-    kept = found if none_label is None else found[found != none_label]
-    if not len(kept):
-        raise DataError(f"y holds no class but {none_label!r}")
-    return np.asarray(kept)

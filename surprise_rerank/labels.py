@@ -41,13 +41,16 @@ class Labels:
         Raises:
             DataError: if there are none, two are equal, or one is described by something else.
         """
-        if isinstance(given, str) or not isinstance(given, Mapping | Sequence | np.ndarray):
-            raise DataError(f"labels must be a list of names or a mapping, got {type(given).__name__}")
         if isinstance(given, Mapping):
-            names, described = list(given), [_description(name, value) for name, value in given.items()]
-        else:
-            names = list(given)
+            names = rows_of(list(given))
+            described = [_description(name, value) for name, value in given.items()]
+        elif (isinstance(given, Sequence | np.ndarray) and not isinstance(given, str)) or hasattr(
+            given, "tolist"
+        ):
+            names = rows_of(given)
             described = [_description(name, name) for name in names]
+        else:
+            raise DataError(f"labels must be a list of names or a mapping, got {type(given).__name__}")
         if not names:
             raise DataError("labels is empty; give at least one")
         _refuse_equal(names, described)
@@ -99,10 +102,10 @@ def check_template(template: object) -> None:
         return
     try:
         parsed = string.Formatter().parse(template if isinstance(template, str) else "")
-        fields = [field for _, field, _, _ in parsed if field is not None]
+        fields = [(field, specification) for _, field, specification, _ in parsed if field is not None]
     except ValueError as error:
         raise DataError(f"template {template!r} cannot be filled: {error}") from None
-    if fields != [""]:
+    if fields != [("", "")]:
         raise DataError(f"template must hold {{}} exactly once, for the label's name, got {template!r}")
 
 
@@ -121,32 +124,50 @@ def members_of(y: Any, classes: npt.NDArray[Any], none_label: object = None) -> 
     """Which text belongs to which class: (n, L).
 
     Args:
-        y: n classes; or n collections of classes; or an (n, L) indicator of 0 and 1.
+        y: n classes; or n collections of classes; or an (n, L) indicator array of 0 and 1.
         classes: (L,).
         none_label: what texts of no class are labelled with.
 
     Raises:
         DataError: if a class is not among them, or the shape is another one.
     """
-    places = {name: i for i, name in enumerate(classes.tolist())}
-    indicator = np.asarray(y) if not _is_ragged(y) else None
-    if indicator is not None and indicator.ndim == 2:
-        if indicator.shape[1] != len(classes) or not np.isin(indicator, (0, 1)).all():
+    if is_indicator(y):
+        indicator = np.asarray(y.toarray() if hasattr(y, "toarray") else y)
+        if indicator.shape[1:] != (len(classes),) or not np.isin(indicator, (0, 1)).all():
             raise DataError(
                 f"y must be an indicator of 0 and 1 with {len(classes)} columns, got {indicator.shape}"
             )
         return indicator.astype(bool)
-    rows: list[Any] = list(y) if indicator is None else indicator.tolist()
+    places = {name: i for i, name in enumerate(classes.tolist())}
+    rows = rows_of(y)
     members = np.zeros((len(rows), len(classes)), dtype=bool)
-    for row, value in zip(members, rows, strict=True):
-        for name in value if isinstance(value, list | tuple | set | frozenset) else (value,):
-            if none_label is not None and name == none_label:
-                continue
-            if name not in places:
+    for member, row in zip(members, rows, strict=True):
+        for name in _own(row, none_label):
+            if not _is_class(name) or name not in places:
                 known = ", ".join(map(str, list(places)[:20]))
                 raise DataError(f"y holds {name!r}, which is none of the labels: {known}")
-            row[places[name]] = True
+            member[places[name]] = True
     return members
+
+
+def classes_in(y: Any, none_label: object = None) -> npt.NDArray[Any]:
+    """(L,) the classes that occur, in order, without the one that stands for none.
+
+    Raises:
+        DataError: if there is none, one is no class, or they cannot be put in order.
+    """
+    if is_indicator(y):
+        raise DataError("y is an indicator; give labels=, which tell what its columns are")
+    found = {name: None for row in rows_of(y) for name in _own(row, none_label)}
+    wrong = next((name for name in found if not _is_class(name)), None)
+    if wrong is not None or None in found:
+        raise DataError(f"y holds {wrong!r}, expected strings or numbers for classes")
+    if not found:
+        raise DataError("y holds no class")
+    try:
+        return class_array(sorted(found))
+    except TypeError:
+        raise DataError("y holds strings and numbers; give labels=, which tell the classes") from None
 
 
 def class_array(names: Sequence[Any]) -> npt.NDArray[Any]:
@@ -159,11 +180,37 @@ def class_array(names: Sequence[Any]) -> npt.NDArray[Any]:
     return array
 
 
-def _is_ragged(y: Any) -> bool:
-    return not isinstance(y, np.ndarray) and any(isinstance(row, list | tuple | set | frozenset) for row in y)
+def is_indicator(y: Any) -> bool:
+    """Whether y is an array or a table of two dimensions."""
+    return int(getattr(y, "ndim", 1)) > 1
+
+
+def has_strings_and_numbers(y: Any) -> bool:
+    """Whether a list or an array of objects holds both, which become strings in an array of one type."""
+    if not isinstance(y, list | tuple) and getattr(y, "dtype", None) != np.dtype(object):
+        return False
+    return len({isinstance(row, str) for row in rows_of(y)}) > 1
+
+
+def rows_of(y: Any) -> list[Any]:
+    """The rows of a list, an array or a series, as Python objects: a number among strings stays one."""
+    rows = y.tolist() if hasattr(y, "tolist") else list(y)
+    return [row.item() if isinstance(row, np.generic) else row for row in rows]
+
+
+def _own(row: Any, none_label: object) -> list[Any]:
+    """The classes of a row, which may be one or a collection of them."""
+    own = list(row) if isinstance(row, list | tuple | set | frozenset) else [row]
+    return [name for name in own if none_label is None or name != none_label]
+
+
+def _is_class(name: object) -> bool:
+    return isinstance(name, str | bool) or (isinstance(name, int | float) and name == name)
 
 
 def _description(name: object, value: Any) -> tuple[str, ...] | Float32Array:
+    if not _is_class(name.item() if isinstance(name, np.generic) else name):
+        raise DataError(f"label {name!r:.60} is a {type(name).__name__}, expected a string or a number")
     if isinstance(value, str):
         return (value,)
     if isinstance(value, list | tuple) and value and all(isinstance(text, str) for text in value):

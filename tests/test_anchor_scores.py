@@ -75,6 +75,7 @@ def test_blocks_do_not_change_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     scores = AnchorScores(anchors, surprise_of(members, anchors, "gaussian", 1.0))
     whole, nearest = scores.scores(keys), scores.nearest(keys)
     monkeypatch.setattr("surprise_rerank.anchor_scores._BLOCK_SCORES", 12)
+    monkeypatch.setattr("surprise_rerank.anchor_scores._LEAST_ROWS", 3)
     np.testing.assert_allclose(scores.scores(keys), whole, rtol=1e-12)
     np.testing.assert_array_equal(scores.nearest(keys), nearest)
     np.testing.assert_allclose(

@@ -3,7 +3,9 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from words import WordEncoder
@@ -25,6 +27,7 @@ NEWS = [
     "market and bank",
 ]
 NAMES = ["team match", "bank interest"]
+LINEAR = FewShotTraining(method="linear", max_epochs=5)
 
 
 @parametrize_with_checks(
@@ -230,6 +233,8 @@ def test_what_cannot_be_used_is_refused_in_one_line() -> None:
         "must be a list of names": lambda: CosineClassifier("sport").fit(points),
         "expected a text, a list of texts, or a vector": lambda: CosineClassifier({"a": 3}).fit(points),
         "exactly once": lambda: CosineClassifier(NAMES, template="this").fit(NEWS),
+        r"\{\} exactly once": lambda: CosineClassifier(NAMES, template="{:>9}").fit(NEWS),
+        "encoder must be": lambda: CosineClassifier(NAMES, encoder=3).fit(points),
         "cannot be filled": lambda: CosineClassifier(NAMES, template="{").fit(NEWS),
         "none of the labels: team": lambda: CosineClassifier(["team", "bank"], encoder=encoder).fit(
             NEWS, ["team"] * 5 + ["art"]
@@ -306,20 +311,109 @@ def test_a_saved_classifier_refuses_other_weights_and_damaged_files(tmp_path) ->
         SurpriseClassifier.load(tmp_path / "saved")
     with pytest.raises(DataError, match="holds no saved classifier"):
         CosineClassifier.load(tmp_path / "other")
-    (tmp_path / "saved" / "labels.npz").write_bytes(b"nothing")
-    with pytest.raises(DataError, match="damaged"):
-        CosineClassifier.load(tmp_path / "saved", encoder=WordEncoder())
+    arrays = tmp_path / "saved" / "labels.npz"
+    whole = arrays.read_bytes()
+    for content in (b"nothing", b"", whole[: len(whole) // 2]):
+        arrays.write_bytes(content)
+        with pytest.raises(DataError, match="damaged"):
+            CosineClassifier.load(tmp_path / "saved", encoder=WordEncoder())
     (tmp_path / "saved" / "classifier.json").write_text(json.dumps({"format": 1}))
     with pytest.raises(DataError, match="damaged"):
         CosineClassifier.load(tmp_path / "saved", encoder=WordEncoder())
 
 
-def test_a_class_that_json_does_not_have_is_refused_and_nothing_is_left(tmp_path) -> None:
-    classifier = CosineClassifier({("a", 1): [1.0, 0.0], ("b", 2): [0.0, 1.0]}).fit(np.eye(2))
-    classifier.none_label = object()
-    with pytest.raises(DataError, match="cannot be saved"):
-        classifier.save(tmp_path / "saved")
-    assert not list(tmp_path.iterdir())
+def test_what_is_no_class_is_refused(tmp_path) -> None:
+    with pytest.raises(DataError, match=r"label \('a', 1\) is a tuple, expected a string or a number"):
+        CosineClassifier({("a", 1): [1.0, 0.0], ("b", 2): [0.0, 1.0]}).fit(np.eye(2))
+    encoder = WordEncoder()
+    for y, message in (
+        (["a", None, "b", "a", "b", "a"], "y holds None, expected strings or numbers"),
+        (["a", 1, "b", "a", "b", "a"], "strings and numbers; give labels="),
+        ([["a"], ["b", 1], [], [], [], []], "strings and numbers; give labels="),
+        (np.eye(6, 2), "is an indicator; give labels="),
+        (pd.DataFrame(np.eye(6, 2)), "is an indicator; give labels="),
+        (["none"] * 6, "y holds no class"),
+    ):
+        with pytest.raises(DataError, match=message):
+            CosineClassifier(encoder=encoder, none_label="none", threshold=0.1).fit(NEWS, y)
+    with pytest.raises(DataError, match="is a label, too"):
+        CosineClassifier(["a", "b"], encoder=encoder, none_label="b", threshold=0.1).fit(NEWS, ["a"] * 6)
+
+
+def test_classes_keep_their_types() -> None:
+    encoder = WordEncoder()
+    mixed = CosineClassifier({1: NAMES[0], "b": NAMES[1]}, encoder=encoder, template=None)
+    assert mixed.fit(NEWS, [1, "b", "b", 1, 1, "b"]).predict(NAMES).tolist() == [1, "b"]
+    numbers = CosineClassifier(none_label="none", threshold=-1.0).fit(np.eye(4), [1, 1, 0, "none"])
+    assert numbers.classes_.tolist() == [0, 1]
+    assert numbers.predict(np.eye(4)[:1]).tolist() == [1]
+    several = CosineClassifier(encoder=encoder, exclusive=False, threshold=0.1)
+    assert several.fit(NEWS[:2], ["team", ["team", "match"]]).classes_.tolist() == ["match", "team"]
+    series = CosineClassifier(pd.Series(NAMES), encoder=encoder).fit(pd.Series(NEWS))
+    assert series.predict(pd.Series(NAMES, index=[7, 8])).tolist() == NAMES
+
+
+def test_texts_of_numbered_classes_are_compared_with_the_centres_of_the_examples() -> None:
+    encoder = WordEncoder()
+    y = [0, 0, 1, 1, 0, 1]
+    by_text = CosineClassifier(encoder=encoder).fit(NEWS, y)
+    by_vector = CosineClassifier().fit(encoder.encode(NEWS).dense, y)
+    np.testing.assert_allclose(by_text.label_vectors_, by_vector.label_vectors_)
+    assert by_text.predict(NEWS).tolist() == y
+    with pytest.raises(DataError, match="a text for every label"):
+        CosineClassifier(encoder=encoder, training=FewShotTraining()).fit(NEWS, y)
+
+
+def test_an_indicator_may_be_sparse_or_a_table() -> None:
+    encoder, indicator = WordEncoder(), np.array([[1, 0], [1, 0], [0, 1], [0, 1], [1, 0], [0, 0]])
+    found = [
+        CosineClassifier(NAMES, exclusive=False, threshold=0.2, encoder=encoder, training=LINEAR)
+        .fit(NEWS, y)
+        .label_vectors_
+        for y in (indicator, sparse.csr_array(indicator), pd.DataFrame(indicator))
+    ]
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], found[2])
+
+
+def test_an_ensemble_from_before_the_training_is_refused() -> None:
+    points, y, labels = cone()
+    before = Ensemble.from_vectors(points, similarity="cosine")
+    trained = SurpriseClassifier(labels, training=LINEAR)
+    with pytest.raises(DataError, match="cannot go through the linear map"):
+        trained.fit(points, y, ensemble=before)
+    with pytest.raises(DataError, match="cannot go through the linear map"):
+        trained.fit(points, y).with_ensemble(before)
+    with pytest.raises(DataError, match=r"vectors of shape \(n, 12\), got \(3, 4\)"):
+        SurpriseClassifier(labels).fit(points).with_ensemble(np.ones((3, 4)))
+
+
+def test_fitting_again_forgets_and_parameters_set_later_do_not_count(tmp_path) -> None:
+    encoder = WordEncoder()
+    points, _, labels = cone()
+    classifier = SurpriseClassifier(labels, weight=1.0).fit(points)
+    expected = classifier.predict_proba(points)
+    classifier.set_params(model="empirical", weight=0.0)
+    np.testing.assert_array_equal(classifier.predict_proba(points), expected)
+    classifier.save(tmp_path / "saved")
+    loaded = SurpriseClassifier.load(tmp_path / "saved")
+    np.testing.assert_allclose(loaded.predict_proba(points), expected)
+    again = classifier.set_params(labels=NAMES, encoder=encoder).fit(NEWS)
+    assert not hasattr(again, "n_features_in_")
+    assert again.predict(encoder.encode(NAMES).dense).tolist() == NAMES
+    with pytest.raises(DataError, match="no texts or vectors"):
+        again.predict([])
+
+
+@pytest.mark.parametrize("weight", [0.3, 0.7])
+@pytest.mark.parametrize("model", ["gaussian", "pooled", "percentile"])
+def test_probabilities_order_texts_that_are_far_from_all_labels(model: str, weight: float) -> None:
+    points, _, labels = cone()
+    classifier = SurpriseClassifier(labels, model=model, weight=weight).fit(points)
+    away = -np.repeat(points, 2, axis=0)
+    np.testing.assert_array_equal(
+        classifier.classes_[classifier.predict_proba(away).argmax(axis=1)], classifier.predict(away)
+    )
 
 
 def test_clones_take_their_parameters_along() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +34,13 @@ from surprise_rerank.eval.classify.few_shot import evaluate_few_shot
 from surprise_rerank.eval.classify.few_shot_command import command as few_shot
 from surprise_rerank.eval.classify.label_names import label_names, read_label_names
 from surprise_rerank.eval.classify.measures import Quality, confusion, mcnemar
+from surprise_rerank.eval.classify.outcomes import Outcome
 from surprise_rerank.eval.classify.results import Result, kept_results
-from surprise_rerank.eval.classify.systems import ZERO_SHOT
+from surprise_rerank.eval.classify.systems import ZERO_SHOT, Answers
 from surprise_rerank.eval.classify.task import read_task
 from surprise_rerank.eval.classify.zero_shot import Settings, evaluate_zero_shot
+from surprise_rerank.eval.labelled import options as labelled_options
+from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.extras import is_installed, pip_line
 from surprise_rerank.labels import DEFAULT_TEMPLATE
 
@@ -284,6 +288,58 @@ def test_single_classes_add_up(files: Path, tmp_path: Path):
         assert sum(row[9] for row in own) == pytest.approx(1)
 
 
+def test_draws_of_the_same_texts_are_no_evidence(files: Path, tmp_path: Path):
+    task = read_task(files / "test.jsonl", files / "train.jsonl")
+    once = Settings(models=(str(files / "words.txt"),), weight=1.0, shots=2, cache=tmp_path)
+    own = p_values_of(evaluate_zero_shot(task, once))
+    again = p_values_of(evaluate_zero_shot(task, replace(once, repeats=8)))
+    for system in ZERO_SHOT[1:]:
+        assert again[system] == pytest.approx(own[system], abs=0.05)  # McNemar's, and its randomisation
+
+
+def test_rightness_is_the_share_of_the_repeats_that_had_a_text(files: Path):
+    outcome = Outcome()
+    outcome.add(np.array([0, 1]), Answers(np.array([0, 0])), 2, np.array([4, 7]))
+    outcome.add(np.array([1, 0]), Answers(np.array([1, 0])), 2, np.array([7, 2]))
+    assert outcome.rightness().tolist() == [1.0, 1.0, 0.5]
+
+
+def test_malformed_rows_are_told_or_left_out(files: Path, tmp_path: Path):
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text((files / "test.jsonl").read_text() + '{"text": "no label"}\n')
+    arguments = [broken, "--model", files / "words.txt", "--cache", tmp_path]
+    assert "no label in the column 'label'" in str(invoke(classify, *arguments).exception)
+    result = invoke(classify, *arguments, "--skip-malformed")
+    assert result.exit_code == 0, result.output
+    assert "1 malformed rows left out" in result.output
+
+
+def test_what_would_do_nothing_is_refused(files: Path):
+    result = invoke(classify, files / "test.jsonl", "--regularisation", "5")
+    assert result.exit_code == 2
+    assert "give --train or --shots" in result.output
+    result = invoke(few_shot, files / "test.jsonl", "--systems", "logistic", "--setfit-steps", "5")
+    assert result.exit_code == 2
+    assert "not among --systems" in result.output
+
+
+def test_a_file_can_be_its_own_ensemble_whatever_its_columns_are_called(files: Path, tmp_path: Path):
+    renamed = tmp_path / "renamed.jsonl"
+    renamed.write_text((files / "test.jsonl").read_text().replace('"text"', '"question"'))
+    arguments = [renamed, "--text", "question", "--ensemble", renamed, "--model", files / "words.txt"]
+    result = invoke(classify, *arguments, "--cache", tmp_path)
+    assert result.exit_code == 0, result.output
+
+
+def test_names_that_cannot_be_told_apart_are_told_before_anything_is_encoded(tmp_path: Path):
+    with pytest.raises(DataError, match="same description"):
+        label_names(["a_b", "a b"], None)
+    names = tmp_path / "names.yaml"
+    names.write_text("sport: one\nsport: two\n")
+    with pytest.raises(DataError, match="'sport' stands twice"):
+        read_label_names(names)
+
+
 def test_classes_without_texts_can_be_chosen_and_are_told(files: Path, tmp_path: Path):
     names = tmp_path / "names.yaml"
     names.write_text("house_pets: dog\nmoney: bank\ntravel: train\nmore: matter\n")
@@ -303,7 +359,7 @@ def test_repeats_have_deviations_and_the_same_draws_for_every_model(files: Path,
     assert 0 < deviations["words.txt", DEFAULT_TEMPLATE, "cosine"] < 0.3
     texts = cells(report, "zero-shot-classes", "texts", 4)
     assert sum(n for key, n in texts.items() if key[2] == "cosine") == 6 * 15
-    assert any("paired randomisation test over the repeats" in note for note in report.notes)
+    assert any("paired randomisation test over the texts" in note for note in report.notes)
 
 
 @pytest.mark.parametrize(
@@ -347,9 +403,14 @@ def test_a_weight_is_a_word_or_from_0_to_1(files: Path, weight: str):
 
 
 def test_help_knows_the_defaults_of_the_modules():
-    assert (options.MODEL, options.TEMPLATE) == (DEFAULT_MODEL, DEFAULT_TEMPLATE)
+    assert (labelled_options.MODEL, options.TEMPLATE) == (DEFAULT_MODEL, DEFAULT_TEMPLATE)
     assert all(name in (classify.epilog or "") for name in SYSTEMS)
     assert all(name in (few_shot.epilog or "") for name in few_shot_systems.SYSTEMS)
+
+
+def p_values_of(report: Report) -> dict[str, float]:
+    """System -> p of its accuracy."""
+    return {key[2]: p for key, p in cells(report, "zero-shot", "p (accuracy vs cosine)", 3).items()}
 
 
 # Sizes of ensembles
@@ -453,8 +514,14 @@ def test_setfit_learns_without_a_word(
     task = read_task(files / "train.jsonl", files / "test.jsonl")
     settings = few(model, tmp_path, systems=("setfit",), shots=(2,), seeds=1, setfit_steps=2)
     report = evaluate_few_shot(task, settings)
+    states = random.getstate(), torch.random.get_rng_state()
     ((*_, seconds),) = report.table("few-shot").rows
     assert seconds > 0
+    again = evaluate_few_shot(task, replace(settings, cache=tmp_path / "other", setfit_steps=20))
+    assert states[0] == random.getstate()  # SetFit seeds every generator
+    assert torch.equal(states[1], torch.random.get_rng_state())
+    (accuracy,) = cells(again, "few-shot", "accuracy", 3).values()
+    assert accuracy > 0.5  # chance is a third
     assert any("setfit: its defaults, at most 2 steps of 16 pairs" in note for note in report.notes)
     assert capfd.readouterr() == ("", "")
 

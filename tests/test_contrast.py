@@ -20,7 +20,7 @@ def test_the_offset_share_is_that_of_the_labels_differences(seed, n, count, shif
     found = contrast(labels, Ensemble.from_vectors(texts, similarity="cosine"))
     similarities = texts @ labels.T
     differences = similarities - similarities.mean(axis=1, keepdims=True)
-    varied = differences.var(axis=0).sum()
+    varied = differences.var(axis=0, ddof=1).sum()
     same = max((differences.mean(axis=0) ** 2).sum() - varied / n, 0)
     expected = same / (same + varied) if same + varied > 1e-12 else 0
     assert found.offset_share == pytest.approx(expected, abs=1e-5)
@@ -44,10 +44,11 @@ def test_a_model_in_a_narrow_cone_whose_labels_lie_at_different_heights_promises
     assert "as well or better" in str(spread)
 
 
-@pytest.mark.parametrize("members", [np.zeros((0, 3)), np.ones((1, 3)), np.zeros((4, 3))])
+@pytest.mark.parametrize("members", [np.zeros((0, 3)), np.array([[1.0, 2, 3]]), np.zeros((4, 3))])
 def test_nothing_to_compare_with_promises_nothing_that_is_not_finite(members) -> None:
     found = contrast(np.eye(3), Ensemble.from_vectors(members, similarity="cosine"))
     assert np.isfinite([found.offset_share, found.cone]).all()
+    assert not found.promising
     one = contrast(np.eye(3)[:1], Ensemble.from_vectors(np.eye(3), similarity="cosine"))
     assert one.offset_share == 0
     assert not one.promising

@@ -116,12 +116,16 @@ def test_the_digest_tells_texts_labels_and_order_apart():
     assert LabelledTexts.of("other", ["a"], ["x"]).digest == LabelledTexts.of("n", ["a"], ["x"]).digest
 
 
-def test_the_first_texts_are_those_of_the_file():
-    texts = LabelledTexts.of("n", ["a", "b", "c"], ["x", "y", "x"])
-    assert texts.first(2).labels == ("x", "y")
-    assert texts.first(2).digest != texts.digest
-    assert texts.first(None) is texts
-    assert texts.first(7) is texts
+def test_a_sample_is_random_and_always_the_same():
+    texts = LabelledTexts.of("n", [str(i) for i in range(100)], ["x"] * 50 + ["y"] * 50)
+    sample = texts.sample(20)
+    assert sample.texts == texts.sample(20).texts
+    assert list(sample.texts) == sorted(sample.texts, key=int)
+    assert set(sample.labels) == {"x", "y"}  # the first 20 are all x
+    assert all(texts.labels[int(t)] == label for t, label in zip(sample.texts, sample.labels, strict=True))
+    assert sample.digest != texts.digest
+    assert texts.sample(None) is texts
+    assert texts.sample(100) is texts
 
 
 def test_texts_without_labels_are_read_from_tables_and_lines(tmp_path: Path):

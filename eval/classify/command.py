@@ -9,20 +9,24 @@ import click
 
 from surprise_rerank.eval.classify.options import (
     file_argument,
-    label_option,
-    limit_option,
-    models_option,
     names_option,
     seed_option,
     templates_option,
-    text_option,
     weight_option,
 )
 from surprise_rerank.eval.exits import telling
+from surprise_rerank.eval.labelled.options import (
+    label_option,
+    limit_option,
+    models_option,
+    skip_option,
+    text_option,
+)
 from surprise_rerank.eval.options import cache_option, present, quiet_option, report_option
 
 if TYPE_CHECKING:
     from surprise_rerank.classify import ClassifierWeight
+    from surprise_rerank.connectors.readers.source import OnError
 
 _RESUMED = "Texts that were encoded stay so; run the same command again to go on."
 
@@ -103,6 +107,7 @@ its share of the texts, and of the answers.
 @text_option
 @label_option
 @limit_option
+@skip_option
 @cache_option
 @report_option
 @click.option("--details", is_flag=True, help="Show the single classes, too.")
@@ -124,6 +129,7 @@ def command(
     text: str | None,
     label: str,
     limit: int | None,
+    on_error: OnError,
     cache: Path | None,
     reports: tuple[Path, ...],
     details: bool,
@@ -141,6 +147,8 @@ def command(
     from surprise_rerank.eval.classify.zero_shot import TRAIN, Settings, evaluate_zero_shot
     from surprise_rerank.eval.reports.writing import check_files
 
+    if regularisation != 1.0 and train is None and shots is None:
+        raise click.UsageError("--regularisation is for the logistic regression; give --train or --shots")
     check_files(reports)
     compared: Path | Literal["train"] | None = None
     if ensemble is not None:
@@ -156,8 +164,9 @@ def command(
         sample=sample,
         seed=seed,
         cache=cache,
+        text=text,
     )
     with telling(_RESUMED):
-        task = read_task(file, train, names=names, text=text, label=label, limit=limit)
+        task = read_task(file, train, names=names, text=text, label=label, limit=limit, on_error=on_error)
         report = evaluate_zero_shot(task, settings, Terminal(quiet=quiet))
     present(report, reports, details=details)

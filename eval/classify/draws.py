@@ -44,7 +44,7 @@ def draw_examples(
         if len(rows) < shots:
             raise DataError(
                 f"the class {classes[place]!r} has {len(rows)} texts, {shots} examples are asked for; give "
-                "fewer shots, or draw them --unbalanced"
+                "fewer shots (few-shot can draw them --unbalanced)"
             )
     # One of each class after the other, so that the first examples are of all classes.
     return np.stack([rows[:shots] for rows in own], axis=1).ravel()

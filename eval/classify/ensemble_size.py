@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from surprise_rerank.arrays import Float32Array, Float64Array
+from surprise_rerank.arrays import Float32Array
 from surprise_rerank.classify import ClassifierWeight
 from surprise_rerank.connectors.progress import Advance, Terminal
 from surprise_rerank.encoders import DEFAULT_MODEL
@@ -152,11 +152,10 @@ def _sizes(
     return found
 
 
-def _ratios(measured: dict[_Key, _Measured], key: _Key) -> Float64Array:
-    """(draws,) F1 by that of cosine with the same ensembles."""
-    own, cosine = measured[key].f1, measured[(*key[:3], COSINE)].f1
-    ratios: Float64Array = np.divide(own, cosine, out=np.full(len(own), np.nan), where=np.array(cosine) > 0)
-    return ratios
+def _ratio(measured: dict[_Key, _Measured], key: _Key) -> float:
+    """Mean F1 by the mean of cosine with the same ensembles; NaN where that is 0."""
+    cosine = mean(measured[(*key[:3], COSINE)].f1)
+    return mean(measured[key].f1) / cosine if cosine > 0 else float("nan")
 
 
 def _table(measured: dict[_Key, _Measured], title: str) -> Table:
@@ -169,16 +168,12 @@ def _table(measured: dict[_Key, _Measured], title: str) -> Table:
         Column("weighted F1"),
         Column("F1 dev."),
         Column("ratio to cosine"),
-        Column("ratio dev."),
     )
     rows: list[tuple[Cell, ...]] = []
     for key, found in measured.items():
-        ratios: tuple[Cell, Cell] = (None, None)
-        if key[3] != COSINE:
-            own = _ratios(measured, key).tolist()
-            ratios = (mean(own), deviation(own))
+        ratio = None if key[3] == COSINE else _ratio(measured, key)
         weight = mean(found.weights) if found.weights else None
-        rows.append((*key, weight, mean(found.f1), deviation(found.f1), *ratios))
+        rows.append((*key, weight, mean(found.f1), deviation(found.f1), ratio))
     return Table("ensemble-size", title, columns, tuple(rows), keys=4)
 
 
@@ -189,7 +184,7 @@ def _plots(measured: dict[_Key, _Measured]) -> Iterator[Plot]:
             Series(
                 system,
                 tuple(float(key[2]) for key in own if key[3] == system),
-                tuple(float(_ratios(measured, key).mean()) for key in own if key[3] == system),
+                tuple(_ratio(measured, key) for key in own if key[3] == system),
             )
             for system in SYSTEMS
         )
@@ -199,7 +194,7 @@ def _plots(measured: dict[_Key, _Measured]) -> Iterator[Plot]:
             "texts in the ensemble",
             "weighted F1 by that of cosine",
             series,
-            "Means over the draws; above 1 surprise is better than cosine.",
+            "Ratios of means over the draws; above 1 surprise is better than cosine.",
             log_x=True,
         )
 
@@ -209,7 +204,7 @@ def _notes(task: Task, settings: Settings, sizes: Sequence[int]) -> Iterator[str
         f"random ensembles of each size: {settings.draws}, from the {len(task.texts)} texts, without labels; "
         "the texts outside of the ensemble are tested (inductive)"
     )
-    yield "dev.: standard deviations over the draws; ratio: to cosine with the same texts, mean over draws"
+    yield "dev.: standard deviation over the draws; ratio: of the means of surprise and cosine"
     yield "crossover: weight tanh(size / 1000); auto: the crossover where the texts promise a gain, else 0"
     left = [size for size in dict.fromkeys(settings.sizes) if size not in sizes]
     if left:

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from surprise_rerank.eval.classify.options import (
     file_argument,
-    label_option,
-    limit_option,
-    models_option,
     names_option,
     seed_option,
     templates_option,
-    text_option,
     to_numbers,
 )
 from surprise_rerank.eval.exits import telling
+from surprise_rerank.eval.labelled.options import (
+    label_option,
+    limit_option,
+    models_option,
+    skip_option,
+    text_option,
+)
 from surprise_rerank.eval.options import cache_option, present, quiet_option, report_option
+
+if TYPE_CHECKING:
+    from surprise_rerank.connectors.readers.source import OnError
 
 _RESUMED = "Texts that were encoded stay so; run the same command again to go on."
 
@@ -60,6 +67,7 @@ ensemble; the ratio to cosine's with the same texts; dev., standard deviations o
 @text_option
 @label_option
 @limit_option
+@skip_option
 @cache_option
 @report_option
 @quiet_option
@@ -75,6 +83,7 @@ def command(
     text: str | None,
     label: str,
     limit: int | None,
+    on_error: OnError,
     cache: Path | None,
     reports: tuple[Path, ...],
     quiet: bool,
@@ -92,6 +101,6 @@ def command(
     check_files(reports)
     settings = Settings(models, templates, sizes, draws, seed, cache)
     with telling(_RESUMED):
-        task = read_task(file, names=names, text=text, label=label, limit=limit)
+        task = read_task(file, names=names, text=text, label=label, limit=limit, on_error=on_error)
         report = evaluate_ensemble_size(task, settings, Terminal(quiet=quiet))
     present(report, reports)

@@ -9,19 +9,18 @@ import click
 
 from surprise_rerank.eval.classify.options import (
     file_argument,
-    label_option,
-    models_option,
     names_option,
     template_option,
-    text_option,
     to_numbers,
     weight_option,
 )
 from surprise_rerank.eval.exits import telling
+from surprise_rerank.eval.labelled.options import label_option, models_option, skip_option, text_option
 from surprise_rerank.eval.options import cache_option, present, quiet_option, report_option, split_names
 
 if TYPE_CHECKING:
     from surprise_rerank.classify import ClassifierWeight
+    from surprise_rerank.connectors.readers.source import OnError
 
 _RESUMED = "What was measured stays; run the same command again to go on."
 
@@ -101,6 +100,7 @@ whether its training's loss became low enough.
 @weight_option
 @text_option
 @label_option
+@skip_option
 @cache_option
 @report_option
 @click.option("--details", is_flag=True, help="Show every draw, too.")
@@ -121,6 +121,7 @@ def command(
     weight: ClassifierWeight,
     text: str | None,
     label: str,
+    on_error: OnError,
     cache: Path | None,
     reports: tuple[Path, ...],
     details: bool,
@@ -140,6 +141,8 @@ def command(
     chosen = None if systems is None else split_names(systems)
     if chosen == ():
         raise click.BadParameter("give at least one system", param_hint="--systems")
+    if setfit_steps is not None and chosen is not None and "setfit" not in chosen:
+        raise click.UsageError("--setfit-steps is for setfit, which is not among --systems")
     settings = Settings(
         models=models,
         template=template,
@@ -153,6 +156,6 @@ def command(
         cache=cache,
     )
     with telling(_RESUMED):
-        task = read_task(file, test, names=names, text=text, label=label)
+        task = read_task(file, test, names=names, text=text, label=label, on_error=on_error)
         report = evaluate_few_shot(task, settings, Terminal(quiet=quiet))
     present(report, reports, details=details)

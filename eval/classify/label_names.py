@@ -10,6 +10,7 @@ import yaml
 
 from surprise_rerank.connectors.folders import disk_errors
 from surprise_rerank.errors import DataError, DatasetError
+from surprise_rerank.labels import Labels
 
 # Class -> its name, or several descriptions whose vectors' mean counts.
 LabelNames: TypeAlias = Mapping[str, tuple[str, ...]]
@@ -41,6 +42,7 @@ def label_names(classes: Iterable[str], given: LabelNames | None) -> LabelNames:
         raise DataError(
             f"there is one class, {next(iter(names), '')!r}: nothing to tell apart; give two at least"
         )
+    Labels.of(names)  # two classes of one name are told before anything is encoded
     return names
 
 
@@ -57,13 +59,28 @@ def read_label_names(path: Path) -> LabelNames:
     with disk_errors(str(path)):
         content = path.read_bytes()
     try:
-        # The base loader makes nothing but texts: a class may be called 1, or no.
-        read = yaml.load(content, yaml.BaseLoader)
+        read = yaml.load(content, _UniqueKeys)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise DataError(f"{path} is not YAML: {' '.join(str(error).split())[:200]}") from error
     if not isinstance(read, dict) or not read:
         raise DataError(f"{path}: expected a mapping of classes to their names, got {str(read)[:60]!r}")
     return {str(name): _names(value, f"{path}, {name}") for name, value in read.items()}
+
+
+class _UniqueKeys(yaml.BaseLoader):
+    """Nothing but texts, as a class may be called 1, or no; and no class twice."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        """The mapping of a node.
+
+        Raises:
+            ConstructorError: if a key stands twice.
+        """
+        keys = [key.value for key, _ in node.value]
+        twice = next((key for i, key in enumerate(keys) if key in keys[:i]), None)
+        if twice is not None:
+            raise yaml.constructor.ConstructorError(None, None, f"{twice!r} stands twice", node.start_mark)
+        return dict(super().construct_mapping(node, deep))
 
 
 def _names(value: Any, place: str) -> tuple[str, ...]:

@@ -58,8 +58,8 @@ def mean(values: Sequence[float]) -> float:
 
 
 def deviation(values: Sequence[float]) -> float | None:
-    """The standard deviation of the values themselves; None for one."""
-    return float(np.std(values)) if len(values) > 1 else None
+    """The standard deviation of what the values are a sample of (ddof 1); None for one."""
+    return float(np.std(values, ddof=1)) if len(values) > 1 else None
 
 
 def mcnemar(first: BoolArray, second: BoolArray) -> float:

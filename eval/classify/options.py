@@ -6,20 +6,10 @@ from pathlib import Path
 
 import click
 
-# As `encoders.DEFAULT_MODEL` and `labels.DEFAULT_TEMPLATE`, which `--help` cannot wait for.
-MODEL = "all-MiniLM-L6-v2"
+# As `labels.DEFAULT_TEMPLATE`, which `--help` cannot wait for.
 TEMPLATE = "this matter is {}"
 
 file_argument = click.argument("file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
-models_option = click.option(
-    "--model",
-    "models",
-    metavar="NAME",
-    multiple=True,
-    default=(MODEL,),
-    show_default=True,
-    help="A sentence-transformers model, glove-6b-50d, or a file of word vectors. Several times.",
-)
 templates_option = click.option(
     "--template",
     "templates",
@@ -42,18 +32,6 @@ names_option = click.option(
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
     help="YAML, `class: name` or `class: [name, another]`.  [default: the class, with spaces for _]",
-)
-text_option = click.option(
-    "--text", metavar="COLUMN", help="Column of texts.  [default: text, content, body, ...]"
-)
-label_option = click.option(
-    "--label", metavar="COLUMN", default="label", show_default=True, help="Column of labels."
-)
-limit_option = click.option(
-    "--limit",
-    metavar="N",
-    type=click.IntRange(min=1),
-    help="A quick look: the first N texts; its figures compare with nothing.",
 )
 seed_option = click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random draws."

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from surprise_rerank.arrays import IntArray
+import numpy as np
+
+from surprise_rerank.arrays import Float64Array, IntArray
 from surprise_rerank.eval.classify.measures import BoolArray, Quality, confusion, mcnemar
 from surprise_rerank.eval.classify.systems import COSINE, Answers
 from surprise_rerank.eval.significance import holm, paired_randomization
@@ -24,29 +26,39 @@ class Outcome:
     Attributes:
         qualities: of each repeat.
         right: of each repeat, which texts it had right.
+        rows: of each repeat, which texts were tested.
         weights: of surprise, in each repeat; empty for a system that has none.
         confusion: (L, L) texts by their class and the one that was chosen, of all repeats together.
     """
 
     qualities: list[Quality] = field(default_factory=list)
     right: list[BoolArray] = field(default_factory=list)
+    rows: list[IntArray] = field(default_factory=list)
     weights: list[float] = field(default_factory=list)
     confusion: IntArray | None = None
 
-    def add(self, truth: IntArray, answers: Answers, classes: int) -> None:
+    def add(self, truth: IntArray, answers: Answers, classes: int, rows: IntArray) -> None:
         """One repeat more.
 
         Args:
             truth: (n,) places of the texts' own classes.
             answers: about these texts.
             classes: L.
+            rows: (n,) which texts these are, of all there are.
         """
         self.qualities.append(Quality.of(truth, answers.places))
         self.right.append(truth == answers.places)
+        self.rows.append(rows)
         if answers.weight is not None:
             self.weights.append(answers.weight)
         counts = confusion(truth, answers.places, classes)
         self.confusion = counts if self.confusion is None else self.confusion + counts
+
+    def rightness(self) -> Float64Array:
+        """(m,) for each text that was tested at all, in order: the share of its repeats that had it right."""
+        rows, right = np.concatenate(self.rows), np.concatenate(self.right)
+        tested, places = np.unique(rows, return_inverse=True)
+        return np.bincount(places, weights=right, minlength=len(tested)) / np.bincount(places)
 
     def values(self, measure: str) -> list[float]:
         """A measure of `Quality`, of each repeat."""
@@ -57,7 +69,8 @@ def p_values(found: Mapping[Key, Outcome]) -> dict[Key, tuple[float, float]]:
     """Of each system but cosine: p of its accuracy against cosine's, and with Holm's correction for all.
 
     Of one repeat it is McNemar's exact test over the texts; of several, the paired randomisation test over
-    the repeats. A system without a template is compared with the first one's cosine.
+    the texts, each with the share of its repeats that had it right: draws of the same texts are no new texts.
+    A system without a template is compared with the first one's cosine.
     """
     tested: dict[Key, float] = {}
     for key, outcome in found.items():
@@ -68,7 +81,7 @@ def p_values(found: Mapping[Key, Outcome]) -> dict[Key, tuple[float, float]]:
         if len(outcome.right) == 1:
             tested[key] = mcnemar(outcome.right[0], other.right[0])
         else:
-            tested[key] = paired_randomization(other.values("accuracy"), outcome.values("accuracy"))
+            tested[key] = paired_randomization(other.rightness(), outcome.rightness())
     corrected = holm(list(tested.values()))
     return {key: (p, more) for (key, p), more in zip(tested.items(), corrected, strict=True)}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
+import random
 import tempfile
 import time
 import warnings
@@ -63,7 +64,7 @@ def setfit_answers(
         model_head=LogisticRegression(),
     )
     data = datasets.Dataset.from_dict({"text": list(examples), "label": truth.tolist()})
-    with _quiet(setfit, datasets), tempfile.TemporaryDirectory() as folder:
+    with _quiet(setfit, datasets), _random_states_kept(), tempfile.TemporaryDirectory() as folder:
         arguments = setfit.TrainingArguments(
             output_dir=folder,
             seed=seed,
@@ -102,6 +103,20 @@ def _watch(trainer: Any, on_progress: Advance) -> None:
     for usual in (ProgressCallback, PrinterCallback):
         trainer.remove_callback(usual)
     trainer.add_callback(Watch)
+
+
+@contextlib.contextmanager
+def _random_states_kept() -> Iterator[None]:
+    """SetFit seeds every generator that there is; afterwards they are as they were."""
+    import torch
+
+    python, own = random.getstate(), np.random.get_state()  # noqa: NPY002 (the state that is SetFit's)
+    with torch.random.fork_rng():
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(own)  # noqa: NPY002
 
 
 @contextlib.contextmanager

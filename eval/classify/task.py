@@ -11,6 +11,7 @@ import numpy as np
 
 from surprise_rerank.arrays import Float32Array, IntArray
 from surprise_rerank.connectors.progress import Terminal
+from surprise_rerank.connectors.readers.source import OnError
 from surprise_rerank.encoders import Encoder, load_encoder
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.classify.label_names import LabelNames, label_names, read_label_names
@@ -79,7 +80,8 @@ class Task:
         for texts in (self.texts, self.other):
             if texts is not None and texts.left_out:
                 yield f"{texts.name}: {texts.left_out} malformed rows left out"
-        unseen = [name for name in self.classes if name not in set(self.texts.labels)]
+        seen = set(self.texts.labels)
+        unseen = [name for name in self.classes if name not in seen]
         if unseen:
             more = ", ..." if len(unseen) > 5 else ""
             yield (
@@ -98,6 +100,7 @@ def read_task(
     text: str | None = None,
     label: str = "label",
     limit: int | None = None,
+    on_error: OnError = "raise",
 ) -> Task:
     """Read what is classified.
 
@@ -107,17 +110,18 @@ def read_task(
         names: a YAML file of the labels' names.
         text: the column of the texts.
         label: the column of the labels.
-        limit: take so many of the first file's texts; the classes are those of all.
+        limit: take so many of the first file's texts, at random; the classes are those of all.
+        on_error: whether a malformed row is an error, or skipped and counted.
 
     Raises:
         DataError: if a file is malformed, or there are fewer than two classes.
         DatasetError: if there is no such file.
     """
-    texts = read_labelled(file, text=text, label=label)
-    others = None if other is None else read_labelled(other, text=text, label=label)
+    texts = read_labelled(file, text=text, label=label, on_error=on_error)
+    others = None if other is None else read_labelled(other, text=text, label=label, on_error=on_error)
     classes = {*texts.labels, *(others.labels if others is not None else ())}
     return Task(
-        texts.first(limit), label_names(classes, None if names is None else read_label_names(names)), others
+        texts.sample(limit), label_names(classes, None if names is None else read_label_names(names)), others
     )
 
 

@@ -52,6 +52,7 @@ class Settings:
         sample: test so many texts in each of them; None: all.
         seed: of the draws.
         cache: folder of vectors; by default the one that SURPRISE_RERANK_CACHE names, or the user's.
+        text: the column of the ensemble's texts; found by its usual names by default.
     """
 
     models: tuple[str, ...] = (DEFAULT_MODEL,)
@@ -64,6 +65,7 @@ class Settings:
     sample: int | None = None
     seed: int = 0
     cache: Path | None = None
+    text: str | None = None
 
     def __post_init__(self) -> None:
         check_templates(self.templates)
@@ -133,6 +135,8 @@ class _Study:
         self._source = task.texts if task.other is None else task.other
         self._source_truth = task.truth if task.other is None else task.other_truth
         self._learns = task.other is not None or settings.shots is not None
+        if self._learns and len(np.unique(self._source_truth)) < 2:
+            raise DataError(f"the texts of {self._source.name} have one label; learning needs two at least")
         self._draws = [self._drawn(number) for number in range(settings.repeats)]
         self.promised: dict[tuple[str, str], Contrast] = {}  # model, template -> of the first draw's ensemble
 
@@ -155,7 +159,7 @@ class _Study:
                         ensemble = tested if fixed is None else fixed
                         answers = by_labels(system, labels, tested, ensemble, self._settings.weight)
                         outcome = found.setdefault((vectors.name, template, system), Outcome())
-                        outcome.add(self._task.truth[draw.tested], answers, len(labels))
+                        outcome.add(self._task.truth[draw.tested], answers, len(labels), draw.tested)
                         advance(1)
         if self._learns:
             with self._terminal.bar(f"{vectors.name}: learning", len(self._draws), "repeats") as advance:
@@ -172,7 +176,7 @@ class _Study:
                 texts[draw.tested],
                 self._settings.regularisation,
             )
-            outcome.add(self._task.truth[draw.tested], answers, len(self._task.classes))
+            outcome.add(self._task.truth[draw.tested], answers, len(self._task.classes), draw.tested)
             advance(1)
         return outcome
 
@@ -187,7 +191,7 @@ class _Study:
                 )
             return self._task.other
         path = Path(chosen)
-        texts = read_texts(path)
+        texts = read_texts(path, text=self._settings.text)
         digest = hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:16]
         return LabelledTexts(path.name, texts, (), digest)
 
@@ -224,7 +228,7 @@ class _Study:
         yield "macro F1: the mean over the classes that have texts; weighted F1: by their number of texts"
         over = "McNemar's exact test over the texts"
         if settings.repeats > 1:
-            over = "the paired randomisation test over the repeats: it tells the draws, not the texts"
+            over = "the paired randomisation test over the texts, each with the share of its repeats"
         yield f"p: against {self._compared()}, by {over}"
 
     def _compared(self) -> str:

@@ -56,7 +56,8 @@ def contrast_table(promised: Mapping[tuple[str, str], Contrast], found: Mapping[
     notes = (
         "offset share: the part of the labels' differences that is the same for all texts; a gain is "
         f"expected above {PROMISING_OFFSET_SHARE:g}",
-        "cone: mean cosine of two texts; gained: by pooled surprise over the cosine",
+        "cone: mean cosine of two texts (both of the first draw); gained: by pooled surprise over the "
+        "cosine, with the weight of the table above",
     )
     return Table("contrast", "What unlabelled texts promise", columns, tuple(rows), keys=2, notes=notes)
 

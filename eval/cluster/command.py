@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from surprise_rerank.eval.exits import telling
+from surprise_rerank.eval.labelled.options import (
+    label_option,
+    limit_option,
+    models_option,
+    skip_option,
+    text_option,
+)
 from surprise_rerank.eval.options import cache_option, present, quiet_option, report_option, split_names
 
-# As `encoders.DEFAULT_MODEL`, which `--help` cannot wait for.
-_DEFAULT_MODEL = "all-MiniLM-L6-v2"
+if TYPE_CHECKING:
+    from surprise_rerank.connectors.readers.source import OnError
 
 _RESUMED = "Repeats that were measured stay; run the same command again to go on."
 
@@ -37,15 +45,7 @@ Assignments of the points to the centres of k-means, all beside the cosine:
 
 @click.command("cluster", epilog=_EPILOG)
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "--model",
-    "models",
-    metavar="NAME",
-    multiple=True,
-    default=(_DEFAULT_MODEL,),
-    show_default=True,
-    help="A sentence-transformers model, glove-6b-50d, or a file of word vectors. Several times.",
-)
+@models_option
 @click.option(
     "--clusters",
     metavar="K",
@@ -62,16 +62,9 @@ Assignments of the points to the centres of k-means, all beside the cosine:
     show_default=True,
     help="Of the first repeat; each one has the next.",
 )
-@click.option("--text", metavar="COLUMN", help="The column of the text.  [default: by its usual names]")
-@click.option(
-    "--label", metavar="COLUMN", default="label", show_default=True, help="The column of the label."
-)
-@click.option(
-    "--limit",
-    metavar="N",
-    type=click.IntRange(min=1),
-    help="N texts of each file at most: a random sample, always the same.",
-)
+@text_option
+@label_option
+@limit_option
 @click.option(
     "--mini-batch",
     metavar="N",
@@ -85,6 +78,7 @@ Assignments of the points to the centres of k-means, all beside the cosine:
     show_default=True,
     help="What to compare, with commas between.",
 )
+@skip_option
 @cache_option
 @report_option
 @click.option("--details", is_flag=True, help="Show homogeneity, completeness, sizes and times, too.")
@@ -101,6 +95,7 @@ def command(
     limit: int | None,
     mini_batch: int | None,
     assignments: str,
+    on_error: OnError,
     cache: Path | None,
     reports: tuple[Path, ...],
     details: bool,
@@ -123,7 +118,7 @@ def command(
     with telling(_RESUMED):
         report = evaluate_clustering(
             models,
-            [read_labelled(file, text=text, label=label) for file in dict.fromkeys(files)],
+            [read_labelled(file, text=text, label=label, on_error=on_error) for file in dict.fromkeys(files)],
             settings,
             cache=cache,
             terminal=Terminal(quiet=quiet),

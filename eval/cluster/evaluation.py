@@ -88,7 +88,7 @@ def evaluate_clustering(
     terminal = terminal or Terminal(quiet=True)
     names = tuple(dict.fromkeys(models))
     require_distinct([Path(name).name for name in names])
-    data = [_sample(file, settings.limit) for file in files]
+    data = [file.sample(settings.limit) for file in files]
     _check(data, settings)
     folder = cache or cache_folder()
     measurement = _Measurement(settings, folder, terminal)
@@ -130,15 +130,6 @@ def _check(data: Sequence[LabelledTexts], settings: Settings) -> None:
             raise DataError(
                 f"{file.name}: {clusters} clusters for {len(file)} texts; ask for {len(file)} at most"
             )
-
-
-def _sample(data: LabelledTexts, limit: int | None) -> LabelledTexts:
-    """So many texts at random: files are often sorted by label."""
-    if limit is None or limit >= len(data):
-        return data
-    rows = np.sort(np.random.default_rng(_SAMPLE_SEED).permutation(len(data))[:limit])
-    texts, labels = [data.texts[i] for i in rows], [data.labels[i] for i in rows]
-    return LabelledTexts.of(data.name, texts, labels, data.left_out)
 
 
 class _Measurement:

@@ -8,12 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from surprise_rerank.connectors.readers import Fields, open_documents
 from surprise_rerank.connectors.readers.fields import TITLE_NAMES
 from surprise_rerank.connectors.readers.source import OnError
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, DatasetError
 from surprise_rerank.eval.lines import read_lines
+
+_SAMPLE_SEED = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,11 +52,13 @@ class LabelledTexts:
         """The labels that occur, once each, in the order of their characters."""
         return tuple(sorted(set(self.labels)))
 
-    def first(self, limit: int | None) -> LabelledTexts:
-        """The first so many, or all of them."""
+    def sample(self, limit: int | None) -> LabelledTexts:
+        """So many at random, always the same, or all of them: files are often sorted by label."""
         if limit is None or limit >= len(self):
             return self
-        return LabelledTexts.of(self.name, list(self.texts[:limit]), list(self.labels[:limit]), self.left_out)
+        rows = np.sort(np.random.default_rng(_SAMPLE_SEED).permutation(len(self))[:limit])
+        texts, labels = [self.texts[i] for i in rows], [self.labels[i] for i in rows]
+        return LabelledTexts.of(self.name, texts, labels, self.left_out)
 
 
 def read_labelled(
@@ -111,6 +117,8 @@ def read_texts(path: Path, *, text: str | None = None) -> tuple[str, ...]:
         DataError: if the column does not exist, or a row has no text.
         DatasetError: if there is no such file, or nothing in it.
     """
+    if not path.exists():
+        raise DatasetError(f"there is no file {path} of texts")
     if path.suffix.lower() == ".txt":
         texts = tuple(line.text for line in read_lines(path) if line.text.strip())
         if not texts:
