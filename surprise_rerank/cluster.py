@@ -176,6 +176,10 @@ class SurpriseKMeans(_Assigned):
             counts["n_init"] = self.n_init
         if self.batch_size is not None:
             counts["batch_size"] = self.batch_size
+        try:
+            check_random_state(self.random_state)
+        except ValueError as error:
+            raise DataError(f"random_state: {error}") from None
         for name, value in counts.items():
             if not isinstance(value, Integral) or int(value) < 1:
                 raise DataError(f"{name} must be a whole number from 1 on, got {value!r}")
@@ -224,7 +228,9 @@ class SurpriseAssignment(_Assigned):
 
     Args:
         clusterer: that has `cluster_centers_`, in the space of the points, once it is fitted. A fitted one
-            stays as it is; of one that is not, `fit` fits a clone on the points as they are given.
+            stays as it is; of one that is not, `fit` fits a clone on the points as they are given. What
+            clones estimators (a grid search, cross-validation) forgets its centres: wrap it in
+            scikit-learn's `FrozenEstimator` there.
         model: as for `SurpriseKMeans`.
         weight: as for `SurpriseKMeans`; 0 is the nearest centre by the cosine.
 
@@ -257,6 +263,8 @@ class SurpriseAssignment(_Assigned):
                 centres of dimension d.
         """
         points = _points(self, X, reset=True)
+        if not callable(getattr(self.clusterer, "fit", None)):
+            raise DataError(f"clusterer must be a scikit-learn clusterer, got {self.clusterer!r:.60}")
         fitted = hasattr(self.clusterer, "cluster_centers_")
         self.clusterer_ = self.clusterer if fitted else clone(self.clusterer).fit(points)
         centres = np.asarray(getattr(self.clusterer_, "cluster_centers_", ()), dtype=points.dtype)

@@ -339,3 +339,11 @@ def test_clusterers_without_centres_of_these_points_are_refused() -> None:
 def test_a_clusterer_that_found_no_centre_is_refused() -> None:
     with pytest.raises(DataError, match=r"AffinityPropagation has cluster_centers_ of shape \(0, 12\)"):
         SurpriseAssignment(AffinityPropagation(max_iter=1, random_state=0)).fit(blobs()[0])
+
+
+def test_what_is_no_clusterer_or_seed_is_refused() -> None:
+    points = np.random.default_rng(0).normal(size=(20, 3))
+    with pytest.raises(DataError, match="must be a scikit-learn clusterer, got None"):
+        SurpriseAssignment(None).fit(points)
+    with pytest.raises(DataError, match="random_state: 'x'"):
+        SurpriseKMeans(2, random_state="x").fit(points)
