@@ -24,6 +24,7 @@ from surprise_rerank.eval.classify.few_shot_systems import (
     Examples,
     Learners,
     possible_systems,
+    refuse_training,
 )
 from surprise_rerank.eval.classify.few_shot_tables import Cells, draws_table, learning_curve, systems_table
 from surprise_rerank.eval.classify.results import Result, kept_results
@@ -33,6 +34,7 @@ from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.few_shot import FewShotTraining
 from surprise_rerank.files import cache_folder
 from surprise_rerank.labels import DEFAULT_TEMPLATE
+from surprise_rerank.word_vectors import is_word_vectors
 
 SHOTS = (3, 9, 21)
 SEEDS = 3
@@ -112,6 +114,8 @@ def evaluate_few_shot(task: Task, settings: Settings, terminal: Terminal | None 
     """
     terminal = terminal or Terminal(quiet=True)
     folder = settings.cache or cache_folder()
+    for name in filter(is_word_vectors, settings.models):  # told before another model is trained
+        refuse_training(settings.systems or (), name)
     models = load_models(settings.models, folder, terminal)
     study = _Study(task, settings, kept_results(folder), terminal)
     cells: Cells = {}
@@ -258,10 +262,13 @@ class _Study:
         sizes = sorted({len(draw.tested) for draw in self._draws})
         shown = " or ".join(map(str, sizes))
         yield f"texts tested: {shown}, of {tested.name}; draws of examples: {settings.seeds}"
-        yield (
-            "cosine, surprise: the encoder fine-tuned once for both; -linear: a linear map of its vectors; "
-            "surprise's ensemble: the tested texts, without their labels"
-        )
+        systems = {system for _, _, system, _ in cells}
+        if systems & {"cosine", "surprise"}:
+            yield "cosine, surprise: the encoder fine-tuned once for both"
+        if systems & {"cosine-linear", "surprise-linear"}:
+            yield "-linear: a linear map of the model's vectors, trained once for both"
+        if systems & set(SURPRISES):
+            yield "surprise's ensemble: the tested texts, without their labels"
         training = FewShotTraining()
         unreached = [cell for cell in cells.values() if cell.reached is False]
         if unreached:
@@ -269,7 +276,7 @@ class _Study:
                 f"{len(unreached)} of {len(cells)} results come from a training that ended after "
                 f"{training.max_epochs} epochs, above the loss of {training.target_loss:g}"
             )
-        if any(system == SETFIT for _, _, system, _ in cells):
+        if SETFIT in systems:
             steps = settings.setfit_steps
             cut = "one epoch of all pairs" if steps is None else f"at most {steps} steps of 16 pairs"
             yield f"setfit: its defaults, {cut}, and a logistic regression as head"

@@ -30,6 +30,7 @@ LOGISTIC, SETFIT = "logistic", "setfit"
 _FINE_TUNED = {"cosine": "cosine", "surprise": "surprise"}
 _LINEAR = {"cosine-linear": "cosine", "surprise-linear": "surprise"}
 SYSTEMS = (*_FINE_TUNED, *_LINEAR, LOGISTIC, SETFIT)
+_NEED_TRAINING = (*_FINE_TUNED, SETFIT)
 # Those that have a weight.
 SURPRISES = ("surprise", "surprise-linear")
 
@@ -80,26 +81,35 @@ def possible_systems(wanted: Sequence[str] | None, encoder: Encoder) -> tuple[tu
         ModelError: if a wanted one needs a model that can be trained.
     """
     trainable = isinstance(encoder, SentenceTransformerEncoder)
-    needs_training = (*_FINE_TUNED, SETFIT)
     if wanted is None:
         left = []
         systems = SYSTEMS
         if not trainable:
-            systems = tuple(name for name in systems if name not in needs_training)
-            left.append(f"{encoder.name} cannot be fine-tuned: no {', '.join(needs_training)}")
+            systems = tuple(name for name in systems if name not in _NEED_TRAINING)
+            left.append(f"{encoder.name} cannot be fine-tuned: no {', '.join(_NEED_TRAINING)}")
         elif not is_installed(EXTRA):
             systems = tuple(name for name in systems if name != SETFIT)
             left.append(f"no {SETFIT}, as it is not installed: {pip_line(EXTRA)}")
         return systems, left
     if SETFIT in wanted:
         import_extra("setfit", EXTRA)
-    impossible = [name for name in wanted if name in needs_training] if not trainable else []
+    if not trainable:
+        refuse_training(wanted, encoder.name)
+    return tuple(dict.fromkeys(wanted)), []
+
+
+def refuse_training(wanted: Sequence[str], model: str) -> None:
+    """Refuse systems that train a model which cannot be trained.
+
+    Raises:
+        ModelError: if one of them does.
+    """
+    impossible = [name for name in wanted if name in _NEED_TRAINING]
     if impossible:
         raise ModelError(
-            f"{encoder.name} cannot be fine-tuned, as {impossible[0]} needs it; choose a model of "
+            f"{model} cannot be fine-tuned, as {impossible[0]} needs it; choose a model of "
             f"sentence-transformers, or {', '.join((*_LINEAR, LOGISTIC))}"
         )
-    return tuple(dict.fromkeys(wanted)), []
 
 
 class Learners:
