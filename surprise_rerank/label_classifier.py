@@ -92,6 +92,8 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         self._check_parameters()
         labels = None if self.labels is None else Labels.of(self.labels)
+        if labels is not None and self.none_label in labels.classes.tolist():
+            raise DataError(f"none_label {self.none_label!r} is a label, too; name it otherwise")
         self.encoder_ = None if isinstance(self.encoder, str) else self.encoder
         self.linear_map_, self.history_, self.fingerprint_ = None, None, None
         texts = texts_of(X)
@@ -273,8 +275,6 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.classes_ = labels.classes
             return None
         self.classes_ = classes_in(y, self.none_label) if labels is None else labels.classes
-        if self.none_label is not None and self.none_label in self.classes_.tolist():
-            raise DataError(f"none_label {self.none_label!r} is a label, too; name it otherwise")
         members = members_of(y, self.classes_, self.none_label)
         if len(members) != len(examples):
             raise DataError(
