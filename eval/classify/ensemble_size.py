@@ -109,10 +109,9 @@ def evaluate_ensemble_size(task: Task, settings: Settings, terminal: Terminal | 
                 measured.update(
                     {(vectors.name, template, size, system): m for (size, system), m in found.items()}
                 )
-    title = f"Sizes of ensembles: {task.texts.name}"
     return Report(
-        title,
-        (_table(measured, title),),
+        f"Sizes of ensembles: {task.texts.name}",
+        (_table(measured),),
         tuple(_plots(measured)),
         (*_notes(task, settings, sizes), *task.remarks()),
         {
@@ -158,7 +157,7 @@ def _ratio(measured: dict[_Key, _Measured], key: _Key) -> float:
     return mean(measured[key].f1) / cosine if cosine > 0 else float("nan")
 
 
-def _table(measured: dict[_Key, _Measured], title: str) -> Table:
+def _table(measured: dict[_Key, _Measured]) -> Table:
     columns = (
         Column("model"),
         Column("template"),
@@ -174,7 +173,7 @@ def _table(measured: dict[_Key, _Measured], title: str) -> Table:
         ratio = None if key[3] == COSINE else _ratio(measured, key)
         weight = mean(found.weights) if found.weights else None
         rows.append((*key, weight, mean(found.f1), deviation(found.f1), ratio))
-    return Table("ensemble-size", title, columns, tuple(rows), keys=4)
+    return Table("ensemble-size", "Means over random ensembles", columns, tuple(rows), keys=4)
 
 
 def _plots(measured: dict[_Key, _Measured]) -> Iterator[Plot]:

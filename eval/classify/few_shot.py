@@ -124,10 +124,9 @@ def evaluate_few_shot(task: Task, settings: Settings, terminal: Terminal | None 
         described.append(vectors.described())
         cells.update(study.cells(vectors))
     kind = "balanced" if settings.balanced else "not balanced"
-    title = f"Few examples, {kind}: {task.texts.name}"
     return Report(
-        title,
-        (systems_table(cells, title), draws_table(cells)),
+        f"Few examples, {kind}: {task.texts.name}",
+        (systems_table(cells), draws_table(cells)),
         tuple(learning_curve(cells)),
         (*study.notes(cells), *task.remarks()),
         {**study.facts(), "models": described},

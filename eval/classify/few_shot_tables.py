@@ -15,7 +15,7 @@ Cells: TypeAlias = dict[tuple[str, int, str, int], Result]
 _MEASURES = {"weighted_f1": "weighted F1", "macro_f1": "macro F1", "accuracy": "accuracy"}
 
 
-def systems_table(cells: Cells, title: str) -> Table:
+def systems_table(cells: Cells) -> Table:
     """A row for each model, number of examples and system: means and deviations over the draws."""
     columns = [Column("model"), Column("k"), Column("system")]
     for heading in _MEASURES.values():
@@ -29,7 +29,9 @@ def systems_table(cells: Cells, title: str) -> Table:
             values += [mean(own), deviation(own)]
         rows.append((*key, *values, mean([result.seconds for result in results])))
     notes = ("dev.: standard deviations over the draws; seconds: means",)
-    return Table("few-shot", title, tuple(columns), tuple(rows), keys=3, notes=notes)
+    return Table(
+        "few-shot", "Means over the draws of examples", tuple(columns), tuple(rows), keys=3, notes=notes
+    )
 
 
 def draws_table(cells: Cells) -> Table:

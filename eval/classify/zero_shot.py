@@ -97,11 +97,10 @@ def evaluate_zero_shot(task: Task, settings: Settings, terminal: Terminal | None
     for vectors in models:
         described.append(vectors.described())
         found.update(study.outcomes(vectors))
-    title = f"Classification by the names of the labels: {task.texts.name}"
     return Report(
-        title,
+        f"Classification by the names of the labels: {task.texts.name}",
         (
-            systems_table(found, title),
+            systems_table(found),
             contrast_table(study.promised, found),
             classes_table(found, task.classes),
         ),

@@ -17,7 +17,7 @@ MEASURES = {"accuracy": "accuracy", "macro_f1": "macro F1", "weighted_f1": "weig
 _KEYS = (Column("model"), Column("template"), Column("system"))
 
 
-def systems_table(found: Mapping[Key, Outcome], title: str) -> Table:
+def systems_table(found: Mapping[Key, Outcome]) -> Table:
     """A row for each model, template and system; deviations where there are several repeats."""
     repeated = any(len(outcome.qualities) > 1 for outcome in found.values())
     columns = [*_KEYS, Column("weight", 3)]
@@ -34,7 +34,7 @@ def systems_table(found: Mapping[Key, Outcome], title: str) -> Table:
             values = outcome.values(measure)
             cells += [mean(values), deviation(values)] if repeated else [mean(values)]
         rows.append((*cells, *p.get(key, (None, None))))
-    return Table("zero-shot", title, tuple(columns), tuple(rows), keys=3)
+    return Table("zero-shot", "How well each system does", tuple(columns), tuple(rows), keys=3)
 
 
 def contrast_table(promised: Mapping[tuple[str, str], Contrast], found: Mapping[Key, Outcome]) -> Table:
