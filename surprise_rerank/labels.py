@@ -44,9 +44,7 @@ class Labels:
         if isinstance(given, Mapping):
             names = rows_of(list(given))
             described = [_description(name, value) for name, value in given.items()]
-        elif (isinstance(given, Sequence | np.ndarray) and not isinstance(given, str)) or hasattr(
-            given, "tolist"
-        ):
+        elif hasattr(given, "tolist") or (isinstance(given, Sequence) and not isinstance(given, str)):
             names = rows_of(given)
             described = [_description(name, name) for name in names]
         else:
@@ -158,14 +156,14 @@ def classes_in(y: Any, none_label: object = None) -> npt.NDArray[Any]:
     """
     if is_indicator(y):
         raise DataError("y is an indicator; give labels=, which tell what its columns are")
-    found = {name: None for row in rows_of(y) for name in _own(row, none_label)}
-    wrong = next((name for name in found if not _is_class(name)), None)
-    if wrong is not None or None in found:
-        raise DataError(f"y holds {wrong!r}, expected strings or numbers for classes")
+    found = [name for row in rows_of(y) for name in _own(row, none_label)]
+    wrong = [name for name in found if not _is_class(name)]
+    if wrong:
+        raise DataError(f"y holds {wrong[0]!r:.60}, expected strings or numbers for classes")
     if not found:
         raise DataError("y holds no class")
     try:
-        return class_array(sorted(found))
+        return class_array(sorted(set(found)))
     except TypeError:
         raise DataError("y holds strings and numbers; give labels=, which tell the classes") from None
 

@@ -328,6 +328,8 @@ def test_what_is_no_class_is_refused(tmp_path) -> None:
     encoder = WordEncoder()
     for y, message in (
         (["a", None, "b", "a", "b", "a"], "y holds None, expected strings or numbers"),
+        (["a", {}, "b", "a", "b", "a"], "y holds {}, expected strings or numbers"),
+        (["a", float("nan"), "b", "a", "b", "a"], "y holds nan, expected strings or numbers"),
         (["a", 1, "b", "a", "b", "a"], "strings and numbers; give labels="),
         ([["a"], ["b", 1], [], [], [], []], "strings and numbers; give labels="),
         (np.eye(6, 2), "is an indicator; give labels="),
