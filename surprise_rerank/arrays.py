@@ -13,6 +13,7 @@ FloatArray: TypeAlias = npt.NDArray[np.floating]
 Float32Array: TypeAlias = npt.NDArray[np.float32]
 Float64Array: TypeAlias = npt.NDArray[np.float64]
 IntArray: TypeAlias = npt.NDArray[np.int64]
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 # Rows that are looked at together, so that a check takes no memory beside a large matrix.
 _CHECKED = 65_536

@@ -11,8 +11,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import shutil
-import uuid
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,6 +21,8 @@ from surprise_rerank.encoders import Encoder, SentenceTransformerEncoder, load_e
 from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import DataError
 from surprise_rerank.few_shot import FewShotTraining, TrainingHistory
+from surprise_rerank.files import whole_folder
+from surprise_rerank.finetune import save_model
 from surprise_rerank.labels import class_array
 from surprise_rerank.linear_map import LinearMap
 
@@ -50,21 +50,15 @@ def save(classifier: LabelClassifier, folder: str | os.PathLike[str]) -> None:
     arrays: dict[str, Any] = {"label_vectors": classifier.label_vectors_}
     if classifier.linear_map_ is not None:
         arrays["linear_map"] = classifier.linear_map_.weights
-    draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
     try:
-        draft.mkdir(parents=True)
-        (draft / _DESCRIPTION).write_text(description, encoding="utf-8")
-        np.savez(draft / _ARRAYS, **arrays)
-        classifier.ensemble_.save(draft / _ENSEMBLE)
-        if _is_trained(classifier):
-            from surprise_rerank.finetune import save_model
-
-            save_model(_trained(classifier).model, draft / _ENCODER)
-        draft.replace(target)
+        with whole_folder(target) as draft:
+            (draft / _DESCRIPTION).write_text(description, encoding="utf-8")
+            np.savez(draft / _ARRAYS, **arrays)
+            classifier.ensemble_.save(draft / _ENSEMBLE)
+            if _is_trained(classifier):
+                save_model(_trained(classifier).model, draft / _ENCODER)
     except OSError as error:
         raise DataError(f"cannot write the classifier {target}: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
 
 
 def load(kind: type[C], folder: str | os.PathLike[str], encoder: Encoder | None) -> C:

@@ -22,14 +22,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from surprise_rerank.arrays import Float64Array, FloatArray
+from surprise_rerank.arrays import BoolArray, Float64Array, FloatArray
 from surprise_rerank.encoders import Progress
 from surprise_rerank.errors import DataError
 
 if TYPE_CHECKING:
     import torch
 
-BoolArray: TypeAlias = npt.NDArray[np.bool_]
 TrainingMethod: TypeAlias = Literal["fine-tune", "linear"]
 
 # The logarithms' arguments stay this far from 0. The upper bound is one that float32 tells from 1.

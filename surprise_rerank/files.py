@@ -1,8 +1,9 @@
-"""Where the user's files are kept, and files that are there whole or not at all."""
+"""Where the user's files are kept, and files and folders that are there whole or not at all."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,7 +28,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     Raises:
         OSError: if it cannot be written.
     """
-    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    draft = _draft(path)
     try:
         with draft.open("xb") as file:
             yield file
@@ -37,3 +38,29 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """A draft folder that takes the path's place if the block succeeds, and vanishes if it does not.
+
+    Args:
+        path: where nothing is, or an empty folder.
+
+    Raises:
+        OSError: if it cannot be written.
+    """
+    target = path.absolute()
+    draft = _draft(target)
+    try:
+        draft.mkdir(parents=True)
+        yield draft
+        if target.exists():
+            target.rmdir()  # only an empty one goes; Windows does not rename onto it
+        draft.rename(target)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _draft(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")

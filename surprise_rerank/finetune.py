@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import shutil
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +27,7 @@ from surprise_rerank.few_shot import (
     minimize,
     pair_targets,
 )
+from surprise_rerank.files import whole_folder
 
 if TYPE_CHECKING:
     import torch
@@ -155,19 +154,12 @@ def save_model(model: SentenceTransformer, folder: Path) -> None:
     Raises:
         DataError: if it cannot be written.
     """
-    draft = folder.absolute().with_name(f".{folder.absolute().name}.{uuid.uuid4().hex}.part")
     from safetensors import SafetensorError
 
     try:
-        draft.mkdir(parents=True)
         # A model card would be written by asking the model hub.
-        with quiet_loading():
+        with whole_folder(folder) as draft, quiet_loading():
             model.save_pretrained(str(draft), create_model_card=False)
-        if folder.exists():
-            folder.rmdir()  # only an empty one goes; Windows does not rename onto it
-        draft.rename(folder)
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"cannot write the checkpoint {folder}: {reason}; give another folder") from error
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)

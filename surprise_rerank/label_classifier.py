@@ -16,13 +16,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from surprise_rerank import classifier_files
 from surprise_rerank.anchor_scores import AnchorScores
-from surprise_rerank.arrays import Float32Array, FloatArray
+from surprise_rerank.arrays import BoolArray, Float32Array, FloatArray
 from surprise_rerank.encoders import Encoder, Kind, load_encoder
 from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import DataError, IndexMismatchError
 from surprise_rerank.few_shot import FewShotTraining, TrainingHistory
 from surprise_rerank.labels import (
-    BoolArray,
     Labels,
     centroids,
     check_template,

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from surprise_rerank.arrays import Float32Array, FloatArray, matrix, unit_rows
+from surprise_rerank.arrays import BoolArray, Float32Array, FloatArray, matrix, unit_rows
 from surprise_rerank.errors import DataError
 
 DEFAULT_TEMPLATE = "this matter is {}"
-BoolArray = npt.NDArray[np.bool_]
 # What makes (n, d) vectors of n label texts.
 Encode = Callable[[list[str]], FloatArray]
 

@@ -12,10 +12,12 @@ from surprise_rerank.arrays import Float32Array
 from surprise_rerank.classify import ClassifierWeight
 from surprise_rerank.connectors.progress import Advance, Terminal
 from surprise_rerank.encoders import DEFAULT_MODEL
+from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.classify.measures import Quality, deviation, mean
-from surprise_rerank.eval.classify.systems import AUTO, COSINE, by_labels
+from surprise_rerank.eval.classify.systems import AUTO, by_labels
 from surprise_rerank.eval.classify.task import Task, Vectors, check_templates, load_models
+from surprise_rerank.eval.labelled.surprise_models import COSINE
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Report, Series, Table
 from surprise_rerank.files import cache_folder
 from surprise_rerank.labels import DEFAULT_TEMPLATE
@@ -140,7 +142,7 @@ def _sizes(
     for size in sizes:
         for number in range(settings.draws):
             rows = np.random.default_rng((settings.seed, size, number)).permutation(len(texts))
-            ensemble, tested = texts[rows[:size]], rows[size:]
+            ensemble, tested = Ensemble.from_vectors(texts[rows[:size]], similarity="cosine"), rows[size:]
             for shown, (system, weight) in SYSTEMS.items():
                 answers = by_labels(system, labels, texts[tested], ensemble, weight)
                 measured = found.setdefault((size, shown), _Measured())

@@ -9,12 +9,13 @@ from functools import cached_property
 
 import numpy as np
 
-from surprise_rerank.arrays import Float32Array, IntArray
+from surprise_rerank.arrays import BoolArray, Float32Array, IntArray
 from surprise_rerank.classify import ClassifierWeight
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.encoders import Encoder, SentenceTransformerEncoder
+from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import ModelError
-from surprise_rerank.eval.classify.measures import BoolArray, Quality
+from surprise_rerank.eval.classify.measures import Quality
 from surprise_rerank.eval.classify.results import Result
 from surprise_rerank.eval.classify.setfit_baseline import EXTRA, setfit_answers
 from surprise_rerank.eval.classify.systems import Answers, by_labels, logistic_regression
@@ -164,7 +165,8 @@ class Learners:
         return self._setfit()
 
     def _after(self, trained: _Trained, system: str) -> Result:
-        answers = by_labels(system, trained.labels, trained.tested, trained.tested, self._weight)
+        ensemble = Ensemble.from_vectors(trained.tested, similarity="cosine")
+        answers = by_labels(system, trained.labels, trained.tested, ensemble, self._weight)
         history = trained.history
         return Result(
             self._quality(answers), history.seconds, len(history.losses), history.reached, answers.weight

@@ -6,13 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy import stats
 from sklearn.metrics import f1_score
 
-from surprise_rerank.arrays import IntArray
-
-BoolArray = npt.NDArray[np.bool_]
+from surprise_rerank.arrays import BoolArray, IntArray
 
 
 @dataclass(frozen=True, slots=True)

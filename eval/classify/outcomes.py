@@ -8,9 +8,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from surprise_rerank.arrays import Float64Array, IntArray
-from surprise_rerank.eval.classify.measures import BoolArray, Quality, confusion, mcnemar
-from surprise_rerank.eval.classify.systems import COSINE, Answers
+from surprise_rerank.arrays import BoolArray, Float64Array, IntArray
+from surprise_rerank.eval.classify.measures import Quality, confusion, mcnemar
+from surprise_rerank.eval.classify.systems import Answers
+from surprise_rerank.eval.labelled.surprise_models import COSINE
 from surprise_rerank.eval.significance import holm, paired_randomization
 
 # Model, template, system.

@@ -10,16 +10,11 @@ from sklearn.linear_model import LogisticRegression
 
 from surprise_rerank.arrays import Float32Array, IntArray
 from surprise_rerank.classify import ClassifierWeight, CosineClassifier, SurpriseClassifier
+from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import DataError
-from surprise_rerank.surprise import SurpriseModel
+from surprise_rerank.eval.labelled.surprise_models import COSINE, SURPRISE
 
-COSINE, AUTO, LOGISTIC = "cosine", "auto", "logistic"
-SURPRISE: Mapping[str, SurpriseModel] = {
-    "surprise": "gaussian",
-    "pooled": "pooled",
-    "percentile": "percentile",
-    "empirical": "empirical",
-}
+AUTO, LOGISTIC = "auto", "logistic"
 # By the labels' names alone.
 ZERO_SHOT = (COSINE, *SURPRISE, AUTO)
 # Converges on unit vectors of a hundred classes.
@@ -43,7 +38,7 @@ def by_labels(
     system: str,
     labels: Mapping[str, Float32Array],
     texts: Float32Array,
-    ensemble: Float32Array,
+    ensemble: Ensemble,
     weight: ClassifierWeight,
 ) -> Answers:
     """Answers by the similarity to the labels.
@@ -52,17 +47,17 @@ def by_labels(
         system: of `ZERO_SHOT`.
         labels: class -> (d,) vector, in the order of the classes' characters.
         texts: (n, d) vectors.
-        ensemble: (e, d) vectors that similarities are compared with.
+        ensemble: of vectors that similarities are compared with, under the cosine.
         weight: of surprise; the system `auto` decides by itself.
     """
     if system == COSINE:
-        chosen = CosineClassifier(labels).fit(ensemble).predict(texts)
+        chosen = CosineClassifier(labels).fit(texts, ensemble=ensemble).predict(texts)
         return Answers(_places(labels, chosen))
     if system == AUTO:
         classifier = SurpriseClassifier(labels)
     else:
         classifier = SurpriseClassifier(labels, model=SURPRISE[system], weight=weight)
-    classifier.fit(ensemble)
+    classifier.fit(texts, ensemble=ensemble)
     return Answers(_places(labels, classifier.predict(texts)), float(classifier.weight_))
 
 

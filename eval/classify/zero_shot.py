@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +9,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from surprise_rerank.arrays import IntArray
+from surprise_rerank.arrays import Float32Array, IntArray
 from surprise_rerank.classify import ClassifierWeight
 from surprise_rerank.connectors.progress import Advance, Terminal
 from surprise_rerank.contrast import Contrast, contrast
@@ -142,20 +140,17 @@ class _Study:
     def outcomes(self, vectors: Vectors) -> dict[Key, Outcome]:
         """What a model's systems make of the texts."""
         texts = vectors.of(self._task.texts)
-        fixed = None if self._ensemble is None else vectors.of(self._ensemble)
+        ensembles = self._ensembles(vectors, texts)
         templates = check_templates(self._settings.templates)
         found: dict[Key, Outcome] = {}
         total = len(templates) * len(self._draws) * len(ZERO_SHOT)
         with self._terminal.bar(f"{vectors.name}: classifying", total, "classifications") as advance:
             for template in templates:
                 labels = self._task.label_vectors(vectors.encoder, template)
-                seen = texts[self._draws[0].tested] if fixed is None else fixed
-                ensemble_seen = Ensemble.from_vectors(seen, similarity="cosine")
-                self.promised[vectors.name, template] = contrast(np.stack([*labels.values()]), ensemble_seen)
-                for draw in self._draws:
+                self.promised[vectors.name, template] = contrast(np.stack([*labels.values()]), ensembles[0])
+                for draw, ensemble in zip(self._draws, ensembles, strict=True):
                     tested = texts[draw.tested]
                     for system in ZERO_SHOT:
-                        ensemble = tested if fixed is None else fixed
                         answers = by_labels(system, labels, tested, ensemble, self._settings.weight)
                         outcome = found.setdefault((vectors.name, template, system), Outcome())
                         outcome.add(self._task.truth[draw.tested], answers, len(labels), draw.tested)
@@ -164,6 +159,12 @@ class _Study:
             with self._terminal.bar(f"{vectors.name}: learning", len(self._draws), "repeats") as advance:
                 found[vectors.name, NO_TEMPLATE, LOGISTIC] = self._learnt(vectors, advance)
         return found
+
+    def _ensembles(self, vectors: Vectors, texts: Float32Array) -> list[Ensemble]:
+        """What each draw is compared with: the texts that were given for it, or the tested ones."""
+        if self._ensemble is not None:
+            return [Ensemble.from_vectors(vectors.of(self._ensemble), similarity="cosine")] * len(self._draws)
+        return [Ensemble.from_vectors(texts[draw.tested], similarity="cosine") for draw in self._draws]
 
     def _learnt(self, vectors: Vectors, advance: Advance) -> Outcome:
         texts, source = vectors.of(self._task.texts), vectors.of(self._source)
@@ -190,9 +191,7 @@ class _Study:
                 )
             return self._task.other
         path = Path(chosen)
-        texts = read_texts(path, text=self._settings.text)
-        digest = hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:16]
-        return LabelledTexts(path.name, texts, (), digest)
+        return LabelledTexts.of(path.name, [*read_texts(path, text=self._settings.text)], [])
 
     def _drawn(self, number: int) -> _Draw:
         rng = np.random.default_rng((self._settings.seed, number))

@@ -9,7 +9,7 @@ import numpy as np
 from surprise_rerank.contrast import PROMISING_OFFSET_SHARE, Contrast
 from surprise_rerank.eval.classify.measures import deviation, mean
 from surprise_rerank.eval.classify.outcomes import Key, Outcome, p_values
-from surprise_rerank.eval.classify.systems import COSINE
+from surprise_rerank.eval.labelled.surprise_models import COSINE
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Series, Table
 
 # Name of a measure of `Quality` -> heading.

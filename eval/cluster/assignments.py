@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from surprise_rerank.errors import DataError, did_you_mean
+from surprise_rerank.eval.labelled.surprise_models import COSINE, SURPRISE
 from surprise_rerank.surprise import SurpriseModel, Weight
-
-COSINE = "cosine"
-_MODELS: Mapping[str, SurpriseModel] = {
-    "surprise": "gaussian",
-    "pooled": "pooled",
-    "percentile": "percentile",
-    "empirical": "empirical",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +42,13 @@ def _find(name: str) -> Assignment:
     if name == COSINE:
         return Assignment(name, "gaussian", 0.0)
     model, _, weight = name.partition("@")
-    if model not in _MODELS:
-        known = (COSINE, *_MODELS)
+    if model not in SURPRISE:
+        known = (COSINE, *SURPRISE)
         raise DataError(
             f"there is no assignment {name!r}; {did_you_mean(model, known)}choose from {', '.join(known)}; "
             "a weight may follow, as in surprise@0.5"
         )
-    return Assignment(name, _MODELS[model], _weight(name, weight) if "@" in name else 1.0)
+    return Assignment(name, SURPRISE[model], _weight(name, weight) if "@" in name else 1.0)
 
 
 def _weight(name: str, given: str) -> Weight:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from surprise_rerank.arrays import Float64Array
-from surprise_rerank.eval.cluster.assignments import COSINE
 from surprise_rerank.eval.cluster.runs import Run
+from surprise_rerank.eval.labelled.surprise_models import COSINE
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Series, Table
 from surprise_rerank.eval.significance import difference_interval, holm, paired_randomization
 
