@@ -119,6 +119,12 @@ def difference_interval(
     return float(result.confidence_interval.low), float(result.confidence_interval.high)
 
 
+def deviation(values: npt.ArrayLike) -> float | None:
+    """The standard deviation of what the values are a sample of (ddof 1); None for one."""
+    sample = np.asarray(values, dtype=np.float64)
+    return float(sample.std(ddof=1)) if len(sample) > 1 else None
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """p-values corrected for their number (Holm, 1979): no false alarm among them with 1 - alpha.
 

@@ -15,10 +15,8 @@ import torch
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from sklearn.metrics import classification_report
-from transformers import BertConfig, BertModel, BertTokenizerFast
+from tiny_bert import tiny_bert
 
 from surprise_rerank.classify import SurpriseClassifier
 from surprise_rerank.encoders import DEFAULT_MODEL, load_encoder
@@ -95,22 +93,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A real model of one layer, untrained, in a folder."""
     folder = tmp_path_factory.mktemp("model")
-    (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]))
-    with torch.random.fork_rng([]):
-        torch.manual_seed(0)
-        config = BertConfig(
-            vocab_size=len(WORDS) + 5,
-            hidden_size=16,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            intermediate_size=32,
-            max_position_embeddings=16,
-        )
-        BertModel(config).save_pretrained(folder)
-    BertTokenizerFast(vocab=str(folder / "vocab.txt")).save_pretrained(folder)
-    whole = SentenceTransformer(modules=[Transformer(str(folder)), Pooling(16)], device="cpu")
-    whole.max_seq_length = 12
-    whole.save(str(folder / "tiny"), create_model_card=False)
+    tiny_bert(folder, WORDS).save(str(folder / "tiny"), create_model_card=False)
     return folder / "tiny"
 
 

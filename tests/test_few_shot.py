@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-from transformers import BertConfig, BertModel, BertTokenizerFast
+from tiny_bert import tiny_bert
 from words import WordEncoder
 
 from surprise_rerank.arrays import unit_rows
@@ -383,23 +382,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> SentenceTransformerEncoder
     """A real model of one layer and no training, that reads twelve tokens."""
     folder = tmp_path_factory.mktemp("tiny")
     words = sorted({word for text in [*TEXTS, *LABELS] for word in text.split()})
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
-    (folder / "vocab.txt").write_text("\n".join(words))
-    with torch.random.fork_rng([]):
-        torch.manual_seed(0)
-        config = BertConfig(
-            vocab_size=len(words),
-            hidden_size=16,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            intermediate_size=32,
-            max_position_embeddings=16,
-        )
-        BertModel(config).save_pretrained(folder)
-    BertTokenizerFast(vocab=str(folder / "vocab.txt")).save_pretrained(folder)
-    model = SentenceTransformer(modules=[Transformer(str(folder)), Pooling(16)], device="cpu")
-    model.max_seq_length = 12
-    return SentenceTransformerEncoder(model, "tiny")
+    return SentenceTransformerEncoder(tiny_bert(folder, words), "tiny")
 
 
 def cosines(encoder: SentenceTransformerEncoder, texts: list[str], labels: list[str]) -> np.ndarray:

@@ -14,11 +14,12 @@ from surprise_rerank.connectors.progress import Advance, Terminal
 from surprise_rerank.encoders import DEFAULT_MODEL
 from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.classify.measures import Quality, deviation, mean
+from surprise_rerank.eval.classify.measures import Quality, mean
 from surprise_rerank.eval.classify.systems import AUTO, by_labels
 from surprise_rerank.eval.classify.task import Task, Vectors, check_templates, load_models
 from surprise_rerank.eval.labelled.surprise_models import COSINE
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Report, Series, Table
+from surprise_rerank.eval.significance import deviation
 from surprise_rerank.files import cache_folder
 from surprise_rerank.labels import DEFAULT_TEMPLATE
 

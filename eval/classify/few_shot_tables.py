@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from surprise_rerank.eval.classify.measures import deviation, mean
+from surprise_rerank.eval.classify.measures import mean
 from surprise_rerank.eval.classify.results import Result
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Series, Table
+from surprise_rerank.eval.significance import deviation
 
 # Model, shots, system, seed -> its result.
 Cells: TypeAlias = dict[tuple[str, int, str, int], Result]

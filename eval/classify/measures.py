@@ -54,11 +54,6 @@ def mean(values: Sequence[float]) -> float:
     return float(np.mean(values))
 
 
-def deviation(values: Sequence[float]) -> float | None:
-    """The standard deviation of what the values are a sample of (ddof 1); None for one."""
-    return float(np.std(values, ddof=1)) if len(values) > 1 else None
-
-
 def mcnemar(first: BoolArray, second: BoolArray) -> float:
     """Two-sided p-value of McNemar's exact test: whether two classifiers are right equally often.
 

@@ -12,7 +12,7 @@ from surprise_rerank.arrays import Float64Array
 from surprise_rerank.eval.cluster.runs import Run
 from surprise_rerank.eval.labelled.surprise_models import COSINE
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Series, Table
-from surprise_rerank.eval.significance import difference_interval, holm, paired_randomization
+from surprise_rerank.eval.significance import deviation, difference_interval, holm, paired_randomization
 
 _KEYS = (Column("data"), Column("model"), Column("assignment"))
 # Measures whose differences are tested: heading -> attribute of a run.
@@ -72,8 +72,7 @@ class Clustering:
 
     def deviation(self, assignment: str, measure: str) -> float | None:
         """The standard deviation over the repeats (of a sample); None for one."""
-        values = self.values(assignment, measure)
-        return float(values.std(ddof=1)) if len(values) > 1 else None
+        return deviation(self.values(assignment, measure))
 
     def facts(self) -> dict[str, Any]:
         """Everything that was measured, as JSON values."""
@@ -114,8 +113,8 @@ def _quality(found: Sequence[Clustering]) -> Table:
             cells: list[Cell] = []
             for measure in _TESTED.values():
                 gain = clustering.mean(name, measure) - clustering.mean(COSINE, measure)
-                mean, deviation = clustering.mean(name, measure), clustering.deviation(name, measure)
-                cells += [mean, deviation, None if name == COSINE else gain]
+                mean, spread = clustering.mean(name, measure), clustering.deviation(name, measure)
+                cells += [mean, spread, None if name == COSINE else gain]
             moved = None if name == COSINE else clustering.mean(name, "moved")
             seconds = clustering.mean(name, "centre_seconds") + clustering.mean(name, "seconds")
             rows.append((*clustering.names, name, *cells, clustering.mean(name, "nmi"), moved, seconds))
@@ -193,7 +192,7 @@ def _compared(first: Float64Array, second: Float64Array) -> tuple[Cell, ...]:
     gains = second - first
     spread: tuple[float | None, ...] = (None, None, None)
     if len(gains) > 1:
-        spread = (float(gains.std(ddof=1)), *difference_interval(first, second))
+        spread = (deviation(gains), *difference_interval(first, second))
     wins, losses = int((gains > 0).sum()), int((gains < 0).sum())
     return float(gains.mean()), *spread, wins, losses, len(gains) - wins - losses
 
