@@ -154,6 +154,7 @@ class Hit:
         parts: what each scorer gave it, or its best passage.
         document: where the candidates had it.
         passage: the best of the document, where the candidates were passages.
+        surprise: the share of background questions whose best candidate has less for it; None without any.
     """
 
     id: str
@@ -161,6 +162,7 @@ class Hit:
     parts: Mapping[str, float]
     document: Document | None = None
     passage: Passage | None = None
+    surprise: float | None = None
 
     @property
     def text(self) -> str | None:
@@ -181,6 +183,9 @@ class Ranking:
         documents: n documents, where the candidates had them.
         notes: what the reader of the scores must know (a score that was not defined, say).
         passages: each document's best passage, where the candidates were passages; `parts` are its own.
+        raw: name -> (n,) what each scorer said before this question's scores were put on one scale: numbers
+            that compare across questions, aligned with `ids`. Where it is empty, `scores` are such numbers.
+        surprise: (n,) what `QuestionBackground.judged` adds, descending; None without a background.
     """
 
     ids: tuple[str, ...]
@@ -189,6 +194,8 @@ class Ranking:
     documents: tuple[Document, ...] | None = None
     notes: tuple[str, ...] = ()
     passages: tuple[Passage, ...] | None = None
+    raw: Mapping[str, Float64Array] = field(default_factory=dict)
+    surprise: Float64Array | None = None
 
     @classmethod
     def order(
@@ -197,6 +204,7 @@ class Ranking:
         scores: FloatArray,
         parts: Mapping[str, FloatArray] | None = None,
         notes: Sequence[str] = (),
+        raw: Mapping[str, FloatArray] | None = None,
     ) -> Ranking:
         """Sort a pool by score, descending; ties go by id, so that every store gives the same order.
 
@@ -208,6 +216,7 @@ class Ranking:
             scores: (n,).
             parts: name -> (n,) what each scorer contributed.
             notes: for the reader of the ranking.
+            raw: name -> (n,) what each scorer said, on a scale that is the same for all questions.
 
         Raises:
             DataError: if the scores are not one finite number per candidate (minus infinity is allowed too).
@@ -230,10 +239,11 @@ class Ranking:
         return cls(
             ids=tuple(names[i] for i in order),
             scores=values[order],
-            parts={k: np.asarray(v, dtype=np.float64)[index] for k, v in (parts or {}).items()},
+            parts=_picked(parts or {}, index),
             documents=None if documents is None else tuple(documents[i] for i in picked),
             notes=tuple(notes),
             passages=None if passages is None else tuple(passages[i] for i in picked),
+            raw=_picked(raw or {}, index),
         )
 
     def __len__(self) -> int:
@@ -247,6 +257,7 @@ class Ranking:
                 parts={part: float(values[i]) for part, values in self.parts.items()},
                 document=None if self.documents is None else self.documents[i],
                 passage=None if self.passages is None else self.passages[i],
+                surprise=None if self.surprise is None else float(self.surprise[i]),
             )
 
     def top(self, k: int) -> Ranking:
@@ -258,7 +269,13 @@ class Ranking:
             parts={name: values[:k] for name, values in self.parts.items()},
             documents=None if self.documents is None else self.documents[:k],
             passages=None if self.passages is None else self.passages[:k],
+            raw={name: values[:k] for name, values in self.raw.items()},
+            surprise=None if self.surprise is None else self.surprise[:k],
         )
+
+
+def _picked(values: Mapping[str, FloatArray], rows: IntArray) -> dict[str, Float64Array]:
+    return {name: np.asarray(own, dtype=np.float64)[rows] for name, own in values.items()}
 
 
 def _best_passages(

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
+from surprise_rerank.background import QuestionBackground, above, require_background
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
 from surprise_rerank.encoders import Encoder, encode_queries
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank import Reranker
 from surprise_rerank.workers import in_thread
+
+# Background questions that are encoded together.
+_BATCH = 256
 
 
 class Retriever(Protocol):
@@ -27,7 +32,7 @@ class Retriever(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A question in, a ranking out.
+    """A question in, a ranking out. Threads and tasks may share one.
 
     Attributes:
         encoder: of the model that the documents were encoded with.
@@ -35,15 +40,28 @@ class Pipeline:
         reranker: orders it. Without one, the retriever's own scores do: the first of `Candidates.scores`,
             where a candidate that has none of them (NaN) comes last, with minus infinity.
         depth: size of the candidate pool.
+        background: other questions' best candidates, which documents' `surprise` is measured against; see
+            `with_background`.
+        min_surprise: leave out what is less surprising; .95 lets through one in twenty questions that have
+            nothing to do with the corpus. Needs a background.
+
+    Raises:
+        DataError: if min_surprise is no share, or more than the background can tell.
     """
 
     encoder: Encoder
     retriever: Retriever
     reranker: Reranker | None = None
     depth: int = 100
+    background: QuestionBackground | None = None
+    min_surprise: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.min_surprise is not None:
+            require_background(self.background, self.min_surprise)
 
     def search(self, question: str, top_k: int = 10) -> Ranking:
-        """The best documents for a question, with their text.
+        """The best documents for a question, with their text; none, where none is surprising enough.
 
         Raises:
             DataError: if top_k is not positive, or neither a re-ranker nor the retriever has scores.
@@ -51,10 +69,9 @@ class Pipeline:
         if top_k < 1:
             raise DataError(f"top_k must be at least 1, got {top_k}")
         (query,) = encode_queries(self.encoder, [question])
-        depth = max(self.depth, top_k)
-        needs: frozenset[Field] = frozenset() if self.reranker is None else self.reranker.needs
-        pool = self.retriever.retrieve(query, depth, needs | {"documents"})
-        ranking = _as_retrieved(pool) if self.reranker is None else self.reranker.rerank(query, pool)
+        ranking = self.rank(query, max(self.depth, top_k))
+        if self.min_surprise is not None:
+            ranking = above(ranking, self.min_surprise)
         return ranking.top(top_k)
 
     async def asearch(self, question: str, top_k: int = 10) -> Ranking:
@@ -65,8 +82,61 @@ class Pipeline:
         """
         return await in_thread(self.search, question, top_k)
 
+    def rank(self, query: Query, depth: int | None = None, *, texts: bool = True) -> Ranking:
+        """All candidates of an encoded question in order, whatever their surprise.
 
-def _as_retrieved(pool: Candidates) -> Ranking:
+        Args:
+            query: encoded.
+            depth: size of the pool, where not the pipeline's.
+            texts: whether to fetch the documents' texts as well.
+
+        Raises:
+            DataError: if neither a re-ranker nor the retriever has scores.
+        """
+        needs: frozenset[Field] = frozenset() if self.reranker is None else self.reranker.needs
+        shown: frozenset[Field] = frozenset({"documents"}) if texts else frozenset()
+        pool = self.retriever.retrieve(query, self.depth if depth is None else depth, needs | shown)
+        ranking = as_retrieved(pool) if self.reranker is None else self.reranker.rerank(query, pool)
+        return ranking if self.background is None else self.background.judged(query.text, ranking)
+
+    def with_background(
+        self,
+        questions: Sequence[str],
+        *,
+        scorer: str = "",
+        documents: int = 0,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> Pipeline:
+        """The same with these questions' best candidates as the background of `surprise`.
+
+        Args:
+            questions: that have nothing to do with the corpus: logged ones, or titles of another corpus. Some
+                hundred; n of them tell a surprise of at most n / (n + 1).
+            scorer: what the background is called, for readers.
+            documents: how many documents are searched; 0 where unknown.
+            on_progress: called with the number of questions of every finished part.
+
+        Raises:
+            DataError: if there are too few.
+        """
+        plain = replace(self, background=None, min_surprise=None)
+
+        def answers() -> Iterator[tuple[str, Ranking]]:
+            for start in range(0, len(questions), _BATCH):
+                for query in encode_queries(self.encoder, questions[start : start + _BATCH]):
+                    yield query.text, plain.rank(query, texts=False)
+                    if on_progress is not None:
+                        on_progress(1)
+
+        return replace(self, background=QuestionBackground.of(answers(), scorer, documents))
+
+
+def as_retrieved(pool: Candidates) -> Ranking:
+    """A pool in the order of the first of its scores.
+
+    Raises:
+        DataError: if it has candidates and no scores.
+    """
     if not pool.scores and len(pool):
         raise DataError("the retriever gave no scores to order documents by; give the pipeline a re-ranker")
     scores = next(iter(pool.scores.values()), np.zeros(0))

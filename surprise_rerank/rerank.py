@@ -111,7 +111,7 @@ class SurpriseReranker:
         parts: dict[str, FloatArray] = {name: similarity, "z": result.z, "probability": result.probability}
         if (result.z_error > 0).any():
             parts["z_error"] = result.z_error
-        return Ranking.order(candidates, result.score, parts, notes)
+        return Ranking.order(candidates, result.score, parts, notes, raw={name: similarity})
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,17 +295,18 @@ class FusionReranker:
         return frozenset().union(*(scorer.needs for scorer in self.scorers))
 
     def rerank(self, query: Query, candidates: Candidates) -> Ranking:
-        """The pool by the sum; `parts` holds each scorer's normalised share.
+        """The pool by the sum; `parts` holds each scorer's normalised share, `raw` what it said.
 
         Raises:
             DataError: if a scorer lacks what it needs.
         """
-        parts = self.parts(query, candidates)
-        return Ranking.order(candidates, weighted_sum(parts, self.weights), parts)
+        raw = self._raw(query, candidates)
+        parts = self._normalized(raw, query, candidates)
+        return Ranking.order(candidates, weighted_sum(parts, self.weights), parts, raw=raw)
 
     def parts(self, query: Query, candidates: Candidates) -> dict[str, Float64Array]:
         """Scorer's name -> (n,) its scores of the pool, on the common scale."""
-        return {scorer.name: self._normalized(scorer, query, candidates) for scorer in self.scorers}
+        return self._normalized(self._raw(query, candidates), query, candidates)
 
     def fitted(self, judged: Iterable[tuple[Query, Candidates, Mapping[str, float]]]) -> FusionReranker:
         """The same fusion with weights that are learned from judged questions (`fusion.fit_weights`).
@@ -323,8 +324,17 @@ class FusionReranker:
             gains.append(np.array([max(relevant.get(name, 0.0), 0.0) for name in candidates.ids]))
         return replace(self, weights=fit_weights(pools, gains))
 
-    def _normalized(self, scorer: Scorer, query: Query, candidates: Candidates) -> Float64Array:
-        scores = scorer.scores(query, candidates)
+    def _raw(self, query: Query, candidates: Candidates) -> dict[str, FloatArray]:
+        return {scorer.name: scorer.scores(query, candidates) for scorer in self.scorers}
+
+    def _normalized(
+        self, raw: Mapping[str, FloatArray], query: Query, candidates: Candidates
+    ) -> dict[str, Float64Array]:
+        return {s.name: self._on_one_scale(s, raw[s.name], query, candidates) for s in self.scorers}
+
+    def _on_one_scale(
+        self, scorer: Scorer, scores: FloatArray, query: Query, candidates: Candidates
+    ) -> Float64Array:
         match self.method:
             case "rrf":
                 return reciprocal_ranks(scores)

@@ -302,7 +302,7 @@ class TestIndex:
 
         from surprise_rerank.connectors.qdrant.retriever import SurpriseMode
         from surprise_rerank.connectors.readers.opening import Format
-        from surprise_rerank.eval.commands.systems import SystemName
+        from surprise_rerank.connectors.systems import SystemName
 
         assert get_args(Format) == reading.FORMATS
         assert get_args(SurpriseMode) == MODES

@@ -40,9 +40,7 @@ class DocumentIndex:
     """Documents with their dense vectors and token vectors, in one collection of Qdrant.
 
     Use `DocumentIndex.open`; the index is a context manager. Methods whose names have an `a` before them are
-    for event loops: the same in a thread.
-
-    `docs/index.md` has examples.
+    for event loops: the same in a thread. `docs/index.md` has examples.
     """
 
     def __init__(self, home: Home, encoder: Encoder | None) -> None:
@@ -92,11 +90,7 @@ class DocumentIndex:
             StoreError: if the folder or server cannot be used.
             IndexMismatchError: if the index was made by another model, or with other options; names both.
         """
-        expected = None
-        if encoder is not None:
-            expected = Manifest(
-                encoder.name, encoder.fingerprint, encoder.dimension, options or IndexOptions()
-            )
+        expected = None if encoder is None else Manifest.of(encoder, options)
         home = open_home(
             location,
             expected,
@@ -134,6 +128,11 @@ class DocumentIndex:
     def where(self) -> str:
         """The place, for messages."""
         return self._home.where
+
+    @property
+    def files(self) -> Home:
+        """Where the files beside the points are."""
+        return self._home
 
     @property
     def manifest(self) -> Manifest:
@@ -234,7 +233,7 @@ class DocumentIndex:
         """
         model = encoder or self.encoder
         chosen = options or self.manifest.options
-        made = self._home.successor(Manifest(model.name, model.fingerprint, model.dimension, chosen))
+        made = self._home.successor(Manifest.of(model, chosen))
         try:
             successor = DocumentIndex(made, model)
             same_model = model.fingerprint == self.manifest.fingerprint

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.schema import SCHEMA_VERSION
 from surprise_rerank.connectors.qdrant.token_vectors import TokenStorage
+from surprise_rerank.encoders import Encoder
 from surprise_rerank.errors import DataError, IndexMismatchError
 from surprise_rerank.passages import Passages
 
@@ -123,6 +124,11 @@ class Manifest:
     statistics: StatisticsRecord | None = None
     latest: StatisticsRecord | None = None
     schema: int = SCHEMA_VERSION
+
+    @classmethod
+    def of(cls, encoder: Encoder, options: IndexOptions | None = None) -> Manifest:
+        """Of a new collection for an encoder's vectors."""
+        return cls(encoder.name, encoder.fingerprint, encoder.dimension, options or IndexOptions())
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""

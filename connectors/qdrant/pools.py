@@ -112,8 +112,15 @@ class Pools:
         )
         return [(value, self._candidates(records, fields, name)) for value, records in found]
 
-    def fetch(self, ids: Sequence[str], fields: frozenset[Field]) -> Candidates:
+    def fetch(
+        self, ids: Sequence[str], fields: frozenset[Field], *, skip_missing: bool = False
+    ) -> Candidates:
         """Documents by id, in this order; all passages of each.
+
+        Args:
+            ids: of documents.
+            fields: what to fetch.
+            skip_missing: leave out what is not in the index, instead of refusing it.
 
         Raises:
             DataError: if one is not in the index.
@@ -122,11 +129,12 @@ class Pools:
         counted = (*names, PASSAGES) if self._splits else names
         firsts = self._retrieve([point_id(name) for name in ids], counted, fields)
         missing = [name for name in ids if point_id(name) not in firsts]
-        if missing:
+        if missing and not skip_missing:
             raise DataError(f"{len(missing)} documents are not in the index, such as {missing[0]!r}; sync it")
         points = [
             point_id(name, number)
             for name in ids
+            if point_id(name) in firsts
             for number in range(firsts[point_id(name)].payload.get(PASSAGES, 1))
         ]
         others = self._retrieve([point for point in points if point not in firsts], names, fields)

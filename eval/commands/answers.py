@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from surprise_rerank.candidates import Candidates, Hit, Query, Ranking
+from surprise_rerank.connectors.systems import System
 from surprise_rerank.encoders import Encoder, encode_queries
-from surprise_rerank.eval.commands.systems import System
 
 
 @dataclass(frozen=True, slots=True)

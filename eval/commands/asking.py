@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from surprise_rerank.candidates import Hit
     from surprise_rerank.connectors.qdrant import SearchOptions
     from surprise_rerank.connectors.qdrant.retriever import SurpriseMode
+    from surprise_rerank.connectors.systems import System, SystemName
     from surprise_rerank.eval.commands.answers import Answer
-    from surprise_rerank.eval.commands.systems import System, SystemName
 
 # As `systems.SystemName` and `SurpriseMode`, which `--help` cannot wait for.
 SYSTEMS = ("cosine", "surprise", "maxsim", "bm25", "dynamax", "fusion")
@@ -155,8 +155,8 @@ def answers(place: Place, asked: Asked, out: Output) -> Iterator[tuple[System, A
     """
     questions, options = asked.questions(), asked.search_options()
 
+    from surprise_rerank.connectors.systems import build_system, default_system
     from surprise_rerank.eval.commands.answers import answer
-    from surprise_rerank.eval.commands.systems import build_system, default_system
 
     with place.open() as index:
         system = build_system(asked.system or default_system(index), index, options, asked.mode)

@@ -157,7 +157,7 @@ def model_of(index: DocumentIndex, name: str | None) -> Encoder:
         if name is not None:
             raise
         raise ModelError(f"{error}; if the index's model has moved, --model tells where it is") from error
-    index.manifest.check(Manifest(encoder.name, encoder.fingerprint, encoder.dimension), index.where)
+    index.manifest.check(Manifest.of(encoder), index.where)
     return encoder
 
 

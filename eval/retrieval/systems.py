@@ -13,7 +13,7 @@ from surprise_rerank.candidates import Candidates, Field, Query, Ranking
 from surprise_rerank.errors import SurpriseRerankError, did_you_mean
 from surprise_rerank.eval.retrieval.pools import PoolName, Resources
 from surprise_rerank.eval.retrieval.trec import Run
-from surprise_rerank.fusion import FusionMethod
+from surprise_rerank.fusion import BM25_WEIGHT, FusionMethod
 from surprise_rerank.pipeline import Retriever
 from surprise_rerank.rerank import (
     CosineScorer,
@@ -27,11 +27,6 @@ from surprise_rerank.rerank import (
 from surprise_rerank.similarities import SIMILARITIES, NamedSimilarity
 from surprise_rerank.similarity_rerank import SimilarityReranker
 from surprise_rerank.surprise import SurpriseModel, Weight
-
-# BM25's deviations spread twice as wide over a pool as those of cosine and DynaMax (2.2 to 1.0 and 1.2), so
-# with equal weights it decides alone. Chosen on 400 training questions of scifact (nDCG@10 .743 -> .746) and
-# the development questions of nfcorpus (.336 -> .340).
-BM25_WEIGHT = 0.5
 
 # Size of the pools that fusion weights are fitted on.
 _FIT_DEPTH = 100

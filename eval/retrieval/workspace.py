@@ -16,6 +16,7 @@ from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.pyserini import BM25Index
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SyncReport
 from surprise_rerank.connectors.qdrant.engines import shown_url
+from surprise_rerank.connectors.systems import SAMPLE_SIZE
 from surprise_rerank.encoders import Encoder
 from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import DataError
@@ -27,9 +28,6 @@ from surprise_rerank.passages import Passages
 from surprise_rerank.similarities import Corpus, FittedOn
 from surprise_rerank.tokens import TokenBatch
 from surprise_rerank.word_weights import WordStatistics
-
-# Documents over which fusion measures what a usual score is: the deviation of 256 is known to 4 %.
-SAMPLE_SIZE = 256
 
 # Documents whose words are counted at a time, between two signs of progress.
 _COUNTED = 256
