@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import random
+import re
+from collections.abc import Iterable
+
 from surprise_rerank.background import QuestionBackground
 from surprise_rerank.background_files import from_bytes, to_bytes
 from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
+
+_SENTENCE_END = re.compile(r"[.!?](?=\s)|\n\s*\n")
+_LONGEST = 300  # characters of a first sentence
 
 
 def load_background(
@@ -19,15 +27,21 @@ def load_background(
         min_surprise: a threshold that needs it.
 
     Raises:
-        DataError: if there is none and a threshold needs it, or the file is damaged.
+        DataError: if there is none and a threshold needs it, it cannot tell the threshold, or the file is
+            damaged.
     """
     content = index.files.read_file(_file_name(system))
-    if content is None and min_surprise is not None:
+    if content is None:
+        if min_surprise is None:
+            return None
         raise DataError(
             f"{index.where} has no background of other questions for the system {system!r}, which "
             "min_surprise needs; make one with 'surprise-rerank background set' or store_background"
         )
-    return None if content is None else from_bytes(content, f"{index.where}: {_file_name(system)}")
+    background = from_bytes(content, f"{index.where}: {_file_name(system)}")
+    if min_surprise is not None:
+        background.check(min_surprise)
+    return background
 
 
 def store_background(index: DocumentIndex, system: str, background: QuestionBackground) -> None:
@@ -38,6 +52,37 @@ def store_background(index: DocumentIndex, system: str, background: QuestionBack
 def delete_background(index: DocumentIndex, system: str) -> None:
     """Forget the background of a system; nothing happens where there is none."""
     index.files.delete_file(_file_name(system))
+
+
+def title_questions(documents: Iterable[Document], count: int = 1000, seed: int = 0) -> list[str]:
+    """Titles of another corpus' documents, in place of logged questions.
+
+    A document without a title gives the first sentence of its text.
+
+    Args:
+        documents: of a corpus that has nothing to do with the one that is searched; they are read once.
+        count: how many are drawn; all where there are fewer.
+        seed: of the draw.
+    """
+    draw = random.Random(seed)
+    kept: list[str] = []
+    seen = 0
+    for document in documents:
+        question = " ".join((document.title or _first_sentence(document.text)).split())
+        if not question:
+            continue
+        seen += 1
+        if len(kept) < count:
+            kept.append(question)
+        elif (place := draw.randrange(seen)) < count:  # Vitter's reservoir: each of those seen is as likely
+            kept[place] = question
+    return kept
+
+
+def _first_sentence(text: str) -> str:
+    start = text.lstrip()[:_LONGEST]
+    end = _SENTENCE_END.search(start)
+    return start[: end.start() + 1] if end else start
 
 
 def _file_name(system: str) -> str:

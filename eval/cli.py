@@ -17,6 +17,7 @@ from surprise_rerank.eval.cluster import command as cluster_command
 from surprise_rerank.eval.downstream import command as downstream_command
 from surprise_rerank.eval.evalrank import sentences_command, words_command
 from surprise_rerank.eval.exits import run
+from surprise_rerank.eval.off_topic import command as off_topic_command
 from surprise_rerank.eval.options import present, report_option
 from surprise_rerank.eval.retrieval.settings import DEFAULTS, Settings, Test
 from surprise_rerank.eval.sts import command as sts_command
@@ -40,6 +41,7 @@ Examples:
   rerank-eval words --data benchmarks --model glove-6b-50d
   rerank-eval classify texts.jsonl               zero-shot by the labels' names
   rerank-eval cluster texts.csv --model glove-6b-50d
+  rerank-eval off-topic --dataset demo --questions others.txt
   rerank-eval check --data benchmarks            the tables of the documentation, once more
 
 Shell completion (bash; zsh and fish likewise):
@@ -169,8 +171,8 @@ def command(context: click.Context, /, *, list_systems: bool, **values: Any) -> 
     answers every judged question; the table gives the mean of each measure, the p-value of its difference
     to cosine, and the time of retrieval and re-ranking together.
 
-    The commands below evaluate models of words and sentences, classify and cluster texts, and check the
-    tables of the documentation.
+    The commands below evaluate models of words and sentences, classify and cluster texts, tell off-topic
+    questions, and check the tables of the documentation.
     """
     if context.invoked_subcommand is not None:
         _refuse_options(context)
@@ -265,6 +267,7 @@ for _module in (
     ensemble_size_command,
     few_shot_command,
     cluster_command,
+    off_topic_command,
     check_command,
 ):
     command.add_command(_module.command)

@@ -10,31 +10,35 @@ Of the question's best candidate 1 - Sigma is a p-value: of questions that come 
 does, at most the share alpha reaches 1 - alpha, whatever their distribution is (conformal prediction; Vovk,
 Gammerman and Shafer, 'Algorithmic Learning in a Random World', 2005). With several scorers s_k
 
-    T(q, d) = sum over k of w_k (s_k(q, d) - m_k(q)) / sigma_k,   m_k(q) = a_k + b_k log |q|        (2)
+    T(q, d) = sum over k of w_k (s_k(q, d) - m_k) / sigma_k                                         (2)
 
-where m_k and sigma_k are mean and deviation of the background's best s_k: the best of long questions score
-otherwise than those of short ones, so the mean follows the number of words. Within a question one scorer's T
-orders documents as it does; across questions it does not depend on the length.
+where m_k and sigma_k are mean and deviation of the background's best s_k, the same for all questions:
+normalising per question over the documents would take away what tells questions apart that have an answer.
+The cosine is replaced by its surprise over the background questions themselves (`question_contrast.py`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from surprise_rerank.arrays import Float64Array
-from surprise_rerank.candidates import Ranking
+from surprise_rerank.candidates import Candidates, Field, Query, Ranking
+from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import DataError
 from surprise_rerank.fusion import BM25_WEIGHT
+from surprise_rerank.question_contrast import CONTRAST, contrasted
 
-# A line through fewer questions says more of chance than of length.
+# Fewer questions tell nothing that a threshold could rest on.
 FEWEST = 10
-# What the one score is called of a ranking that has no others.
-SCORE = "score"
+# Deviations below this share of the mean are rounding.
+_NO_SPREAD = 1e-7
+# .95 times 20 is not quite 19 in binary fractions.
+_ROUNDING = 1e-9
 _WEIGHTS = {"bm25": BM25_WEIGHT}
 
 
@@ -44,28 +48,31 @@ class QuestionBackground:
 
     Attributes:
         names: k scorers, as in `Ranking.raw`; `score` alone for a ranking by one.
-        intercepts: (k,) a of equation (2).
-        slopes: (k,) b; 0 where all background questions are of one length.
+        means: (k,) m of equation (2).
         deviations: (k,) sigma.
         totals: (n,) max over documents of T of every background question, ascending; minus infinity for one
             that found nothing.
-        lengths: the shortest and the longest background question, in words; what is beyond counts as these.
         scorer: what the rankings were made by, for readers: model and system, say.
         documents: over how many documents; 0 where unknown.
+        questions: the ensemble of the background questions, for `question_contrast.py`, which then stands for
+            the cosine; None where their vectors are not known.
     """
 
     names: tuple[str, ...]
-    intercepts: Float64Array
-    slopes: Float64Array
+    means: Float64Array
     deviations: Float64Array
     totals: Float64Array
-    lengths: tuple[int, int]
     scorer: str = ""
     documents: int = 0
+    questions: Ensemble | None = None
 
     @classmethod
     def of(
-        cls, answers: Iterable[tuple[str, Ranking]], scorer: str = "", documents: int = 0
+        cls,
+        answers: Iterable[tuple[str, Ranking]],
+        scorer: str = "",
+        documents: int = 0,
+        questions: Ensemble | None = None,
     ) -> QuestionBackground:
         """The background of these questions, each with the ranking of its candidates.
 
@@ -73,46 +80,73 @@ class QuestionBackground:
             answers: questions that have nothing to do with the corpus, and all of their candidates.
             scorer: what the rankings were made by, for readers.
             documents: over how many documents; 0 where unknown.
+            questions: the ensemble of these questions, if the rankings have their contrast.
 
         Raises:
             DataError: if there are too few questions, or they were not ranked by the same scorers.
         """
-        questions, tables = [], []
+        tables: list[Float64Array] = []
         names: tuple[str, ...] = ()
         for question, ranking in answers:
             own = _raw(ranking)
+            if len(ranking) and names and tuple(own) != names:
+                raise DataError(
+                    f"the background question {question!r} was scored by {', '.join(own)}, others by "
+                    f"{', '.join(names)}; rank all of them in one way"
+                )
             if len(ranking):
-                if names and tuple(own) != names:
-                    raise DataError(
-                        f"the background question {question!r} was scored by {', '.join(own)}, others by "
-                        f"{', '.join(names)}; rank all of them in one way"
-                    )
                 names = tuple(own)
-            questions.append(question)
-            tables.append(np.array(list(own.values())) if len(ranking) else np.zeros((0, 0)))
-        found = [i for i, table in enumerate(tables) if table.size]
-        if len(found) < FEWEST:
+                tables.append(np.array(list(own.values()), dtype=np.float64))
+            else:
+                tables.append(np.zeros((0, 0)))
+        best = np.array([_best(table) for table in tables if table.size])
+        if len(best) < FEWEST:
             raise DataError(
-                f"{len(found)} of {len(questions)} background questions found candidates; give at least "
+                f"{len(best)} of {len(tables)} background questions found candidates; give at least "
                 f"{FEWEST}, better some hundred"
             )
-        lengths = np.array([_words(questions[i]) for i in found], dtype=np.float64)
-        best = np.array([np.nanmax(np.nan_to_num(tables[i], nan=-np.inf), axis=1) for i in found])
-        intercepts, slopes, deviations = _lines(best, np.log(lengths))
-        made = cls(
-            names=names,
-            intercepts=intercepts,
-            slopes=slopes,
-            deviations=deviations,
-            totals=np.zeros(0),
-            lengths=(int(lengths.min()), int(lengths.max())),
-            scorer=scorer,
-            documents=documents,
-        )
-        totals = np.full(len(questions), -np.inf)
-        for i in found:
-            totals[i] = made._totals(questions[i], tables[i]).max()
+        means, deviations = _moments(best)
+        made = cls(names, means, deviations, np.zeros(0), scorer, documents, questions)
+        totals = [made._totals(table).max() if table.size else -np.inf for table in tables]
         return replace(made, totals=np.sort(totals))
+
+    @classmethod
+    def measured(
+        cls,
+        queries: Sequence[Query],
+        rank: Callable[[Query], tuple[Candidates, Ranking]],
+        scorer: str = "",
+        documents: int = 0,
+    ) -> QuestionBackground:
+        """The background of encoded questions.
+
+        Args:
+            queries: that have nothing to do with the corpus, with their dense vectors.
+            rank: makes the candidates of a question, with their dense vectors, and their ranking.
+            scorer: what ranks, for readers.
+            documents: over how many documents; 0 where unknown.
+
+        Raises:
+            DataError: if there are too few questions.
+        """
+        vectors = [query.dense for query in queries if query.dense is not None]
+        if len(vectors) < FEWEST:
+            raise DataError(
+                f"{len(vectors)} background questions; give at least {FEWEST}, better some hundred"
+            )
+        members = Ensemble.from_vectors(np.stack(vectors), sample_size=0)
+
+        def answers() -> Iterator[tuple[str, Ranking]]:
+            for query in queries:
+                pool, ranking = rank(query)
+                yield query.text, contrasted(ranking, query, pool, members, is_member=True)
+
+        return cls.of(answers(), scorer, documents, members)
+
+    @property
+    def needs(self) -> frozenset[Field]:
+        """What the candidates must have beside what their re-ranker reads."""
+        return frozenset() if self.questions is None else frozenset({"dense"})
 
     @property
     def count(self) -> int:
@@ -126,10 +160,10 @@ class QuestionBackground:
 
     @cached_property
     def weights(self) -> Float64Array:
-        """(k,) w of equation (2): those of the fusion."""
+        """(k,) w of equation (2): the fusion's usual ones, half for BM25."""
         return np.array([_WEIGHTS.get(name, 1.0) for name in self.names])
 
-    def totals_of(self, question: str, ranking: Ranking) -> Float64Array:
+    def totals_of(self, ranking: Ranking) -> Float64Array:
         """(n,) T of every document of a ranking.
 
         Raises:
@@ -143,7 +177,7 @@ class QuestionBackground:
                 f"the background is of the scores {', '.join(self.names)}, the ranking of {', '.join(own)}; "
                 "make the background with the pipeline that it is used with"
             )
-        return self._totals(question, np.array(list(own.values())))
+        return self._totals(np.array(list(own.values()), dtype=np.float64))
 
     def surprise(self, totals: Float64Array) -> Float64Array:
         """(n,) Sigma: the share of background questions below, of n + 1; the one more is the question itself.
@@ -154,16 +188,28 @@ class QuestionBackground:
         shares: Float64Array = below / (self.count + 1)
         return shares
 
-    def judged(self, question: str, ranking: Ranking) -> Ranking:
-        """The ranking with the surprise of every document, descending.
+    def total_at(self, min_surprise: float) -> float:
+        """The T that a document must exceed for a surprise of at least this; minus infinity for 0.
+
+        Raises:
+            DataError: as `check`.
+        """
+        self.check(min_surprise)
+        needed = math.ceil(min_surprise * (self.count + 1) - _ROUNDING)
+        return float(self.totals[needed - 1]) if needed else -math.inf
+
+    def judged(self, ranking: Ranking, query: Query, candidates: Candidates) -> Ranking:
+        """The ranking of these candidates with the surprise of every document, descending.
 
         A document is at least as surprising as any that the re-ranker puts below it. So the first one has the
         largest of all, which is the question's.
 
         Raises:
-            DataError: if the ranking was made by other scorers.
+            DataError: if the ranking was made by other scorers, or vectors are missing.
         """
-        own = self.surprise(self.totals_of(question, ranking))
+        if self.questions is not None:
+            ranking = contrasted(ranking, query, candidates, self.questions)
+        own = self.surprise(self.totals_of(ranking))
         return replace(ranking, surprise=np.maximum.accumulate(own[::-1])[::-1])
 
     def check(self, min_surprise: float) -> None:
@@ -174,21 +220,18 @@ class QuestionBackground:
         """
         if not 0 <= min_surprise <= 1:
             raise DataError(f"min_surprise must be a share from 0 to 1, got {min_surprise!r}")
-        if min_surprise > self.highest:
+        if min_surprise > self.highest + _ROUNDING:
             # 1 has no number of questions.
-            needed = math.ceil(min_surprise / (1 - min_surprise)) if min_surprise < 1 else None
+            needed = math.ceil(min_surprise / (1 - min_surprise) - _ROUNDING) if min_surprise < 1 else None
             todo = f"give at least {needed}" if needed else "choose one below 1"
             raise DataError(
                 f"{self.count} background questions tell a surprise of at most {self.highest:.4f}, asked for "
                 f"is {min_surprise}; {todo}"
             )
 
-    def _totals(self, question: str, scores: Float64Array) -> Float64Array:
+    def _totals(self, scores: Float64Array) -> Float64Array:
         """(n,) T of (k, n) scores; one that is NaN is no evidence either way."""
-        shortest, longest = self.lengths
-        length = math.log(min(max(_words(question), shortest), longest))
-        expected = self.intercepts + self.slopes * length
-        z = (scores - expected[:, None]) / self.deviations[:, None]
+        z = (scores - self.means[:, None]) / self.deviations[:, None]
         totals: Float64Array = self.weights @ np.nan_to_num(z, nan=0.0, posinf=np.inf, neginf=-np.inf)
         return totals
 
@@ -211,31 +254,26 @@ def above(ranking: Ranking, min_surprise: float) -> Ranking:
     """The documents of a judged ranking that are surprising enough; perhaps none."""
     if ranking.surprise is None:
         raise DataError("the ranking has no surprise; judge it with a background first")
-    return ranking.top(int((ranking.surprise >= min_surprise).sum()))
+    return ranking.top(int((ranking.surprise >= min_surprise - _ROUNDING).sum()))
 
 
-def _raw(ranking: Ranking) -> Mapping[str, Float64Array]:
-    return ranking.raw or {SCORE: ranking.scores}
+def _raw(ranking: Ranking) -> dict[str, Float64Array]:
+    """What T is the sum of: the contrast stands for the cosine, which it is made of."""
+    left_out = "cosine" if CONTRAST in ranking.raw else ""
+    return {name: own for name, own in ranking.voices.items() if name != left_out}
 
 
-def _words(question: str) -> int:
-    return max(1, len(question.split()))
+def _best(scores: Float64Array) -> Float64Array:
+    """(k,) the best of (k, n) scores of each scorer; minus infinity for one that has none."""
+    best: Float64Array = np.where(np.isnan(scores), -np.inf, scores).max(axis=1)
+    return best
 
 
-def _lines(best: Float64Array, logs: Float64Array) -> tuple[Float64Array, Float64Array, Float64Array]:
-    """(k,) intercepts, slopes and deviations of (n, k) best scores over (n,) logarithms of lengths."""
+def _moments(best: Float64Array) -> tuple[Float64Array, Float64Array]:
+    """(k,) means and deviations of (n, k) best scores; 1 for a deviation where all are equal."""
     finite = np.isfinite(best)
-    rows = [_line(best[own, j], logs[own]) for j, own in enumerate(finite.T)]
-    intercepts, slopes, deviations = np.array(rows).T
-    return intercepts, slopes, deviations
-
-
-def _line(best: Float64Array, logs: Float64Array) -> Sequence[float]:
-    if not len(best):
-        return 0.0, 0.0, 1.0
-    spread = logs.var()
-    slope = ((logs - logs.mean()) * best).mean() / spread if spread > 1e-9 else 0.0
-    intercept = best.mean() - slope * logs.mean()
-    deviation = (best - intercept - slope * logs).std()
-    scale = max(float(np.abs(best).max()), 1e-12)
-    return float(intercept), float(slope), float(deviation) if deviation > 1e-9 * scale else scale
+    counts = np.maximum(finite.sum(axis=0), 1)
+    means = np.where(finite, best, 0.0).sum(axis=0) / counts
+    deviations = np.sqrt((np.where(finite, best - means, 0.0) ** 2).sum(axis=0) / counts)
+    spread = deviations > _NO_SPREAD * np.maximum(np.abs(means), 1e-30)
+    return means, np.where(spread, deviations, 1.0)

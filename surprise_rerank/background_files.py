@@ -9,6 +9,7 @@ import zlib
 import numpy as np
 
 from surprise_rerank.background import QuestionBackground
+from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import DataError
 
 _FORMAT = 1
@@ -31,13 +32,14 @@ def to_bytes(background: QuestionBackground) -> bytes:
         file,
         format=np.int64(_FORMAT),
         names=np.array(background.names),
-        intercepts=background.intercepts,
-        slopes=background.slopes,
+        means=background.means,
         deviations=background.deviations,
         totals=background.totals,
-        lengths=np.array(background.lengths),
         scorer=np.str_(background.scorer),
         documents=np.int64(background.documents),
+        questions=np.frombuffer(
+            b"" if background.questions is None else background.questions.to_bytes(), np.uint8
+        ),
     )
     return file.getvalue()
 
@@ -56,22 +58,24 @@ def from_bytes(content: bytes, where: str) -> QuestionBackground:
         with np.load(io.BytesIO(content), allow_pickle=False) as stored:
             if int(stored["format"]) != _FORMAT:
                 raise DataError(f"{where}: a background of another format; make it again")
-            shortest, longest = stored["lengths"].tolist()
             made = QuestionBackground(
                 names=tuple(stored["names"].tolist()),
-                intercepts=stored["intercepts"],
-                slopes=stored["slopes"],
+                means=stored["means"],
                 deviations=stored["deviations"],
                 totals=stored["totals"],
-                lengths=(shortest, longest),
                 scorer=str(stored["scorer"]),
                 documents=int(stored["documents"]),
+                questions=_ensemble(stored["questions"].tobytes(), where),
             )
     except DataError:
         raise
     except _UNREADABLE as error:
         raise DataError(f"{where}: not a background of questions; make it again") from error
     k = len(made.names)
-    if {len(made.intercepts), len(made.slopes), len(made.deviations)} != {k} or made.totals.ndim != 1:
+    if {made.means.shape, made.deviations.shape} != {(k,)} or made.totals.ndim != 1:
         raise DataError(f"{where}: its arrays do not fit together; make the background again")
     return made
+
+
+def _ensemble(content: bytes, where: str) -> Ensemble | None:
+    return Ensemble.from_bytes(content, where) if content else None

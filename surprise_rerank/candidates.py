@@ -246,6 +246,16 @@ class Ranking:
             raw=_picked(raw or {}, index),
         )
 
+    @property
+    def voices(self) -> Mapping[str, Float64Array]:
+        """`raw`, or the score alone where there is nothing else."""
+        return self.raw or {"score": self.scores}
+
+    def rows_in(self, candidates: Candidates) -> IntArray:
+        """(n,) which candidate each line is, among those that were ranked."""
+        rows = {key: row for row, key in enumerate(_keys(candidates.ids, candidates.passages))}
+        return np.array([rows[key] for key in _keys(self.ids, self.passages)], dtype=np.int64)
+
     def __len__(self) -> int:
         return len(self.ids)
 
@@ -272,6 +282,12 @@ class Ranking:
             raw={name: values[:k] for name, values in self.raw.items()},
             surprise=None if self.surprise is None else self.surprise[:k],
         )
+
+
+def _keys(ids: Sequence[str], passages: Sequence[Passage] | None) -> list[tuple[str, int]]:
+    if passages is None:
+        return [(name, 0) for name in ids]
+    return [(name, passage.number) for name, passage in zip(ids, passages, strict=True)]
 
 
 def _picked(values: Mapping[str, FloatArray], rows: IntArray) -> dict[str, Float64Array]:

@@ -119,7 +119,7 @@ def encode_queries(
 
 
 class SentenceTransformerEncoder:
-    """A sentence-transformers model.
+    """A sentence-transformers model. Threads may share one.
 
     Args:
         model: the loaded model.
@@ -134,6 +134,8 @@ class SentenceTransformerEncoder:
         self.name = name
         self.dimension = int(model.get_embedding_dimension() or 0)
         self.fingerprint = _fingerprint(model)
+        # The first call sets how the tokenizer cuts, which must not happen while another thread tokenizes.
+        self.tokenized([""])
 
     def encode(
         self, texts: Sequence[str], kind: Kind = "document", on_progress: Progress | None = None

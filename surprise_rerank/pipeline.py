@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -14,9 +14,6 @@ from surprise_rerank.encoders import Encoder, encode_queries
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank import Reranker
 from surprise_rerank.workers import in_thread
-
-# Background questions that are encoded together.
-_BATCH = 256
 
 
 class Retriever(Protocol):
@@ -93,11 +90,11 @@ class Pipeline:
         Raises:
             DataError: if neither a re-ranker nor the retriever has scores.
         """
-        needs: frozenset[Field] = frozenset() if self.reranker is None else self.reranker.needs
-        shown: frozenset[Field] = frozenset({"documents"}) if texts else frozenset()
-        pool = self.retriever.retrieve(query, self.depth if depth is None else depth, needs | shown)
-        ranking = as_retrieved(pool) if self.reranker is None else self.reranker.rerank(query, pool)
-        return ranking if self.background is None else self.background.judged(query.text, ranking)
+        wanted: frozenset[Field] = frozenset({"documents"}) if texts else frozenset()
+        if self.background is not None:
+            wanted |= self.background.needs
+        pool, ranking = self._ranked(query, self.depth if depth is None else depth, wanted)
+        return ranking if self.background is None else self.background.judged(ranking, query, pool)
 
     def with_background(
         self,
@@ -119,16 +116,20 @@ class Pipeline:
         Raises:
             DataError: if there are too few.
         """
-        plain = replace(self, background=None, min_surprise=None)
 
-        def answers() -> Iterator[tuple[str, Ranking]]:
-            for start in range(0, len(questions), _BATCH):
-                for query in encode_queries(self.encoder, questions[start : start + _BATCH]):
-                    yield query.text, plain.rank(query, texts=False)
-                    if on_progress is not None:
-                        on_progress(1)
+        def rank(query: Query) -> tuple[Candidates, Ranking]:
+            if on_progress is not None:
+                on_progress(1)
+            return self._ranked(query, self.depth, frozenset({"dense"}))
 
-        return replace(self, background=QuestionBackground.of(answers(), scorer, documents))
+        queries = encode_queries(self.encoder, questions)
+        measured = QuestionBackground.measured(queries, rank, scorer, documents)
+        return replace(self, background=measured)
+
+    def _ranked(self, query: Query, depth: int, fields: frozenset[Field]) -> tuple[Candidates, Ranking]:
+        needs: frozenset[Field] = frozenset() if self.reranker is None else self.reranker.needs
+        pool = self.retriever.retrieve(query, depth, needs | fields)
+        return pool, as_retrieved(pool) if self.reranker is None else self.reranker.rerank(query, pool)
 
 
 def as_retrieved(pool: Candidates) -> Ranking:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -96,9 +96,13 @@ class TextReranker:
         if not texts:
             return []
         (query,) = encode_queries(self.encoder, [question])
-        ranking = self.reranker.rerank(query, self._candidates(query, texts, names))
+        needs = (
+            self.reranker.needs if self.background is None else self.reranker.needs | self.background.needs
+        )
+        pool = self._candidates(query, texts, names, needs)
+        ranking = self.reranker.rerank(query, pool)
         if self.background is not None:
-            ranking = self.background.judged(question, ranking)
+            ranking = self.background.judged(ranking, query, pool)
         if self.min_surprise is not None:
             ranking = above(ranking, self.min_surprise)
         if top_n is not None:
@@ -134,27 +138,28 @@ class TextReranker:
             DataError: if there are too few.
         """
 
-        def answers() -> Iterator[tuple[str, Ranking]]:
-            for query in encode_queries(self.encoder, questions):
-                texts = list(retrieve(query.text))
-                names = _checked(query.text, texts, None, None)
-                yield query.text, self.reranker.rerank(query, self._candidates(query, texts, names))
+        def rank(query: Query) -> tuple[Candidates, Ranking]:
+            texts = list(retrieve(query.text))
+            names = _checked(query.text, texts, None, None)
+            pool = self._candidates(query, texts, names, self.reranker.needs | {"dense"})
+            return pool, self.reranker.rerank(query, pool)
 
-        return replace(self, background=QuestionBackground.of(answers(), scorer))
+        queries = encode_queries(self.encoder, questions)
+        return replace(self, background=QuestionBackground.measured(queries, rank, scorer))
 
-    def _candidates(self, query: Query, texts: Sequence[str], names: Sequence[str | None]) -> Candidates:
+    def _candidates(
+        self, query: Query, texts: Sequence[str], names: Sequence[str | None], needs: frozenset[Field]
+    ) -> Candidates:
         """The pool, whose ids are the texts' positions, written so that they sort as numbers do."""
         width = len(str(len(texts)))
         positions = [f"{i:0{width}d}" for i in range(len(texts))]
         if self.stored is None:
-            return self._encoded(positions, texts)
-        stored = _at_positions(
-            self.stored.candidates(query, _distinct(names), self.reranker.needs), positions, names
-        )
+            return self._encoded(positions, texts, needs)
+        stored = _at_positions(self.stored.candidates(query, _distinct(names), needs), positions, names)
         missing = [i for i, own in enumerate(positions) if own not in set(stored.ids)]
         if not missing:
             return stored
-        fresh = self._encoded([positions[i] for i in missing], [texts[i] for i in missing])
+        fresh = self._encoded([positions[i] for i in missing], [texts[i] for i in missing], needs)
         if stored.tokens is not None and fresh.tokens is not None:
             fresh = replace(fresh, tokens=fresh.tokens.stored(stored.tokens.storage))
         if stored.passages is not None:
@@ -162,8 +167,7 @@ class TextReranker:
             fresh = replace(fresh, passages=whole, best=stored.best)
         return stored.join(fresh)
 
-    def _encoded(self, positions: Sequence[str], texts: Sequence[str]) -> Candidates:
-        needs = self.reranker.needs
+    def _encoded(self, positions: Sequence[str], texts: Sequence[str], needs: frozenset[Field]) -> Candidates:
         encoded = self.encoder.encode(list(texts)) if needs & {"dense", "tokens"} else None
         documents = tuple(Document(own, text) for own, text in zip(positions, texts, strict=True))
         return Candidates(

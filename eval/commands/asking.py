@@ -62,6 +62,12 @@ _OPTIONS = (
     ),
     click.option("--offset", type=click.IntRange(min=0), default=0, help="Pass over the first so many."),
     click.option("--threshold", type=float, help="Only documents that score at least this."),
+    click.option(
+        "--min-surprise",
+        type=click.FloatRange(0, 1),
+        help="Only documents that surprise more than this share of the questions of 'background set': .95 "
+        "lets through one in twenty that have nothing to do with the documents.",
+    ),
     click.option("--exact", is_flag=True, help="Search without the approximate index."),
     model_option,
 )
@@ -81,6 +87,7 @@ class Asked:
         condition: a filter as JSON.
         offset: how many hits are passed over.
         threshold: the least score.
+        min_surprise: the least surprise; the index needs a background.
         exact: without the approximate index.
         model: where the index's model is.
     """
@@ -94,6 +101,7 @@ class Asked:
     condition: str | None
     offset: int
     threshold: float | None
+    min_surprise: float | None
     exact: bool
     model: str | None
 
@@ -132,6 +140,8 @@ class Asked:
         """All hits of an answer that score enough, behind the offset."""
         least = self.threshold
         hits = [hit for hit in answer.ranking if least is None or hit.score >= least]
+        if self.min_surprise is not None:
+            hits = [hit for hit in hits if (hit.surprise or 0.0) >= self.min_surprise]
         return hits[self.offset :]
 
 
@@ -155,6 +165,7 @@ def answers(place: Place, asked: Asked, out: Output) -> Iterator[tuple[System, A
     """
     questions, options = asked.questions(), asked.search_options()
 
+    from surprise_rerank.connectors.backgrounds import load_background
     from surprise_rerank.connectors.systems import build_system, default_system
     from surprise_rerank.eval.commands.answers import answer
 
@@ -162,11 +173,20 @@ def answers(place: Place, asked: Asked, out: Output) -> Iterator[tuple[System, A
         system = build_system(asked.system or default_system(index), index, options, asked.mode)
         if asked.system is None:
             out.note(f"ranked by {system.summary} (--system chooses another)")
+        background = load_background(index, system.name, asked.min_surprise)
         encoder = model_of(index, asked.model)
+        depth = max(asked.pool, asked.top + asked.offset)
         for question in questions:
-            found = answer(system, encoder, question, max(asked.pool, asked.top + asked.offset))
+            found = answer(system, encoder, question, depth, background)
             for note in found.ranking.notes:
                 out.note(note)
             if asked.condition is not None and not len(found.ranking):
                 out.note("the filter lets no document through (metadata is at metadata.KEY)")
+            if asked.min_surprise is not None and len(found.ranking) and not asked.hits(found):
+                out.note(f"no document is that surprising; the best one's surprise is {_best(found):.3f}")
             yield system, found
+
+
+def _best(answer: Answer) -> float:
+    """The question's surprise: that of its first document."""
+    return float(answer.ranking.surprise[0]) if answer.ranking.surprise is not None else 0.0

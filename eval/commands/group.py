@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from surprise_rerank.eval import exits
+from surprise_rerank.eval.commands.background import background
 from surprise_rerank.eval.commands.ensemble import ensemble
 from surprise_rerank.eval.commands.index import index
 from surprise_rerank.eval.commands.search import explain, search
@@ -17,6 +18,7 @@ Examples:
   surprise-rerank explain "why do dogs bark" --index my-index
   surprise-rerank status --index my-index
   surprise-rerank ensemble set --documents --index my-index
+  surprise-rerank background set --questions other-questions.txt --index my-index
 
 \b
 Shell completion (bash; zsh and fish likewise):
@@ -42,7 +44,7 @@ def command(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for _subcommand in (index, search, explain, status, ensemble):
+for _subcommand in (index, search, explain, status, ensemble, background):
     command.add_command(_subcommand)
 
 

@@ -33,7 +33,7 @@ from surprise_rerank.eval.retrieval.results import SystemResult, run_system
 from surprise_rerank.eval.retrieval.settings import DEFAULTS, Settings
 from surprise_rerank.eval.retrieval.systems import SYSTEMS, RunOfAnother, System, find_systems
 from surprise_rerank.eval.retrieval.trec import Run
-from surprise_rerank.eval.retrieval.workspace import Workspace, has_bm25, load_anchors
+from surprise_rerank.eval.retrieval.workspace import Workspace, has_bm25, index_key, load_anchors
 from surprise_rerank.extras import is_installed, pip_line
 from surprise_rerank.files import cache_folder
 
@@ -104,7 +104,7 @@ def evaluate(
     terminal.say(title)
     workspace = Workspace(
         cache=settings.cache or cache_folder(),
-        key=_key(settings, dataset),
+        key=index_key(settings.dataset, dataset),
         encoder=encoder,
         url=settings.qdrant_url,
         terminal=terminal,
@@ -299,10 +299,3 @@ def _remarks(name: str, run: Mapping[str, Ranking], dataset: RetrievalDataset) -
     if empty:
         lines.append(f"{name}: no documents for {empty} of {len(dataset.queries)} questions; they count 0")
     return lines
-
-
-def _key(settings: Settings, dataset: RetrievalDataset) -> str:
-    """What an index is remembered by: a folder by its place, anything else by its name."""
-    folder = Path(settings.dataset).expanduser()
-    place = str(folder.resolve()) if folder.is_dir() and settings.dataset != "demo" else ""
-    return f"{place}{dataset.name}"

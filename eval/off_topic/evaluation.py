@@ -1,0 +1,201 @@
+"""Off-topic questions put to corpora: from settings to what every question's candidates score."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from surprise_rerank.connectors.progress import Terminal
+from surprise_rerank.encoders import Encoder, encode_queries, load_encoder
+from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.errors import DataError, DatasetError
+from surprise_rerank.eval.off_topic.questions import QuestionSource, of_dataset, of_file
+from surprise_rerank.eval.off_topic.scores import AskedQuestion, Bench
+from surprise_rerank.eval.off_topic.tables import all_plots, all_tables
+from surprise_rerank.eval.reports.report import Report
+from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, load_dataset
+from surprise_rerank.eval.retrieval.fitting import Lessons
+from surprise_rerank.eval.retrieval.pools import Resources
+from surprise_rerank.eval.retrieval.workspace import Workspace, has_bm25, index_key
+from surprise_rerank.extras import pip_line
+from surprise_rerank.files import cache_folder
+from surprise_rerank.rerank import CosineScorer, DynaMaxScorer, RetrievedScorer, Scorer
+
+# Off-topic questions of a source below which halves of it tell nothing.
+_FEWEST = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is measured.
+
+    Attributes:
+        datasets: corpora, with judged questions; each one's questions are off-topic for the others.
+        files: of more questions that are off-topic for all.
+        models: names of encoders.
+        split: of the judged questions.
+        alphas: the shares of off-topic questions that thresholds are to let through.
+        limit: the most off-topic questions of a source.
+        depth: size of the candidate pools.
+        seed: of the division into halves.
+    """
+
+    datasets: tuple[str, ...]
+    files: tuple[Path, ...] = ()
+    models: tuple[str, ...] = ("all-MiniLM-L6-v2",)
+    split: str | None = None
+    alphas: tuple[float, ...] = (0.05, 0.2)
+    limit: int = 1000
+    depth: int = 100
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One corpus, searched with one model's vectors.
+
+    Attributes:
+        corpus: its name.
+        model: the encoder's name.
+        scorers: that scored.
+        on_topic: its own judged questions.
+        background: source -> the half of its questions that thresholds are set on.
+        others: source -> the other half.
+    """
+
+    corpus: str
+    model: str
+    scorers: tuple[str, ...]
+    on_topic: Sequence[AskedQuestion]
+    background: Mapping[str, Sequence[AskedQuestion]]
+    others: Mapping[str, Sequence[AskedQuestion]]
+
+
+def evaluate_off_topic(settings: Settings, *, cache: Path | None, terminal: Terminal) -> Report:
+    """Put every source's questions to every corpus, and tell thresholds from promises.
+
+    Args:
+        settings: what is measured.
+        cache: where indexes are kept.
+        terminal: for progress and messages.
+
+    Raises:
+        DataError: if there are fewer than two sources of questions, or too few questions.
+        DatasetError: if a data set or file cannot be read.
+    """
+    begun = time.perf_counter()
+    datasets = {}
+    for spec in settings.datasets:
+        loaded = load_dataset(spec, settings.split)
+        if loaded.name in datasets:
+            raise DatasetError(
+                f"two data sets are called {loaded.name!r}; give each once, or rename a folder"
+            )
+        datasets[loaded.name] = (spec, loaded)
+    sources = [of_dataset(spec) for spec in settings.datasets] + [of_file(path) for path in settings.files]
+    sources = [source.sample(settings.limit) for source in sources]
+    _check_sources(sources, datasets)
+    measured = []
+    for name in settings.models:
+        terminal.say(f"loading {name}")
+        encoder = load_encoder(name)
+        for spec, dataset in datasets.values():
+            others = [source for source in sources if source.name != dataset.name]
+            measured.append(_measure(settings, spec, dataset, others, encoder, cache, terminal))
+    notes = []
+    if not has_bm25():
+        notes.append(f"without BM25: Pyserini is not installed: run {pip_line('pyserini')}")
+    notes.append(
+        f"thresholds are set on one half of the off-topic questions, and shown on the other; a share of "
+        f"{settings.alphas[-1]:g} of n questions is known to +-{100 * _error(settings, measured):.1f} points"
+    )
+    notes.append(f"{time.perf_counter() - begun:.0f} s in all")
+    facts = {
+        "settings": {**asdict(settings), "files": [path.name for path in settings.files]},
+        "questions": {source.name: len(source.texts) for source in sources},
+    }
+    return Report(
+        title="Off-topic questions: " + ", ".join(datasets),
+        tables=tuple(all_tables(measured, settings.alphas)),
+        plots=tuple(all_plots(measured)),
+        notes=tuple(notes),
+        facts=facts,
+    )
+
+
+def _check_sources(sources: Sequence[QuestionSource], datasets: Mapping[str, object]) -> None:
+    names = [source.name for source in sources]
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if twice is not None:
+        raise DatasetError(f"two sources of questions are called {twice!r}; rename a file")
+    if len(names) < 2:
+        raise DataError(
+            f"{', '.join(names)} is the only source of questions; give more data sets, or --questions FILE "
+            "with questions that have nothing to do with it"
+        )
+    for source in sources:
+        if len(source.texts) < _FEWEST:
+            raise DataError(f"{source.name} holds {len(source.texts)} questions; give at least {_FEWEST}")
+
+
+def _measure(
+    settings: Settings,
+    spec: str,
+    dataset: RetrievalDataset,
+    others: Sequence[QuestionSource],
+    encoder: Encoder,
+    cache: Path | None,
+    terminal: Terminal,
+) -> Measured:
+    workspace = Workspace(cache or cache_folder(), index_key(spec, dataset), encoder, None, terminal)
+    lessons = Lessons(spec, "train", dataset.split, encoder, terminal)
+    halves = {source.name: _halves(source, settings.seed) for source in others}
+    total = len(dataset.queries) + sum(len(source.texts) for source in others)
+    with (
+        workspace.resources(dataset, None, lessons, bm25=has_bm25()) as resources,
+        terminal.bar(f"{dataset.name}", total, "questions") as advance,
+    ):
+        background = {name: encode_queries(encoder, first) for name, (first, _) in halves.items()}
+        members = np.concatenate([[q.dense for q in own] for own in background.values()])
+        bench = _bench(resources, Ensemble.from_vectors(members, model=encoder.name), settings.depth)
+        own = encode_queries(encoder, list(dataset.queries.values()), list(dataset.queries))
+        return Measured(
+            corpus=dataset.name,
+            model=Path(encoder.name).name,
+            scorers=tuple(scorer.name for scorer in bench.scorers),
+            on_topic=bench.ask(own, dataset.qrels, advance),
+            background={
+                name: bench.ask(queries, {}, advance, are_members=True)
+                for name, queries in background.items()
+            },
+            others={
+                name: bench.ask(encode_queries(encoder, second), {}, advance)
+                for name, (_, second) in halves.items()
+            },
+        )
+
+
+def _bench(resources: Resources, questions: Ensemble, depth: int) -> Bench:
+    scorers: list[Scorer] = [CosineScorer(resources.corpus), DynaMaxScorer(resources.sample_tokens)]
+    if resources.bm25 is None:
+        return Bench(resources.retriever("cosine"), scorers, resources.corpus, questions, depth)
+    scorers.insert(0, RetrievedScorer("bm25"))
+    retriever = resources.retriever("both", bm25_scores=True)
+    return Bench(retriever, scorers, resources.corpus, questions, depth)
+
+
+def _halves(source: QuestionSource, seed: int) -> tuple[list[str], list[str]]:
+    order = np.random.default_rng(seed).permutation(len(source.texts))
+    middle = len(order) // 2
+    return [source.texts[i] for i in order[:middle]], [source.texts[i] for i in order[middle:]]
+
+
+def _error(settings: Settings, measured: Sequence[Measured]) -> float:
+    """Standard error of the share of one half that a threshold of the other lets through; the largest."""
+    alpha = settings.alphas[-1]
+    sizes = [sum(map(len, half.values())) for own in measured for half in (own.background, own.others)]
+    return float(np.sqrt(2 * alpha * (1 - alpha) / min(sizes)))

@@ -1,0 +1,248 @@
+"""Other questions' best candidates as an ensemble: p-values, thresholds, their files, and the pipeline."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from words import WordEncoder
+
+from surprise_rerank.arrays import unit_rows
+from surprise_rerank.background import QuestionBackground, above
+from surprise_rerank.background_files import from_bytes, to_bytes
+from surprise_rerank.candidates import Candidates, Query, Ranking
+from surprise_rerank.connectors.backgrounds import (
+    delete_background,
+    load_background,
+    store_background,
+    title_questions,
+)
+from surprise_rerank.connectors.loading import pipeline_of
+from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex
+from surprise_rerank.documents import Document
+from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.errors import DataError
+from surprise_rerank.pipeline import Pipeline
+from surprise_rerank.question_contrast import contrast, contrasted
+
+
+def ranking(**raw: list[float]) -> Ranking:
+    """Documents d0, d1, ... ordered by their first raw score."""
+    first = np.array(next(iter(raw.values())), dtype=np.float64)
+    pool = Candidates(ids=tuple(f"d{i}" for i in range(len(first))))
+    return Ranking.order(pool, np.nan_to_num(first, nan=-1e9), raw={n: np.array(v) for n, v in raw.items()})
+
+
+def one_score(values: list[float]) -> QuestionBackground:
+    return QuestionBackground.of((f"q{i}", ranking(cosine=[value, -9.0])) for i, value in enumerate(values))
+
+
+NOTHING = Candidates(ids=())
+
+
+def judged(background: QuestionBackground, own: Ranking) -> Ranking:
+    """Without vectors there is no contrast, and no need of the candidates."""
+    return background.judged(own, Query("a question"), NOTHING)
+
+
+def test_surprise_is_the_share_of_questions_whose_best_document_has_less():
+    background = one_score([0.1 * i for i in range(19)])
+    found = judged(background, ranking(cosine=[0.05, 0.95, 9.0]))
+    assert found.ids == ("d2", "d1", "d0")
+    assert found.surprise is not None
+    assert found.surprise.tolist() == [19 / 20, 10 / 20, 1 / 20]
+    assert [hit.surprise for hit in found] == found.surprise.tolist()
+
+
+def test_a_document_that_only_equals_the_best_of_others_does_not_surprise():
+    background = one_score([0.5] * 20)
+    assert judged(background, ranking(cosine=[0.5])).surprise.tolist() == [0.0]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(19, 60), st.integers(0, 10_000), st.sampled_from([0.05, 0.1, 0.2]))
+def test_no_more_than_alpha_of_the_same_kind_of_questions_pass(count: int, seed: int, alpha: float):
+    """Over all ways to leave one of n + 1 questions out, which is what exchangeable means."""
+    scores = np.random.default_rng(seed).standard_cauchy(count + 1)
+    passed = []
+    for i, score in enumerate(scores):
+        background = one_score(np.delete(scores, i).tolist())
+        passed.append(len(above(judged(background, ranking(cosine=[score])), 1 - alpha)) > 0)
+    assert np.mean(passed) <= alpha + 1e-9
+
+
+def test_several_scorers_are_added_in_deviations_of_their_best_with_half_the_weight_for_bm25():
+    values = np.random.default_rng(0).normal(size=(40, 2)) * [0.1, 7.0] + [0.5, 20.0]
+    background = QuestionBackground.of(
+        ("q", ranking(cosine=[cosine, -1.0], bm25=[bm25, 0.0])) for cosine, bm25 in values
+    )
+    assert background.names == ("cosine", "bm25")
+    mean, deviation = values.mean(axis=0), values.std(axis=0)
+    expected = ((np.array([0.9, 10.0]) - mean) / deviation) @ [1.0, 0.5]
+    assert background.totals_of(ranking(cosine=[0.9], bm25=[10.0])) == pytest.approx([expected])
+
+
+def test_a_score_that_is_missing_is_no_evidence():
+    background = QuestionBackground.of(
+        ("q", ranking(cosine=[x, x], bm25=[3 * x, np.nan])) for x in np.linspace(0, 1, 11)
+    )
+    both = background.totals_of(ranking(cosine=[0.5, 0.5], bm25=[np.nan, 1.5]))
+    assert both == pytest.approx([0.0, 0.0])
+
+
+def test_surprise_falls_along_a_ranking_whose_order_is_another():
+    background = one_score(np.linspace(0, 1, 19).tolist())
+    pool = Candidates(ids=("a", "b", "c"))
+    order = Ranking.order(pool, np.array([3.0, 2.0, 1.0]), raw={"cosine": np.array([0.2, 0.9, 0.1])})
+    surprise = judged(background, order).surprise
+    assert surprise[0] == surprise[1] > surprise[2]
+
+
+def test_questions_that_found_nothing_count_as_the_least():
+    nothing = Ranking((), np.zeros(0))
+    answers = [("q", ranking(cosine=[float(i)])) for i in range(10)] + [("q", nothing)] * 9
+    background = QuestionBackground.of(answers)
+    assert background.count == 19
+    assert judged(background, ranking(cosine=[-5.0])).surprise.tolist() == [9 / 20]
+    assert len(judged(background, nothing)) == 0
+
+
+def test_what_cannot_be_told_is_refused():
+    background = one_score([float(i) for i in range(19)])
+    background.check(0.95)
+    with pytest.raises(
+        DataError, match=r"19 background questions tell a surprise of at most 0\.9500.* at least 99"
+    ):
+        background.check(0.99)
+    with pytest.raises(DataError, match="choose one below 1"):
+        background.check(1.0)
+    for wrong in (-0.1, 1.5, float("nan")):
+        with pytest.raises(DataError, match="a share from 0 to 1"):
+            background.check(wrong)
+    with pytest.raises(DataError, match="9 of 9 background questions found candidates; give at least 10"):
+        one_score([1.0] * 9)
+    with pytest.raises(DataError, match="of the scores cosine, the ranking of bm25"):
+        judged(background, ranking(bm25=[1.0]))
+    mixed = [("q", ranking(cosine=[1.0]))] * 10 + [("odd", ranking(bm25=[1.0]))]
+    with pytest.raises(DataError, match="'odd' was scored by bm25, others by cosine"):
+        QuestionBackground.of(mixed)
+    with pytest.raises(DataError, match="judge it with a background first"):
+        above(ranking(cosine=[1.0]), 0.5)
+
+
+def test_the_total_of_a_threshold_is_the_one_to_exceed():
+    background = one_score([float(i) for i in range(19)])
+    total = background.total_at(0.95)
+    assert total == background.totals[-1]
+    assert background.surprise(np.array([total, total + 1e-9])).tolist() == [18 / 20, 19 / 20]
+    assert background.total_at(0.0) == -np.inf
+
+
+def test_a_background_comes_back_from_its_bytes():
+    background = one_score([float(i) for i in range(19)])
+    again = from_bytes(to_bytes(background), "here")
+    assert (again.names, again.count) == (background.names, background.count)
+    np.testing.assert_array_equal(again.totals, background.totals)
+    for damaged in (b"", b"PK", to_bytes(background)[:200]):
+        with pytest.raises(DataError, match="here: not a background of questions"):
+            from_bytes(damaged, "here")
+
+
+WORDS = ["wing", "lift", "drag", "flow", "wave", "heat", "beam", "load", "mach", "gust"]
+OTHERS = [f"{a} {b}" for a in ("tea", "jam", "egg", "rye") for b in ("pot", "tin", "cup", "jar", "mug")]
+
+
+@pytest.fixture
+def index(tmp_path):
+    encoder = WordEncoder()
+    documents = [
+        Document(f"d{i}", f"{a} {b}") for i, a in enumerate(WORDS) for b in WORDS if a == b or i == 0
+    ]
+    documents = [Document(str(i), document.text) for i, document in enumerate(documents)]
+    with DocumentIndex.open(tmp_path / "index", encoder) as opened:
+        opened.sync(documents)
+        yield opened
+
+
+def test_an_off_topic_question_gets_no_document(index: DocumentIndex):
+    pipeline = Pipeline(index.encoder, DenseRetriever(index), min_surprise=None).with_background(OTHERS)
+    assert pipeline.background is not None
+    assert pipeline.background.count == len(OTHERS)
+    strict = Pipeline(index.encoder, DenseRetriever(index), background=pipeline.background, min_surprise=0.95)
+    assert strict.search("wing lift").ids[0] == "1"
+    assert len(strict.search("rye mug")) == 0
+    assert len(pipeline.search("rye mug")) > 0
+
+
+def test_a_threshold_without_a_background_is_refused(index: DocumentIndex):
+    with pytest.raises(DataError, match="needs a background of other questions"):
+        Pipeline(index.encoder, DenseRetriever(index), min_surprise=0.9)
+    with pytest.raises(DataError, match="has no background of other questions for the system 'cosine'"):
+        pipeline_of(index, "cosine", min_surprise=0.9)
+
+
+def test_an_index_keeps_a_background_for_each_system(index: DocumentIndex):
+    made = pipeline_of(index, "dynamax").with_background(OTHERS).background
+    store_background(index, "dynamax", made)
+    assert load_background(index, "cosine") is None
+    again = pipeline_of(index, "dynamax", min_surprise=0.9)
+    assert again.background is not None
+    np.testing.assert_array_equal(again.background.totals, made.totals)
+    with pytest.raises(DataError, match="give at least 99"):
+        pipeline_of(index, "dynamax", min_surprise=0.99)
+    delete_background(index, "dynamax")
+    assert load_background(index, "dynamax") is None
+
+
+def test_titles_of_another_corpus_stand_for_questions():
+    documents = [
+        Document("1", "A text.", title="Heat transfer"),
+        Document("2", "First sentence here. Second one."),
+        Document("3", ""),
+    ]
+    assert title_questions(documents) == ["Heat transfer", "First sentence here."]
+    many = [Document(str(i), "", title=f"title {i}") for i in range(100)]
+    drawn = title_questions(many, 10)
+    assert len(set(drawn)) == 10
+    assert drawn == title_questions(many, 10) != title_questions(many, 10, seed=1)
+
+
+def test_contrast_is_the_z_of_each_document_over_the_other_questions():
+    rng = np.random.default_rng(0)
+    questions, documents = unit_rows(rng.normal(size=(30, 8))), unit_rows(rng.normal(size=(5, 8)))
+    pool = Candidates(ids=tuple("abcde"), dense=documents)
+    members = Ensemble.from_vectors(questions)
+    query = Query("q", dense=unit_rows(rng.normal(size=(1, 8)))[0])
+    own = documents @ questions.T
+    expected = (documents @ query.dense - own.mean(axis=1)) / own.std(axis=1)
+    np.testing.assert_allclose(contrast(query, pool, members), expected, rtol=1e-5)
+    others = own[:, 1:]
+    without = (own[:, 0] - others.mean(axis=1)) / others.std(axis=1)
+    member = Query("q0", dense=questions[0])
+    np.testing.assert_allclose(contrast(member, pool, members, is_member=True), without, rtol=1e-4)
+
+
+def test_contrast_follows_the_ranking_and_stands_for_the_cosine():
+    documents = np.eye(3, dtype=np.float32)
+    pool = Candidates(ids=("a", "b", "c"), dense=documents)
+    query = Query("q", dense=np.array([0.0, 0.6, 0.8], np.float32))
+    order = Ranking.order(pool, documents @ query.dense, raw={"cosine": documents @ query.dense})
+    members = Ensemble.from_vectors(unit_rows(np.random.default_rng(1).normal(size=(20, 3))))
+    told = contrasted(order, query, pool, members)
+    assert told.ids == ("c", "b", "a")
+    np.testing.assert_allclose(told.raw["contrast"], contrast(query, pool, members)[[2, 1, 0]])
+    measured = QuestionBackground.measured(
+        [Query(f"q{i}", dense=row) for i, row in enumerate(members.sample)], lambda q: (pool, order)
+    )
+    assert measured.names == ("contrast",)
+
+
+def test_a_background_of_questions_keeps_their_moments(index: DocumentIndex):
+    measured = Pipeline(index.encoder, DenseRetriever(index)).with_background(OTHERS).background
+    again = from_bytes(to_bytes(measured), "here")
+    assert again.questions.identity == measured.questions.identity
+    np.testing.assert_array_equal(again.questions.covariance, measured.questions.covariance)
+    assert again.needs == {"dense"}
+    with pytest.raises(DataError, match="needs the dense vectors"):
+        again.judged(ranking(score=[1.0]), Query("q"), Candidates(ids=("d0",)))
