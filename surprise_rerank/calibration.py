@@ -169,7 +169,7 @@ def _checked(scores: npt.ArrayLike, relevant: npt.ArrayLike) -> tuple[Float64Arr
     outcomes = np.asarray(relevant).astype(bool)
     if values.ndim != 1 or values.shape != outcomes.shape:
         raise DataError(
-            f"{values.shape} scores for {outcomes.shape} judgements; give one of each per question"
+            f"{values.shape} scores for {outcomes.shape} judgements; give one for each question"
         )
     if not np.isfinite(values).all():
         raise DataError("scores must be finite; leave out questions without a candidate")

@@ -1,0 +1,120 @@
+"""`surprise-rerank background`, and searches that leave out what does not surprise."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from surprise_rerank.errors import DataError
+from surprise_rerank.eval.commands.group import command
+
+WORDS = ("wing", "lift", "drag", "flow", "heat", "wave", "beam", "load")
+OTHERS = ("tea", "milk", "bread", "salt", "jam", "egg", "rye", "pot")
+
+Call = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with word vectors, an index of documents about flying, and questions about breakfast."""
+    folder = tmp_path_factory.mktemp("background")
+    rng = np.random.default_rng(0)
+    rows = [f"{word} {' '.join(f'{x:.4f}' for x in rng.normal(size=16))}" for word in (*WORDS, *OTHERS)]
+    (folder / "words.txt").write_text("\n".join(rows))
+    texts = [f"{a} {b}" for a in WORDS for b in WORDS if a < b]
+    lines = [json.dumps({"id": str(i), "text": text}) for i, text in enumerate(texts)]
+    (folder / "docs.jsonl").write_text("\n".join(lines))
+    (folder / "others.txt").write_text("\n".join(f"{a} {b}" for a in OTHERS for b in OTHERS if a < b))
+    titles = [
+        json.dumps({"id": str(i), "title": f"{a} {b}", "text": ""})
+        for i, (a, b) in enumerate((a, b) for a in OTHERS for b in OTHERS if a < b)
+    ]
+    (folder / "titles.jsonl").write_text("\n".join(titles))
+    runner = CliRunner()
+    made = runner.invoke(
+        command,
+        [
+            "index",
+            str(folder / "docs.jsonl"),
+            "--model",
+            str(folder / "words.txt"),
+            "--index",
+            str(folder / "index"),
+        ],
+    )
+    assert made.exit_code == 0, made.output
+    return folder
+
+
+@pytest.fixture
+def run(place: Path) -> Call:
+    def call(*arguments: str) -> Result:
+        return CliRunner().invoke(command, [*arguments, "--index", str(place / "index")])
+
+    return call
+
+
+def values(result: Result) -> dict:
+    assert result.exit_code == 0, (result.output, result.exception)
+    return json.loads(result.stdout)
+
+
+@pytest.mark.parametrize("source", [("--questions", "others.txt"), ("--titles", "titles.jsonl")])
+def test_off_topic_questions_get_no_answer_any_more(run: Call, place: Path, source: tuple[str, str]):
+    option, file = source
+    made = values(run("background", "set", option, str(place / file), "--json"))
+    assert (made["questions"], made["documents"]) == (28, 28)
+    assert "contrast" in made["scorers"]
+    (shown,) = values(run("background", "show", "--json"))["backgrounds"]
+    assert shown == {name: own for name, own in made.items() if name != "index"}
+    found = values(run("search", "wing lift", "--min-surprise", ".95", "--json"))["hits"]
+    assert found[0]["surprise"] >= 0.95
+    nothing = run("search", "tea pot", "--min-surprise", ".95")
+    assert nothing.exit_code == 0
+    assert nothing.stdout == ""
+    assert "no document is that surprising; the best one's surprise is" in nothing.stderr
+    assert values(run("search", "tea pot", "--json"))["hits"][0]["surprise"] < 0.95
+
+
+def test_each_system_has_its_own(run: Call, place: Path):
+    values(run("background", "set", "--questions", str(place / "others.txt"), "--system", "cosine", "--json"))
+    names = [own["system"] for own in values(run("background", "show", "--json"))["backgrounds"]]
+    assert "cosine" in names
+    shown = run("background", "show")
+    assert "total for 0.95" in shown.stdout
+    assert run("background", "delete", "--system", "cosine").exit_code == 0
+    refused = run("background", "delete", "--system", "cosine")
+    assert isinstance(refused.exception, DataError)
+    assert "see 'background show'" in str(refused.exception)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("background", "set"), "give --questions FILE or --titles SOURCE"),
+        (("background", "set", "--questions", "nowhere.txt"), "there is no such file of questions"),
+        (("search", "wing", "--min-surprise", ".99"), "give at least 99"),
+        (("search", "wing", "--min-surprise", "2"), "0<=x<=1"),
+        (("search", "wing", "--system", "bm25", "--min-surprise", ".5"), "for the system 'bm25'"),
+    ],
+)
+def test_what_is_wrong_is_told(run: Call, place: Path, arguments: tuple[str, ...], told: str):
+    values(run("background", "set", "--questions", str(place / "others.txt"), "--json"))
+    refused = run(*arguments)
+    assert refused.exit_code != 0
+    assert told in refused.output + str(refused.exception)
+
+
+def test_too_few_questions_are_refused_and_change_nothing(run: Call, place: Path, tmp_path: Path):
+    values(run("background", "set", "--questions", str(place / "others.txt"), "--json"))
+    before = values(run("background", "show", "--json"))
+    few = tmp_path / "few.txt"
+    few.write_text("tea\nmilk\n")
+    refused = run("background", "set", "--questions", str(few))
+    assert "2 background questions; give at least 10" in str(refused.exception)
+    assert values(run("background", "show", "--json")) == before

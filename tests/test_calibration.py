@@ -1,0 +1,99 @@
+"""Probabilities of relevance: fitted, checked, and turned into thresholds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.calibration import calibration_curve
+
+from surprise_rerank.calibration import (
+    RelevanceCurve,
+    answered,
+    expected_calibration_error,
+    reliability,
+    threshold_for,
+)
+from surprise_rerank.errors import DataError
+
+
+def drawn(n: int = 4000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Scores, and documents that are relevant with probability 1 / (1 + exp(1 - 2 score))."""
+    rng = np.random.default_rng(seed)
+    scores = rng.normal(size=n)
+    return scores, rng.random(n) < 1 / (1 + np.exp(1 - 2 * scores))
+
+
+def test_the_curve_is_found_again_and_holds_on_other_questions():
+    curve = RelevanceCurve.fit(*drawn())
+    assert curve.slope == pytest.approx(2, abs=0.2)
+    assert curve.intercept == pytest.approx(-1, abs=0.1)
+    scores, relevant = drawn(seed=1)
+    assert expected_calibration_error(curve.probability(scores), relevant) < 0.03
+
+
+@pytest.mark.parametrize("factor", [1e-6, 1.0, 1e6])
+def test_the_unit_of_the_score_does_not_matter(factor: float):
+    scores, relevant = drawn(400)
+    curve = RelevanceCurve.fit(scores * factor + factor, relevant)
+    np.testing.assert_allclose(
+        curve.probability(scores * factor + factor),
+        RelevanceCurve.fit(scores, relevant).probability(scores),
+        atol=1e-4,
+    )
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=60))
+def test_the_reliability_diagram_is_scikit_learns(pairs: list[tuple[float, bool]]):
+    probabilities, relevant = map(np.array, zip(*pairs, strict=True))
+    # Its bins hold their upper borders, ours the lower ones: points on a border tell nothing.
+    if (np.abs(probabilities * 10 - np.round(probabilities * 10)) < 1e-9).any():
+        return
+    found = reliability(probabilities, relevant)
+    observed, predicted = calibration_curve(relevant, probabilities, n_bins=10)
+    np.testing.assert_allclose([own.observed for own in found], observed)
+    np.testing.assert_allclose([own.predicted for own in found], predicted)
+    assert sum(own.count for own in found) == len(pairs)
+
+
+def test_the_error_is_the_mean_distance():
+    assert expected_calibration_error([1.0, 1.0, 0.0], [1, 1, 0]) == 0
+    assert expected_calibration_error([1.0, 1.0], [0, 0]) == 1
+    assert expected_calibration_error([], []) == 0
+
+
+def test_answered_questions_against_precision():
+    first, second, third = answered([0.9, 0.8, 0.1, 0.5], [1, 0, 0, 1], [0.0, 0.5, 0.95])
+    assert (first.share, first.precision) == (1.0, 0.5)
+    assert (second.share, second.precision) == (0.75, pytest.approx(2 / 3))
+    assert third.share == 0.0
+    assert np.isnan(third.precision)
+
+
+def test_the_lowest_threshold_of_a_precision():
+    scores, relevant = [0.9, 0.8, 0.7, 0.7, 0.1], [1, 1, 0, 1, 0]
+    assert threshold_for(1.0, scores, relevant) == 0.8
+    assert threshold_for(0.75, scores, relevant) == 0.7
+    assert threshold_for(0.0, scores, relevant) == 0.1
+    with pytest.raises(DataError, match=r"no threshold reaches a precision of 1.0; the best is 0.500"):
+        threshold_for(1.0, [2.0, 2.0], [1, 0])
+
+
+@pytest.mark.parametrize(
+    ("scores", "relevant", "told"),
+    [
+        ([0.1], [1, 0], "one for each question"),
+        ([[0.1]], [[1]], "one for each question"),
+        ([np.inf, 0.0], [1, 0], "leave out questions without a candidate"),
+        ([0.1, 0.2], [1, 1], "2 of 2 judged documents are relevant"),
+    ],
+)
+def test_what_cannot_be_fitted_is_told(scores: list, relevant: list, told: str):
+    with pytest.raises(DataError, match=told):
+        RelevanceCurve.fit(scores, relevant)
+
+
+def test_only_probabilities_have_a_reliability():
+    with pytest.raises(DataError, match=r"from 0 to 1, got 0\.5 to 2"):
+        reliability([0.5, 2.0], [1, 0])

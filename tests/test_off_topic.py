@@ -1,0 +1,161 @@
+"""`rerank-eval off-topic`: thresholds beside what they promise, and statistics beside each other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from surprise_rerank.candidates import Ranking
+from surprise_rerank.errors import DataError, DatasetError
+from surprise_rerank.eval.cli import command
+from surprise_rerank.eval.off_topic.measures import auroc, joined, passed
+from surprise_rerank.eval.off_topic.questions import QuestionSource, of_file
+from surprise_rerank.eval.off_topic.scores import (
+    FUSION,
+    AskedQuestion,
+    background_of,
+    first_relevant,
+    totals,
+)
+
+TOPICS = {
+    "flight": ["wing", "lift", "drag", "flow", "heat", "wave", "beam", "load", "gust", "mach"],
+    "food": ["tea", "milk", "bread", "salt", "jam", "egg", "rye", "pot", "mug", "jar"],
+}
+
+
+def asked(cosine: list[float], relevant: int | None = None, **more: list[float]) -> AskedQuestion:
+    scores = {name: np.array(own) for name, own in {"cosine": cosine, **more}.items()}
+    flags = np.array([i == relevant for i in range(len(cosine))], dtype=bool)
+    return AskedQuestion(scores, flags, z_documents=0.0, min_max=0.0)
+
+
+def test_thresholds_are_those_of_the_background():
+    others = [asked([0.1 * i, 0.0]) for i in range(20)]
+    background = background_of(others, "cosine")
+    assert passed(others, background, "cosine", 0.5) == pytest.approx(0.45)
+    assert passed([asked([9.0])], background, "cosine", 0.05) == 1.0
+    assert passed([asked([-9.0])], background, "cosine", 0.5) == 0.0
+
+
+def test_fusion_takes_the_contrast_for_the_cosine():
+    others = [asked([0.1 * i], contrast=[0.3 * i], dynamax=[0.2 * i]) for i in range(20)]
+    assert background_of(others, FUSION).names == ("contrast", "dynamax")
+    assert background_of(others, "dynamax").names == ("dynamax",)
+    assert totals([asked([], contrast=[], dynamax=[])], background_of(others, FUSION), FUSION)[0] == -np.inf
+
+
+def test_the_first_document_is_the_one_of_the_largest_total():
+    background = background_of([asked([0.1 * i]) for i in range(20)], "cosine")
+    questions = [asked([0.2, 0.9], 1), asked([0.9, 0.2], 1), asked([])]
+    assert first_relevant(questions, background, "cosine").tolist() == [True, False, False]
+
+
+def test_auroc_counts_pairs_and_takes_what_found_nothing_for_the_least():
+    def statistic(questions):
+        return np.array([q.best("cosine") for q in questions])
+
+    on = [asked([0.9]), asked([0.5])]
+    assert auroc(statistic, on, [asked([0.1]), asked([0.7])]) == 0.75
+    assert auroc(statistic, on, [asked([]), asked([])]) == 1.0
+
+
+def test_sources_are_joined_but_for_some():
+    sources = {"a": [asked([0.1])], "b": [asked([0.2])], "c": [asked([0.3])]}
+    assert [q.best("cosine") for q in joined(sources, ["b"])] == [0.1, 0.3]
+
+
+def test_rankings_of_questions_can_be_judged():
+    assert isinstance(asked([0.1, 0.2]).ranking("cosine"), Ranking)
+    assert len(asked([]).ranking("cosine")) == 0
+
+
+def test_questions_come_from_texts_and_tables_each_once(tmp_path: Path):
+    (tmp_path / "some.txt").write_text("Why?\n\n  What   now? \nWhy?\n")
+    assert of_file(tmp_path / "some.txt") == QuestionSource("some", ("Why?", "What now?"))
+    (tmp_path / "some.jsonl").write_text('{"text": "Who?", "label": "x"}\n{"text": "Who?", "label": "y"}\n')
+    assert of_file(tmp_path / "some.jsonl").texts == ("Who?",)
+    (tmp_path / "empty.txt").write_text("\n")
+    with pytest.raises(DatasetError, match="holds no questions"):
+        of_file(tmp_path / "empty.txt")
+    source = QuestionSource("many", tuple(map(str, range(100))))
+    assert source.sample(10) == source.sample(10)
+    assert len(source.sample(10).texts) == 10
+    assert source.sample(100) is source
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two corpora of their own words in BEIR's layout, and word vectors of both."""
+    place = tmp_path_factory.mktemp("off-topic")
+    rng = np.random.default_rng(0)
+    vectors = [
+        f"{word} {' '.join(f'{x:.4f}' for x in rng.normal(size=16))}"
+        for own in TOPICS.values()
+        for word in own
+    ]
+    (place / "vectors.txt").write_text("\n".join(vectors))
+    for name, words in TOPICS.items():
+        folder = place / name
+        (folder / "qrels").mkdir(parents=True)
+        pairs = [(a, b) for a in words for b in words if a < b]
+        documents = [{"_id": f"d{i}", "title": "", "text": f"{a} {b} {a}"} for i, (a, b) in enumerate(pairs)]
+        queries = [{"_id": f"q{i}", "text": f"{b} {a}"} for i, (a, b) in enumerate(pairs)]
+        for file, rows in (("corpus", documents), ("queries", queries)):
+            (folder / f"{file}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        judged = [f"q{i}\td{i}\t1" for i in range(len(pairs))]
+        (folder / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *judged]))
+    (place / "more.txt").write_text(
+        "\n".join(f"{w} {v} tea" for w in TOPICS["food"] for v in TOPICS["food"][:4])
+    )
+    return place
+
+
+def run(folders: Path, *more: str, datasets: str = "flight,food") -> Result:
+    given = ",".join(str(folders / name) for name in datasets.split(","))
+    place = ("--cache", str(folders / "cache"), "--model", str(folders / "vectors.txt"), "--quiet")
+    return CliRunner().invoke(command, ["off-topic", "--dataset", given, *place, *more])
+
+
+def rows_of(table: dict[str, Any]) -> list[dict[str, Any]]:
+    names = [column["name"] for column in table["columns"]]
+    return [dict(zip(names, row, strict=True)) for row in table["rows"]]
+
+
+def test_the_command_tells_thresholds_and_statistics(folders: Path):
+    report = folders / "report.json"
+    result = run(folders, "--questions", str(folders / "more.txt"), "--report", str(report), "--details")
+    assert result.exit_code == 0, (result.output, result.exception)
+    tables = {table["name"]: rows_of(table) for table in json.loads(report.read_text())["tables"]}
+    assert set(tables) == {"thresholds", "auroc", "answered", "calibration", "other-sources"}
+    rows = {row["scorer"]: row for row in tables["thresholds"] if row["corpus"] == "flight"}
+    assert {"cosine", "dynamax", "fusion"} <= set(rows)
+    assert all(0 <= row["passed at 0.2"] <= 60 for row in rows.values())
+    aurocs = [row for row in tables["auroc"] if row["corpus"] == "flight"]
+    assert {row["off-topic"] for row in aurocs} == {"food", "more"}
+    assert all(row["fusion"] > 0.95 for row in aurocs)
+    answered = [row for row in tables["answered"] if row["corpus"] == "flight"]
+    assert answered[0]["answered"] == answered[0]["off-topic answered"] == 100
+    assert answered[-2]["off-topic answered"] < 30
+    assert "Off-topic questions that pass, %" in result.output
+
+
+@pytest.mark.parametrize(
+    ("more", "datasets", "told"),
+    [
+        ((), "flight", "is the only source of questions"),
+        (("--alpha", "5"), "flight,food", "give shares between 0 and 1"),
+        (("--alpha", "x"), "flight,food", "give shares between 0 and 1"),
+        (("--questions", "nowhere.txt"), "flight,food", "nowhere.txt"),
+        (("--report", "page.doc"), "flight,food", ".doc"),
+    ],
+)
+def test_what_cannot_be_measured_is_told(folders: Path, more: tuple[str, ...], datasets: str, told: str):
+    result = run(folders, *more, datasets=datasets)
+    assert isinstance(result.exception, DataError | DatasetError), result.output
+    assert told in str(result.exception)

@@ -1,0 +1,183 @@
+"""Texts that somebody else retrieved: encoded on the fly, or fetched by id, and put in order."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from words import WordEncoder
+
+from surprise_rerank.connectors.loading import Settings, pipeline_of, text_reranker_of
+from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex, IndexOptions
+from surprise_rerank.connectors.stored import StoredCandidates
+from surprise_rerank.documents import Document
+from surprise_rerank.errors import DataError, NoIndexError
+from surprise_rerank.extras import is_installed
+from surprise_rerank.passages import Passages
+from surprise_rerank.text_reranker import TextReranker
+
+TEXTS = ["tea and milk", "a wing gives lift", "the wing", "a wing gives lift"]
+DOCUMENTS = [Document(f"d{i}", text) for i, text in enumerate([*TEXTS, "drag of a wing", "bread"])]
+
+
+@pytest.fixture
+def reranker() -> TextReranker:
+    return TextReranker(WordEncoder())
+
+
+@pytest.fixture
+def index(tmp_path: Path):
+    options = IndexOptions(passages=None, bm25=Bm25() if is_installed("qdrant_edge") else None)
+    with DocumentIndex.open(tmp_path / "index", WordEncoder(), options=options) as opened:
+        opened.sync(DOCUMENTS)
+        yield opened
+
+
+def test_texts_come_best_first_and_equal_ones_in_their_order(reranker: TextReranker):
+    ranked = reranker.rank("wing lift", TEXTS)
+    assert [own.position for own in ranked] == [1, 3, 2, 0]
+    assert ranked[0].score == ranked[1].score > ranked[2].score
+    assert ranked[0].surprise is None
+    assert ranked[0].relevance == ranked[0].score
+    assert ranked[0].parts == {"dynamax": ranked[0].score}
+
+
+@pytest.mark.parametrize("count", [9, 11, 101])
+def test_many_equal_texts_stay_in_their_order(reranker: TextReranker, count: int):
+    assert [own.position for own in reranker.rank("wing", ["wing"] * count)] == list(range(count))
+
+
+def test_lists_of_any_length_and_any_top_n(reranker: TextReranker):
+    assert reranker.rank("wing", []) == []
+    assert [own.position for own in reranker.rank("wing", ["wing"], top_n=5)] == [0]
+    assert [own.position for own in reranker.rank("wing lift", TEXTS, top_n=2)] == [1, 3]
+    assert [own.score for own in reranker.rank("", ["", "wing"])] == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"texts": "wing"}, "a list of strings, got one string"),
+        ({"texts": ["wing", None]}, r"texts\[1\] must be a string, got NoneType"),
+        ({"texts": ["wing"], "ids": ["a", "b"]}, "2 ids for 1 texts"),
+        ({"texts": ["wing"], "top_n": 0}, "top_n must be at least 1, got 0"),
+        ({"texts": ["wing"], "question": 3}, "the question must be a string, got int"),
+    ],
+)
+def test_wrong_input_is_named(reranker: TextReranker, arguments: dict, told: str):
+    with pytest.raises(DataError, match=told):
+        reranker.rank(**{"question": "wing", **arguments})
+
+
+@pytest.mark.parametrize("system", ["cosine", "dynamax", "fusion"])
+def test_stored_and_fresh_texts_score_alike(index: DocumentIndex, system: str):
+    reranker = text_reranker_of(index, system)
+    ids = [document.id for document in DOCUMENTS]
+    texts = [document.text for document in DOCUMENTS]
+    encoder = index.encoder
+    encoder.encoded_texts.clear()
+    stored = {own.position: own for own in reranker.rank("wing lift", texts, ids=ids)}
+    assert encoder.encoded_texts == ["wing lift"]
+    mixed_ids = [name if i % 2 else None for i, name in enumerate(ids)]
+    mixed = {own.position: own for own in reranker.rank("wing lift", texts, ids=mixed_ids)}
+    fresh = {own.position: own for own in reranker.rank("wing lift", texts)}
+    for position, own in stored.items():
+        for name in {"cosine", "dynamax"} & set(own.parts):  # what is fresh has no BM25
+            assert mixed[position].parts[name] == pytest.approx(own.parts[name], abs=0.02)
+            assert fresh[position].parts[name] == pytest.approx(own.parts[name], abs=0.02)
+
+
+def test_a_stored_text_that_is_given_twice_comes_twice(index: DocumentIndex):
+    ranked = text_reranker_of(index, "dynamax").rank(
+        "wing lift", ["?", "?", "tea"], ids=["d1", "d1", "nowhere"]
+    )
+    assert [own.position for own in ranked] == [0, 1, 2]
+    assert ranked[0].score == ranked[1].score > ranked[2].score
+
+
+def test_a_stored_document_is_scored_by_its_best_passage(tmp_path: Path):
+    encoder = WordEncoder(window=4)
+    options = IndexOptions(passages=Passages(overlap=0), bm25=None)
+    with DocumentIndex.open(tmp_path / "index", encoder, options=options) as index:
+        index.sync([Document("long", "tea milk bread salt wing lift drag flow"), Document("short", "tea")])
+        reranker = TextReranker(encoder, stored=StoredCandidates(index))
+        ranked = reranker.rank("wing lift", ["?", "?", "wing tea"], ids=["short", "long", None])
+        assert [own.position for own in ranked] == [1, 2, 0]
+        assert ranked[0].score == pytest.approx(1.0, abs=0.02)
+
+
+def test_background_and_threshold_drop_what_is_off_topic(reranker: TextReranker):
+    others = [f"{a} {b}" for a in ("salt", "jam", "egg", "rye") for b in ("pot", "tin", "cup", "jar", "mug")]
+    judging = reranker.with_background(others, lambda question: TEXTS)
+    ranked = judging.rank("wing lift", TEXTS)
+    assert ranked[0].surprise == ranked[0].relevance == 20 / 21
+    strict = TextReranker(reranker.encoder, background=judging.background, min_surprise=0.95)
+    assert [own.position for own in strict.rank("wing lift", TEXTS)][:2] == [1, 3]
+    assert strict.rank("rye mug", TEXTS) == []
+    with pytest.raises(DataError, match="needs a background of other questions"):
+        TextReranker(reranker.encoder, min_surprise=0.5)
+
+
+def test_threads_and_tasks_share_one(reranker: TextReranker):
+    expected = reranker.rank("wing lift", TEXTS)
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(lambda _: reranker.rank("wing lift", TEXTS), range(40))) == [expected] * 40
+
+    async def together():
+        return await asyncio.gather(*(reranker.arank("wing lift", TEXTS, top_n=2) for _ in range(20)))
+
+    assert asyncio.run(together()) == [expected[:2]] * 20
+
+
+def test_settings_are_names_that_make_what_they_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    encoder = WordEncoder()
+    monkeypatch.setattr("surprise_rerank.connectors.loading.load_encoder", lambda name: encoder)
+    with DocumentIndex.open(tmp_path / "index", encoder, options=IndexOptions(bm25=None)) as index:
+        index.sync(DOCUMENTS)
+    settings = Settings(index=str(tmp_path / "index"), system="dynamax")
+    pipeline, reranker = settings.pipeline(), settings.text_reranker()
+    assert pipeline.search("wing lift", 1).ids == ("d1",)
+    assert reranker.rank("wing lift", ["?", "?"], ids=["d0", "d1"])[0].position == 1
+    assert pipeline.retriever.index is reranker.stored.index is settings.open_index()
+    del pipeline, reranker
+    gc.collect()
+    with DocumentIndex.open(tmp_path / "index", encoder) as index:  # nobody holds it any more
+        assert len(index) == len(DOCUMENTS)
+
+
+def test_what_settings_cannot_make_is_told(tmp_path: Path, index: DocumentIndex):
+    with pytest.raises(DataError, match="are both given; give the one where"):
+        Settings(index="here", url="http://user:secret@there:6333")
+    with pytest.raises(DataError, match="which index"):
+        Settings().pipeline()
+    with pytest.raises(NoIndexError):
+        Settings(index=str(tmp_path / "nowhere")).pipeline()
+    with pytest.raises(DataError, match="'fusion' needs an index"):
+        Settings(system="fusion").text_reranker()
+    with pytest.raises(DataError, match="'bm25' ranks inside Qdrant"):
+        text_reranker_of(index, "bm25")
+    with pytest.raises(DataError, match="has no ensemble"):
+        text_reranker_of(index, "surprise")
+    with pytest.raises(DataError, match="surprise-rerank background set"):
+        pipeline_of(index, "dynamax", min_surprise=0.5)
+
+
+def test_the_message_of_two_places_holds_no_password():
+    with pytest.raises(DataError) as caught:
+        Settings(index="here", url="http://user:secret@there:6333")
+    assert "secret" not in str(caught.value)
+
+
+def test_surprise_ranks_stored_texts_by_the_ensemble_of_the_index(index: DocumentIndex):
+    index.set_ensemble(index.ensemble(), source="documents")
+    ranked = text_reranker_of(index, "surprise").rank("wing lift", ["?"] * 3, ids=["d0", "d1", "d5"])
+    by_pipeline = pipeline_of(index, "surprise").search("wing lift")
+    scores = dict(zip(by_pipeline.ids, by_pipeline.scores, strict=True))
+    found = {f"d{[0, 1, 5][own.position]}": own.parts["z"] for own in ranked}
+    for name, z in found.items():
+        assert z == pytest.approx(scores[name], abs=1e-3)
+    assert np.isfinite(list(found.values())).all()
