@@ -140,5 +140,6 @@ def as_retrieved(pool: Candidates) -> Ranking:
     """
     if not pool.scores and len(pool):
         raise DataError("the retriever gave no scores to order documents by; give the pipeline a re-ranker")
-    scores = next(iter(pool.scores.values()), np.zeros(0))
-    return Ranking.order(pool, np.where(np.isnan(scores), -np.inf, scores), pool.scores)
+    name, scores = next(iter(pool.scores.items()), ("score", np.zeros(0)))
+    values = np.where(np.isnan(scores), -np.inf, scores)
+    return Ranking.order(pool, values, pool.scores, raw={name: values})

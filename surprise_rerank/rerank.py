@@ -111,7 +111,7 @@ class SurpriseReranker:
         parts: dict[str, FloatArray] = {name: similarity, "z": result.z, "probability": result.probability}
         if (result.z_error > 0).any():
             parts["z_error"] = result.z_error
-        return Ranking.order(candidates, result.score, parts, notes, raw={name: similarity})
+        return Ranking.order(candidates, result.score, parts, notes, raw={"surprise": result.z})
 
 
 @dataclass(frozen=True, slots=True)

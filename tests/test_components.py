@@ -1,0 +1,110 @@
+"""What the components of frameworks share."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from surprise_rerank.connectors.components import Lazy, component_settings, require_writable
+from surprise_rerank.connectors.loading import Settings
+from surprise_rerank.errors import DataError
+
+
+class Loader:
+    """Counts how often it loads, and takes its time; the first `faults` loads fail."""
+
+    def __init__(self, faults: int = 0) -> None:
+        self.loads = 0
+        self.faults = faults
+
+    def __call__(self) -> list[str]:
+        self.loads += 1
+        time.sleep(0.02)
+        if self.loads <= self.faults:
+            raise DataError("not yet")
+        return ["loaded"]
+
+
+def test_threads_and_tasks_that_ask_at_once_share_one_load():
+    loader = Loader()
+    lazy = Lazy(loader)
+    assert loader.loads == 0
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: lazy.get(), range(8)))
+
+    async def ask() -> list[list[str]]:
+        return await asyncio.gather(*(lazy.aget() for _ in range(8)))
+
+    assert all(one is found[0] for one in [*found, *asyncio.run(ask())])
+    assert loader.loads == 1
+
+
+def test_tasks_load_in_a_thread():
+    async def both() -> list[str]:
+        lazy = Lazy(Loader())
+        task = asyncio.create_task(lazy.aget())
+        turns = 0
+        while not task.done():
+            await asyncio.sleep(0.001)
+            turns += 1
+        assert turns > 2
+        return await task
+
+    assert asyncio.run(both()) == ["loaded"]
+
+
+def test_what_could_not_be_loaded_is_tried_again():
+    lazy = Lazy(Loader(faults=1))
+    with pytest.raises(DataError, match="not yet"):
+        lazy.get()
+    assert lazy.get() == ["loaded"]
+
+
+def test_what_was_loaded_can_be_forgotten_and_what_was_given_stays():
+    loader = Loader()
+    lazy = Lazy(loader)
+    lazy.get()
+    lazy.forget()
+    lazy.get()
+    assert loader.loads == 2
+    mine = ["mine"]
+    given = Lazy(loader, mine)
+    given.forget()
+    assert given.get() is mine
+    assert loader.loads == 2
+
+
+def test_a_copy_loads_for_itself():
+    lazy = Lazy(Loader())
+    assert copy.deepcopy(lazy).get() == lazy.get()
+
+
+def test_names_become_settings():
+    assert component_settings(None, "reranker", index="a", system="cosine") == Settings("a", system="cosine")
+    assert component_settings(object(), "reranker", index=None) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("given", "names", "message"),
+    [
+        (object(), {"model": "words"}, "both reranker= and names of one are given"),
+        (None, {"index": "a", "url": "http://localhost"}, "are both given"),
+        (None, {"url": "http://me:secret@localhost"}, "url='http://localhost' came with a password"),
+    ],
+)
+def test_what_contradicts_itself_or_would_write_a_secret_is_refused(
+    given: object, names: dict[str, str], message: str
+):
+    with pytest.raises(DataError, match=message) as refused:
+        component_settings(given, "reranker", **names)
+    assert "secret" not in str(refused.value)
+
+
+def test_an_object_that_was_given_has_no_names():
+    require_writable(Lazy(Loader()), "Ranker", "reranker")
+    with pytest.raises(DataError, match="a Ranker that was given reranker= cannot be written"):
+        require_writable(Lazy(Loader(), ["mine"]), "Ranker", "reranker")

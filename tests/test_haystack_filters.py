@@ -1,0 +1,134 @@
+"""Haystack's filters pick the same documents in an index as in Haystack's own store."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from conftest import NEEDS_EDGE
+from words import WordEncoder
+
+from surprise_rerank import Document, Pipeline
+from surprise_rerank.connectors.haystack_filters import to_qdrant_filter
+from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex, SearchOptions
+from surprise_rerank.errors import DataError
+from surprise_rerank.extras import is_installed
+
+METADATA: list[dict[str, Any]] = [
+    {
+        "year": 2019,
+        "kind": "news",
+        "draft": False,
+        "price": 1.5,
+        "day": "2026-01-31T10:00:00",
+        "at": {"x": 1},
+    },
+    {"year": 2020, "kind": "blog", "draft": True, "price": 2.0, "day": "2026-02-01T10:00:00", "at": {"x": 2}},
+    {
+        "year": 2021,
+        "kind": "news",
+        "draft": True,
+        "price": 2.5,
+        "day": "2026-03-01T10:00:00",
+        "tags": ["a", "b"],
+    },
+    {"kind": "none"},
+]
+
+
+def where(field: str, operator: str, value: Any) -> dict[str, Any]:
+    return {"field": field, "operator": operator, "value": value}
+
+
+def joined(operator: str, *conditions: dict[str, Any]) -> dict[str, Any]:
+    return {"operator": operator, "conditions": list(conditions)}
+
+
+YEAR, NEWS = where("meta.year", ">=", 2020), where("meta.kind", "==", "news")
+FILTERS = [
+    YEAR,
+    NEWS,
+    where("kind", "==", "news"),
+    where("id", "==", "1"),
+    where("id", "in", ["0", "2", "none"]),
+    where("meta.draft", "==", True),
+    where("meta.draft", "!=", True),
+    where("meta.price", "==", 2.0),
+    where("meta.price", "!=", 2.5),
+    where("meta.price", ">", 1.5),
+    where("meta.price", "<", 2),
+    where("meta.year", "<=", 2020),
+    where("meta.year", "==", None),
+    where("meta.year", "!=", None),
+    where("meta.year", "in", [2019, 2021]),
+    where("meta.year", "not in", [2019, 2021]),
+    where("meta.kind", "in", []),
+    where("meta.kind", "not in", []),
+    where("meta.at.x", "==", 2),
+    where("meta.day", ">", "2026-01-31T12:00:00"),
+    where("meta.day", "<=", "2026-02-01T10:00:00"),
+    joined("AND", YEAR, NEWS),
+    joined("OR", YEAR, NEWS),
+    joined("NOT", YEAR, NEWS),
+    joined("NOT", NEWS),
+    joined("AND", joined("OR", NEWS, where("meta.kind", "==", "none")), joined("NOT", YEAR)),
+]
+
+
+@pytest.fixture(scope="module", params=["local", pytest.param("edge", marks=NEEDS_EDGE)])
+def index(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[DocumentIndex]:
+    folder = tmp_path_factory.mktemp("filters")
+    with DocumentIndex.open(folder, WordEncoder(), engine=request.param) as index:
+        index.sync(Document(str(i), f"text {i}", metadata=more) for i, more in enumerate(METADATA))
+        yield index
+
+
+def found(index: DocumentIndex, filters: dict[str, Any]) -> list[str]:
+    options = SearchOptions(filter=to_qdrant_filter(filters))
+    return sorted(Pipeline(WordEncoder(), DenseRetriever(index, options=options)).search("text").ids)
+
+
+@pytest.mark.skipif(not is_installed("haystack"), reason="the extra 'haystack' is not installed")
+@pytest.mark.parametrize("filters", FILTERS, ids=str)
+def test_the_same_documents_are_picked_as_by_haystack(
+    index: DocumentIndex, filters: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("HAYSTACK_TELEMETRY_ENABLED", "False")
+    from haystack import Document as HaystackDocument
+    from haystack.utils.filters import document_matches_filter
+
+    documents = [HaystackDocument(id=str(i), content="text", meta=more) for i, more in enumerate(METADATA)]
+    assert found(index, filters) == [d.id for d in documents if document_matches_filter(filters, d)]
+
+
+def test_a_value_in_a_list_is_found(index: DocumentIndex):
+    assert found(index, where("meta.tags", "==", "a")) == ["2"]
+
+
+def test_a_date_may_be_one(index: DocumentIndex):
+    assert found(index, where("meta.day", ">=", datetime.datetime(2026, 2, 1))) == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("filters", "message"),
+    [
+        ("news", "must be a dictionary, got str"),
+        ({}, "the filter has nothing, but no 'operator'"),
+        ({"field": "meta.kind"}, "has 'field', but no 'operator'"),
+        ({"field": "meta.kind", "operator": "=="}, "no 'value'"),
+        ({"operator": "AND"}, "no 'conditions'"),
+        (joined("XOR", NEWS), "'XOR' is not known; choose of AND, OR, NOT"),
+        (where("meta.kind", "=", "news"), "'=' is not known"),
+        (where("meta.kind", "in", "news"), "in a str; give a list"),
+        (where("meta.kind", "==", ["news"]), "compared with a list"),
+        (where("meta.kind", ">", "news"), "greater or less than 'news'; give a number, or a date"),
+        (where("meta.kind", ">", None), "greater or less than None"),
+    ],
+)
+def test_what_is_no_filter_says_so(filters: Any, message: str):
+    with pytest.raises(DataError, match=message):
+        to_qdrant_filter(filters)

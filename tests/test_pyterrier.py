@@ -1,0 +1,209 @@
+"""The PyTerrier transformers, in PyTerrier's pipelines and under its own checks."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from words import WordEncoder
+
+pytest.importorskip("pyterrier")
+
+import pandas as pd
+import pyterrier as pt
+import pyterrier.testing
+
+from surprise_rerank.connectors.loading import pipeline_of, text_reranker_of
+from surprise_rerank.connectors.pyterrier import SurpriseRetriever, SurpriseTransformer
+from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.documents import Document
+from surprise_rerank.errors import DataError, MissingExtraError
+from surprise_rerank.pipeline import Pipeline
+from surprise_rerank.text_reranker import TextReranker
+
+TEXTS = ["cats sleep all day", "dogs bark at night", "the dogs of the night bark", "a wing gives lift"]
+OFF_TOPIC = [f"x{i} y{i} z{i % 3}" for i in range(19)]
+QUERIES = pd.DataFrame({"qid": ["q2", "q1"], "query": ["dogs bark", "wing lift"], "label": [3, 4]})
+
+
+@pytest.fixture
+def index() -> Iterator[DocumentIndex]:
+    encoder = WordEncoder(64)
+    with DocumentIndex.open(":memory:", encoder) as index:
+        index.sync(Document(f"d{i}", text) for i, text in enumerate(TEXTS))
+        encoder.encoded_texts.clear()
+        yield index
+
+
+@pytest.fixture
+def fresh() -> SurpriseTransformer:
+    return SurpriseTransformer(TextReranker(WordEncoder(64)))
+
+
+def results(**more: Any) -> pd.DataFrame:
+    """Both queries with all texts, mixed up, from a first stage that ranks the other way round."""
+    rows = [
+        {"qid": qid, "query": query, "docno": f"d{i}", "text": text, "score": float(i), "rank": 3 - i, **more}
+        for i, text in enumerate(TEXTS)
+        for qid, query in zip(QUERIES["qid"], QUERIES["query"], strict=True)
+    ]
+    return pd.DataFrame(rows, index=range(10, 10 + len(rows)))
+
+
+@pytest.mark.filterwarnings("ignore")  # they report what they found
+class TestTransformerUnderTheirChecks(pt.testing.TransformerTestCase):
+    @staticmethod
+    def get_transformer() -> pt.Transformer:
+        return SurpriseTransformer(TextReranker(WordEncoder()))
+
+
+@pytest.mark.filterwarnings("ignore")
+class TestRetrieverUnderTheirChecks(pt.testing.TransformerTestCase):
+    @staticmethod
+    def get_transformer() -> pt.Transformer:
+        encoder = WordEncoder()
+        return SurpriseRetriever(pipeline_of(DocumentIndex.open(":memory:", encoder), "dynamax"))
+
+
+def test_every_query_gets_an_order_of_its_own(fresh: SurpriseTransformer) -> None:
+    given = results(note="kept")
+    before = given.copy(deep=True)
+    found = fresh(given)
+    pd.testing.assert_frame_equal(given, before)
+    assert found.index.tolist() == list(range(8))
+    assert list(found.columns) == ["qid", "query", "docno", "text", "note", "score", "rank"]
+    assert found["qid"].tolist() == ["q2"] * 4 + ["q1"] * 4
+    assert found["rank"].tolist() == [0, 1, 2, 3] * 2
+    assert found["docno"].tolist()[:2] == ["d1", "d2"]
+    assert found["docno"].tolist()[4] == "d3"
+    assert (found["note"] == "kept").all()
+    for _, own in found.groupby("qid"):
+        assert own["score"].is_monotonic_decreasing
+    again = pt.model.add_ranks(found.drop(columns="rank"))
+    assert again["rank"].tolist() == found["rank"].tolist()
+    assert found["text"].tolist() == [TEXTS[int(name[1:])] for name in found["docno"]]
+
+
+def test_equal_documents_keep_their_order_and_duplicate_ids_their_rows(fresh: SurpriseTransformer) -> None:
+    given = pd.DataFrame(
+        {"qid": ["1"] * 3, "query": ["dogs"] * 3, "docno": ["d"] * 3, "text": ["dogs"] * 3, "i": range(3)}
+    )
+    assert fresh(given)["i"].tolist() == [0, 1, 2]
+
+
+def test_no_documents_give_an_empty_frame_with_all_columns(fresh: SurpriseTransformer) -> None:
+    empty = fresh(results().iloc[:0])
+    assert len(empty) == 0
+    assert list(empty.columns) == ["qid", "query", "docno", "text", "score", "rank"]
+    assert empty["score"].dtype == "float64"
+    assert empty["rank"].dtype == "int64"
+    assert len(fresh(results().iloc[:1])) == 1
+
+
+def test_missing_columns_are_named_as_pyterrier_does(
+    fresh: SurpriseTransformer, index: DocumentIndex
+) -> None:
+    refused = pt.validate.InputValidationError
+    with pytest.raises(refused, match=r"missing_columns=\['text'\]"):
+        fresh(results().drop(columns="text"))
+    with pytest.raises(refused, match=r"missing_columns=\['qid', 'docno', 'query', 'body'\]"):
+        SurpriseTransformer(fresh.reranker, text_field="body")(pd.DataFrame())
+    retriever = SurpriseRetriever(pipeline_of(index))
+    with pytest.raises(refused, match=r"extra_columns=\['docno'\]"):
+        retriever(results())
+    with pytest.raises(refused, match=r"missing_columns=\['query'\]"):
+        retriever(QUERIES[["qid"]])
+
+
+def test_inspection_knows_inputs_and_outputs(fresh: SurpriseTransformer, index: DocumentIndex) -> None:
+    assert pt.inspect.transformer_inputs(fresh) == [["qid", "docno", "query", "text"]]
+    outputs = pt.inspect.transformer_outputs(fresh, ["qid", "query", "docno", "text", "rank"])
+    assert outputs == ["qid", "query", "docno", "text", "score", "rank"]
+    retriever = SurpriseRetriever(pipeline_of(index), num_results=7)
+    outputs = pt.inspect.transformer_outputs(retriever, ["qid", "query"])
+    assert outputs == ["qid", "query", "docno", "text", "score", "rank"]
+    assert pt.inspect.transformer_apply_attributes(retriever, num_results=3).num_results == 3
+
+
+def test_a_missing_text_is_an_error(fresh: SurpriseTransformer) -> None:
+    given = results()
+    given["text"] = given["text"].astype(object)
+    given.loc[given.index[2], "text"] = None
+    with pytest.raises(DataError, match=r"texts\[1\] must be a string"):
+        fresh(given)
+
+
+def test_documents_whose_docno_is_stored_are_not_encoded(index: DocumentIndex) -> None:
+    stored = SurpriseTransformer(text_reranker_of(index, "dynamax"))
+    given = results()
+    given.loc[given.index[0], "docno"] = "elsewhere"
+    found = stored(given)
+    assert found["docno"].iloc[0] == "d1"
+    assert index.encoder.encoded_texts == ["dogs bark", TEXTS[0], "wing lift"]  # type: ignore[attr-defined]
+
+
+def test_retrieved_documents_stand_beside_their_queries(index: DocumentIndex) -> None:
+    given = QUERIES.assign(score=[1.0, 2.0], text=["x", "y"])
+    before = given.copy(deep=True)
+    found = SurpriseRetriever(pipeline_of(index, "dynamax"), num_results=2)(given)
+    pd.testing.assert_frame_equal(given, before)
+    assert list(found.columns) == ["qid", "query", "label", "docno", "text", "score", "rank"]
+    assert found["qid"].tolist() == ["q2", "q2", "q1", "q1"]
+    assert found["label"].tolist() == [3, 3, 4, 4]
+    assert found["docno"].tolist()[:3] == ["d1", "d2", "d3"]
+    assert found["rank"].tolist() == [0, 1, 0, 1]
+    assert found["text"].tolist()[0] == TEXTS[1]
+
+
+def test_a_background_adds_its_column_and_refuses_what_is_off_topic(index: DocumentIndex) -> None:
+    judged: Pipeline = pipeline_of(index, "dynamax").with_background(OFF_TOPIC)
+    strict = SurpriseRetriever(replace(judged, min_surprise=0.9))
+    queries = pd.DataFrame({"qid": ["on", "off"], "query": ["dogs bark", "x99 y99 z99"]})
+    found = strict(queries)
+    assert set(found["qid"]) == {"on"}
+    assert found["surprise"].iloc[0] == 0.95
+    assert found["score"].iloc[0] > found["surprise"].iloc[0]
+    nothing = strict(queries.iloc[1:])
+    assert list(nothing.columns) == ["qid", "query", "docno", "text", "score", "rank", "surprise"]
+    assert len(nothing) == 0
+    texts = TextReranker(index.encoder, background=judged.background, min_surprise=0.9)
+    reranked = SurpriseTransformer(texts)(results().assign(query="dogs bark"))
+    assert reranked.columns[-1] == "surprise"
+    assert 0 < len(reranked) < 8
+
+
+def test_both_work_in_pipelines_and_experiments_without_java(index: DocumentIndex) -> None:
+    retriever = SurpriseRetriever(pipeline_of(index, "cosine"))
+    reranked = retriever >> SurpriseTransformer(text_reranker_of(index, "dynamax"))
+    assert (reranked % 1).search("dogs bark")["docno"].tolist() == ["d1"]
+    assert len((reranked % 2).compile()(QUERIES)) == 4
+    both = (retriever + reranked)(QUERIES)
+    assert {"qid", "docno", "score", "rank"} <= set(both.columns)
+    assert reranked([{"qid": "1", "query": "wing lift"}])[0]["docno"] == "d3"
+    qrels = pd.DataFrame({"qid": ["q1", "q2"], "docno": ["d3", "d1"], "label": [1, 1]})
+    topics = pd.DataFrame({"qid": ["q2", "q1"], "query": ["dogs bark at", "wing lift"]})
+    table = pt.Experiment([retriever, reranked], topics, qrels, ["recip_rank"])
+    assert table["recip_rank"].tolist()[1] == 1.0
+    assert not pt.java.started()
+
+
+def test_what_makes_no_sense_is_refused(index: DocumentIndex) -> None:
+    with pytest.raises(DataError, match="num_results must be at least 1, got 0"):
+        SurpriseRetriever(pipeline_of(index), num_results=0)
+    with pytest.raises(TypeError, match="top_k"):
+        SurpriseRetriever.load(top_k=2)
+    with pytest.raises(DataError, match="which index"):
+        SurpriseRetriever.load()
+    with pytest.raises(TypeError, match="top_k"):
+        SurpriseTransformer.load(top_k=2)
+
+
+def test_a_missing_package_is_named_with_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyterrier", None)
+    monkeypatch.delitem(sys.modules, "surprise_rerank.connectors.pyterrier")
+    with pytest.raises(MissingExtraError, match=r"pip install 'surprise-rerank\[pyterrier\]'"):
+        importlib.import_module("surprise_rerank.connectors.pyterrier")
