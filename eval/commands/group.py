@@ -7,8 +7,10 @@ import click
 from surprise_rerank.eval import exits
 from surprise_rerank.eval.commands.background import background
 from surprise_rerank.eval.commands.ensemble import ensemble
+from surprise_rerank.eval.commands.explain import explain
 from surprise_rerank.eval.commands.index import index
-from surprise_rerank.eval.commands.search import explain, search
+from surprise_rerank.eval.commands.search import search
+from surprise_rerank.eval.commands.serve import serve
 from surprise_rerank.eval.commands.status import status
 
 _EXAMPLES = """\b
@@ -18,6 +20,7 @@ Examples:
   surprise-rerank explain "why do dogs bark" --index my-index
   surprise-rerank status --index my-index
   surprise-rerank ensemble set --documents --index my-index
+  surprise-rerank serve --index my-index
   surprise-rerank background set --questions other-questions.txt --index my-index
 
 \b
@@ -44,7 +47,7 @@ def command(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for _subcommand in (index, search, explain, status, ensemble, background):
+for _subcommand in (index, search, explain, status, ensemble, background, serve):
     command.add_command(_subcommand)
 
 

@@ -1,8 +1,7 @@
-"""`surprise-rerank search` and `surprise-rerank explain`."""
+"""`surprise-rerank search`."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -27,13 +26,6 @@ Examples:
   surprise-rerank search wings --index my-index --group-by metadata.author
   surprise-rerank search --questions questions.txt --index my-index --json
   surprise-rerank search --qdrant-url http://localhost:6333 -- "-1 as an index"
-"""
-
-_EXPLAIN_EXAMPLES = """\b
-Examples:
-  surprise-rerank explain "why do dogs bark" --index my-index
-  surprise-rerank explain "why do dogs bark" --index my-index --system surprise
-  surprise-rerank explain "why do dogs bark" --index my-index --top 100 --json
 """
 
 
@@ -72,33 +64,6 @@ def search(*, place: Place, out: Output, asked: Asked, group_by: str | None, gro
             count, pool = len(groups), len(answer.ranking)
             out.note(f"{count} groups among {pool} candidates; a larger --pool looks for more")
         _print_groups(out, asked, answer, system.name, groups)
-
-
-@click.command(epilog=_EXPLAIN_EXAMPLES)
-@takes_questions
-@takes_index
-def explain(*, place: Place, out: Output, asked: Asked) -> None:
-    """Tell how an answer comes about.
-
-    The steps, the time that they took, and what every stage gave the candidates.
-    """
-    for system, answer in answers(place, asked, out):
-        depth = max(asked.pool, asked.top + asked.offset)
-        steps = system.steps(answer.query, depth)
-        hits = asked.hits(answer)[: asked.top]
-        if out.as_json:
-            out.json(
-                {
-                    **_head(answer, system.name),
-                    "times": answer.seconds,
-                    "steps": steps,
-                    "pool": len(answer.ranking),
-                    "notes": answer.ranking.notes,
-                    "candidates": _hits_json(hits, asked.offset),
-                }
-            )
-        else:
-            _print_explanation(out, asked, answer, steps, hits)
 
 
 def _head(answer: Answer, system: str) -> dict[str, object]:
@@ -152,27 +117,3 @@ def _print_rows(
         out.table(columns, rows, wide="text")
     else:
         out.table(("question", *columns), [(answer.query.text, *row) for row in rows], wide="text")
-
-
-def _print_explanation(
-    out: Output, asked: Asked, answer: Answer, steps: Sequence[str], hits: Sequence[Hit]
-) -> None:
-    if not asked.is_single:
-        out.heading(answer.query.text)
-    for number, step in enumerate(steps, start=1):
-        out.line(f"{number}. {step}")
-    spans = ", ".join(f"{name} {1000 * span:.1f} ms" for name, span in answer.seconds.items())
-    out.line(f"{spans}; {len(answer.ranking)} candidates")
-    parts = list(answer.ranking.parts)
-    columns = ("#rank", "#score", *(f"#{name}" for name in parts), "id", "title")
-    rows = [
-        (
-            str(rank),
-            f"{hit.score:.4f}",
-            *("-" if math.isnan(hit.parts[name]) else f"{hit.parts[name]:.4f}" for name in parts),
-            hit.id,
-            hit.document.title if hit.document else "",
-        )
-        for rank, hit in enumerate(hits, start=asked.offset + 1)
-    ]
-    out.table(columns, rows, wide="title", head=True)

@@ -14,7 +14,7 @@ from xml.dom import minidom
 import numpy as np
 
 from surprise_rerank.eval.exits import one_line
-from surprise_rerank.eval.reports.report import Plot, Series
+from surprise_rerank.eval.reports.report import Mark, Plot, Series
 from surprise_rerank.extras import import_extra
 
 # Okabe and Ito's colours, which the colour-blind tell apart, without the yellow that white swallows.
@@ -31,6 +31,12 @@ _BAR = 0.25  # inches
 _MOST_MARKERS = 40
 _LONGEST = 36  # characters of a name
 _LEGEND = 66  # characters in a row
+
+_MARK = "#d55e00"
+_MARK_SIZE = 10.0  # points
+_MARK_ROWS = 4  # names of marks above each other, at most
+_AXIS = 330.0  # about how many pixels of 1/72 inch the x axis has
+_LETTER = 6.2  # and a digit of a mark's name
 
 _NAME_SIZE = 10.5  # points
 _RADIUS = 4.0  # of a point, in pixels of 1/72 inch
@@ -187,6 +193,51 @@ def _many_bars(plot: Plot, axes: Any) -> None:
 def _histogram(plot: Plot, axes: Any) -> None:
     for i, series in enumerate(plot.series):
         _steps(axes, i, _finite(series.y), _finite(series.x), _name(series.name))
+    for i, curve in enumerate(plot.curves):
+        axes.plot(
+            _finite(curve.x),
+            _finite(curve.y),
+            color=_INK,
+            linestyle=_LINES[i % len(_LINES)],
+            linewidth=1.6,
+            label=_name(curve.name),
+        )
+    marks = [mark for mark in plot.marks if math.isfinite(mark.x)]
+    if marks:
+        _place_marks(marks, axes)
+
+
+def _place_marks(marks: Sequence[Mark], axes: Any) -> None:
+    """A line for every mark; its name above the frame, in the lowest row that has room for it, if any has.
+
+    The first marks are placed first: what finds no room is a later one.
+    """
+    ends = [*axes.get_xlim(), *(mark.x for mark in marks)]
+    margin = 0.02 * (max(ends) - min(ends))
+    low, high = axes.set_xlim(min(ends) - margin, max(ends) + margin)
+    rows: list[list[tuple[float, float]]] = [[] for _ in range(_MARK_ROWS)]
+    scale = (high - low) / _AXIS
+    for mark in marks:
+        name = _name(mark.name)
+        axes.axvline(mark.x, color=_MARK, linewidth=1.1)
+        half = (_LETTER * len(name) + 4) / 2 * scale
+        left, right = mark.x - half, mark.x + half
+        free = (i for i, row in enumerate(rows) if all(right < a or left > b for a, b in row))
+        number = next(free, None)
+        if number is None:
+            continue
+        rows[number].append((left, right))
+        axes.annotate(
+            name,
+            (mark.x, 1),
+            xycoords=axes.get_xaxis_transform(),
+            xytext=(0, 2 + number * (_MARK_SIZE + 1)),
+            textcoords="offset points",
+            fontsize=_MARK_SIZE,
+            color=_INK,
+            ha="center",
+            va="bottom",
+        )
 
 
 def _steps(axes: Any, i: int, heights: Any, borders: Any, name: str) -> None:
@@ -214,7 +265,7 @@ def _finish(plot: Plot, figure: Any, axes: Any) -> None:
     axes.set_xlabel(labels[0])
     axes.set_ylabel(labels[1])
     handles, names = axes.get_legend_handles_labels()
-    if len(plot.series) > 1 and handles:
+    if len(plot.series) + len(plot.curves) > 1 and handles:
         columns = max(1, min(len(names), _LEGEND // (6 + max(map(len, names)))))
         figure.legend(handles, names, loc="outside lower center", ncols=columns)
     if plot.kind == "scatter":

@@ -17,7 +17,7 @@ import numpy as np
 
 from surprise_rerank.connectors.folders import disk_errors
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.reports.report import Cell, Column, Kind, Plot, Report, Series, Table
+from surprise_rerank.eval.reports.report import Cell, Column, Kind, Mark, Plot, Report, Series, Table
 
 LIBRARIES = (
     "surprise-rerank",
@@ -160,7 +160,14 @@ def _plot(content: Any) -> Plot:
         series=tuple(_each(content, "series", _series)),
         note=_part(content, "note", str),
         log_x=_part(content, "log_x", bool),
+        # Files of earlier versions have none.
+        curves=tuple(_each(content, "curves", _series)) if "curves" in content else (),
+        marks=tuple(_each(content, "marks", _mark)) if "marks" in content else (),
     )
+
+
+def _mark(content: Any) -> Mark:
+    return Mark(name=_part(content, "name", str), x=_number(_part(content, "x", object)))
 
 
 def _series(content: Any) -> Series:

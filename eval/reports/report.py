@@ -133,6 +133,19 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """A place on the x axis of a plot.
+
+    Attributes:
+        name: short; what stands above it, where there is room.
+        x: where.
+    """
+
+    name: str
+    x: float
+
+
+@dataclass(frozen=True, slots=True)
 class Plot:
     """A picture, as data.
 
@@ -144,6 +157,8 @@ class Plot:
         series: drawn over each other.
         note: what is to be seen in it, for readers and for screen readers.
         log_x: whether x is on a logarithmic scale.
+        curves: lines over a histogram, of a model, say.
+        marks: places on a histogram's x axis.
     """
 
     kind: Kind
@@ -153,10 +168,17 @@ class Plot:
     series: tuple[Series, ...]
     note: str = ""
     log_x: bool = False
+    curves: tuple[Series, ...] = ()
+    marks: tuple[Mark, ...] = ()
 
     def __post_init__(self) -> None:
-        more = 1 if self.kind == "histogram" else 0
-        for series in self.series:
+        if (self.curves or self.marks) and self.kind != "histogram":
+            raise DataError(f"plot {self.title!r}: curves and marks need a histogram, not {self.kind!r}")
+        self._check(self.series, more=1 if self.kind == "histogram" else 0)
+        self._check(self.curves, more=0)
+
+    def _check(self, many: tuple[Series, ...], more: int) -> None:
+        for series in many:
             if len(series.x) != len(series.y) + more:
                 raise DataError(
                     f"plot {self.title!r}, series {series.name!r}: {len(series.x)} x for {len(series.y)} y, "

@@ -1,0 +1,128 @@
+"""The page of `surprise-rerank explain --html`, in a real browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from browsers import Seen, find_browser, look_at
+from bs4 import BeautifulSoup
+from click.testing import CliRunner
+
+from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.documents import Document
+from surprise_rerank.encoders import load_encoder
+from surprise_rerank.eval.commands.explain import explain
+from surprise_rerank.eval.reports.html import to_html
+from surprise_rerank.eval.reports.report import Report
+
+pytest.importorskip("jinja2", reason="the extra 'report' is not installed")
+pytest.importorskip("matplotlib", reason="the extra 'report' is not installed")
+
+BROWSER = find_browser()
+NEEDS_BROWSER = pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
+EVIL = "<script>document.title = 'pwned'</script><img src=x onerror=\"document.title='pwned'\">"
+QUESTION = f"why do dogs bark {EVIL}"
+
+# What a person would look for: tables, plots that can be seen, and columns that a click sorts.
+LOOK = """
+  const box = element => { const b = element.getBoundingClientRect(); return [b.width, b.height]; };
+  const plots = [...page.querySelectorAll("figure svg")];
+  const rows = () => [...page.querySelector("table").tBodies[0].rows].map(row => row.cells[0].textContent);
+  const before = rows();
+  page.querySelector("thead button").click();
+  return {
+    title: page.title,
+    headings: [...page.querySelectorAll("h2")].map(heading => heading.textContent),
+    plots: plots.map(box),
+    paths: plots.map(plot => Math.max(...[...plot.querySelectorAll("path")].map(p => box(p)[0]))),
+    text: page.body.textContent,
+    images: page.images.length,
+    scripts: page.scripts.length,
+    width: [page.documentElement.scrollWidth, page.documentElement.clientWidth],
+    before: before,
+    after: rows(),
+    fetched: page.defaultView.performance.getEntriesByType("resource").map(entry => entry.name),
+  };
+"""
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page of hostile documents."""
+    folder = tmp_path_factory.mktemp("page")
+    words = ["dogs", "bark", "cats", "sleep", "wings", "night", "why", "do", "script", "img", "pwned"]
+    model = folder / "words.txt"
+    model.write_text("".join(f"{w} {(i * 7) % 5 - 2} {i % 3 - 1} {i / 10} 1\n" for i, w in enumerate(words)))
+    rows = [
+        Document(
+            f"d{i}{EVIL if i == 1 else ''}", f"{words[i % 6]} {words[i % 4]} {EVIL}", title=f"Note {EVIL}"
+        )
+        for i in range(20)
+    ]
+    with DocumentIndex.open(folder / "index", load_encoder(str(model))) as index:
+        index.sync(rows)
+    file = folder / "new" / "page.html"
+    arguments = [QUESTION, "--index", str(folder / "index"), "--html", str(file), "--top", "20"]
+    done = CliRunner().invoke(explain, arguments, catch_exceptions=False)
+    assert done.exit_code == 0
+    assert f"{file} shows this with plots" in done.stderr
+    return file
+
+
+def test_the_page_is_one_file_in_which_documents_are_text(page: Path) -> None:
+    soup = BeautifulSoup(page.read_text("utf-8"), "html.parser")
+    assert len(soup.find_all("script")) == 1
+    assert not soup.find_all(["img", "link", "iframe", "object"])
+    assert EVIL in soup.find("table").text
+    assert soup.title.text.endswith(EVIL)
+    assert (
+        "default-src 'none'" in soup.find("meta", attrs={"http-equiv": "Content-Security-Policy"})["content"]
+    )
+
+
+@pytest.fixture(scope="module")
+def seen(page: Path) -> Seen:
+    assert BROWSER is not None
+    return look_at(BROWSER, page, LOOK)
+
+
+@NEEDS_BROWSER
+def test_a_browser_shows_tables_and_plots(seen: Seen) -> None:
+    told = seen.told
+    first, bars, *histograms, shares, tokens = told["headings"]
+    assert first == "Candidates, before and after"
+    assert bars == "What each scorer gave to the score"
+    assert [heading.split(":")[0] for heading in histograms] == ["cosine", "dynamax"]
+    assert shares == "What each scorer said, and what that gave to the score"
+    assert tokens == "Which token matched which"
+    assert len(told["plots"]) >= 3
+    assert all(width > 300 and height > 100 for width, height in told["plots"])
+    assert all(width > 100 for width in told["paths"])
+    assert told["width"][0] <= told["width"][1], "the page itself does not scroll sideways"
+
+
+@NEEDS_BROWSER
+def test_a_browser_finds_no_error_fetches_nothing_and_runs_nothing_of_the_documents(seen: Seen) -> None:
+    assert seen.console == ()
+    assert seen.told["fetched"] == []
+    assert seen.told["title"] == f"Why these documents: {QUESTION}"
+    assert EVIL in seen.told["text"]
+    assert (seen.told["images"], seen.told["scripts"]) == (0, 1)
+
+
+@NEEDS_BROWSER
+def test_a_click_sorts_in_a_browser(seen: Seen) -> None:
+    assert seen.told["before"] == [str(rank) for rank in range(1, 21)]
+    assert seen.told["after"] == seen.told["before"][::-1]
+
+
+@NEEDS_BROWSER
+def test_a_script_that_the_policy_does_not_know_is_refused_and_told(tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    text = to_html(Report("One", ()))
+    file.write_text(text.replace("</body>", "<script>document.title = 'pwned'</script></body>"))
+    assert BROWSER is not None
+    seen = look_at(BROWSER, file, "return page.title;")
+    assert seen.told == "One"
+    assert any("Content Security Policy" in line for line in seen.console)

@@ -1,0 +1,312 @@
+"""How a ranking comes about: token matches, distributions, shares, and what an index adds to them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import NEEDS_EDGE
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from words import WordEncoder
+
+from surprise_rerank.background import QuestionBackground
+from surprise_rerank.candidates import Query, Ranking
+from surprise_rerank.connectors.explaining import explain_ranking
+from surprise_rerank.connectors.loading import pipeline_of
+from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex, IndexOptions
+from surprise_rerank.connectors.qdrant.queries import NO_OPTIONS
+from surprise_rerank.connectors.systems import SystemName, build_system
+from surprise_rerank.documents import Document
+from surprise_rerank.errors import DataError
+from surprise_rerank.eval.commands.answers import answer
+from surprise_rerank.eval.commands.histograms import drawn
+from surprise_rerank.explanation import RankingExplanation, ScoreDistribution, ScorerShare, span
+from surprise_rerank.extras import is_installed
+from surprise_rerank.fuzzy import DynaMax
+from surprise_rerank.moments import Moments
+from surprise_rerank.passages import Passages
+from surprise_rerank.token_matches import token_matches
+
+WORDS = (
+    *("dogs", "bark", "cats", "sleep", "wings", "lift", "air", "birds"),
+    *("sing", "trees", "night", "owners", "hunt", "mice", "quick", "strangers"),
+)
+ENCODER = WordEncoder(dimension=16, window=200)
+QUESTION = "why do dogs bark at night"
+
+
+# Tokens
+
+
+def tokens(seed: int, count: int, dimension: int = 6) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(count, dimension)).astype(np.float32)
+
+
+def named(count: int, letter: str) -> list[str]:
+    return [f"{letter}{i}" for i in range(count)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(0, 7), st.integers(0, 9))
+def test_the_contributions_of_all_tokens_sum_to_the_score(seed: int, m: int, k: int) -> None:
+    query, document = tokens(seed, m), tokens(seed + 1, k)
+    matches = token_matches(query, document, named(m, "q"), named(k, "d"))
+    score = DynaMax().pair(query, document)
+    assert [match.token for match in matches] == named(m, "q")
+    assert sum(match.contribution for match in matches) == pytest.approx(score, abs=1e-6)
+    assert sum(match.share for match in matches) == pytest.approx(1.0 if score > 0 else 0.0, abs=1e-6)
+    for match in matches:
+        assert (match.match is None) == (match.position is None) == (match.similarity == 0)
+
+
+def test_a_token_matches_its_nearest_one_and_nothing_where_all_point_away() -> None:
+    query = np.array([[2.0, 0.0], [0.0, 3.0], [-1.0, -1.0]])
+    document = np.array([[0.0, 1.0], [5.0, 0.1]])
+    found = token_matches(query, document, ["x", "y", "z"], ["up", "right"])
+    assert [(m.match, m.position) for m in found] == [("right", 1), ("up", 0), (None, None)]
+    assert found[0].similarity == pytest.approx(5 / np.hypot(5, 0.1), abs=1e-6)
+    assert found[2].share == found[2].contribution == 0
+
+
+def test_words_that_are_not_as_many_as_vectors_are_refused() -> None:
+    with pytest.raises(DataError, match=r"1 words for 2 token vectors of the document"):
+        token_matches(tokens(0, 1), tokens(1, 2), ["a"], ["b"])
+
+
+# Distributions
+
+
+def distribution(values: list[float], scorer: str = "cosine", anchor: str | None = None) -> ScoreDistribution:
+    sample = np.array(values)
+    finite = sample[np.isfinite(sample)]
+    return ScoreDistribution(scorer, "some", sample, Moments(finite.mean(), finite.std()), anchor)
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=300))
+def test_every_value_of_a_sample_stands_in_its_histogram(values: list[float]) -> None:
+    own = distribution(values)
+    histogram = own.histogram()
+    assert histogram.counts.sum() == len(values)
+    assert 8 <= len(histogram.counts) <= 40
+    low, high = span(own, values)
+    assert low < high
+    wide = np.linspace(low, high, 30)
+    assert own.histogram(wide).counts.sum() == len(values)
+    assert own.expected(wide).sum() <= len(values) + 1e-6
+
+
+def test_the_curve_is_the_gaussian_in_the_units_of_the_histogram() -> None:
+    own = distribution(np.random.default_rng(0).normal(0.3, 0.1, 5000).tolist())
+    borders = np.linspace(-0.2, 0.8, 21)
+    places, heights = own.curve(-0.2, 0.8, 0.05, points=2001)
+    assert own.expected(borders).sum() == pytest.approx(5000, rel=1e-3)
+    assert np.trapezoid(heights, places) / 0.05 == pytest.approx(5000, rel=1e-3)
+    np.testing.assert_allclose(own.histogram(borders).counts, own.expected(borders), atol=80)
+
+
+def test_what_has_no_spread_has_no_curve_and_minus_infinity_no_place() -> None:
+    own = distribution([0.5] * 20)
+    assert not own.has_curve
+    assert not own.curve(0, 1, 0.1)[1].any()
+    lost = ScoreDistribution("total", "questions", np.array([-np.inf, 1.0, 2.0]))
+    assert lost.to_json()["count"] == 3
+    assert sum(lost.to_json()["histogram"]["counts"]) == 2
+
+
+# Pictures of block characters
+
+
+def test_a_drawing_has_the_sample_the_curve_the_ranks_and_the_scale() -> None:
+    own = distribution(np.random.default_rng(0).normal(0.3, 0.1, 256).tolist())
+    lines = drawn(own, [(1, 0.9), (2, 0.65), (10, 0.66), (11, 0.1)], width=64)
+    assert [line[2:10].strip() for line in lines] == ["sample", "model", "ranks", "", ""]
+    assert max(map(len, lines)) <= 74
+    assert "█" in lines[0] + lines[1]
+    assert lines[2].split()[-1] == "1"
+    assert "10" in lines[3]
+    assert lines[-1].split() == [f"{x:.4g}" for x in span(own, [0.9])]
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.floats(-100, 100), min_size=1, max_size=50),
+    st.lists(st.floats(-100, 100), max_size=30),
+    st.integers(24, 64),
+)
+def test_a_drawing_keeps_its_width(values: list[float], places: list[float], width: int) -> None:
+    lines = drawn(distribution(values), list(enumerate(places, start=1)), width)
+    assert max(map(len, lines)) <= 10 + width
+    assert not any("\n" in line for line in lines)
+
+
+def test_what_cannot_show_blocks_gets_plain_characters() -> None:
+    lines = drawn(distribution([0.1, 0.2, 0.3]), [(1, 0.4)], encoding="ascii")
+    assert all(line.isascii() for line in lines)
+    assert "@" in lines[0] + lines[1]
+
+
+# Explanations
+
+
+def test_ranks_before_are_those_of_one_scorer_alone() -> None:
+    ranking = Ranking(("a", "b", "c", "d"), np.array([4.0, 3.0, 2.0, 1.0]))
+    raw = np.array([0.1, np.nan, 0.7, 0.1])
+    share = ScorerShare("cosine", raw, Moments(np.array(0.2), np.array(0.1)), 0.0, np.zeros(4))
+    told = RankingExplanation("q", ranking, (0, 1, 2), (share,), ("cosine",), (distribution([0.1, 0.3]),))
+    assert told.before("cosine") == [2, None, 1, 2]
+    assert told.places(told.distributions[0]) == [(1, 0.1), (3, 0.7)]
+    first, second, third = json.loads(json.dumps(told.to_json(), allow_nan=False))["candidates"]
+    assert [c["before"]["cosine"] for c in (first, second, third)] == [2, None, 1]
+    assert second["scorers"]["cosine"]["raw"] is None
+    assert third["scorers"]["cosine"]["z"] == pytest.approx(5.0)
+    assert first["tokens"] is first["total"] is first["surprise"] is None
+
+
+def test_a_share_of_other_candidates_is_refused() -> None:
+    share = ScorerShare("cosine", np.zeros(2), Moments(np.zeros(()), np.ones(())), 1.0, np.zeros(2))
+    with pytest.raises(DataError, match=r"'cosine' is of 2 candidates, the ranking of 1"):
+        RankingExplanation("q", Ranking(("a",), np.zeros(1)), (0,), (share,))
+    with pytest.raises(DataError, match="no scorer 'bm25'; there are none"):
+        RankingExplanation("q", Ranking(("a",), np.zeros(1)), (0,), ()).share("bm25")
+
+
+# Of an index
+
+
+def documents(count: int = 40) -> list[Document]:
+    rng = np.random.default_rng(3)
+    texts = [" ".join(rng.choice(WORDS, size=12 if i % 5 else 60)) for i in range(count)]
+    return [Document(f"d{i:02}", text, title=f"Note {i}") for i, text in enumerate(texts)]
+
+
+@pytest.fixture(scope="module", params=[None, Passages(tokens=20, overlap=4)], ids=["whole", "passages"])
+def index(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[DocumentIndex]:
+    options = IndexOptions(
+        passages=request.param,
+        token_vectors="float16",
+        bm25=Bm25() if is_installed("qdrant_edge") else None,
+    )
+    with DocumentIndex.open(tmp_path_factory.mktemp("i") / "index", ENCODER, options=options) as opened:
+        opened.sync(documents())
+        opened.set_ensemble(opened.ensemble(), source="documents")
+        yield opened
+
+
+def explained(
+    index: DocumentIndex, name: SystemName, background: QuestionBackground | None = None
+) -> RankingExplanation:
+    system = build_system(name, index, NO_OPTIONS, None)
+    found = answer(system, ENCODER, QUESTION, 100, background)
+    return explain_ranking(system, ENCODER, found.query, found.ranking, range(5), background)
+
+
+SYSTEMS = [
+    *("cosine", "surprise", "maxsim", "dynamax", "fusion"),
+    pytest.param("bm25", marks=NEEDS_EDGE),
+]
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_what_the_scorers_gave_sums_to_the_score(index: DocumentIndex, name: SystemName) -> None:
+    told = explained(index, name)
+    total = np.sum([share.contribution for share in told.shares], axis=0)
+    np.testing.assert_allclose(total, told.ranking.scores, atol=1e-6)
+    assert {own.scorer for own in told.distributions} == {share.name for share in told.shares}
+    json.dumps(told.to_json(), allow_nan=False)
+
+
+def test_z_of_a_fusion_is_what_it_ranked_by(index: DocumentIndex) -> None:
+    told = explained(index, "fusion")
+    for share in told.shares:
+        np.testing.assert_allclose(share.z, told.ranking.parts[share.name], atol=2e-5)
+    assert told.first_stage[0] == "cosine"
+
+
+def test_surprise_has_each_documents_own_distribution(index: DocumentIndex) -> None:
+    told = explained(index, "surprise")
+    share = told.share("surprise")
+    np.testing.assert_allclose(share.z, told.ranking.scores, atol=2e-5)
+    own = [found for found in told.distributions if found.anchor is not None]
+    assert [found.anchor for found in own] == list(told.ranking.ids[:3])
+    for row, found in enumerate(own):
+        assert found.moments is not None
+        # Of so few members, all are in the sample.
+        assert found.sample.mean() == pytest.approx(float(found.moments.mean), abs=1e-5)
+        assert found.sample.std() == pytest.approx(float(found.moments.deviation), abs=1e-5)
+        assert told.places(found) == [(row + 1, pytest.approx(float(share.raw[row])))]
+
+
+@pytest.mark.parametrize("name", ["dynamax", "maxsim", "fusion"])
+def test_tokens_are_those_of_the_passage_and_sum_to_its_score(index: DocumentIndex, name: SystemName) -> None:
+    told = explained(index, name)
+    similar = told.share("maxsim" if name == "maxsim" else "dynamax").raw
+    assert sorted(told.matches) == list(range(5))
+    for row, matches in told.matches.items():
+        assert [match.token for match in matches] == QUESTION.split()
+        # int8 and float16 storages round.
+        assert sum(match.contribution for match in matches) == pytest.approx(similar[row], abs=0.01)
+        assert told.ranking.documents is not None
+        content = told.ranking.documents[row].content.lower().split()
+        for match in matches:
+            assert match.match in content
+            if match.token in content and told.ranking.passages is None:
+                assert match.match == match.token
+                assert match.similarity == pytest.approx(1.0, abs=0.01)
+
+
+def test_tokens_that_only_qdrant_can_read_are_encoded_again(tmp_path: Path) -> None:
+    options = IndexOptions(packed_tokens=False, token_vectors="uint8")
+    with DocumentIndex.open(tmp_path / "index", ENCODER, options=options) as opened:
+        opened.sync(documents(12))
+        told = explained(opened, "maxsim")
+    assert sum(m.contribution for m in told.matches[0]) == pytest.approx(told.ranking.scores[0], abs=0.02)
+
+
+def test_cosine_reads_no_tokens(index: DocumentIndex) -> None:
+    told = explained(index, "cosine")
+    assert told.matches == {}
+    assert told.first_stage == ()
+
+
+@pytest.mark.parametrize("name", ["cosine", "fusion"])
+def test_a_background_gives_totals_their_place(index: DocumentIndex, name: SystemName) -> None:
+    rng = np.random.default_rng(5)
+    others = [" ".join(rng.choice(["tax", "law", "bank", "loan", "rate"], size=3)) for _ in range(40)]
+    background = pipeline_of(index, name).with_background(others, scorer="test").background
+    told = explained(index, name, background)
+    assert told.totals is not None
+    assert len(told.totals.sample) == 40
+    found = json.loads(json.dumps(told.to_json(), allow_nan=False))
+    assert found["background"]["count"] == 40
+    assert sum(found["background"]["histogram"]["counts"]) + found["background"]["found_nothing"] == 40
+    best = found["candidates"][0]
+    for hit in found["candidates"]:
+        total = sum(
+            own["weight"] * (hit["raw"][own["name"]] - own["mean"]) / own["deviation"]
+            for own in found["background"]["scorers"]
+        )
+        assert hit["total"] == pytest.approx(total)
+    assert max(hit["surprise"] for hit in found["candidates"]) == best["surprise"]
+    assert told.total_places()[0] == (1, best["total"])
+
+
+def test_an_empty_index_is_explained_in_few_words(tmp_path: Path) -> None:
+    with DocumentIndex.open(tmp_path / "index", ENCODER, engine="local") as opened:
+        for name in ("cosine", "dynamax", "fusion"):
+            system = build_system(name, opened, NO_OPTIONS, None)
+            found = answer(system, ENCODER, QUESTION, 10)
+            told = explain_ranking(system, ENCODER, found.query, found.ranking, ())
+            assert told.to_json()["candidates"] == told.to_json()["distributions"] == []
+
+
+def test_a_question_that_was_not_encoded_is_refused(index: DocumentIndex) -> None:
+    system = build_system("cosine", index, NO_OPTIONS, None)
+    ranking = answer(system, ENCODER, QUESTION, 5).ranking
+    with pytest.raises(DataError, match="no dense vector"):
+        explain_ranking(system, ENCODER, Query(QUESTION), ranking, range(1))
