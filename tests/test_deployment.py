@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+
+from surprise_rerank.eval.commands.serve import serve
 
 ROOT = Path(__file__).parents[1]
 
@@ -19,6 +22,8 @@ def services() -> dict[str, Any]:
 
 def test_qdrant_is_pinned_healthy_kept_and_seen_from_this_machine_only(services: dict[str, Any]) -> None:
     for name, service in services.items():
+        if not name.startswith("qdrant"):
+            continue
         version = service["image"].partition(":v")[2]
         assert len(version.split(".")) == 3, name
         assert "/readyz" in service["healthcheck"]["test"][-1]
@@ -41,10 +46,30 @@ def test_one_server_by_default_and_three_nodes_in_the_cluster(services: dict[str
     assert len({port.split(":")[1] for port in ports}) == len(ports)
 
 
+def test_the_server_is_built_from_this_checkout_and_asks_for_a_token(services: dict[str, Any]) -> None:
+    service = services["surprise-rerank"]
+    assert service["profiles"] == ["serve"]
+    assert service["depends_on"] == {"qdrant": {"condition": "service_healthy"}}
+    assert service["ports"] == ["127.0.0.1:8000:8000"]
+    assert "SURPRISE_RERANK_TOKEN" in service["environment"]
+    assert "/ready" in service["healthcheck"]["test"][-1]
+    recipe = service["build"]["dockerfile_inline"].splitlines()
+    for line in recipe:
+        if line.startswith("COPY"):
+            assert all((ROOT / name).exists() for name in line.split()[1:-1])
+    assert "USER nobody" in recipe
+    (installed,) = (line for line in recipe if "pip install" in line)
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(installed.partition("[")[2].partition("]")[0].split(",")) <= set(extras)
+    (entry,) = (line.removeprefix("ENTRYPOINT ") for line in recipe if line.startswith("ENTRYPOINT"))
+    assert json.loads(entry) == ["surprise-rerank", "serve"]
+    known = {name for option in serve.params for name in option.opts}
+    assert {word for word in service["command"] if word.startswith("--")} <= known
+
+
 def test_the_extra_all_holds_every_other_but_those_for_developers() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    (everything,) = extras["all"]
-    named = everything.partition("[")[2].rstrip("]").split(",")
+    named = [name for line in extras["all"] for name in line.partition("[")[2].rstrip("]").split(",")]
     assert sorted(named) == sorted(set(extras) - {"all", "dev"})
 
 

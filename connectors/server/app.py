@@ -1,0 +1,307 @@
+"""The web application: its routes, and how they refuse."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.metadata
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import BaseModel
+
+from surprise_rerank.connectors.server import ranking
+from surprise_rerank.connectors.server.answers import WORK_ROUTES, RefusedError, error_content, to_json
+from surprise_rerank.connectors.server.gate import Gate
+from surprise_rerank.connectors.server.logs import log_failure, make_logger
+from surprise_rerank.connectors.server.metrics import Metrics
+from surprise_rerank.connectors.server.options import ServerOptions
+from surprise_rerank.connectors.server.records import Recorder, record_of
+from surprise_rerank.connectors.server.schemas import (
+    ErrorResponse,
+    Info,
+    Limits,
+    RerankRequest,
+    RerankResponse,
+    SearchRequest,
+    SearchResponse,
+    State,
+    TeiErrorResponse,
+    TeiRank,
+    TeiRequest,
+)
+from surprise_rerank.connectors.server.service import Opened, Service
+from surprise_rerank.connectors.server.work import Workers
+from surprise_rerank.errors import MissingExtraError, StoreError
+from surprise_rerank.extras import pip_line
+from surprise_rerank.pipeline import Pipeline
+from surprise_rerank.text_reranker import TextReranker
+
+try:
+    import prometheus_client  # noqa: F401 - told here, before anything is made
+    import structlog  # noqa: F401
+    import uvicorn  # noqa: F401
+    from fastapi import APIRouter, Depends, FastAPI, Request, Response
+    from fastapi.exceptions import RequestValidationError
+    from fastapi.security import HTTPBearer
+    from starlette.exceptions import HTTPException
+except ImportError as error:
+    raise MissingExtraError(f"the server's packages are not installed: run {pip_line('server')}") from error
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
+T = TypeVar("T")
+
+_ROUTES = frozenset({"/health", "/ready", "/info", "/metrics", "/openapi.json"})
+_WORK = (400, 401, 408, 413, 415, 422, 429, 500, 503)
+
+_ERRORS = {
+    400: "The body is no JSON.",
+    401: "The token is missing or wrong.",
+    408: "The body did not arrive in time.",
+    413: "The body is too large, or (in the form of Text Embeddings Inference) there are too many or too "
+    "long texts.",
+    415: "The body is not declared as JSON.",
+    422: "A field is missing, of another type, or beyond a limit.",
+    429: "Too many requests are being worked on; Retry-After says when to try again.",
+    500: "The server failed.",
+    503: "Not ready, no answer in time, or the index cannot be read; Retry-After says when to try again.",
+}
+
+
+def create_app(
+    reranker: TextReranker,
+    pipeline: Pipeline | None = None,
+    options: ServerOptions | None = None,
+    *,
+    logger: FilteringBoundLogger | None = None,
+) -> FastAPI:
+    """A web application that re-ranks texts in Cohere's, Jina's and Text Embeddings Inference's interfaces.
+
+    Args:
+        reranker: of given texts; requests share it.
+        pipeline: over an index, for `/v1/search`.
+        options: token and limits.
+        logger: of structlog, for a line of every request; JSON on the error stream by default.
+    """
+    service = Service(searches=pipeline is not None)
+    service.open(reranker, pipeline)
+    return service_app(service, options, logger=logger)
+
+
+def service_app(
+    service: Service, options: ServerOptions | None = None, *, logger: FilteringBoundLogger | None = None
+) -> FastAPI:
+    """The same for what is opened later: until then `/ready` and all work answer 503.
+
+    Args:
+        service: which `Service.open` opens.
+        options: token and limits.
+        logger: of structlog, for a line of every request; JSON on the error stream by default.
+    """
+    options = ServerOptions() if options is None else options
+    logger = make_logger(sys.stderr) if logger is None else logger
+    metrics = Metrics(_ROUTES | WORK_ROUTES)
+    work = _Work(service, Workers(options.workers), metrics, logger)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        work.workers.close()
+
+    app = FastAPI(
+        title="surprise-rerank",
+        summary="Re-ranking with scores that mean something.",
+        version=_version(),
+        lifespan=lifespan,
+        docs_url=None,  # these pages load scripts from elsewhere
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    guarded = [Depends(HTTPBearer(auto_error=False))] if options.token is not None else []
+    app.include_router(_probes(service))
+    app.include_router(_views(service, options, metrics), dependencies=guarded)
+    app.include_router(_rerank_routes(work, options), dependencies=guarded)
+    if service.searches:
+        app.include_router(_search_routes(work, options), dependencies=guarded)
+    app.add_exception_handler(RefusedError, _refused)
+    app.add_exception_handler(HTTPException, _http_refused)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_middleware(Gate, options=options, metrics=metrics)
+    app.add_middleware(Recorder, metrics=metrics, logger=logger)
+    return app
+
+
+@dataclass(frozen=True)
+class _Work:
+    """Runs what requests ask for in the workers' threads."""
+
+    service: Service
+    workers: Workers
+    metrics: Metrics
+    logger: FilteringBoundLogger
+
+    async def run(self, request: Request, compute: Callable[[Opened, threading.Event], T]) -> T:
+        """What `compute(opened, stop)` returns.
+
+        Raises:
+            RefusedError: if nothing is loaded yet, the client hangs up, or the index cannot be read.
+        """
+        opened = self.service.required()
+        try:
+            return await self.workers.run(request.receive, functools.partial(compute, opened))
+        except StoreError as error:
+            log_failure(self.logger, record_of(request.scope).request_id, error)
+            raise RefusedError(
+                503, "the index cannot be read at the moment; try again later", {"Retry-After": "5"}
+            ) from error
+
+    def count(self, request: Request, documents: int) -> None:
+        """Remember how many documents an answer is about."""
+        record_of(request.scope).documents = documents
+        self.metrics.documents.labels(self.metrics.route(request.url.path)).inc(documents)
+
+
+def _rerank_routes(work: _Work, options: ServerOptions) -> APIRouter:
+    router = APIRouter(tags=["re-ranking"])
+
+    @router.post("/v1/rerank", response_model=RerankResponse, responses=_errors(_WORK))
+    @router.post("/v2/rerank", response_model=RerankResponse, responses=_errors(_WORK))
+    async def rerank(request: Request, asked: RerankRequest) -> Response:
+        """Documents in order, as Cohere and Jina define it."""
+        ranking.require_allowed(options, asked.query, ranking.texts_of(asked), "documents")
+        answer = await work.run(request, lambda opened, stop: ranking.rerank(opened, asked, stop))
+        work.count(request, len(asked.documents))
+        version = request.url.path.split("/")[1].removeprefix("v")
+        return _json({**_head(request, work.service), **answer, "meta": _meta(version)})
+
+    @router.post("/rerank", response_model=list[TeiRank], responses=_errors(_WORK, TeiErrorResponse))
+    async def tei_rerank(request: Request, asked: TeiRequest) -> Response:
+        """Texts in order, as Text Embeddings Inference defines it."""
+        ranking.require_allowed(options, asked.query, asked.texts, "texts", ranking.TEI_TOO_MANY)
+        ranks = await work.run(request, lambda opened, stop: ranking.tei_rerank(opened, asked, stop))
+        work.count(request, len(asked.texts))
+        return _json(ranks)
+
+    return router
+
+
+def _search_routes(work: _Work, options: ServerOptions) -> APIRouter:
+    router = APIRouter(tags=["search"])
+
+    @router.post("/v1/search", response_model=SearchResponse, responses=_errors(_WORK))
+    async def search(request: Request, asked: SearchRequest) -> Response:
+        """The best documents of the server's index for a question."""
+        ranking.require_allowed(options, asked.query, [], "documents")
+        if asked.top_k > options.max_documents:
+            raise RefusedError(422, f"top_k is {asked.top_k}, and at most {options.max_documents} are given")
+        hits = await work.run(request, lambda opened, stop: ranking.search(opened, asked, stop))
+        work.count(request, len(hits))
+        head = _head(request, work.service)
+        return _json({**head, "system": work.service.required().system, "results": hits})
+
+    return router
+
+
+def _probes(service: Service) -> APIRouter:
+    router = APIRouter(tags=["state"])
+
+    @router.get("/health", response_model=State, responses=_errors((500,)))
+    async def health() -> Response:
+        """Whether the server is alive."""
+        return _json({"status": "alive"})
+
+    @router.get("/ready", response_model=State, responses=_errors((500, 503)))
+    async def ready() -> Response:
+        """Whether the model is loaded and the index is open."""
+        service.required()
+        return _json({"status": "ready"})
+
+    return router
+
+
+def _views(service: Service, options: ServerOptions, metrics: Metrics) -> APIRouter:
+    router = APIRouter(tags=["state"])
+
+    @router.get("/info", response_model=Info, responses=_errors((401, 500, 503)))
+    async def info() -> Response:
+        """What is served, and what the server takes."""
+        opened = service.required()
+        background = opened.reranker.background
+        return _json(
+            {
+                "model_id": ranking.shown_model(opened.reranker.encoder),
+                "version": _version(),
+                "system": opened.system,
+                "search": service.searches,
+                "background": None if background is None else background.count,
+                "max_input_length": opened.reranker.encoder.window,
+                "max_client_batch_size": options.max_documents,
+                "max_concurrent_requests": options.max_requests,
+                "limits": {name: getattr(options, name) for name in Limits.model_fields},
+            }
+        )
+
+    @router.get(
+        "/metrics",
+        response_class=Response,
+        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **_errors((401, 500))},
+    )
+    async def prometheus() -> Response:
+        """The metrics, for Prometheus."""
+        return Response(metrics.text(), media_type=metrics.content_type)
+
+    return router
+
+
+def _head(request: Request, service: Service) -> dict[str, str]:
+    model = ranking.shown_model(service.required().reranker.encoder)
+    return {"id": record_of(request.scope).request_id, "model": model}
+
+
+def _meta(version: str) -> dict[str, Any]:
+    return {"api_version": {"version": version}, "billed_units": {"search_units": 1}}
+
+
+def _json(content: Any) -> Response:
+    return Response(to_json(content), media_type="application/json")
+
+
+def _errors(
+    statuses: Iterable[int], model: type[BaseModel] = ErrorResponse
+) -> dict[int | str, dict[str, Any]]:
+    return {status: {"model": model, "description": _ERRORS[status]} for status in statuses}
+
+
+def _refused(request: Request, error: Exception) -> Response:
+    status, message, headers = 500, "", {}
+    if isinstance(error, RefusedError):
+        status, message, headers = error.status, error.message, error.headers
+    content = to_json(error_content(request.url.path, status, message))
+    return Response(content, status, headers, "application/json")
+
+
+def _http_refused(request: Request, error: Exception) -> Response:
+    """What the framework refuses: paths, methods, bodies that it cannot read."""
+    if not isinstance(error, HTTPException):
+        return _refused(request, error)
+    said = "the body is no JSON" if error.status_code == 400 else str(error.detail)
+    return _refused(request, RefusedError(error.status_code, said, error.headers))
+
+
+def _invalid(request: Request, error: Exception) -> Response:
+    """The first thing that is wrong with a body, by its place and kind; not what stands there."""
+    first = error.errors()[0] if isinstance(error, RequestValidationError) else {}
+    where = list(first.get("loc", ()))[1:]
+    if first.get("type") == "json_invalid":
+        return _refused(request, RefusedError(400, f"the body is no JSON from character {where[0]} on"))
+    named = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where).lstrip(".")
+    return _refused(request, RefusedError(422, f"{named or 'the body'}: {first.get('msg', 'not valid')}"))
+
+
+def _version() -> str:
+    return importlib.metadata.version("surprise-rerank")

@@ -1,0 +1,86 @@
+"""Opening a service in the background, while the server answers already that it is not ready."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from surprise_rerank.connectors.loading import Settings, pipeline_of, text_reranker_of
+from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.server.service import Service
+from surprise_rerank.connectors.systems import default_system
+
+if TYPE_CHECKING:
+    import uvicorn
+    from structlog.typing import FilteringBoundLogger
+
+# They rank inside Qdrant; given texts are ranked by what the index is best for.
+_SEARCH_ONLY = ("maxsim", "bm25")
+
+
+class Loading:
+    """A thread that loads what is served; a context, at whose end the index is closed.
+
+    Args:
+        service: what to open.
+        settings: what to open it with.
+        server: which is stopped if that fails.
+        logger: of the server.
+    """
+
+    def __init__(
+        self, service: Service, settings: Settings, server: uvicorn.Server, logger: FilteringBoundLogger
+    ) -> None:
+        self._service = service
+        self._settings = settings
+        self._server = server
+        self._logger = logger
+        self._index: DocumentIndex | None = None
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="surprise-rerank-load")
+
+    def __enter__(self) -> Loading:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._thread.join()  # a library that loads cannot be stopped
+        if self._index is not None:
+            self._index.close()
+
+    def require_loaded(self) -> None:
+        """Raise what loading has failed with, if it has.
+
+        Raises:
+            SurpriseRerankError: if the model or the index cannot be opened.
+        """
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        try:
+            self._load()
+        except Exception as error:  # noqa: BLE001 - raised by the thread that serves
+            self._error = error
+            self._server.should_exit = True
+        else:
+            self._logger.info("ready")
+
+    def _load(self) -> None:
+        settings = self._settings
+        if not settings.is_stored:
+            reranker = settings.text_reranker()
+            reranker.rank("first", ["the first one takes longest"])
+            self._service.open(reranker, system=settings.system or "dynamax")
+            return
+        index = self._index = settings.open_index()
+        least = settings.min_surprise
+        name = settings.system or default_system(index)
+        pipeline = pipeline_of(index, name, depth=settings.depth, min_surprise=least)
+        of_texts = None if name in _SEARCH_ONLY else name
+        reranker = text_reranker_of(index, of_texts, min_surprise=least)
+        reranker.rank("first", ["the first one takes longest"])
+        self._service.open(reranker, pipeline, name)

@@ -1,0 +1,59 @@
+"""Structured logs: one line for every request, without what was asked."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
+
+def make_logger(stream: TextIO, *, as_json: bool = True) -> FilteringBoundLogger:
+    """A logger that writes lines of JSON, or for people, to a stream; nothing global is set up."""
+    import structlog
+
+    last = (
+        structlog.processors.JSONRenderer()
+        if as_json
+        else structlog.dev.ConsoleRenderer(colors=stream.isatty())
+    )
+    logger: FilteringBoundLogger = structlog.wrap_logger(
+        structlog.WriteLogger(stream),
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            last,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+    )
+    return logger
+
+
+def place_of(error: BaseException) -> str:
+    """Where an error was raised, as module and line: its message may hold what was asked."""
+    trace = error.__traceback__
+    if trace is None:
+        return "unknown"
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    return f"{trace.tb_frame.f_globals.get('__name__', 'unknown')}:{trace.tb_lineno}"
+
+
+def log_failure(logger: FilteringBoundLogger, request_id: str, error: BaseException) -> None:
+    """Write down an error: its class and its place."""
+    logger.error("failed", request_id=request_id, error=type(error).__name__, at=place_of(error))
+
+
+class ForwardingHandler(logging.Handler):
+    """Hands on what a library logs, without its stack traces."""
+
+    def __init__(self, logger: FilteringBoundLogger) -> None:
+        super().__init__(logging.WARNING)
+        self._logger = logger
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One line for one record."""
+        error = record.exc_info[1] if record.exc_info else None
+        more = {} if error is None else {"error": type(error).__name__, "at": place_of(error)}
+        self._logger.log(record.levelno, "server", source=record.name, said=record.getMessage(), **more)

@@ -1,0 +1,124 @@
+"""The server as a process: where it listens, and how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import logging
+import signal
+import socket
+from collections.abc import Iterator
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from surprise_rerank.connectors.server.logs import ForwardingHandler
+from surprise_rerank.errors import DataError
+
+if TYPE_CHECKING:
+    import uvicorn
+    from structlog.typing import FilteringBoundLogger
+
+
+def listen(host: str, port: int, token: str | None) -> socket.socket:
+    """A socket that listens; port 0 takes a free one.
+
+    Args:
+        host: a name or an address.
+        port: of TCP.
+        token: what callers must send.
+
+    Raises:
+        DataError: if the host is not this machine's own loopback and there is no token, or if nothing can
+            listen there.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        raise DataError(
+            f"{host!r} is no address of this machine; 127.0.0.1 is what only it reaches"
+        ) from error
+    family, _, _, _, address = found[0]
+    if token is None and not all(_is_loopback(str(own[4][0])) for own in found):
+        raise DataError(
+            f"{host!r} can be reached from other machines, and there is no token; set SURPRISE_RERANK_TOKEN "
+            "to a long random one, or listen on 127.0.0.1"
+        )
+    try:
+        return socket.create_server((str(address[0]), port), family=family, backlog=2048)
+    except OSError as error:
+        raise DataError(
+            f"cannot listen on port {port} of {host!r} ({error.strerror or error}); choose another"
+        ) from error
+
+
+def make_server(app: Any, timeout: float) -> uvicorn.Server:
+    """A server for an application that has its own log.
+
+    Args:
+        app: of ASGI.
+        timeout: seconds that requests may take after it was told to stop.
+    """
+    import uvicorn
+
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            ws="none",
+            lifespan="on",
+            timeout_graceful_shutdown=round(timeout) + 1,
+        )
+    )
+
+
+def run(server: uvicorn.Server, listening: socket.socket, logger: FilteringBoundLogger) -> None:
+    """Serve until a signal: then nothing new is accepted, and what runs is finished."""
+    host, port = listening.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    logger.info("listening", url=f"http://{shown}:{port}")
+    with _forwarded(logger):
+        try:
+            server.run(sockets=[listening])
+        finally:
+            logger.info("stopped")
+
+
+@contextlib.contextmanager
+def ending_on_sigterm() -> Iterator[None]:
+    """Leave with code 0 when told to end.
+
+    In place from the beginning: the first process of a container is not ended by a signal that it does not
+    handle, and the server raises the one that stopped it again when all is done.
+    """
+    before = signal.signal(signal.SIGTERM, _leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(0)
+
+
+def _is_loopback(address: str) -> bool:
+    return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+
+
+@contextlib.contextmanager
+def _forwarded(logger: FilteringBoundLogger) -> Iterator[None]:
+    """The libraries' own warnings as lines of this log."""
+    handler = ForwardingHandler(logger)
+    sources = [logging.getLogger(name) for name in ("uvicorn.error", "asyncio")]
+    for source in sources:
+        source.addHandler(handler)
+        source.propagate = False
+    try:
+        yield
+    finally:
+        for source in sources:
+            source.removeHandler(handler)
+            source.propagate = True

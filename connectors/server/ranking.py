@@ -1,0 +1,199 @@
+"""From requests to rankings, and from rankings to what each service's clients read."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from surprise_rerank.candidates import Hit
+from surprise_rerank.connectors.server.answers import RefusedError
+from surprise_rerank.connectors.server.options import ServerOptions
+from surprise_rerank.connectors.server.schemas import DocumentObject, RerankRequest, SearchRequest, TeiRequest
+from surprise_rerank.connectors.server.service import Opened, threshold
+from surprise_rerank.connectors.server.work import RequestEncoder
+from surprise_rerank.documents import encodable
+from surprise_rerank.encoders import Encoder
+from surprise_rerank.text_reranker import RankedText
+
+# What each service answers to more than it takes: Jina 422, Text Embeddings Inference 413.
+TOO_MANY, TEI_TOO_MANY = 422, 413
+
+
+def rerank(opened: Opened, asked: RerankRequest, stop: threading.Event) -> dict[str, Any]:
+    """Results and usage of a request in Cohere's or Jina's form.
+
+    Raises:
+        RefusedError: if a document has no text, or the surprise that is asked for cannot be told.
+    """
+    reranker = opened.reranker
+    least = threshold(asked.min_surprise, reranker.min_surprise, reranker.background)
+    encoder = RequestEncoder(reranker.encoder, stop)
+    texts = texts_of(asked)
+    most = asked.max_tokens_per_doc
+    if most is not None and (encoder.window is None or most < encoder.window):
+        texts = shortened(encoder, texts, most)
+    ids = [_stored_id(document) for document in asked.documents]
+    ranked = opened.rerank(asked.query, texts, ids, asked.top_n, least, encoder)
+    results: list[dict[str, Any]] = [
+        {"index": text.position, "relevance_score": score}
+        for text, score in zip(ranked, falling(ranked), strict=True)
+    ]
+    if asked.return_documents:
+        for result in results:
+            result["document"] = _shown(asked.documents[result["index"]])
+    return {"results": results, "usage": {"total_tokens": encoder.tokens}}
+
+
+def tei_rerank(opened: Opened, asked: TeiRequest, stop: threading.Event) -> list[dict[str, Any]]:
+    """Ranks of a request to Text Embeddings Inference, of all texts: its clients expect one for each.
+
+    Raises:
+        RefusedError: if a text is too long and may not be cut, or the surprise asked for cannot be told.
+    """
+    reranker = opened.reranker
+    least = threshold(asked.min_surprise, None, reranker.background)
+    encoder = RequestEncoder(reranker.encoder, stop)
+    texts = _cut_as_asked(encoder, asked)
+    ranked = opened.rerank(asked.query, texts, None, None, least, encoder)
+    scores = [text.score for text in ranked] if asked.raw_scores else falling(ranked, 0.0, 1.0)
+    ranks: list[dict[str, Any]] = [
+        {"index": text.position, "score": score} for text, score in zip(ranked, scores, strict=True)
+    ]
+    if asked.return_text:
+        for rank in ranks:
+            rank["text"] = asked.texts[rank["index"]]
+    return ranks
+
+
+def search(opened: Opened, asked: SearchRequest, stop: threading.Event) -> list[dict[str, Any]]:
+    """Hits of a search.
+
+    Raises:
+        RefusedError: if there is no index, or the surprise that is asked for cannot be told.
+    """
+    pipeline = opened.required_pipeline
+    least = threshold(asked.min_surprise, pipeline.min_surprise, pipeline.background)
+    return [_hit(hit) for hit in opened.search(asked.query, asked.top_k, least, stop)]
+
+
+def texts_of(asked: RerankRequest) -> list[str]:
+    """What is ranked of each document.
+
+    Raises:
+        RefusedError: if one has none of the fields.
+    """
+    fields = asked.rank_fields or ["text"]
+    texts = []
+    for i, document in enumerate(asked.documents):
+        if isinstance(document, str):
+            texts.append(document)
+            continue
+        values = [getattr(document, name, None) for name in fields if name in document.model_fields_set]
+        parts = [value for value in values if isinstance(value, str)]
+        if not parts:
+            todo = "rank_fields" if asked.rank_fields else "`text`, or name other fields in rank_fields"
+            raise RefusedError(422, f"documents[{i}] has no string to rank; give it {todo}")
+        texts.append(encodable("\n".join(parts)))
+    return texts
+
+
+def require_allowed(
+    options: ServerOptions, question: str, texts: Sequence[str], name: str, status: int = TOO_MANY
+) -> None:
+    """Refuse more, or longer texts than the server takes.
+
+    Raises:
+        RefusedError: with this status.
+    """
+    if len(texts) > options.max_documents:
+        raise RefusedError(
+            status, f"{len(texts)} {name}, and at most {options.max_documents} are taken; send fewer"
+        )
+    lengths = {"query": len(question), **{f"{name}[{i}]": len(text) for i, text in enumerate(texts)}}
+    long = next((own for own, length in lengths.items() if length > options.max_characters), None)
+    if long is not None:
+        raise RefusedError(
+            status,
+            f"{long} has {lengths[long]} characters, and at most {options.max_characters} are taken; "
+            "send passages",
+        )
+
+
+def shortened(encoder: Encoder, texts: Sequence[str], most: int, *, keep_end: bool = False) -> list[str]:
+    """The first, or the last, so many tokens of each text."""
+    cut = []
+    for text, spans in zip(texts, encoder.token_spans(texts), strict=True):
+        if len(spans) <= most:
+            cut.append(text)
+        else:
+            cut.append(text[int(spans[-most][0]) :] if keep_end else text[: int(spans[most - 1][1])])
+    return cut
+
+
+def falling(ranked: Sequence[RankedText], low: float = -math.inf, high: float = math.inf) -> list[float]:
+    """The relevance of ranked texts within bounds, with the smallest steps where only it would be equal.
+
+    Several texts may be more surprising than all background questions, and a client that sorts again (as
+    LlamaIndex's for Text Embeddings Inference) would put them in the order that they came in.
+
+    Args:
+        ranked: best first.
+        low: the least that is shown.
+        high: the most.
+    """
+    shown = [min(max(text.relevance, low), high) for text in ranked]
+    steps = [upper.score > lower.score for upper, lower in itertools.pairwise(ranked)]
+    for i in reversed(range(len(steps))):
+        shown[i] = max(shown[i], math.nextafter(shown[i + 1], math.inf) if steps[i] else shown[i + 1])
+    if shown:
+        shown[0] = min(shown[0], high)
+    for i, step in enumerate(steps):
+        shown[i + 1] = min(shown[i + 1], math.nextafter(shown[i], -math.inf) if step else shown[i])
+    return shown
+
+
+def shown_model(encoder: Encoder) -> str:
+    """A model's name; of a folder, the last part only."""
+    return os.path.basename(encoder.name) if os.path.isabs(encoder.name) else encoder.name
+
+
+def _cut_as_asked(encoder: RequestEncoder, asked: TeiRequest) -> list[str]:
+    window = encoder.window
+    if window is None or (asked.truncate is not False and asked.truncation_direction.lower() == "right"):
+        return asked.texts  # which the model cuts by itself
+    if asked.truncate is False:
+        for i, spans in enumerate(encoder.token_spans(asked.texts)):
+            if len(spans) > window:
+                raise RefusedError(
+                    TEI_TOO_MANY,
+                    f"texts[{i}] has {len(spans)} tokens, and the model reads {window}; send truncate=true",
+                )
+        return asked.texts
+    return shortened(encoder, asked.texts, window, keep_end=True)
+
+
+def _stored_id(document: str | DocumentObject) -> str | None:
+    name = None if isinstance(document, str) else document.id
+    return name if isinstance(name, str) else None
+
+
+def _shown(document: str | DocumentObject) -> Mapping[str, Any]:
+    return {"text": document} if isinstance(document, str) else document.model_dump(exclude_unset=True)
+
+
+def _hit(hit: Hit) -> dict[str, Any]:
+    document = hit.document
+    return {
+        "id": hit.id,
+        "relevance_score": hit.score if hit.surprise is None else hit.surprise,
+        "score": hit.score,
+        "surprise": hit.surprise,
+        "title": "" if document is None else document.title,
+        "text": hit.text or "",
+        "metadata": {} if document is None else dict(document.metadata),
+        "parts": dict(hit.parts),
+    }

@@ -1,0 +1,223 @@
+"""The bodies of requests and answers, as Cohere, Jina and Text Embeddings Inference define them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+)
+
+from surprise_rerank.documents import encodable
+
+# JSON can spell halves of characters, which no encoder takes.
+Text: TypeAlias = Annotated[StrictStr, AfterValidator(encodable)]
+
+# Cohere's own limit. What is longer is refused while it is read, whatever the server's options are.
+MOST_DOCUMENTS = 10_000
+
+
+def _whole(value: object) -> object:
+    """JSON Schema's integers: 2.0 is one."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+_Count: TypeAlias = Annotated[StrictInt, BeforeValidator(_whole), Field(ge=1)]
+_Share = Annotated[StrictFloat, Field(ge=0, le=1, allow_inf_nan=False)]
+_MIN_SURPRISE = "Leave out what is less surprising. An extension; needs a background of other questions."
+
+
+class DocumentObject(BaseModel):
+    """A document with fields. All of them come back where documents are asked for."""
+
+    model_config = ConfigDict(extra="allow")
+
+    text: Text | None = Field(None, description="What is ranked, unless `rank_fields` names other fields.")
+    id: JsonValue = Field(
+        None,
+        description="An extension: a string names a document of the server's index, whose stored vectors "
+        "are then taken instead of the text.",
+    )
+
+
+_Documents: TypeAlias = Annotated[
+    list[Text | DocumentObject], Field(fail_fast=True, max_length=MOST_DOCUMENTS)
+]
+_Texts: TypeAlias = Annotated[list[Text], Field(fail_fast=True, max_length=MOST_DOCUMENTS)]
+_Names: TypeAlias = Annotated[list[Text], Field(fail_fast=True, min_length=1, max_length=100)]
+
+
+class RerankRequest(BaseModel):
+    """What Cohere's and Jina's clients send; fields that are not listed are ignored."""
+
+    query: Text = Field(description="The question.")
+    documents: _Documents = Field(description="What is ranked: strings, or objects with `text`.")
+    model: Text | None = Field(None, description="Read by nobody: the server has one model, see `/info`.")
+    top_n: _Count | None = Field(None, description="The most results.")
+    return_documents: StrictBool | None = Field(None, description="Whether results hold their documents.")
+    rank_fields: _Names | None = Field(
+        None, description="Fields of objects that are ranked, joined in this order; `text` by default."
+    )
+    max_tokens_per_doc: _Count | None = Field(
+        None, description="Documents are cut to so many tokens, and to what the model reads."
+    )
+    min_surprise: _Share | None = Field(None, description=_MIN_SURPRISE)
+
+
+class RerankResult(BaseModel):
+    """A document's place."""
+
+    index: int = Field(ge=0, description="Its position in the request.")
+    relevance_score: float = Field(
+        description="Its surprise, from 0 to 1, with a background; else the re-ranker's score."
+    )
+    document: dict[str, Any] | None = Field(
+        default=None, description="The document, where it was asked for; a string as {text}."
+    )
+
+
+class BilledUnits(BaseModel):
+    """What Cohere counts."""
+
+    search_units: int = 1
+
+
+class ApiVersion(BaseModel):
+    """Of the interface."""
+
+    version: str
+
+
+class Meta(BaseModel):
+    """What Cohere's clients read beside the results."""
+
+    api_version: ApiVersion
+    billed_units: BilledUnits
+
+
+class Usage(BaseModel):
+    """What Jina's clients read beside the results."""
+
+    total_tokens: int = Field(
+        ge=0, description="That the model read; documents with stored vectors have none."
+    )
+
+
+class RerankResponse(BaseModel):
+    """Results, best first."""
+
+    id: str = Field(description="The request's id, also in the header X-Request-Id.")
+    model: str
+    results: list[RerankResult]
+    meta: Meta
+    usage: Usage
+
+
+class TeiRequest(BaseModel):
+    """What clients of Text Embeddings Inference send; fields that are not listed are ignored."""
+
+    query: Text = Field(description="The question.")
+    texts: _Texts = Field(description="What is ranked.")
+    raw_scores: StrictBool = Field(False, description="The re-ranker's own scores instead of 0 to 1.")
+    return_text: StrictBool = Field(False, description="Whether ranks hold their texts.")
+    truncate: StrictBool | None = Field(
+        None, description="Whether longer texts than the model reads are cut (the default), or refused."
+    )
+    truncation_direction: Literal["Left", "Right", "left", "right"] = Field(
+        "Right", description="Which end is cut off."
+    )
+    min_surprise: _Share | None = Field(None, description=_MIN_SURPRISE)
+
+
+class TeiRank(BaseModel):
+    """A text's place."""
+
+    index: int = Field(ge=0, description="Its position in the request.")
+    score: float
+    text: str | None = Field(default=None, description="Where it was asked for.")
+
+
+class SearchRequest(BaseModel):
+    """A question to the server's index."""
+
+    query: Text = Field(description="The question.")
+    top_k: Annotated[_Count, Field(le=MOST_DOCUMENTS)] = Field(10, description="The most hits.")
+    min_surprise: _Share | None = Field(None, description=_MIN_SURPRISE)
+
+
+class SearchHit(BaseModel):
+    """A document that was found."""
+
+    id: str
+    relevance_score: float | None = Field(
+        description="Its surprise, from 0 to 1, where the server has a background; else its score."
+    )
+    score: float | None = Field(description="The system's; null where it has none.")
+    surprise: float | None
+    title: str
+    text: str = Field(description="Its best passage, or all of it.")
+    metadata: dict[str, Any]
+    parts: dict[str, float | None] = Field(description="What each scorer gave it.")
+
+
+class SearchResponse(BaseModel):
+    """Hits, best first."""
+
+    id: str = Field(description="The request's id, also in the header X-Request-Id.")
+    model: str
+    system: str
+    results: list[SearchHit]
+
+
+class Limits(BaseModel):
+    """What is allowed."""
+
+    max_body: int
+    max_documents: int
+    max_characters: int
+    max_requests: int
+    workers: int
+    timeout: float
+
+
+class Info(BaseModel):
+    """What is served. The names that Text Embeddings Inference has too mean the same."""
+
+    model_id: str
+    version: str
+    system: str
+    search: bool = Field(description="Whether there is an index for `/v1/search`.")
+    background: int | None = Field(description="How many questions surprise is measured against.")
+    max_input_length: int | None = Field(description="Tokens of a text that the model reads.")
+    max_client_batch_size: int
+    max_concurrent_requests: int
+    limits: Limits
+
+
+class State(BaseModel):
+    """Whether the server is alive, or ready."""
+
+    status: str
+
+
+class ErrorResponse(BaseModel):
+    """What is wrong, under the names that clients of Cohere and of Jina read."""
+
+    message: str
+    detail: str
+
+
+class TeiErrorResponse(BaseModel):
+    """What is wrong, as Text Embeddings Inference says it."""
+
+    error: str
+    error_type: Literal["validation", "unauthorized", "overloaded", "unhealthy", "backend"]

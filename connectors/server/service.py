@@ -1,0 +1,124 @@
+"""What is served, once it is loaded: a re-ranker of given texts, and a pipeline where there is an index."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from surprise_rerank.background import QuestionBackground, require_background
+from surprise_rerank.candidates import Ranking
+from surprise_rerank.connectors.server.answers import RefusedError
+from surprise_rerank.connectors.server.work import RequestEncoder
+from surprise_rerank.errors import DataError
+from surprise_rerank.pipeline import Pipeline
+from surprise_rerank.text_reranker import RankedText, TextReranker
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A model that is loaded, and an index that is open.
+
+    Attributes:
+        reranker: of given texts; its min_surprise is the default of requests in Cohere's form.
+        pipeline: over the index; its min_surprise is the default of searches.
+        system: what readers call the two.
+    """
+
+    reranker: TextReranker
+    pipeline: Pipeline | None
+    system: str
+
+    def rerank(
+        self,
+        question: str,
+        texts: Sequence[str],
+        ids: Sequence[str | None] | None,
+        top_n: int | None,
+        min_surprise: float | None,
+        encoder: RequestEncoder,
+    ) -> list[RankedText]:
+        """`TextReranker.rank`, for one request."""
+        reranker = replace(self.reranker, encoder=encoder, min_surprise=min_surprise)
+        return reranker.rank(question, texts, ids=ids, top_n=top_n)
+
+    def search(self, question: str, top_k: int, min_surprise: float | None, stop: threading.Event) -> Ranking:
+        """`Pipeline.search`, for one request."""
+        pipeline = self.required_pipeline
+        encoder = RequestEncoder(pipeline.encoder, stop)
+        return replace(pipeline, encoder=encoder, min_surprise=min_surprise).search(question, top_k)
+
+    @property
+    def required_pipeline(self) -> Pipeline:
+        """The pipeline.
+
+        Raises:
+            RefusedError: if there is no index.
+        """
+        if self.pipeline is None:
+            raise RefusedError(404, "the server has no index to search; start it with one")
+        return self.pipeline
+
+
+class Service:
+    """A place for what is served, which may come later than the server.
+
+    Args:
+        searches: whether there will be a pipeline.
+    """
+
+    def __init__(self, *, searches: bool) -> None:
+        self.searches = searches
+        self._opened: Opened | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it is loaded."""
+        return self._opened is not None
+
+    def open(self, reranker: TextReranker, pipeline: Pipeline | None = None, system: str = "") -> None:
+        """Serve these from now on.
+
+        Args:
+            reranker: of given texts.
+            pipeline: over an index.
+            system: what readers call the two; the re-ranker's class by default.
+
+        Raises:
+            DataError: if there is a pipeline and there should be none, or the other way round.
+        """
+        if self.searches != (pipeline is not None):
+            raise DataError(
+                f"the service was made with searches={self.searches} and gets "
+                f"{'no' if pipeline is None else 'a'} pipeline; make both say the same"
+            )
+        self._opened = Opened(reranker, pipeline, system or type(reranker.reranker).__name__)
+
+    def required(self) -> Opened:
+        """What is served.
+
+        Raises:
+            RefusedError: if it is not loaded yet.
+        """
+        if self._opened is None:
+            raise RefusedError(
+                503, "the model is being loaded; try again in some seconds", {"Retry-After": "5"}
+            )
+        return self._opened
+
+
+def threshold(
+    asked: float | None, default: float | None, background: QuestionBackground | None
+) -> float | None:
+    """The min_surprise of a request.
+
+    Raises:
+        RefusedError: if one is asked for that there is no background for, or that it cannot tell.
+    """
+    if asked is None:
+        return default
+    try:
+        require_background(background, asked)
+    except DataError as error:
+        raise RefusedError(422, str(error)) from error
+    return asked

@@ -1,0 +1,138 @@
+"""Computing in a bounded number of threads, for as long as somebody waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from surprise_rerank.arrays import IntArray
+from surprise_rerank.connectors.server.answers import CLIENT_GONE, Receive, RefusedError
+from surprise_rerank.encoders import Encoded, Encoder, Kind, Progress
+
+T = TypeVar("T")
+
+
+class AbandonedError(Exception):
+    """Work that nobody waits for any more."""
+
+
+class Workers:
+    """Threads that compute; more work than there are threads waits its turn.
+
+    Args:
+        threads: how many.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+        self._pool = self._made()
+
+    async def run(self, receive: Receive, work: Callable[[threading.Event], T]) -> T:
+        """What `work(stop)` returns or raises, computed in a thread.
+
+        When the client hangs up, or the caller is cancelled, work that still waits is dropped, and `stop` is
+        set for work that has begun.
+
+        Args:
+            receive: of the connection, whose next message can only be that it was closed.
+            work: what to compute; it should end soon when `stop` is set.
+
+        Raises:
+            RefusedError: if the client hangs up.
+        """
+        stop = threading.Event()
+        result = asyncio.get_running_loop().run_in_executor(self._pool, work, stop)
+        gone = asyncio.ensure_future(_closed(receive))
+        try:
+            await asyncio.wait((result, gone), return_when=asyncio.FIRST_COMPLETED)
+            if not result.done():
+                raise RefusedError(CLIENT_GONE, "the client hung up")
+            return result.result()
+        finally:
+            stop.set()
+            result.cancel()
+            gone.cancel()
+
+    def close(self) -> None:
+        """Wait for what has begun; the threads end."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._pool = self._made()  # an application may be started again; threads come with the first work
+
+    def _made(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self._threads, thread_name_prefix="surprise-rerank-serve")
+
+
+class RequestEncoder:
+    """An encoder for one request: it counts tokens, and stops between batches when nobody waits any more.
+
+    Args:
+        encoder: what encodes.
+        stop: set when the request is over.
+
+    Attributes:
+        tokens: that were encoded so far.
+    """
+
+    def __init__(self, encoder: Encoder, stop: threading.Event) -> None:
+        self._encoder = encoder
+        self._stop = stop
+        self.tokens = 0
+
+    @property
+    def name(self) -> str:
+        """The encoder's."""
+        return self._encoder.name
+
+    @property
+    def dimension(self) -> int:
+        """The encoder's."""
+        return self._encoder.dimension
+
+    @property
+    def fingerprint(self) -> str:
+        """The encoder's."""
+        return self._encoder.fingerprint
+
+    @property
+    def window(self) -> int | None:
+        """The encoder's."""
+        return self._encoder.window
+
+    def encode(
+        self, texts: Sequence[str], kind: Kind = "document", on_progress: Progress | None = None
+    ) -> Encoded:
+        """The encoder's vectors.
+
+        Raises:
+            AbandonedError: if the request is over.
+        """
+
+        def advanced(count: int) -> None:
+            if on_progress is not None:
+                on_progress(count)
+            self._require_caller()
+
+        self._require_caller()
+        encoded = self._encoder.encode(texts, kind, advanced)
+        self.tokens += int(encoded.tokens.lengths.sum())
+        return encoded
+
+    def words(self, texts: Sequence[str], kind: Kind = "document") -> list[list[str]]:
+        """The encoder's."""
+        return self._encoder.words(texts, kind)
+
+    def token_spans(self, texts: Sequence[str], kind: Kind = "document") -> list[IntArray]:
+        """The encoder's."""
+        return self._encoder.token_spans(texts, kind)
+
+    def _require_caller(self) -> None:
+        if self._stop.is_set():
+            raise AbandonedError
+
+
+async def _closed(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,293 @@
+"""The server's interfaces, without a network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("fastapi", reason="the extra 'server' is not installed")
+
+from fastapi.testclient import TestClient
+from hypothesis import given
+from hypothesis import strategies as st
+from serving import Log, words_reranker
+from words import WordEncoder
+
+from surprise_rerank.connectors.backgrounds import store_background
+from surprise_rerank.connectors.loading import pipeline_of, text_reranker_of
+from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.server import ServerOptions, Service, create_app, service_app
+from surprise_rerank.connectors.server.ranking import falling
+from surprise_rerank.documents import Document
+from surprise_rerank.errors import DataError
+from surprise_rerank.rerank import DynaMaxReranker
+from surprise_rerank.text_reranker import RankedText, TextReranker
+
+TEXTS = ["cats sleep all day", "dogs bark at night", "dogs bark", "a wing gives lift"]
+QUESTION = "why do dogs bark"
+OTHERS = [f"who painted the ceiling number {i} of that chapel" for i in range(20)]
+
+DOCUMENTS = [Document(f"d{i}", text, title="T", metadata={"n": i}) for i, text in enumerate(TEXTS)]
+
+
+@pytest.fixture
+def client() -> TestClient:
+    return TestClient(create_app(words_reranker(), logger=Log().logger()))
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[DocumentIndex]:
+    with DocumentIndex.open(tmp_path / "index", WordEncoder(), engine="local") as index:
+        index.sync(DOCUMENTS)
+        background = pipeline_of(index, "dynamax").with_background(OTHERS).background
+        assert background is not None
+        store_background(index, "dynamax", background)
+        yield index
+
+
+@pytest.fixture
+def searching(index: DocumentIndex) -> TestClient:
+    app = create_app(text_reranker_of(index, "dynamax"), pipeline_of(index, "dynamax"), logger=Log().logger())
+    return TestClient(app)
+
+
+# Cohere's and Jina's
+
+
+@pytest.mark.parametrize("path", ["/v1/rerank", "/v2/rerank"])
+def test_documents_come_back_in_the_re_rankers_order_with_its_scores(client: TestClient, path: str) -> None:
+    answer = client.post(path, json={"query": QUESTION, "documents": TEXTS, "model": "rerank-v3.5"})
+    assert answer.status_code == 200
+    expected = words_reranker().rank(QUESTION, TEXTS)
+    body = answer.json()
+    assert [r["index"] for r in body["results"]] == [r.position for r in expected]
+    np.testing.assert_allclose(
+        [r["relevance_score"] for r in body["results"]], [r.score for r in expected], rtol=1e-12
+    )
+    assert "document" not in body["results"][0]
+    assert body["model"] == "words"
+    assert body["id"] == answer.headers["X-Request-Id"]
+    assert body["meta"]["api_version"] == {"version": path[2]}
+    assert body["usage"] == {"total_tokens": sum(len(t.split()) for t in [QUESTION, *TEXTS])}
+
+
+def test_documents_are_strings_or_objects_and_come_back_as_they_were(client: TestClient) -> None:
+    documents = ["dogs bark", {"text": "cats", "url": "u", "tags": [1]}, {"text": "dogs", "id": 7}]
+    body = {"query": QUESTION, "documents": documents, "return_documents": True}
+    results = client.post("/v1/rerank", json=body).json()["results"]
+    assert {r["index"]: r["document"] for r in results} == {
+        0: {"text": "dogs bark"},
+        1: documents[1],
+        2: documents[2],
+    }
+
+
+def test_rank_fields_name_what_is_ranked(client: TestClient) -> None:
+    documents = [{"text": "dogs bark", "title": "cats"}, {"title": "dogs", "body": "bark"}, "dogs bark at"]
+    body = {"query": "dogs bark", "documents": documents, "rank_fields": ["title", "body"]}
+    results = client.post("/v1/rerank", json=body).json()["results"]
+    assert [r["index"] for r in results] == [1, 2, 0]
+    missing = client.post("/v1/rerank", json={**body, "rank_fields": ["author"]})
+    assert missing.status_code == 422
+    assert missing.json()["message"].startswith("documents[0] has no string to rank")
+    assert client.post("/v1/rerank", json={**body, "rank_fields": None}).status_code == 422
+
+
+def test_max_tokens_per_doc_cuts_documents(client: TestClient) -> None:
+    body = {"query": "bark", "documents": ["dogs and cats bark", "bark and sleep"], "max_tokens_per_doc": 1}
+    cut = client.post("/v2/rerank", json=body).json()
+    assert cut["usage"] == {"total_tokens": 3}
+    assert cut["results"][0]["index"] == 1
+
+
+@pytest.mark.parametrize(
+    ("documents", "top_n", "expected"), [([], None, 0), (TEXTS, 2, 2), (TEXTS, 99, 4), (TEXTS[:1], 1, 1)]
+)
+def test_no_documents_one_and_more_results_than_there_are(
+    client: TestClient, documents: list[str], top_n: int | None, expected: int
+) -> None:
+    body = {"query": QUESTION, "documents": documents, "top_n": top_n}
+    assert len(client.post("/v1/rerank", json=body).json()["results"]) == expected
+
+
+# Text Embeddings Inference's
+
+
+def test_ranks_have_index_and_score_and_the_text_on_request(client: TestClient) -> None:
+    plain = client.post("/rerank", json={"query": QUESTION, "texts": TEXTS}).json()
+    assert [set(rank) for rank in plain] == [{"index", "score"}] * 4
+    assert [r["index"] for r in plain] == [r.position for r in words_reranker().rank(QUESTION, TEXTS)]
+    full = client.post("/rerank", json={"query": QUESTION, "texts": TEXTS, "return_text": True}).json()
+    assert [rank["text"] for rank in full] == [TEXTS[rank["index"]] for rank in full]
+    assert client.post("/rerank", json={"query": QUESTION, "texts": []}).json() == []
+
+
+def test_scores_lie_from_0_to_1_unless_raw_ones_are_asked_for() -> None:
+    app = create_app(TextReranker(WordEncoder(), DynaMaxReranker()), logger=Log().logger())
+    client = TestClient(app)
+    body = {"query": "dogs dogs", "texts": ["cats", "", "dogs dogs", "mice"]}
+    shown = [rank["score"] for rank in client.post("/rerank", json=body).json()]
+    raw = [rank["score"] for rank in client.post("/rerank", json={**body, "raw_scores": True}).json()]
+    assert all(0 <= score <= 1 for score in shown)
+    assert raw == [r.score for r in words_reranker().rank(body["query"], body["texts"])]
+
+
+def test_a_text_that_is_too_long_is_cut_at_either_end_or_refused() -> None:
+    client = TestClient(create_app(TextReranker(WordEncoder(window=2)), logger=Log().logger()))
+    body = {"query": "bark", "texts": ["dogs and cats bark", "bark or sleep now"], "raw_scores": True}
+    assert client.post("/rerank", json=body).json()[0]["index"] == 1
+    assert client.post("/rerank", json={**body, "truncate": True}).json()[0]["index"] == 1
+    left = {**body, "truncate": True, "truncation_direction": "Left"}
+    assert client.post("/rerank", json=left).json()[0]["index"] == 0
+    refused = client.post("/rerank", json={**body, "truncate": False})
+    assert refused.status_code == 413
+    assert refused.json() == {
+        "error": "texts[0] has 4 tokens, and the model reads 2; send truncate=true",
+        "error_type": "validation",
+    }
+
+
+_scores = st.lists(st.floats(-5, 5) | st.sampled_from([0.0, 1.0, 2.0]), max_size=20)
+
+
+@given(_scores, st.booleans(), st.booleans())
+def test_shown_scores_keep_the_order_within_the_bounds(
+    scores: list[float], coarse: bool, bounded: bool
+) -> None:
+    ordered = sorted(scores, reverse=True)
+    ranked = [
+        RankedText(i, score, min(1.0, max(0.0, round(score))) if coarse else None, {})
+        for i, score in enumerate(ordered)
+    ]
+    shown = falling(ranked, 0.0, 1.0) if bounded else falling(ranked)
+    for upper, lower, a, b in zip(ordered, ordered[1:], shown, shown[1:], strict=False):
+        assert (a > b) if upper > lower else (a == b)
+    for text, value in zip(ranked, shown, strict=True):
+        expected = min(1.0, max(0.0, text.relevance)) if bounded else text.relevance
+        assert value == pytest.approx(expected, abs=1e-12)
+        assert not bounded or 0 <= value <= 1
+
+
+# Surprise, and documents that are stored
+
+
+def test_relevance_is_the_surprise_where_there_is_a_background(searching: TestClient) -> None:
+    on = searching.post("/v1/rerank", json={"query": QUESTION, "documents": TEXTS}).json()["results"]
+    assert on[0]["relevance_score"] == pytest.approx(20 / 21)
+    ranks = searching.post("/rerank", json={"query": QUESTION, "texts": TEXTS}).json()
+    assert ranks[0]["score"] == pytest.approx(20 / 21)
+    least = {"query": "who painted", "documents": TEXTS, "min_surprise": 0.9}
+    assert searching.post("/v1/rerank", json=least).json()["results"] == []
+    assert searching.get("/info").json()["background"] == 20
+
+
+def test_a_threshold_that_cannot_be_told_is_refused(client: TestClient, searching: TestClient) -> None:
+    body = {"query": QUESTION, "documents": TEXTS, "min_surprise": 0.99}
+    for own, said in ((client, "needs a background"), (searching, "20 background questions tell")):
+        refused = own.post("/v1/rerank", json=body)
+        assert refused.status_code == 422
+        assert said in refused.json()["message"]
+
+
+def test_the_servers_threshold_leaves_text_embeddings_inferences_answers_whole(index: DocumentIndex) -> None:
+    reranker = text_reranker_of(index, "dynamax", min_surprise=0.9)
+    client = TestClient(create_app(reranker, logger=Log().logger()))
+    question = "who painted"
+    assert client.post("/v1/rerank", json={"query": question, "documents": TEXTS}).json()["results"] == []
+    assert len(client.post("/rerank", json={"query": question, "texts": TEXTS}).json()) == len(TEXTS)
+
+
+def test_documents_with_the_id_of_a_stored_one_are_not_encoded(index: DocumentIndex) -> None:
+    client = TestClient(create_app(text_reranker_of(index, "dynamax"), logger=Log().logger()))
+    documents = [{"text": "not read", "id": "d2"}, {"text": "cats", "id": "d2"}, {"text": "dogs", "id": "no"}]
+    answer = client.post("/v1/rerank", json={"query": "dogs bark", "documents": documents}).json()
+    assert answer["usage"]["total_tokens"] == 3
+    scores = {r["index"]: r["relevance_score"] for r in answer["results"]}
+    assert scores[0] == scores[1]
+    assert len(scores) == 3
+
+
+def test_a_search_gives_documents_with_scores_text_and_metadata(searching: TestClient) -> None:
+    answer = searching.post("/v1/search", json={"query": "what gives lift", "top_k": 2}).json()
+    assert answer["system"] == "DynaMaxReranker"
+    first, second = answer["results"]
+    assert (first["id"], first["title"], first["text"]) == ("d3", "T", "T a wing gives lift")
+    assert first["metadata"] == {"n": 3}
+    assert first["relevance_score"] == first["surprise"] >= second["surprise"]
+    assert first["score"] > second["score"]
+    off = searching.post("/v1/search", json={"query": "who painted", "min_surprise": 0.9})
+    assert off.json()["results"] == []
+
+
+def test_without_an_index_there_is_no_search(client: TestClient) -> None:
+    assert client.post("/v1/search", json={"query": QUESTION}).status_code == 404
+    assert "/v1/search" not in client.get("/openapi.json").json()["paths"]
+
+
+# State
+
+
+def test_until_it_is_opened_the_service_lives_and_is_not_ready() -> None:
+    service = Service(searches=False)
+    client = TestClient(service_app(service, logger=Log().logger()))
+    assert client.get("/health").json() == {"status": "alive"}
+    for answer in (
+        client.get("/ready"),
+        client.get("/info"),
+        client.post("/v1/rerank", json={"query": "a", "documents": ["b"]}),
+        client.post("/rerank", json={"query": "a", "texts": ["b"]}),
+    ):
+        assert answer.status_code == 503
+        assert answer.headers["Retry-After"] == "5"
+    assert answer.json()["error_type"] == "unhealthy"
+    service.open(words_reranker())
+    assert client.get("/ready").json() == {"status": "ready"}
+    assert client.post("/rerank", json={"query": "a", "texts": ["b"]}).status_code == 200
+
+
+def test_a_service_and_what_it_is_opened_with_say_the_same(index: DocumentIndex) -> None:
+    with pytest.raises(DataError, match="searches=True and gets no pipeline"):
+        Service(searches=True).open(words_reranker())
+    with pytest.raises(DataError, match="searches=False and gets a pipeline"):
+        Service(searches=False).open(words_reranker(), pipeline_of(index, "cosine"))
+
+
+def test_info_tells_the_model_and_the_limits(client: TestClient) -> None:
+    info = client.get("/info").json()
+    assert (info["model_id"], info["system"], info["search"]) == ("words", "DynaMaxReranker", False)
+    assert info["max_client_batch_size"] == info["limits"]["max_documents"] == 1000
+
+
+def test_metrics_count_requests_documents_and_time(client: TestClient) -> None:
+    client.post("/v1/rerank", json={"query": QUESTION, "documents": TEXTS})
+    client.post("/rerank", json={"query": QUESTION})
+    client.get("/no/such/path")
+    answer = client.get("/metrics")
+    assert answer.headers["Content-Type"].startswith("text/plain; version=")
+    for line in (
+        'surprise_rerank_requests_total{route="/v1/rerank",status="200"} 1.0',
+        'surprise_rerank_requests_total{route="/rerank",status="422"} 1.0',
+        'surprise_rerank_requests_total{route="other",status="404"} 1.0',
+        'surprise_rerank_documents_total{route="/v1/rerank"} 4.0',
+        'surprise_rerank_request_seconds_count{route="/v1/rerank"} 1.0',
+        "surprise_rerank_in_flight 0.0",
+        "surprise_rerank_queue_rejections_total 0.0",
+    ):
+        assert line in answer.text
+
+
+def test_limits_must_be_limits() -> None:
+    for wrong in (
+        {"token": " "},
+        {"max_body": 0},
+        {"workers": 0},
+        {"max_documents": 10_001},
+        {"timeout": 0},
+        {"timeout": float("inf")},
+    ):
+        with pytest.raises(DataError):
+            ServerOptions(**wrong)
+    assert "secret" not in repr(ServerOptions(token="secret"))

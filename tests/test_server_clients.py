@@ -1,0 +1,146 @@
+"""Programs that speak to Cohere, Jina and Text Embeddings Inference speak to the server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+pytest.importorskip("fastapi", reason="the extra 'server' is not installed")
+
+from serving import Log, served, words_reranker
+
+from surprise_rerank.connectors.server import ServerOptions, create_app
+
+TOKEN = "a-long-random-one"
+QUESTION = "why do dogs bark"
+TEXTS = ["cats sleep all day", "dogs bark at night", "a wing gives lift"]
+ORDER = [ranked.position for ranked in words_reranker().rank(QUESTION, TEXTS)]
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    options = ServerOptions(token=TOKEN, max_documents=10)
+    with served(create_app(words_reranker(), options=options, logger=Log().logger())) as url:
+        yield url
+
+
+# cohere
+
+
+def test_coheres_client_of_version_2(url: str) -> None:
+    cohere = pytest.importorskip("cohere")
+    client = cohere.ClientV2(TOKEN, base_url=url)
+    answer = client.rerank(
+        model="rerank-v3.5", query=QUESTION, documents=TEXTS, top_n=2, max_tokens_per_doc=4096
+    )
+    assert [result.index for result in answer.results] == ORDER[:2]
+    assert answer.results[0].relevance_score > answer.results[1].relevance_score
+    assert answer.id
+    assert answer.meta.api_version.version == "2"
+    assert answer.meta.billed_units.search_units == 1
+
+
+def test_coheres_client_of_version_1(url: str) -> None:
+    cohere = pytest.importorskip("cohere")
+    client = cohere.Client(TOKEN, base_url=url)
+    documents = [{"text": text, "title": "t"} for text in TEXTS]
+    answer = client.rerank(
+        model="rerank-english-v3.0",
+        query=QUESTION,
+        documents=documents,
+        rank_fields=["text"],
+        return_documents=True,
+        max_chunks_per_doc=10,
+    )
+    assert [result.index for result in answer.results] == ORDER
+    assert answer.results[0].document.text == TEXTS[1]
+    assert answer.results[0].document.title == "t"
+
+
+def test_coheres_asynchronous_client(url: str) -> None:
+    cohere = pytest.importorskip("cohere")
+
+    async def ask() -> list[list[int]]:
+        async with cohere.AsyncClientV2(TOKEN, base_url=url) as client:
+            asked = (client.rerank(model="m", query=QUESTION, documents=TEXTS) for _ in range(8))
+            return [[r.index for r in answer.results] for answer in await asyncio.gather(*asked)]
+
+    assert asyncio.run(ask()) == [ORDER] * 8
+
+
+def test_coheres_client_raises_its_own_errors(url: str) -> None:
+    cohere = pytest.importorskip("cohere")
+    with pytest.raises(cohere.UnauthorizedError) as unauthorized:
+        cohere.ClientV2("wrong", base_url=url).rerank(model="m", query="q", documents=["d"])
+    assert "Bearer TOKEN" in unauthorized.value.body["message"]
+    with pytest.raises(cohere.UnprocessableEntityError) as invalid:
+        cohere.ClientV2(TOKEN, base_url=url).rerank(model="m", query="q", documents=["d"] * 11)
+    assert "at most 10" in invalid.value.body["message"]
+
+
+# rerankers
+
+
+@pytest.mark.parametrize(
+    ("provider", "path"),
+    [("cohere", "/v1/rerank"), ("jina", "/v1/rerank"), ("text-embeddings-inference", "/rerank")],
+)
+def test_the_rerankers_packages_api_ranker(url: str, provider: str, path: str) -> None:
+    rankers = pytest.importorskip("rerankers.models.api_rankers")
+    ranker = rankers.APIRanker("any", TOKEN, provider, url=f"{url}{path}")
+    ranked = ranker.rank(QUESTION, TEXTS, doc_ids=["x", "y", "z"])
+    assert [result.doc_id for result in ranked.results] == ["xyz"[i] for i in ORDER]
+    assert ranked.results[0].score > ranked.results[1].score
+
+
+# LlamaIndex and Haystack: their clients are packages of their own
+
+
+def nodes() -> list[object]:
+    schema = pytest.importorskip("llama_index.core.schema")
+    return [schema.NodeWithScore(node=schema.TextNode(text=text), score=0.5) for text in TEXTS]
+
+
+def test_llama_indexs_client_of_text_embeddings_inference(url: str) -> None:
+    name = "llama_index.postprocessor.tei_rerank"
+    client = pytest.importorskip(name).TextEmbeddingInference(
+        base_url=url, auth_token=f"Bearer {TOKEN}", top_n=2
+    )
+    ranked = client.postprocess_nodes(nodes(), query_str=QUESTION)
+    assert [node.text for node in ranked] == [TEXTS[i] for i in ORDER[:2]]
+
+
+def test_llama_indexs_client_of_cohere(url: str) -> None:
+    name = "llama_index.postprocessor.cohere_rerank"
+    client = pytest.importorskip(name).CohereRerank(api_key=TOKEN, base_url=url, top_n=2)
+    ranked = client.postprocess_nodes(nodes(), query_str=QUESTION)
+    assert [node.text for node in ranked] == [TEXTS[i] for i in ORDER[:2]]
+
+
+def test_haystacks_client_of_text_embeddings_inference(url: str) -> None:
+    name = "haystack_integrations.components.rankers.huggingface_api"
+    rankers = pytest.importorskip(name)
+    from haystack import Document
+    from haystack.utils import Secret
+
+    documents = [Document(content=text) for text in TEXTS]
+    client = rankers.HuggingFaceTEIRanker(url=url, token=Secret.from_token(TOKEN), top_k=2)
+    ranked = client.run(QUESTION, documents)["documents"]
+    assert [document.content for document in ranked] == [TEXTS[i] for i in ORDER[:2]]
+    later = asyncio.run(client.run_async(QUESTION, documents, top_k=1))["documents"]
+    assert [document.content for document in later] == [TEXTS[1]]
+
+
+def test_haystacks_client_of_jina(url: str) -> None:
+    rankers = pytest.importorskip("haystack_integrations.components.rankers.jina")
+    from haystack import Document
+    from haystack.utils import Secret
+
+    documents = [Document(content=text) for text in TEXTS]
+    client = rankers.JinaRanker(api_key=Secret.from_token(TOKEN), base_url=f"{url}/v1/rerank")
+    found = client.run(QUESTION, documents)
+    assert [document.content for document in found["documents"]] == [TEXTS[i] for i in ORDER]
+    assert found["meta"]["model"] == "words"
+    assert found["meta"]["usage"]["total_tokens"] > 0

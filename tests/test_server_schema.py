@@ -1,0 +1,85 @@
+"""The server does what its OpenAPI schema says: requests made up from the schema, in process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi", reason="the extra 'server' is not installed")
+pytest.importorskip("schemathesis", reason="schemathesis is not installed")
+
+import schemathesis
+from fastapi.testclient import TestClient
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis.generation import GenerationMode
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+from serving import Log
+from words import WordEncoder
+
+from surprise_rerank.connectors.loading import pipeline_of, text_reranker_of
+from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.server import ServerOptions, create_app
+from surprise_rerank.connectors.server.answers import WORK_ROUTES
+from surprise_rerank.documents import Document
+
+PATHS = ("/health", "/ready", "/info", "/metrics", "/v1/rerank", "/v2/rerank", "/rerank", "/v1/search")
+TOKEN = "a-long-random-one"
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    folder: Path = tmp_path_factory.mktemp("schema")
+    with DocumentIndex.open(folder, WordEncoder(), engine="local") as index:
+        index.sync([Document(str(i), f"text number {i}", metadata={"n": i}) for i in range(5)])
+        yield create_app(
+            text_reranker_of(index, "dynamax"),
+            pipeline_of(index, "dynamax"),
+            ServerOptions(token=TOKEN),
+            logger=Log().logger(),
+        )
+
+
+@pytest.fixture(scope="module")
+def api(app: Any) -> Any:
+    return schemathesis.openapi.from_asgi("/openapi.json", app, headers={"Authorization": f"Bearer {TOKEN}"})
+
+
+# What no schema says is a 422 too: limits that are options, documents without a text, a surprise that cannot
+# be told. So not all that is well-formed is accepted.
+@pytest.mark.parametrize(
+    ("path", "mode"),
+    [(path, mode) for path in PATHS for mode in GenerationMode if mode.is_positive or path in WORK_ROUTES],
+)
+def test_every_answer_is_as_the_schema_says(api: Any, path: str, mode: GenerationMode) -> None:
+    (operation,) = (own for own in (found.ok() for found in api.get_all_operations()) if own.path == path)
+
+    @given(operation.as_strategy(generation_mode=mode))
+    @settings(
+        max_examples=15,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        database=None,
+        phases=[Phase.generate],
+    )
+    def answers(case: Any) -> None:
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        case.call_and_validate(headers=headers, excluded_checks=[positive_data_acceptance])
+
+    answers()
+
+
+def test_every_operation_names_its_errors(app: Any) -> None:
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    paths = TestClient(app).get("/openapi.json", headers=headers).json()["paths"]
+    assert set(paths) == set(PATHS)
+    for path, operations in paths.items():
+        for operation in operations.values():
+            for status, answer in operation["responses"].items():
+                (kind,) = answer["content"]
+                assert kind == ("text/plain" if (path, status) == ("/metrics", "200") else "application/json")
+                named = answer["content"][kind].get("schema", {}).get("$ref", "")
+                if status != "200":
+                    assert named.endswith("TeiErrorResponse" if path == "/rerank" else "/ErrorResponse")
