@@ -168,9 +168,7 @@ def _checked(scores: npt.ArrayLike, relevant: npt.ArrayLike) -> tuple[Float64Arr
     values = np.asarray(scores, dtype=np.float64)
     outcomes = np.asarray(relevant).astype(bool)
     if values.ndim != 1 or values.shape != outcomes.shape:
-        raise DataError(
-            f"{values.shape} scores for {outcomes.shape} judgements; give one for each question"
-        )
+        raise DataError(f"{values.shape} scores for {outcomes.shape} judgements; give one for each question")
     if not np.isfinite(values).all():
         raise DataError("scores must be finite; leave out questions without a candidate")
     return values, outcomes

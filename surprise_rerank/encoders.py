@@ -243,10 +243,11 @@ class SentenceTransformerEncoder:
         """The tokenizer's lists for n texts, prompts already in them, cut to what the model reads."""
         if not texts:
             return {"input_ids": [], "special_tokens_mask": []}
+        longest = self.model.max_seq_length or self.model.tokenizer.model_max_length
         inputs = self.model.tokenizer(
             texts,
-            truncation=True,
-            max_length=self.model.max_seq_length,
+            truncation=longest <= _NO_LIMIT,
+            max_length=longest if longest <= _NO_LIMIT else None,
             return_special_tokens_mask=True,
             return_attention_mask=True,
         )

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiny_bert import tiny_bert
 from transformers import ByT5Tokenizer
 from words import WordEncoder
 
