@@ -14,7 +14,8 @@ Gammerman and Shafer, 'Algorithmic Learning in a Random World', 2005). With seve
 
 where m_k and sigma_k are mean and deviation of the background's best s_k, the same for all questions:
 normalising per question over the documents would take away what tells questions apart that have an answer.
-The cosine is replaced by its surprise over the background questions themselves (`question_contrast.py`).
+Only the mean of BM25, a sum over a question's words, follows their number: m = a + b log |q|. The cosine is
+replaced by its surprise over the background questions themselves (`question_contrast.py`).
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ _NO_SPREAD = 1e-7
 # .95 times 20 is not quite 19 in binary fractions.
 _ROUNDING = 1e-9
 _WEIGHTS = {"bm25": BM25_WEIGHT}
+# Scorers whose scores are sums over a question's words.
+_SUMS = frozenset({"bm25"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,8 +51,11 @@ class QuestionBackground:
 
     Attributes:
         names: k scorers, as in `Ranking.raw`; `score` alone for a ranking by one.
-        means: (k,) m of equation (2).
+        means: (k,) m of equation (2) for a question of the background's mean log length; a + b log |q| there.
+        slopes: (k,) b; 0 but for BM25.
         deviations: (k,) sigma.
+        lengths: log |q| of the shortest background question, its mean, and that of the longest; questions
+            beyond count as these.
         totals: (n,) max over documents of T of every background question, ascending; minus infinity for one
             that found nothing.
         scorer: what the rankings were made by, for readers: model and system, say.
@@ -60,7 +66,9 @@ class QuestionBackground:
 
     names: tuple[str, ...]
     means: Float64Array
+    slopes: Float64Array
     deviations: Float64Array
+    lengths: tuple[float, float, float]
     totals: Float64Array
     scorer: str = ""
     documents: int = 0
@@ -86,9 +94,11 @@ class QuestionBackground:
             DataError: if there are too few questions, or they were not ranked by the same scorers.
         """
         tables: list[Float64Array] = []
+        lengths: list[float] = []
         names: tuple[str, ...] = ()
         for question, ranking in answers:
             own = _raw(ranking)
+            lengths.append(_log_length(question))
             if len(ranking) and names and tuple(own) != names:
                 raise DataError(
                     f"the background question {question!r} was scored by {', '.join(own)}, others by "
@@ -99,15 +109,21 @@ class QuestionBackground:
                 tables.append(np.array(list(own.values()), dtype=np.float64))
             else:
                 tables.append(np.zeros((0, 0)))
-        best = np.array([_best(table) for table in tables if table.size])
+        found = [i for i, table in enumerate(tables) if table.size]
+        best = np.array([_best(tables[i]) for i in found])
         if len(best) < FEWEST:
             raise DataError(
                 f"{len(best)} of {len(tables)} background questions found candidates; give at least "
                 f"{FEWEST}, better some hundred"
             )
-        means, deviations = _moments(best)
-        made = cls(names, means, deviations, np.zeros(0), scorer, documents, questions)
-        totals = [made._totals(table).max() if table.size else -np.inf for table in tables]
+        logs = np.array([lengths[i] for i in found])
+        own_lines = [_line(best[:, j], logs, name in _SUMS) for j, name in enumerate(names)]
+        means, slopes, deviations = np.array(own_lines).T
+        span = (float(logs.min()), float(logs.mean()), float(logs.max()))
+        made = cls(names, means, slopes, deviations, span, np.zeros(0), scorer, documents, questions)
+        totals = np.full(len(tables), -np.inf)
+        for i in found:
+            totals[i] = made._totals(tables[i], lengths[i]).max()
         return replace(made, totals=np.sort(totals))
 
     @classmethod
@@ -163,8 +179,8 @@ class QuestionBackground:
         """(k,) w of equation (2): the fusion's usual ones, half for BM25."""
         return np.array([_WEIGHTS.get(name, 1.0) for name in self.names])
 
-    def totals_of(self, ranking: Ranking) -> Float64Array:
-        """(n,) T of every document of a ranking.
+    def totals_of(self, ranking: Ranking, question: str) -> Float64Array:
+        """(n,) T of every document of a question's ranking.
 
         Raises:
             DataError: if it was made by other scorers.
@@ -177,7 +193,7 @@ class QuestionBackground:
                 f"the background is of the scores {', '.join(self.names)}, the ranking of {', '.join(own)}; "
                 "make the background with the pipeline that it is used with"
             )
-        return self._totals(np.array(list(own.values()), dtype=np.float64))
+        return self._totals(np.array(list(own.values()), dtype=np.float64), _log_length(question))
 
     def surprise(self, totals: Float64Array) -> Float64Array:
         """(n,) Sigma: the share of background questions below, of n + 1; the one more is the question itself.
@@ -209,7 +225,7 @@ class QuestionBackground:
         """
         if self.questions is not None:
             ranking = contrasted(ranking, query, candidates, self.questions)
-        own = self.surprise(self.totals_of(ranking))
+        own = self.surprise(self.totals_of(ranking, query.text))
         return replace(ranking, surprise=np.maximum.accumulate(own[::-1])[::-1])
 
     def check(self, min_surprise: float) -> None:
@@ -229,9 +245,11 @@ class QuestionBackground:
                 f"is {min_surprise}; {todo}"
             )
 
-    def _totals(self, scores: Float64Array) -> Float64Array:
+    def _totals(self, scores: Float64Array, length: float) -> Float64Array:
         """(n,) T of (k, n) scores; one that is NaN is no evidence either way."""
-        z = (scores - self.means[:, None]) / self.deviations[:, None]
+        shortest, middle, longest = self.lengths
+        expected = self.means + self.slopes * (min(max(length, shortest), longest) - middle)
+        z = (scores - expected[:, None]) / self.deviations[:, None]
         totals: Float64Array = self.weights @ np.nan_to_num(z, nan=0.0, posinf=np.inf, neginf=-np.inf)
         return totals
 
@@ -269,11 +287,25 @@ def _best(scores: Float64Array) -> Float64Array:
     return best
 
 
-def _moments(best: Float64Array) -> tuple[Float64Array, Float64Array]:
-    """(k,) means and deviations of (n, k) best scores; 1 for a deviation where all are equal."""
+def _line(best: Float64Array, logs: Float64Array, follows: bool) -> tuple[float, float, float]:
+    """Mean, slope over the logarithm of length, and deviation of (n,) best scores.
+
+    Args:
+        best: minus infinity where a question has none.
+        logs: (n,) logarithms of lengths.
+        follows: whether the mean follows the length; the slope is 0 otherwise, and for equal lengths.
+    """
     finite = np.isfinite(best)
-    counts = np.maximum(finite.sum(axis=0), 1)
-    means = np.where(finite, best, 0.0).sum(axis=0) / counts
-    deviations = np.sqrt((np.where(finite, best - means, 0.0) ** 2).sum(axis=0) / counts)
-    spread = deviations > _NO_SPREAD * np.maximum(np.abs(means), 1e-30)
-    return means, np.where(spread, deviations, 1.0)
+    if not finite.any():
+        return 0.0, 0.0, 1.0
+    values, own = best[finite], logs[finite]
+    centred = own - own.mean()
+    variance = float((centred**2).mean())
+    slope = float((centred * values).mean()) / variance if follows and variance > _NO_SPREAD else 0.0
+    mean = float(values.mean()) + slope * float(logs.mean() - own.mean())
+    deviation = float((values - mean - slope * (own - logs.mean())).std())
+    return mean, slope, deviation if deviation > _NO_SPREAD * max(abs(mean), 1e-30) else 1.0
+
+
+def _log_length(question: str) -> float:
+    return math.log(max(1, len(question.split())))

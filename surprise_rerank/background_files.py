@@ -33,6 +33,8 @@ def to_bytes(background: QuestionBackground) -> bytes:
         format=np.int64(_FORMAT),
         names=np.array(background.names),
         means=background.means,
+        slopes=background.slopes,
+        lengths=np.array(background.lengths),
         deviations=background.deviations,
         totals=background.totals,
         scorer=np.str_(background.scorer),
@@ -58,9 +60,12 @@ def from_bytes(content: bytes, where: str) -> QuestionBackground:
         with np.load(io.BytesIO(content), allow_pickle=False) as stored:
             if int(stored["format"]) != _FORMAT:
                 raise DataError(f"{where}: a background of another format; make it again")
+            shortest, middle, longest = stored["lengths"].tolist()
             made = QuestionBackground(
                 names=tuple(stored["names"].tolist()),
                 means=stored["means"],
+                slopes=stored["slopes"],
+                lengths=(shortest, middle, longest),
                 deviations=stored["deviations"],
                 totals=stored["totals"],
                 scorer=str(stored["scorer"]),
@@ -72,7 +77,7 @@ def from_bytes(content: bytes, where: str) -> QuestionBackground:
     except _UNREADABLE as error:
         raise DataError(f"{where}: not a background of questions; make it again") from error
     k = len(made.names)
-    if {made.means.shape, made.deviations.shape} != {(k,)} or made.totals.ndim != 1:
+    if {made.means.shape, made.slopes.shape, made.deviations.shape} != {(k,)} or made.totals.ndim != 1:
         raise DataError(f"{where}: its arrays do not fit together; make the background again")
     return made
 

@@ -291,7 +291,7 @@ class RankingExplanation:
     def _totals(self) -> dict[int, float]:
         if self.background is None:
             return {}
-        return dict(enumerate(self.background.totals_of(self.ranking).tolist()))
+        return dict(enumerate(self.background.totals_of(self.ranking, self.question).tolist()))
 
 
 def span(distribution: ScoreDistribution, places: Iterable[float] = ()) -> tuple[float, float]:

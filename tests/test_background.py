@@ -80,14 +80,36 @@ def test_several_scorers_are_added_in_deviations_of_their_best_with_half_the_wei
     assert background.names == ("cosine", "bm25")
     mean, deviation = values.mean(axis=0), values.std(axis=0)
     expected = ((np.array([0.9, 10.0]) - mean) / deviation) @ [1.0, 0.5]
-    assert background.totals_of(ranking(cosine=[0.9], bm25=[10.0])) == pytest.approx([expected])
+    assert background.totals_of(ranking(cosine=[0.9], bm25=[10.0]), "q") == pytest.approx([expected])
+
+
+def test_only_the_mean_of_bm25_follows_the_number_of_words():
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(1, 20, size=200)
+    background = QuestionBackground.of(
+        (" ".join(["w"] * n), ranking(bm25=[5 + 10 * np.log(n) + noise], cosine=[0.1 * n]))
+        for n, noise in zip(lengths, rng.normal(size=200), strict=True)
+    )
+    by_name = dict(zip(background.names, background.slopes, strict=True))
+    assert by_name["bm25"] == pytest.approx(10, abs=0.5)
+    assert by_name["cosine"] == 0
+    alone = QuestionBackground.of(
+        (" ".join(["w"] * n), ranking(bm25=[5 + 10 * np.log(n) + noise]))
+        for n, noise in zip(lengths, rng.normal(size=200), strict=True)
+    )
+    short, long, beyond = (
+        alone.totals_of(ranking(bm25=[5 + 10 * np.log(min(n, 19))]), " ".join(["w"] * n))[0]
+        for n in (2, 19, 500)
+    )
+    assert short == pytest.approx(long, abs=0.3)
+    assert beyond == pytest.approx(long)
 
 
 def test_a_score_that_is_missing_is_no_evidence():
     background = QuestionBackground.of(
         ("q", ranking(cosine=[x, x], bm25=[3 * x, np.nan])) for x in np.linspace(0, 1, 11)
     )
-    both = background.totals_of(ranking(cosine=[0.5, 0.5], bm25=[np.nan, 1.5]))
+    both = background.totals_of(ranking(cosine=[0.5, 0.5], bm25=[np.nan, 1.5]), "q")
     assert both == pytest.approx([0.0, 0.0])
 
 

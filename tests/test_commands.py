@@ -66,6 +66,7 @@ COMMANDS = (
     *(["background", name] for name in ("set", "show", "delete")),
     ["serve"],
 )
+GROUPS = (["ensemble"], ["background"])
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -919,7 +920,7 @@ class TestHelp:
         assert f"surprise-rerank {' '.join(name)}".strip() in done.output
         assert "Examples:" in done.output
 
-    @pytest.mark.parametrize("name", [name for name in COMMANDS if name != ["ensemble"]], ids=" ".join)
+    @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in GROUPS], ids=" ".join)
     def test_every_command_tells_its_version(self, name: list[str]) -> None:
         done = CliRunner().invoke(command, [*name, "--version"])
         assert done.exit_code == 0
@@ -1039,6 +1040,9 @@ def test_the_documentations_examples_run(bench: Bench, monkeypatch: pytest.Monke
         (Path("letters") / name).write_text(content)
     write_rows(Path("papers.jsonl"), corpus(4))
     Path("questions.txt").write_text("how do wings lift\nwhy do birds sing\n")
+    Path("others.txt").write_text("".join(f"who won the race of {year}\n" for year in range(1990, 2010)))
+    titles = [{"id": str(i), "title": f"A history of the year {i}", "text": ""} for i in range(1900, 1920)]
+    write_rows(Path("titles.jsonl"), titles)
     told: list[str] = []
     for line in lines:
         if line.startswith("$ surprise-rerank "):

@@ -32,7 +32,7 @@ TOPICS = {
 def asked(cosine: list[float], relevant: int | None = None, **more: list[float]) -> AskedQuestion:
     scores = {name: np.array(own) for name, own in {"cosine": cosine, **more}.items()}
     flags = np.array([i == relevant for i in range(len(cosine))], dtype=bool)
-    return AskedQuestion(scores, flags, z_documents=0.0, min_max=0.0)
+    return AskedQuestion("a question", scores, flags, z_documents=0.0, min_max=0.0)
 
 
 def test_thresholds_are_those_of_the_background():

@@ -26,6 +26,7 @@ class AskedQuestion:
     """A question with what its candidates score.
 
     Attributes:
+        text: in words.
         scores: scorer -> (n,) scores of its candidates; `contrast` is the surprise of the cosine over
             background questions.
         relevant: (n,) whether a candidate is relevant; nothing is, for a question of another corpus.
@@ -33,6 +34,7 @@ class AskedQuestion:
         min_max: the best sum of scores that are moved to [0, 1] within the pool.
     """
 
+    text: str
     scores: Mapping[str, Float64Array]
     relevant: BoolArray
     z_documents: float
@@ -95,30 +97,33 @@ class Bench:
         relevant = np.array([judged.get(name, 0) > 0 for name in pool.ids], dtype=bool)
         own = contrast(query, pool, self.questions, is_member=is_member)
         if not len(pool):
-            return AskedQuestion({**scores, CONTRAST: own}, relevant, -np.inf, 0.0)
+            return AskedQuestion(query.text, {**scores, CONTRAST: own}, relevant, -np.inf, 0.0)
         assert query.dense is not None
         # A question of no known word is as near to all documents.
         z = np.nan_to_num(z_scores(scores["cosine"], self.corpus.moments(query.dense[None, :])), nan=0.0)
         fused = weighted_sum({name: min_max(values) for name, values in scores.items()}, {})
-        return AskedQuestion({**scores, CONTRAST: own}, relevant, float(z.max()), float(fused.max()))
+        found = {**scores, CONTRAST: own}
+        return AskedQuestion(query.text, found, relevant, float(z.max()), float(fused.max()))
 
 
 def background_of(asked: Sequence[AskedQuestion], scorer: str) -> QuestionBackground:
     """The background of these questions by one scorer, or by all."""
-    return QuestionBackground.of((str(i), own.ranking(scorer)) for i, own in enumerate(asked))
+    return QuestionBackground.of((own.text, own.ranking(scorer)) for own in asked)
 
 
 def totals(asked: Sequence[AskedQuestion], background: QuestionBackground, scorer: str) -> Float64Array:
     """(n,) T of each question's best candidate; minus infinity without candidates."""
-    own = [background.totals_of(question.ranking(scorer)) for question in asked]
+    own = [background.totals_of(question.ranking(scorer), question.text) for question in asked]
     return np.array([values.max(initial=-np.inf) for values in own])
 
 
 def first_relevant(asked: Sequence[AskedQuestion], background: QuestionBackground, scorer: str) -> BoolArray:
     """(n,) whether the candidate of the largest T is relevant."""
-    return np.array(
-        [
-            bool(len(q.relevant)) and bool(q.relevant[np.argmax(background.totals_of(q.ranking(scorer)))])
-            for q in asked
-        ]
-    )
+
+    def is_relevant(question: AskedQuestion) -> bool:
+        if not len(question.relevant):
+            return False
+        values = background.totals_of(question.ranking(scorer), question.text)
+        return bool(question.relevant[np.argmax(values)])
+
+    return np.array([is_relevant(question) for question in asked])
