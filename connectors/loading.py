@@ -83,7 +83,7 @@ class Settings:
         key = (folder, self.url or "", self.collection if self.url else "")
         with _opening:
             found = _open.get(key)
-            if found is None:
+            if found is None or found.is_closed:
                 found = _open[key] = self._opened()
         if self.model is not None and self.model != found.manifest.model:
             found.manifest.check(Manifest.of(load_encoder(self.model)), found.where)

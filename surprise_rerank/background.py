@@ -7,8 +7,10 @@ equation (1) of the paper (`surprise.py`), with background questions' best candi
     Sigma(d, q) = P(max over d' of T(q', d') < T(q, d)), q' drawn from background questions.        (1)
 
 Of the question's best candidate 1 - Sigma is a p-value: of questions that come from where the background
-does, at most the share alpha reaches 1 - alpha, whatever their distribution is (conformal prediction; Vovk,
-Gammerman and Shafer, 'Algorithmic Learning in a Random World', 2005). With several scorers s_k
+does, the share alpha reaches 1 - alpha, whatever their distribution is (conformal prediction; Vovk, Gammerman
+and Shafer, 'Algorithmic Learning in a Random World', 2005). That is exact, as a bound, for a score that does
+not know the background; what follows takes its scales from it, which some hundred questions know well enough.
+With several scorers s_k
 
     T(q, d) = sum over k of w_k (s_k(q, d) - m_k) / sigma_k                                         (2)
 
@@ -293,7 +295,7 @@ def _line(best: Float64Array, logs: Float64Array, follows: bool) -> tuple[float,
     Args:
         best: minus infinity where a question has none.
         logs: (n,) logarithms of lengths.
-        follows: whether the mean follows the length; the slope is 0 otherwise, and for equal lengths.
+        follows: whether the mean follows the length; the slope is 0 otherwise.
     """
     finite = np.isfinite(best)
     if not finite.any():
@@ -301,7 +303,9 @@ def _line(best: Float64Array, logs: Float64Array, follows: bool) -> tuple[float,
     values, own = best[finite], logs[finite]
     centred = own - own.mean()
     variance = float((centred**2).mean())
-    slope = float((centred * values).mean()) / variance if follows and variance > _NO_SPREAD else 0.0
+    # A sum over words cannot fall with their number; and a few questions of a length of their own should not
+    # decide alone, so the slope is that of these and of `FEWEST` more of no slope, a unit of log |q| apart.
+    slope = max(0.0, float((centred * values).mean()) / (variance + FEWEST / len(own))) if follows else 0.0
     mean = float(values.mean()) + slope * float(logs.mean() - own.mean())
     deviation = float((values - mean - slope * (own - logs.mean())).std())
     return mean, slope, deviation if deviation > _NO_SPREAD * max(abs(mean), 1e-30) else 1.0

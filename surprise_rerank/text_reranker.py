@@ -156,7 +156,8 @@ class TextReranker:
         if self.stored is None:
             return self._encoded(positions, texts, needs)
         stored = _at_positions(self.stored.candidates(query, _distinct(names), needs), positions, names)
-        missing = [i for i, own in enumerate(positions) if own not in set(stored.ids)]
+        known = frozenset(stored.ids)
+        missing = [i for i, own in enumerate(positions) if own not in known]
         if not missing:
             return stored
         fresh = self._encoded([positions[i] for i in missing], [texts[i] for i in missing], needs)

@@ -18,8 +18,10 @@ from surprise_rerank.eval.off_topic.questions import QuestionSource, of_file
 from surprise_rerank.eval.off_topic.scores import (
     FUSION,
     AskedQuestion,
+    alone,
+    as_system,
     background_of,
-    first_relevant,
+    best_is_relevant,
     totals,
 )
 
@@ -32,28 +34,35 @@ TOPICS = {
 def asked(cosine: list[float], relevant: int | None = None, **more: list[float]) -> AskedQuestion:
     scores = {name: np.array(own) for name, own in {"cosine": cosine, **more}.items()}
     flags = np.array([i == relevant for i in range(len(cosine))], dtype=bool)
-    return AskedQuestion("a question", scores, flags, z_documents=0.0, min_max=0.0)
+    contrasts = {"": scores.pop("contrast", scores["cosine"])}
+    return AskedQuestion("a question", scores, contrasts, flags, z_documents=0.0, min_max=0.0)
 
 
 def test_thresholds_are_those_of_the_background():
     others = [asked([0.1 * i, 0.0]) for i in range(20)]
-    background = background_of(others, "cosine")
-    assert passed(others, background, "cosine", 0.5) == pytest.approx(0.45)
-    assert passed([asked([9.0])], background, "cosine", 0.05) == 1.0
-    assert passed([asked([-9.0])], background, "cosine", 0.5) == 0.0
+    view = alone("cosine")
+    background = background_of(others, view)
+    assert passed(others, background, view, 0.5) == pytest.approx(0.45)
+    assert passed([asked([9.0])], background, view, 0.05) == 1.0
+    assert passed([asked([-9.0])], background, view, 0.5) == 0.0
 
 
 def test_fusion_takes_the_contrast_for_the_cosine():
     others = [asked([0.1 * i], contrast=[0.3 * i], dynamax=[0.2 * i]) for i in range(20)]
-    assert background_of(others, FUSION).names == ("contrast", "dynamax")
-    assert background_of(others, "dynamax").names == ("dynamax",)
-    assert totals([asked([], contrast=[], dynamax=[])], background_of(others, FUSION), FUSION)[0] == -np.inf
+    fusion = as_system(FUSION)
+    assert background_of(others, fusion).names == ("dynamax", "contrast")
+    assert background_of(others, as_system("dynamax")).names == ("dynamax", "contrast")
+    assert background_of(others, as_system("cosine")).names == ("contrast",)
+    assert background_of(others, alone("dynamax")).names == ("dynamax",)
+    nothing = asked([], contrast=[], dynamax=[])
+    assert totals([nothing], background_of(others, fusion), fusion)[0] == -np.inf
 
 
 def test_the_first_document_is_the_one_of_the_largest_total():
-    background = background_of([asked([0.1 * i]) for i in range(20)], "cosine")
+    view = alone("cosine")
+    background = background_of([asked([0.1 * i]) for i in range(20)], view)
     questions = [asked([0.2, 0.9], 1), asked([0.9, 0.2], 1), asked([])]
-    assert first_relevant(questions, background, "cosine").tolist() == [True, False, False]
+    assert best_is_relevant(questions, background, view).tolist() == [True, False, False]
 
 
 def test_auroc_counts_pairs_and_takes_what_found_nothing_for_the_least():
@@ -71,8 +80,8 @@ def test_sources_are_joined_but_for_some():
 
 
 def test_rankings_of_questions_can_be_judged():
-    assert isinstance(asked([0.1, 0.2]).ranking("cosine"), Ranking)
-    assert len(asked([]).ranking("cosine")) == 0
+    assert isinstance(alone("cosine")(asked([0.1, 0.2])), Ranking)
+    assert len(as_system("cosine")(asked([]))) == 0
 
 
 def test_questions_come_from_texts_and_tables_each_once(tmp_path: Path):
@@ -140,6 +149,8 @@ def test_the_command_tells_thresholds_and_statistics(folders: Path):
     assert {row["off-topic"] for row in aurocs} == {"food", "more"}
     assert all(row["fusion"] > 0.95 for row in aurocs)
     answered = [row for row in tables["answered"] if row["corpus"] == "flight"]
+    shifted = [row for row in tables["other-sources"] if row["corpus"] == "flight"]
+    assert {row["off-topic"] for row in shifted} == {"food", "more"}
     assert answered[0]["answered"] == answered[0]["off-topic answered"] == 100
     assert answered[-2]["off-topic answered"] < 30
     assert "Off-topic questions that pass, %" in result.output

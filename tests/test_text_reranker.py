@@ -144,6 +144,9 @@ def test_settings_are_names_that_make_what_they_name(tmp_path: Path, monkeypatch
     assert pipeline.search("wing lift", 1).ids == ("d1",)
     assert reranker.rank("wing lift", ["?", "?"], ids=["d0", "d1"])[0].position == 1
     assert pipeline.retriever.index is reranker.stored.index is settings.open_index()
+    with settings.open_index():
+        pass  # closes it for all who share it
+    assert Settings(index=str(tmp_path / "index")).pipeline().search("wing lift", 1).ids == ("d1",)
     del pipeline, reranker
     gc.collect()
     with DocumentIndex.open(tmp_path / "index", encoder) as index:  # nobody holds it any more

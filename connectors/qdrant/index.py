@@ -48,6 +48,7 @@ class DocumentIndex:
         self._encoder = encoder
         self._statistics: Statistics | None = None
         self._density: float | None = None
+        self.is_closed = False
         # One change at a time: a pass of statistics must not give a document the moments of its old text.
         self.changing = threading.RLock()
 
@@ -117,6 +118,7 @@ class DocumentIndex:
 
     def close(self) -> None:
         """Write what is pending and let go of files, locks and connections."""
+        self.is_closed = True
         self._home.close()
 
     @property

@@ -75,7 +75,8 @@ class Pools:
                 kept = order[skipped:wanted]
                 if passages.best > 1 and kept:
                     records = self._all_passages(plan, kept, fields, unskipped)
-                chosen = [record for record in records if record.payload[ID] in set(kept)]
+                among = frozenset(kept)
+                chosen = [record for record in records if record.payload[ID] in among]
                 return self._candidates(chosen, fields, name)
             limit *= 2
 

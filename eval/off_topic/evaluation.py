@@ -9,12 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
+from surprise_rerank.candidates import Query
 from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.encoders import Encoder, encode_queries, load_encoder
+from surprise_rerank.encoders import encode_queries, load_encoder
 from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import DataError, DatasetError
 from surprise_rerank.eval.off_topic.questions import QuestionSource, of_dataset, of_file
-from surprise_rerank.eval.off_topic.scores import AskedQuestion, Bench
+from surprise_rerank.eval.off_topic.scores import ALL, AskedQuestion, Bench
 from surprise_rerank.eval.off_topic.tables import all_plots, all_tables
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, load_dataset
@@ -102,10 +103,11 @@ def evaluate_off_topic(settings: Settings, *, cache: Path | None, terminal: Term
     measured = []
     for name in settings.models:
         terminal.say(f"loading {name}")
-        encoder = load_encoder(name)
+        encoder = load_encoder(name, cache=cache or cache_folder())
         for spec, dataset in datasets.values():
             others = [source for source in sources if source.name != dataset.name]
-            measured.append(_measure(settings, spec, dataset, others, encoder, cache, terminal))
+            workspace = Workspace(cache or cache_folder(), index_key(spec, dataset), encoder, None, terminal)
+            measured.append(_measure(settings, spec, dataset, others, _label(name, settings), workspace))
     notes = []
     if not has_bm25():
         notes.append(f"without BM25: Pyserini is not installed: run {pip_line('pyserini')}")
@@ -142,16 +144,21 @@ def _check_sources(sources: Sequence[QuestionSource], datasets: Mapping[str, obj
             raise DataError(f"{source.name} holds {len(source.texts)} questions; give at least {_FEWEST}")
 
 
+def _label(model: str, settings: Settings) -> str:
+    """A model's name without its folder, where that tells it from the others."""
+    short = [Path(name).name for name in settings.models]
+    return Path(model).name if short.count(Path(model).name) == 1 else model
+
+
 def _measure(
     settings: Settings,
     spec: str,
     dataset: RetrievalDataset,
     others: Sequence[QuestionSource],
-    encoder: Encoder,
-    cache: Path | None,
-    terminal: Terminal,
+    model: str,
+    workspace: Workspace,
 ) -> Measured:
-    workspace = Workspace(cache or cache_folder(), index_key(spec, dataset), encoder, None, terminal)
+    encoder, terminal = workspace.encoder, workspace.terminal
     lessons = Lessons(spec, "train", dataset.split, encoder, terminal)
     halves = {source.name: _halves(source, settings.seed) for source in others}
     total = len(dataset.queries) + sum(len(source.texts) for source in others)
@@ -159,27 +166,35 @@ def _measure(
         workspace.resources(dataset, None, lessons, bm25=has_bm25()) as resources,
         terminal.bar(f"{dataset.name}", total, "questions") as advance,
     ):
-        background = {name: encode_queries(encoder, first) for name, (first, _) in halves.items()}
-        members = np.concatenate([[q.dense for q in own] for own in background.values()])
-        bench = _bench(resources, Ensemble.from_vectors(members, model=encoder.name), settings.depth)
+        first = {name: encode_queries(encoder, texts) for name, (texts, _) in halves.items()}
+        bench = _bench(resources, _ensembles(first), settings.depth)
         own = encode_queries(encoder, list(dataset.queries.values()), list(dataset.queries))
         return Measured(
             corpus=dataset.name,
-            model=Path(encoder.name).name,
+            model=model,
             scorers=tuple(scorer.name for scorer in bench.scorers),
-            on_topic=bench.ask(own, dataset.qrels, advance),
-            background={
-                name: bench.ask(queries, {}, advance, are_members=True)
-                for name, queries in background.items()
-            },
+            on_topic=bench.on_topic(own, dataset.qrels, advance),
+            background={name: bench.background(queries, name, advance) for name, queries in first.items()},
             others={
-                name: bench.ask(encode_queries(encoder, second), {}, advance)
-                for name, (_, second) in halves.items()
+                name: bench.others(encode_queries(encoder, texts), name, advance)
+                for name, (_, texts) in halves.items()
             },
         )
 
 
-def _bench(resources: Resources, questions: Ensemble, depth: int) -> Bench:
+def _ensembles(background: Mapping[str, Sequence[Query]]) -> dict[str, Ensemble]:
+    """Of all background questions, and of those of all sources but each one, where there are others."""
+    vectors = {name: np.array([query.dense for query in own]) for name, own in background.items()}
+    left_out = [ALL, *vectors] if len(vectors) > 1 else [ALL]
+    return {
+        source: Ensemble.from_vectors(
+            np.concatenate([own for name, own in vectors.items() if name != source]), sample_size=0
+        )
+        for source in left_out
+    }
+
+
+def _bench(resources: Resources, questions: Mapping[str, Ensemble], depth: int) -> Bench:
     scorers: list[Scorer] = [CosineScorer(resources.corpus), DynaMaxScorer(resources.sample_tokens)]
     if resources.bm25 is None:
         return Bench(resources.retriever("cosine"), scorers, resources.corpus, questions, depth)

@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 
 from surprise_rerank.arrays import Float64Array
 from surprise_rerank.background import QuestionBackground
-from surprise_rerank.eval.off_topic.scores import FUSION, AskedQuestion, totals
+from surprise_rerank.eval.off_topic.scores import FUSION, AskedQuestion, View, as_system, totals
 from surprise_rerank.question_contrast import CONTRAST
 
 Questions: TypeAlias = Sequence[AskedQuestion]
@@ -34,7 +34,7 @@ def statistics(scorers: Sequence[str], background: QuestionBackground) -> dict[s
         "min-max": lambda questions: np.array([q.min_max for q in questions]),
         "z over documents": lambda questions: np.array([q.z_documents for q in questions]),
         "z over questions": best(CONTRAST),
-        FUSION: lambda questions: totals(questions, background, FUSION),
+        FUSION: lambda questions: totals(questions, background, as_system(FUSION)),
     }
 
 
@@ -47,9 +47,9 @@ def auroc(statistic: Statistic, on_topic: Questions, off_topic: Questions) -> fl
     return float(roc_auc_score(labels, np.where(np.isfinite(values), values, lowest)))
 
 
-def passed(questions: Questions, background: QuestionBackground, scorer: str, alpha: float) -> float:
+def passed(questions: Questions, background: QuestionBackground, view: View, alpha: float) -> float:
     """The share of questions whose best candidate's surprise is at least 1 - alpha."""
-    surprise = background.surprise(totals(questions, background, scorer))
+    surprise = background.surprise(totals(questions, background, view))
     return float((surprise >= 1 - alpha - 1e-9).mean())
 
 

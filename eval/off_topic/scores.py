@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from surprise_rerank.surprise import z_scores
 
 # All scorers together, as `background.py` adds them.
 FUSION = "fusion"
+# The background of all sources.
+ALL = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +30,9 @@ class AskedQuestion:
 
     Attributes:
         text: in words.
-        scores: scorer -> (n,) scores of its candidates; `contrast` is the surprise of the cosine over
-            background questions.
+        scores: scorer -> (n,) scores of its candidates.
+        contrasts: source -> (n,) the surprise of the cosine over the background questions of all other
+            sources; under `ALL` of every source.
         relevant: (n,) whether a candidate is relevant; nothing is, for a question of another corpus.
         z_documents: the best cosine in deviations above the question's mean over all documents.
         min_max: the best sum of scores that are moved to [0, 1] within the pool.
@@ -36,19 +40,39 @@ class AskedQuestion:
 
     text: str
     scores: Mapping[str, Float64Array]
+    contrasts: Mapping[str, Float64Array]
     relevant: BoolArray
     z_documents: float
     min_max: float
 
-    def ranking(self, scorer: str) -> Ranking:
-        """The candidates as a ranking with raw scores of one scorer, or of all; its order says nothing."""
-        raw = self.scores if scorer == FUSION else {scorer: self.scores[scorer]}
-        names = tuple(map(str, range(len(self.relevant))))
-        return Ranking(names, np.zeros(len(names)), raw=raw)
-
     def best(self, scorer: str) -> float:
         """The best candidate's score; minus infinity without candidates."""
-        return float(np.max(self.scores[scorer], initial=-np.inf))
+        own = self.contrasts[ALL] if scorer == CONTRAST else self.scores[scorer]
+        return float(np.max(own, initial=-np.inf))
+
+
+# A question's candidates with the raw scores that a background looks at; their order says nothing.
+View: TypeAlias = Callable[[AskedQuestion], Ranking]
+
+
+def alone(scorer: str) -> View:
+    """One scorer's scores, and nothing else."""
+    return lambda question: _ranking({scorer: question.scores[scorer]})
+
+
+def as_system(scorer: str, without: str = ALL) -> View:
+    """What a pipeline's background looks at: the scores of one scorer, or of all, and the contrast.
+
+    Args:
+        scorer: which; or `FUSION`.
+        without: a source whose questions the contrast does not know.
+    """
+
+    def view(question: AskedQuestion) -> Ranking:
+        own = question.scores if scorer == FUSION else {scorer: question.scores[scorer]}
+        return _ranking({**own, CONTRAST: question.contrasts[without]})
+
+    return view
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,71 +83,96 @@ class Bench:
         retriever: makes the pools.
         scorers: score them.
         corpus: the ensemble of all documents.
-        questions: the ensemble of background questions.
+        questions: source -> the ensemble of the background questions of all other sources; under `ALL` of
+            every source.
         depth: size of the pools.
     """
 
     retriever: Retriever
     scorers: Sequence[Scorer]
     corpus: Ensemble
-    questions: Ensemble
+    questions: Mapping[str, Ensemble]
     depth: int
 
-    def ask(
+    def on_topic(
         self,
         queries: Sequence[Query],
         qrels: Mapping[str, Mapping[str, int]],
         on_progress: Callable[[int], None],
-        *,
-        are_members: bool = False,
     ) -> list[AskedQuestion]:
-        """The questions with their candidates' scores.
+        """The corpus' own questions, with judgements: question id -> document id -> relevance."""
+        return self._ask(queries, qrels, {ALL: False}, on_progress)
 
-        Args:
-            queries: encoded.
-            qrels: question id -> document id -> relevance; empty for questions of another corpus.
-            on_progress: called after every question.
-            are_members: whether they are the background questions.
-        """
+    def background(
+        self, queries: Sequence[Query], source: str, on_progress: Callable[[int], None]
+    ) -> list[AskedQuestion]:
+        """Background questions of a source, each compared with the others."""
+        members = {name: True for name in self.questions if name != source}
+        return self._ask(queries, {}, members, on_progress)
+
+    def others(
+        self, queries: Sequence[Query], source: str, on_progress: Callable[[int], None]
+    ) -> list[AskedQuestion]:
+        """Off-topic questions of a source that are no background."""
+        known = {name: False for name in (ALL, source) if name in self.questions}
+        return self._ask(queries, {}, known, on_progress)
+
+    def _ask(
+        self,
+        queries: Sequence[Query],
+        qrels: Mapping[str, Mapping[str, int]],
+        backgrounds: Mapping[str, bool],
+        on_progress: Callable[[int], None],
+    ) -> list[AskedQuestion]:
+        """The questions, compared with these backgrounds; whether they are members of them stands beside."""
         found = []
         for query in queries:
-            found.append(self._asked(query, qrels.get(query.id, {}), are_members))
+            found.append(self._asked(query, qrels.get(query.id, {}), backgrounds))
             on_progress(1)
         return found
 
-    def _asked(self, query: Query, judged: Mapping[str, int], is_member: bool) -> AskedQuestion:
+    def _asked(
+        self, query: Query, judged: Mapping[str, int], backgrounds: Mapping[str, bool]
+    ) -> AskedQuestion:
         pool = self.retriever.retrieve(query, self.depth, frozenset({"dense", "tokens"}))
         scores = {s.name: np.asarray(s.scores(query, pool), np.float64) for s in self.scorers}
         relevant = np.array([judged.get(name, 0) > 0 for name in pool.ids], dtype=bool)
-        own = contrast(query, pool, self.questions, is_member=is_member)
+        contrasts = {
+            name: contrast(query, pool, self.questions[name], is_member=is_member)
+            for name, is_member in backgrounds.items()
+        }
         if not len(pool):
-            return AskedQuestion(query.text, {**scores, CONTRAST: own}, relevant, -np.inf, 0.0)
+            return AskedQuestion(query.text, scores, contrasts, relevant, -np.inf, 0.0)
         assert query.dense is not None
         # A question of no known word is as near to all documents.
         z = np.nan_to_num(z_scores(scores["cosine"], self.corpus.moments(query.dense[None, :])), nan=0.0)
         fused = weighted_sum({name: min_max(values) for name, values in scores.items()}, {})
-        found = {**scores, CONTRAST: own}
-        return AskedQuestion(query.text, found, relevant, float(z.max()), float(fused.max()))
+        return AskedQuestion(query.text, scores, contrasts, relevant, float(z.max()), float(fused.max()))
 
 
-def background_of(asked: Sequence[AskedQuestion], scorer: str) -> QuestionBackground:
-    """The background of these questions by one scorer, or by all."""
-    return QuestionBackground.of((own.text, own.ranking(scorer)) for own in asked)
+def background_of(asked: Iterable[AskedQuestion], view: View) -> QuestionBackground:
+    """The background of these questions."""
+    return QuestionBackground.of((own.text, view(own)) for own in asked)
 
 
-def totals(asked: Sequence[AskedQuestion], background: QuestionBackground, scorer: str) -> Float64Array:
+def totals(asked: Sequence[AskedQuestion], background: QuestionBackground, view: View) -> Float64Array:
     """(n,) T of each question's best candidate; minus infinity without candidates."""
-    own = [background.totals_of(question.ranking(scorer), question.text) for question in asked]
+    own = [background.totals_of(view(question), question.text) for question in asked]
     return np.array([values.max(initial=-np.inf) for values in own])
 
 
-def first_relevant(asked: Sequence[AskedQuestion], background: QuestionBackground, scorer: str) -> BoolArray:
+def best_is_relevant(asked: Sequence[AskedQuestion], background: QuestionBackground, view: View) -> BoolArray:
     """(n,) whether the candidate of the largest T is relevant."""
 
     def is_relevant(question: AskedQuestion) -> bool:
         if not len(question.relevant):
             return False
-        values = background.totals_of(question.ranking(scorer), question.text)
+        values = background.totals_of(view(question), question.text)
         return bool(question.relevant[np.argmax(values)])
 
     return np.array([is_relevant(question) for question in asked])
+
+
+def _ranking(raw: Mapping[str, Float64Array]) -> Ranking:
+    count = len(next(iter(raw.values())))
+    return Ranking(tuple(map(str, range(count))), np.zeros(count), raw=raw)

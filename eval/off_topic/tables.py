@@ -16,7 +16,14 @@ from surprise_rerank.calibration import (
     reliability,
 )
 from surprise_rerank.eval.off_topic.measures import auroc, joined, passed, statistics
-from surprise_rerank.eval.off_topic.scores import FUSION, background_of, first_relevant, totals
+from surprise_rerank.eval.off_topic.scores import (
+    FUSION,
+    alone,
+    as_system,
+    background_of,
+    best_is_relevant,
+    totals,
+)
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Series, Table
 
 if TYPE_CHECKING:
@@ -40,7 +47,7 @@ def all_plots(measured: Sequence[Measured]) -> Iterator[Plot]:
     yield Plot(
         kind="line",
         title="Reliability of the fitted probability",
-        x_label="probability of the first document's relevance",
+        x_label="probability of the best document's relevance",
         y_label="share that is relevant",
         series=(
             Series("perfect", (0.0, 1.0), (0.0, 1.0)),
@@ -52,7 +59,7 @@ def all_plots(measured: Sequence[Measured]) -> Iterator[Plot]:
         kind="line",
         title="Answered questions against precision",
         x_label="share of the corpus' own questions that are answered",
-        y_label="share of these whose first document is relevant",
+        y_label="share of these whose best document is relevant",
         series=tuple(_answered_series(own) for own in measured),
         note="from right to left the least surprise rises from 0 to .99",
     )
@@ -60,6 +67,7 @@ def all_plots(measured: Sequence[Measured]) -> Iterator[Plot]:
 
 def _thresholds(measured: Sequence[Measured], alphas: Sequence[float]) -> Table:
     """What thresholds of each corpus' background let through, beside the first corpus' own carried over."""
+    first = measured[0].corpus
     firsts = {own.model: own for own in reversed(measured)}
     columns = [Column("corpus"), Column("model"), Column("scorer"), Column("questions")]
     for alpha in alphas:
@@ -68,12 +76,14 @@ def _thresholds(measured: Sequence[Measured], alphas: Sequence[float]) -> Table:
     for own in measured:
         others = joined(own.others)
         for scorer in (*own.scorers, FUSION):
-            background = background_of(joined(own.background), scorer)
-            carried = background_of(joined(firsts[own.model].background), scorer)
+            view = as_system(scorer)
+            background = background_of(joined(own.background), view)
+            raw = view if scorer == FUSION else alone(scorer)
+            carried = background_of(joined(firsts[own.model].background), raw)
             cells: list[Cell] = [own.corpus, own.model, scorer, len(others)]
             for alpha in alphas:
-                cells.append(100 * passed(others, background, scorer, alpha))
-                cells.append(100 * passed(others, carried, scorer, alpha))
+                cells.append(100 * passed(others, background, view, alpha))
+                cells.append(100 * passed(others, carried, raw, alpha))
             rows.append(tuple(cells))
     return Table(
         name="thresholds",
@@ -82,8 +92,8 @@ def _thresholds(measured: Sequence[Measured], alphas: Sequence[float]) -> Table:
         rows=tuple(rows),
         keys=3,
         notes=(
-            "passed: with the background of the same corpus and model; raw threshold: with what lets "
-            f"as many through on {measured[0].corpus}",
+            "passed: with the background of a pipeline by this scorer, of the same corpus and model; raw "
+            f"threshold: with the best score itself (of fusion T) that lets as many through on {first}",
         ),
     )
 
@@ -92,7 +102,7 @@ def _auroc(measured: Sequence[Measured]) -> Table:
     names: list[str] = []
     rows: list[tuple[Cell, ...]] = []
     for own in measured:
-        found = statistics(own.scorers, background_of(joined(own.background), FUSION))
+        found = statistics(own.scorers, background_of(joined(own.background), as_system(FUSION)))
         names = list(found)
         for source, questions in own.others.items():
             values = [auroc(statistic, own.on_topic, questions) for statistic in found.values()]
@@ -120,7 +130,7 @@ def _answered(measured: Sequence[Measured]) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for own in measured:
         background, surprise, relevant = _judged(own)
-        off = background.surprise(totals(joined(own.others), background, FUSION))
+        off = background.surprise(totals(joined(own.others), background, as_system(FUSION)))
         for line in answered(surprise, relevant, _LEVELS):
             through = 100 * float((off >= line.threshold).mean())
             rows.append(
@@ -141,11 +151,12 @@ def _answered(measured: Sequence[Measured]) -> Table:
             Column("model"),
             Column("min_surprise"),
             Column("answered", 1),
-            Column("first relevant", 1),
+            Column("best relevant", 1),
             Column("off-topic answered", 1),
         ),
         rows=tuple(rows),
         keys=3,
+        notes=("best: the document of the largest total T, which need not be the first of the ranking",),
     )
 
 
@@ -162,7 +173,7 @@ def _calibration(measured: Sequence[Measured]) -> Table:
         rows.append((own.corpus, own.model, len(relevant), float(relevant.mean()), *errors))
     return Table(
         name="calibration",
-        title="Expected calibration error of the first document's relevance",
+        title="Expected calibration error of the best document's relevance",
         columns=(
             Column("corpus"),
             Column("model"),
@@ -175,7 +186,7 @@ def _calibration(measured: Sequence[Measured]) -> Table:
         rows=tuple(rows),
         keys=2,
         notes=(
-            "every number is taken as if it were the probability that the first document by fusion is "
+            "every number is taken as if it were the probability that the document of the largest T is "
             "relevant; the curve is fitted on the other half of the judged questions",
         ),
     )
@@ -187,8 +198,9 @@ def _other_sources(measured: Sequence[Measured], alphas: Sequence[float]) -> Tab
         if len(own.background) < 2:
             continue
         for source, questions in own.others.items():
-            background = background_of(joined(own.background, [source]), FUSION)
-            shares = [100 * passed(questions, background, FUSION, alpha) for alpha in alphas]
+            view = as_system(FUSION, without=source)
+            background = background_of(joined(own.background, [source]), view)
+            shares = [100 * passed(questions, background, view, alpha) for alpha in alphas]
             rows.append((own.corpus, own.model, source, *shares))
     return Table(
         name="other-sources",
@@ -207,16 +219,16 @@ def _other_sources(measured: Sequence[Measured], alphas: Sequence[float]) -> Tab
 
 
 def _judged(own: Measured) -> tuple[QuestionBackground, Float64Array, BoolArray]:
-    """The fusion's background, the surprise of the corpus' questions, and whether their first is relevant."""
-    background = background_of(joined(own.background), FUSION)
-    surprise = background.surprise(totals(own.on_topic, background, FUSION))
-    return background, surprise, first_relevant(own.on_topic, background, FUSION)
+    """The fusion's background, the surprise of the corpus' questions, and whether their best is relevant."""
+    background = background_of(joined(own.background), as_system(FUSION))
+    surprise = background.surprise(totals(own.on_topic, background, as_system(FUSION)))
+    return background, surprise, best_is_relevant(own.on_topic, background, as_system(FUSION))
 
 
 def _fitted(own: Measured) -> tuple[Float64Array, BoolArray, list[int]]:
     """Probabilities of one half of the judged questions, by a curve fitted on the other; and which half."""
     background, _, relevant = _judged(own)
-    values = totals(own.on_topic, background, FUSION)
+    values = totals(own.on_topic, background, as_system(FUSION))
     finite = np.flatnonzero(np.isfinite(values))
     shown, taught = finite[::2], finite[1::2]
     if len(set(relevant[taught].tolist())) < 2:  # all are relevant, or none is: that share is all there is
