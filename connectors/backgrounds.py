@@ -30,7 +30,7 @@ def load_background(
         DataError: if there is none and a threshold needs it, it cannot tell the threshold, or the file is
             damaged.
     """
-    content = index.files.read_file(_file_name(system))
+    content = index.files.read_file(_file_name(index, system))
     if content is None:
         if min_surprise is None:
             return None
@@ -38,7 +38,7 @@ def load_background(
             f"{index.where} has no background of other questions for the system {system!r}, which "
             "min_surprise needs; make one with 'surprise-rerank background set' or store_background"
         )
-    background = from_bytes(content, f"{index.where}: {_file_name(system)}")
+    background = from_bytes(content, f"{index.where}: {_file_name(index, system)}")
     if min_surprise is not None:
         background.check(min_surprise)
     return background
@@ -46,17 +46,17 @@ def load_background(
 
 def has_background(index: DocumentIndex, system: str) -> bool:
     """Whether there is one for the system, readable or not."""
-    return index.files.read_file(_file_name(system)) is not None
+    return index.files.read_file(_file_name(index, system)) is not None
 
 
 def store_background(index: DocumentIndex, system: str, background: QuestionBackground) -> None:
     """Keep the background of a system, in place of the one that there is."""
-    index.files.write_file(_file_name(system), to_bytes(background))
+    index.files.write_file(_file_name(index, system), to_bytes(background))
 
 
 def delete_background(index: DocumentIndex, system: str) -> None:
     """Forget the background of a system; nothing happens where there is none."""
-    index.files.delete_file(_file_name(system))
+    index.files.delete_file(_file_name(index, system))
 
 
 def title_questions(documents: Iterable[Document], count: int = 1000, seed: int = 0) -> list[str]:
@@ -90,5 +90,9 @@ def _first_sentence(text: str) -> str:
     return start[: end.start() + 1] if end else start
 
 
-def _file_name(system: str) -> str:
+def _file_name(index: DocumentIndex, system: str) -> str:
+    record = index.manifest.statistics
+    if system == "surprise" and record is not None:
+        # Its scores are of one ensemble: with another one they need another background.
+        return f"background-{system}-{record.version}.npz"
     return f"background-{system}.npz"

@@ -85,7 +85,8 @@ class Settings:
             found = _open.get(key)
             if found is None or found.is_closed:
                 found = _open[key] = self._opened()
-        if self.model is not None and self.model != found.manifest.model:
+        if self.model not in (None, found.manifest.model, found.encoder.name):
+            assert self.model is not None
             found.manifest.check(Manifest.of(load_encoder(self.model)), found.where)
         return found
 

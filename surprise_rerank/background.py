@@ -236,7 +236,7 @@ class QuestionBackground:
         Raises:
             DataError: if it is not from 0 to 1, or above `highest`.
         """
-        if not 0 <= min_surprise <= 1:
+        if not isinstance(min_surprise, int | float) or not 0 <= min_surprise <= 1:
             raise DataError(f"min_surprise must be a share from 0 to 1, got {min_surprise!r}")
         if min_surprise > self.highest + _ROUNDING:
             # 1 has no number of questions.
@@ -247,13 +247,34 @@ class QuestionBackground:
                 f"is {min_surprise}; {todo}"
             )
 
+    def means_for(self, question: str) -> Float64Array:
+        """(k,) m of equation (2) for a question."""
+        return self._expected(_log_length(question))
+
+    def _expected(self, length: float) -> Float64Array:
+        shortest, middle, longest = self.lengths
+        expected: Float64Array = self.means + self.slopes * (min(max(length, shortest), longest) - middle)
+        return expected
+
     def _totals(self, scores: Float64Array, length: float) -> Float64Array:
         """(n,) T of (k, n) scores; one that is NaN is no evidence either way."""
-        shortest, middle, longest = self.lengths
-        expected = self.means + self.slopes * (min(max(length, shortest), longest) - middle)
-        z = (scores - expected[:, None]) / self.deviations[:, None]
+        z = (scores - self._expected(length)[:, None]) / self.deviations[:, None]
         totals: Float64Array = self.weights @ np.nan_to_num(z, nan=0.0, posinf=np.inf, neginf=-np.inf)
         return totals
+
+
+def checked_questions(questions: Sequence[str]) -> list[str]:
+    """Questions as a list.
+
+    Raises:
+        DataError: if it is one string, or one of them is none.
+    """
+    if isinstance(questions, str):
+        raise DataError("background questions must be a list of strings, got one string; put it into a list")
+    wrong = next((own for own in questions if not isinstance(own, str)), None)
+    if wrong is not None:
+        raise DataError(f"background questions must be strings, got {type(wrong).__name__}")
+    return list(questions)
 
 
 def require_background(background: QuestionBackground | None, min_surprise: float) -> None:

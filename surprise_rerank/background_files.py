@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import io
-import zipfile
-import zlib
 
 import numpy as np
 
 from surprise_rerank.background import QuestionBackground
 from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.ensemble_files import UNREADABLE
 from surprise_rerank.errors import DataError
 
 _FORMAT = 1
-_UNREADABLE = (
-    EOFError,
-    KeyError,
-    OSError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
 
 
 def to_bytes(background: QuestionBackground) -> bytes:
@@ -74,12 +63,33 @@ def from_bytes(content: bytes, where: str) -> QuestionBackground:
             )
     except DataError:
         raise
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise DataError(f"{where}: not a background of questions; make it again") from error
-    k = len(made.names)
-    if {made.means.shape, made.slopes.shape, made.deviations.shape} != {(k,)} or made.totals.ndim != 1:
-        raise DataError(f"{where}: its arrays do not fit together; make the background again")
+    _check(made, where)
     return made
+
+
+def _check(made: QuestionBackground, where: str) -> None:
+    """Refuse what `to_bytes` never wrote.
+
+    Raises:
+        DataError: if arrays do not fit together, or hold what cannot be.
+    """
+    k = len(made.names)
+    scales = (made.means, made.slopes, made.deviations)
+    numbers = (*scales, made.totals, np.array(made.lengths))
+    fits = (
+        all(own.dtype.kind == "f" for own in numbers)
+        and {own.shape for own in scales} == {(k,)}
+        and made.totals.ndim == 1
+        and all(np.isfinite(own).all() for own in (*scales, numbers[-1]))
+        and bool((made.deviations > 0).all())
+        and bool((made.totals[1:] >= made.totals[:-1]).all())
+        and not np.isnan(made.totals).any()
+        and made.lengths == tuple(sorted(made.lengths))
+    )
+    if not fits:
+        raise DataError(f"{where}: not a background of questions; make it again")
 
 
 def _ensemble(content: bytes, where: str) -> Ensemble | None:

@@ -17,6 +17,8 @@ from surprise_rerank.arrays import BoolArray, Float64Array
 from surprise_rerank.errors import DataError
 
 BINS = 10
+# Deviations below this share of the mean are rounding.
+_NO_SPREAD = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,9 @@ class RelevanceCurve:
             )
         from sklearn.linear_model import LogisticRegression
 
-        centre, scale = values.mean(), values.std() or 1.0
+        centre, spread = float(values.mean()), float(values.std())
+        # What rounding leaves of equal scores tells nothing.
+        scale = spread if spread > _NO_SPREAD * max(abs(centre), 1e-30) else 1.0
         model = LogisticRegression(C=1e6).fit(((values - centre) / scale)[:, None], outcomes)
         slope = float(model.coef_[0, 0] / scale)
         return cls(slope, float(model.intercept_[0] - slope * centre))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
@@ -16,13 +17,14 @@ from surprise_rerank.files import whole_file
 
 _FORMAT = 2
 # What numpy and zipfile raise for files that are damaged or something else.
-_UNREADABLE = (
+UNREADABLE = (
     EOFError,
     KeyError,
     OSError,
     RuntimeError,
     TypeError,
     ValueError,
+    tokenize.TokenError,
     zipfile.BadZipFile,
     zlib.error,
 )
@@ -88,5 +90,5 @@ def read(source: str | os.PathLike[str] | IO[bytes], path: str) -> dict[str, Any
         raise DataError(f"{path}: no such ensemble file") from None
     except DataError:
         raise
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise DataError(f"{path}: not an ensemble file; make one with Ensemble.save") from error

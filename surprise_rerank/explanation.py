@@ -80,7 +80,8 @@ class ScoreDistribution:
         values = self.values
         if borders is None:
             bins = min(max(round(math.sqrt(len(values))), _FEWEST_BINS), _MOST_BINS)
-            borders = np.asarray(np.histogram_bin_edges(values, bins), np.float64)
+            low, high = _apart(float(values.min(initial=np.inf)), float(values.max(initial=-np.inf)))
+            borders = np.linspace(low, high, bins + 1)
         counts, _ = np.histogram(values, borders)
         return Histogram(borders, counts.astype(np.int64))
 
@@ -258,7 +259,8 @@ class RankingExplanation:
 
     def _background(self, background: QuestionBackground) -> dict[str, Any]:
         """The background questions' totals, and what totals are made of."""
-        moments = zip(background.names, background.means, background.deviations, strict=True)
+        means = background.means_for(self.question)
+        moments = zip(background.names, means, background.deviations, strict=True)
         weights = dict(zip(background.names, background.weights.tolist(), strict=True))
         finite = background.totals[np.isfinite(background.totals)]
         return {
@@ -300,7 +302,13 @@ def span(distribution: ScoreDistribution, places: Iterable[float] = ()) -> tuple
     if distribution.moments is not None and distribution.has_curve:
         mean, deviation = float(distribution.moments.mean), float(distribution.moments.deviation)
         ends += [mean - 3 * deviation, mean + 3 * deviation]
-    low, high = min(ends, default=0.0), max(ends, default=0.0)
+    return _apart(min(ends, default=math.inf), max(ends, default=-math.inf))
+
+
+def _apart(low: float, high: float) -> tuple[float, float]:
+    """Two ends with room between them; 0 and 1 where there is nothing."""
+    if low > high:
+        return 0.0, 1.0
     if high - low > 1e-12 * max(abs(low), abs(high)):
         return low, high
     margin = abs(low) / 2 or 0.5

@@ -8,7 +8,12 @@ from typing import Protocol
 
 import numpy as np
 
-from surprise_rerank.background import QuestionBackground, above, require_background
+from surprise_rerank.background import (
+    QuestionBackground,
+    above,
+    checked_questions,
+    require_background,
+)
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
 from surprise_rerank.encoders import Encoder, encode_queries
 from surprise_rerank.errors import DataError
@@ -122,7 +127,7 @@ class Pipeline:
                 on_progress(1)
             return self._ranked(query, self.depth, frozenset({"dense"}))
 
-        queries = encode_queries(self.encoder, questions)
+        queries = encode_queries(self.encoder, checked_questions(questions))
         measured = QuestionBackground.measured(queries, rank, scorer, documents)
         return replace(self, background=measured)
 

@@ -6,7 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from surprise_rerank.background import QuestionBackground, above, require_background
+from surprise_rerank.background import (
+    QuestionBackground,
+    above,
+    checked_questions,
+    require_background,
+)
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders import Encoder, encode_queries
@@ -139,12 +144,12 @@ class TextReranker:
         """
 
         def rank(query: Query) -> tuple[Candidates, Ranking]:
-            texts = list(retrieve(query.text))
+            texts = retrieve(query.text)
             names = _checked(query.text, texts, None, None)
             pool = self._candidates(query, texts, names, self.reranker.needs | {"dense"})
             return pool, self.reranker.rerank(query, pool)
 
-        queries = encode_queries(self.encoder, questions)
+        queries = encode_queries(self.encoder, checked_questions(questions))
         return replace(self, background=QuestionBackground.measured(queries, rank, scorer))
 
     def _candidates(
@@ -192,8 +197,8 @@ def _checked(
         raise DataError(f"texts[{wrong}] must be a string, got {type(texts[wrong]).__name__}")
     if ids is not None and len(ids) != len(texts):
         raise DataError(f"{len(ids)} ids for {len(texts)} texts; give one for each, None where there is none")
-    if top_n is not None and top_n < 1:
-        raise DataError(f"top_n must be at least 1, got {top_n}")
+    if top_n is not None and not (isinstance(top_n, int) and top_n >= 1):
+        raise DataError(f"top_n must be a whole number of at least 1, got {top_n!r}")
     return [None] * len(texts) if ids is None else ids
 
 

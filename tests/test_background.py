@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -19,7 +22,7 @@ from surprise_rerank.connectors.backgrounds import (
     title_questions,
 )
 from surprise_rerank.connectors.loading import pipeline_of
-from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex
+from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex, server_home
 from surprise_rerank.documents import Document
 from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import DataError
@@ -184,6 +187,33 @@ def test_a_background_comes_back_from_its_bytes():
             from_bytes(damaged, "here")
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"totals": np.array([2.0, 1.0])},
+        {"totals": np.array([np.nan] * 19)},
+        {"totals": np.array(["a"])},
+        {"deviations": np.zeros(1)},
+        {"means": np.zeros(2)},
+        {"means": np.array([np.inf])},
+        {"lengths": (3.0, 2.0, 1.0)},
+    ],
+)
+def test_a_file_with_impossible_numbers_is_no_background(wrong: dict):
+    damaged = to_bytes(replace(one_score([float(i) for i in range(19)]), **wrong))
+    with pytest.raises(DataError, match="here: not a background of questions"):
+        from_bytes(damaged, "here")
+
+
+@given(st.integers(0, 2**31), st.integers(0, 255))
+@settings(max_examples=200, deadline=None)
+def test_any_damage_is_one_error(place: int, byte: int):
+    content = bytearray(to_bytes(one_score([float(i) for i in range(19)])))
+    content[place % len(content)] = byte
+    with suppress(DataError):
+        from_bytes(bytes(content), "here")
+
+
 WORDS = ["wing", "lift", "drag", "flow", "wave", "heat", "beam", "load", "mach", "gust"]
 OTHERS = [f"{a} {b}" for a in ("tea", "jam", "egg", "rye") for b in ("pot", "tin", "cup", "jar", "mug")]
 
@@ -281,3 +311,45 @@ def test_a_background_of_questions_keeps_their_moments(index: DocumentIndex):
     assert again.needs == {"dense"}
     with pytest.raises(DataError, match="needs the dense vectors"):
         again.judged(ranking(score=[1.0]), Query("q"), Candidates(ids=("d0",)))
+
+
+def test_in_memory_and_on_servers_a_background_is_there_whole_or_the_old_one(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(server_home, "_PART_BYTES", 256)
+    with DocumentIndex.open(":memory:", WordEncoder()) as index:
+        index.sync([Document("d", "wing lift")])
+        index.files.write_file("x", bytes(range(200)) * 4)
+        index.files.write_file("x", b"short")
+        assert index.files.read_file("x") == b"short"
+        sent = 0
+
+        def interrupted(*arguments, **more):
+            nonlocal sent
+            sent += 1
+            if sent > 1:
+                raise KeyboardInterrupt
+            return upsert(*arguments, **more)
+
+        upsert = index.files._client.upsert
+        monkeypatch.setattr(index.files._client, "upsert", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            index.files.write_file("x", bytes(range(100)) * 8)
+        assert index.files.read_file("x") == b"short"
+        monkeypatch.setattr(index.files._client, "upsert", upsert)
+        index.files.write_file("x", bytes(range(100)) * 8)
+        assert index.files.read_file("x") == bytes(range(100)) * 8
+
+
+def test_another_ensemble_needs_another_background_of_surprise(index: DocumentIndex):
+    index.set_ensemble(index.ensemble(), source="documents")
+    store_background(index, "surprise", pipeline_of(index, "surprise").with_background(OTHERS).background)
+    assert load_background(index, "surprise") is not None
+    index.set_ensemble(Ensemble.from_vectors(index.encoder.encode(OTHERS).dense, model="words"))
+    assert load_background(index, "surprise") is None
+
+
+def test_questions_are_a_list_of_strings(index: DocumentIndex):
+    pipeline = Pipeline(index.encoder, DenseRetriever(index))
+    with pytest.raises(DataError, match="got one string; put it into a list"):
+        pipeline.with_background("what is this?")
+    with pytest.raises(DataError, match="must be strings, got int"):
+        pipeline.with_background(["what?", 3])

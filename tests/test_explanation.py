@@ -277,7 +277,8 @@ def test_cosine_reads_no_tokens(index: DocumentIndex) -> None:
 @pytest.mark.parametrize("name", ["cosine", "fusion"])
 def test_a_background_gives_totals_their_place(index: DocumentIndex, name: SystemName) -> None:
     rng = np.random.default_rng(5)
-    others = [" ".join(rng.choice(["tax", "law", "bank", "loan", "rate"], size=3)) for _ in range(40)]
+    words = ["tax", "law", "bank", "loan", "rate"]
+    others = [" ".join(rng.choice(words, size=size)) for size in rng.integers(1, 9, size=40)]
     background = pipeline_of(index, name).with_background(others, scorer="test").background
     told = explained(index, name, background)
     assert told.totals is not None
@@ -294,6 +295,12 @@ def test_a_background_gives_totals_their_place(index: DocumentIndex, name: Syste
         assert hit["total"] == pytest.approx(total)
     assert max(hit["surprise"] for hit in found["candidates"]) == best["surprise"]
     assert told.total_places()[0] == (1, best["total"])
+
+
+def test_values_that_only_rounding_tells_apart_have_a_histogram() -> None:
+    near = np.array([1.0] * 5 + [np.nextafter(1.0, 2.0)])
+    assert ScoreDistribution("cosine", "six", near).histogram().counts.sum() == 6
+    assert ScoreDistribution("cosine", "nothing", np.zeros(0)).histogram().counts.sum() == 0
 
 
 def test_an_empty_index_is_explained_in_few_words(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_lists_of_any_length_and_any_top_n(reranker: TextReranker):
         ({"texts": "wing"}, "a list of strings, got one string"),
         ({"texts": ["wing", None]}, r"texts\[1\] must be a string, got NoneType"),
         ({"texts": ["wing"], "ids": ["a", "b"]}, "2 ids for 1 texts"),
-        ({"texts": ["wing"], "top_n": 0}, "top_n must be at least 1, got 0"),
+        ({"texts": ["wing"], "top_n": 0}, "top_n must be a whole number of at least 1, got 0"),
         ({"texts": ["wing"], "question": 3}, "the question must be a string, got int"),
     ],
 )

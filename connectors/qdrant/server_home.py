@@ -6,6 +6,8 @@ import contextlib
 import hashlib
 import json
 import re
+import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -124,20 +126,32 @@ class ServerHome:
         self.manifest = manifest
 
     def read_file(self, name: str) -> bytes | None:
-        """A file, put together from its parts."""
+        """A file, put together from its parts; the latest content that is there whole.
+
+        Raises:
+            StoreError: if a part is damaged.
+        """
         if not self._files.exists():
             return None
-        parts: dict[int, str] = {}
-        whole = 0
-        for batch in self._files.scroll(("part", "data", "parts"), batch=4, condition=_named(name)):
-            parts.update((r.payload["part"], r.payload["data"]) for r in batch)
-            whole = max(whole, *(r.payload["parts"] for r in batch), 0)
-        if not parts or len(parts) < whole:
+        contents: dict[str, dict[int, Mapping[str, Any]]] = defaultdict(dict)
+        fields = ("part", "data", "parts", "of", "written")
+        for batch in self._files.scroll(fields, batch=4, condition=_named(name)):
+            for record in batch:
+                contents[record.payload.get("of", "")][record.payload["part"]] = record.payload
+        whole = [own for own in contents.values() if len(own) == own[min(own)]["parts"]]
+        if not whole:
             return None
-        return pybase64.b64decode("".join(parts[i] for i in sorted(parts)), validate=True)
+        latest = max(whole, key=lambda own: max(part.get("written", 0.0) for part in own.values()))
+        try:
+            return pybase64.b64decode("".join(latest[i]["data"] for i in sorted(latest)), validate=True)
+        except ValueError as error:
+            raise StoreError(f"{self.where}: the file {name!r} is damaged; write it again") from error
 
     def write_file(self, name: str, content: bytes) -> None:
-        """Keep a file, in parts that a request takes; a name stands for one content: no part changes."""
+        """Keep a file, in parts that a request takes, in place of the content that the name stood for.
+
+        The old parts go when all new ones are there: whoever reads meanwhile finds one of the two, whole.
+        """
         if not self._files.exists():
             # An attempt whose answer was lost may have made it.
             with contextlib.suppress(retries.CollectionExists):
@@ -147,16 +161,25 @@ class ServerHome:
                     self._policy,
                 )
         text = pybase64.b64encode(content).decode("ascii")
+        own = hashlib.sha256(content).hexdigest()[:16]
         starts = range(0, len(text), _PART_BYTES)
+        shared = {"name": name, "of": own, "parts": len(starts), "written": time.time()}
         for part, start in enumerate(starts):
-            data = text[start : start + _PART_BYTES]
-            payload = {"name": name, "part": part, "parts": len(starts), "data": data}
-            point = models.PointStruct(id=point_id(name, part), vector={}, payload=payload)
+            payload = {**shared, "part": part, "data": text[start : start + _PART_BYTES]}
+            point = models.PointStruct(id=point_id(f"{name}@{own}", part), vector={}, payload=payload)
             retries.call(
                 lambda point=point: self._client.upsert(self._files.collection, [point], wait=True),  # type: ignore[misc]
                 self.where,
                 self._policy,
             )
+        before = [
+            record.id
+            for batch in self._files.scroll(("of",), condition=_named(name))
+            for record in batch
+            if record.payload.get("of") != own
+        ]
+        if before:
+            self._files.delete(before)
 
     def delete_file(self, name: str) -> None:
         """Forget a file."""

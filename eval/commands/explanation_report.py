@@ -153,7 +153,7 @@ def _histogram(distribution: ScoreDistribution, places: Sequence[tuple[int, floa
     histogram = distribution.histogram()
     sample = Series(distribution.of, tuple(histogram.borders.tolist()), tuple(histogram.counts.tolist()))
     curves: tuple[Series, ...] = ()
-    moments = "what lies left of one, of all, is its surprise"
+    moments = "what lies left of the largest T from a rank on, of all, is the rank's surprise"
     if distribution.moments is not None:
         mean, deviation = float(distribution.moments.mean), float(distribution.moments.deviation)
         moments = f"mean {mean:.4f}, deviation {deviation:.4f}"
