@@ -1,9 +1,10 @@
-"""What components of frameworks share that are made from names: written to files, loaded when first used."""
+"""What adapters share: components from names, loaded when first used and written to files; their metadata."""
 
 from __future__ import annotations
 
+import copy
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from surprise_rerank.connectors.loading import Settings
@@ -13,12 +14,17 @@ from surprise_rerank.workers import in_thread
 
 T = TypeVar("T")
 
+# What metadata say beside the score, where there is a background.
+SURPRISE = "surprise"
+
 # One load at a time: whoever waits for one finds what it loaded. Of the module, as components are copied.
 _loading = threading.Lock()
 
 
 class Lazy(Generic[T]):
     """What takes seconds to load, loaded when it is first asked for. Threads and tasks may share it.
+
+    A copy, deep or not, shares what was loaded or given: models and open indexes cannot be copied.
 
     Args:
         load: makes it.
@@ -29,6 +35,9 @@ class Lazy(Generic[T]):
         self._load = load
         self._object = given
         self.is_given = given is not None
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Lazy[T]:
+        return copy.copy(self)
 
     def get(self) -> T:
         """The object; raises what loading raises, and loads anew the next time."""
@@ -69,6 +78,17 @@ def component_settings(given: object | None, what: str, **names: Any) -> Setting
             f"component; give a key by the environment variable QDRANT_API_KEY, or what you opened by {what}="
         )
     return settings
+
+
+def judged_metadata(metadata: Mapping[str, Any], surprise: float | None) -> dict[str, Any]:
+    """A copy with this surprise; without one, an earlier re-ranker's goes too, as it is not of the new score.
+
+    Args:
+        metadata: of what was given to be ranked.
+        surprise: beside its new score, if any.
+    """
+    kept = {key: value for key, value in metadata.items() if key != SURPRISE}
+    return kept if surprise is None else {**kept, SURPRISE: surprise}
 
 
 def require_writable(lazy: Lazy[Any], component: str, what: str) -> None:

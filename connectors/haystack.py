@@ -12,7 +12,13 @@ from typing import Any
 
 from surprise_rerank.candidates import Hit, Ranking
 from surprise_rerank.connectors import qdrant
-from surprise_rerank.connectors.components import Lazy, component_settings, require_writable
+from surprise_rerank.connectors.components import (
+    SURPRISE,
+    Lazy,
+    component_settings,
+    judged_metadata,
+    require_writable,
+)
 from surprise_rerank.connectors.haystack_filters import to_qdrant_filter
 from surprise_rerank.connectors.hybrid import HybridRetriever
 from surprise_rerank.connectors.systems import SystemName
@@ -26,8 +32,6 @@ try:
 except ImportError as error:
     raise MissingExtraError(f"haystack-ai is not installed: run {pip_line('haystack')}") from error
 
-# What documents' meta say beside the score, where there is a background.
-SURPRISE = "surprise"
 _TITLE = "title"
 
 
@@ -326,8 +330,7 @@ def _with_fields(document: Document, fields: Sequence[str]) -> str:
 
 
 def _scored(document: Document, line: RankedText) -> Document:
-    more = {} if line.surprise is None else {SURPRISE: line.surprise}
-    return replace(document, score=line.relevance, meta={**document.meta, **more})
+    return replace(document, score=line.relevance, meta=judged_metadata(document.meta, line.surprise))
 
 
 def _documents(ranking: Ranking) -> list[Document]:

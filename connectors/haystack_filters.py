@@ -2,12 +2,13 @@
 
 A filter is a comparison, `{"field": "meta.year", "operator": ">=", "value": 2020}`, or a logic operator over
 others, `{"operator": "AND", "conditions": [...]}`. Fields are those of a Haystack document: `id`, or
-`meta.KEY`, which an index keeps as `metadata.KEY`; a bare KEY is metadata too.
+`meta.KEY`, which an index keeps as `metadata.KEY`; a bare KEY that is no other field is metadata too.
 """
 
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -16,6 +17,13 @@ from qdrant_client import models
 from surprise_rerank.errors import DataError, did_you_mean
 
 _Comparison: TypeAlias = Callable[[str, Any], models.Filter]
+
+# What else a Haystack document has: an index has other vectors and scores, and content is not filtered by.
+_UNFILTERED = ("content", "blob", "meta", "score", "embedding", "sparse_embedding")
+# What needs no quotes in a path of Qdrant.
+_PLAIN = re.compile(r"[A-Za-z0-9_-]+")
+# Qdrant compares ranges in float64, which tells all integers below this one apart.
+_EXACT = 2**53
 
 
 def to_qdrant_filter(filters: Mapping[str, Any]) -> models.Filter:
@@ -29,12 +37,14 @@ def to_qdrant_filter(filters: Mapping[str, Any]) -> models.Filter:
     if "field" in filters:
         return _comparison(filters)
     _require(filters, "operator", "conditions")
+    if not isinstance(filters["conditions"], list | tuple):
+        raise DataError(f"conditions must be a list of filters, got {type(filters['conditions']).__name__}")
     conditions: list[models.Condition] = [to_qdrant_filter(condition) for condition in filters["conditions"]]
     match filters["operator"]:
         case "AND":
             return models.Filter(must=conditions)
         case "OR":
-            return models.Filter(should=conditions)
+            return _any(conditions)
         case "NOT":
             return models.Filter(must_not=[models.Filter(must=conditions)])
         case other:
@@ -60,28 +70,64 @@ def _require(filters: Mapping[str, Any], *names: str) -> None:
             )
 
 
-def _key(field: str) -> str:
-    return field if field == "id" else f"metadata.{field.removeprefix('meta.')}"
+def _key(field: Any) -> str:
+    """The path in a point: its parts are keys, whatever Qdrant's own syntax makes of their characters."""
+    if not isinstance(field, str):
+        raise DataError(f"the field of a filter must be a string, got {type(field).__name__}")
+    if field == "id":
+        return field
+    if field in _UNFILTERED:
+        raise DataError(
+            f"an index does not filter by {field!r} of a document; take 'id' or 'meta.KEY' (metadata of this "
+            f"name is 'meta.{field}')"
+        )
+    parts = field.removeprefix("meta.").split(".")
+    # Qdrant has no way to write these two characters.
+    if not all(parts) or any(mark in field for mark in '"\\'):
+        raise DataError(f'the field {field!r} has an empty part, a " or a \\; give keys joined by dots')
+    return ".".join(["metadata", *(part if _PLAIN.fullmatch(part) else f'"{part}"' for part in parts)])
 
 
 def _equal(key: str, value: Any) -> models.Filter:
     condition: models.Condition
     if value is None:
         condition = models.IsEmptyCondition(is_empty=models.PayloadField(key=key))
-    elif isinstance(value, bool | int | str):
-        condition = models.FieldCondition(key=key, match=models.MatchValue(value=value))
+    elif isinstance(value, bool | str):
+        condition = _match(key, value)
+    elif isinstance(value, int):
+        condition = _equal_integer(key, value)
     elif isinstance(value, float):
-        condition = models.FieldCondition(key=key, range=models.Range(gte=value, lte=value))
+        condition = _between(key, value)
     else:
         raise DataError(f"{key} is compared with a {type(value).__name__}; give a string, number or boolean")
     return models.Filter(must=[condition])
 
 
+def _equal_integer(key: str, value: int) -> models.Condition:
+    """A match finds stored integers only; in Haystack 2 equals 2.0."""
+    if not -(2**63) <= value < 2**63:
+        raise DataError(f"{key} is compared with an integer of more than 64 bits; give a float, or a string")
+    match = _match(key, value)
+    return _any([match, _between(key, value)]) if abs(value) < _EXACT else match
+
+
+def _match(key: str, value: bool | int | str) -> models.FieldCondition:
+    return models.FieldCondition(key=key, match=models.MatchValue(value=value))
+
+
+def _between(key: str, value: float) -> models.FieldCondition:
+    return models.FieldCondition(key=key, range=models.Range(gte=value, lte=value))
+
+
 def _in(key: str, values: Any) -> models.Filter:
     if not isinstance(values, list):
         raise DataError(f"{key} is looked for in a {type(values).__name__}; give a list")
+    return _any([_equal(key, value) for value in values])
+
+
+def _any(conditions: list[models.Condition]) -> models.Filter:
     # No condition at all would hold for every document.
-    return models.Filter(should=[_equal(key, value) for value in values]) if values else _not(models.Filter())
+    return models.Filter(should=conditions) if conditions else _not(models.Filter())
 
 
 def _not(condition: models.Filter) -> models.Filter:

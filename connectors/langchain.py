@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field, GetPydanticSchema
 from pydantic_core.core_schema import is_instance_schema
 
 from surprise_rerank.candidates import Hit
+from surprise_rerank.connectors.components import SURPRISE, judged_metadata
 from surprise_rerank.connectors.loading import Settings
 from surprise_rerank.errors import MissingExtraError
 from surprise_rerank.extras import pip_line
@@ -26,6 +27,8 @@ try:
 except ImportError as error:
     raise MissingExtraError(f"langchain-core is not installed: run {pip_line('langchain')}") from error
 
+_RELEVANCE = "relevance_score"
+
 # Pydantic would look into our dataclasses, and stumble over the protocols of their fields.
 _AS_IT_IS = GetPydanticSchema(lambda kind, _: is_instance_schema(kind))
 
@@ -35,31 +38,34 @@ class SurpriseRerank(BaseDocumentCompressor):
 
     What comes back are copies. Their metadata has `relevance_score`: the surprise where the re-ranker has a
     background of other questions, else its score; with a background `surprise` as well. Documents whose id is
-    stored are not encoded: their vectors are fetched. The id is `Document.id`, or `metadata["id"]` where a
-    splitter or a store has dropped it.
+    stored are not encoded: the vectors of the stored text are fetched.
 
     Attributes:
         reranker: of texts.
         top_n: the most that are returned; None returns all.
+        id_key: the key of the metadata that has the stored id, instead of `Document.id`. A splitter copies
+            metadata to all parts of a document, which are then taken for the whole.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     reranker: Annotated[TextReranker, _AS_IT_IS] = Field(repr=False, exclude=True)
     top_n: int | None = Field(default=3, ge=1)
+    id_key: str | None = None
 
     @classmethod
-    def load(cls, *, top_n: int | None = 3, **settings: Any) -> SurpriseRerank:
+    def load(cls, *, top_n: int | None = 3, id_key: str | None = None, **settings: Any) -> SurpriseRerank:
         """One made of names and numbers.
 
         Args:
             top_n: the most that are returned; None returns all.
+            id_key: the key of the metadata that has the stored id, instead of `Document.id`.
             settings: of `connectors.loading.Settings`: index, model, system, min_surprise, ...
 
         Raises:
             SurpriseRerankError: as `Settings.text_reranker`.
         """
-        return cls(reranker=Settings(**settings).text_reranker(), top_n=top_n)
+        return cls(reranker=Settings(**settings).text_reranker(), top_n=top_n, id_key=id_key)
 
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
@@ -71,7 +77,8 @@ class SurpriseRerank(BaseDocumentCompressor):
             query: the question.
             callbacks: not used; LangChain hands them to compressors that call models of its own.
         """
-        ranked = self.reranker.rank(query, _texts(documents), ids=_ids(documents), top_n=self.top_n)
+        ids = self._ids(documents)
+        ranked = self.reranker.rank(query, _texts(documents), ids=ids, top_n=self.top_n)
         return _scored(documents, ranked)
 
     async def acompress_documents(
@@ -84,8 +91,15 @@ class SurpriseRerank(BaseDocumentCompressor):
             query: the question.
             callbacks: not used.
         """
-        ranked = await self.reranker.arank(query, _texts(documents), ids=_ids(documents), top_n=self.top_n)
+        ids = self._ids(documents)
+        ranked = await self.reranker.arank(query, _texts(documents), ids=ids, top_n=self.top_n)
         return _scored(documents, ranked)
+
+    def _ids(self, documents: Sequence[Document]) -> list[str | None]:
+        if self.id_key is None:
+            return [document.id for document in documents]
+        named = [document.metadata.get(self.id_key) for document in documents]
+        return [name if isinstance(name, str) else None for name in named]
 
 
 class SurpriseRetriever(BaseRetriever):
@@ -133,36 +147,22 @@ def _texts(documents: Sequence[Document]) -> list[str]:
     return [document.page_content for document in documents]
 
 
-def _ids(documents: Sequence[Document]) -> list[str | None]:
-    return [_id(document) for document in documents]
-
-
-def _id(document: Document) -> str | None:
-    if document.id is not None:
-        return document.id
-    kept = document.metadata.get("id")
-    return kept if isinstance(kept, str) else None
-
-
 def _scored(documents: Sequence[Document], ranked: Sequence[RankedText]) -> list[Document]:
     return [_copy(documents[line.position], line) for line in ranked]
 
 
 def _copy(document: Document, line: RankedText) -> Document:
-    scores = _scores(line.score, line.surprise)
-    return document.model_copy(update={"metadata": {**document.metadata, **scores}})
+    metadata = judged_metadata({**document.metadata, _RELEVANCE: line.relevance}, line.surprise)
+    return document.model_copy(update={"metadata": metadata})
 
 
 def _found(hit: Hit) -> Document:
     stored = hit.document
-    named = {"id": hit.id}
-    if stored is not None:
-        named = {**named, **({"title": stored.title} if stored.title else {}), **stored.metadata}
-    scores = _scores(hit.score, hit.surprise)
-    return Document(page_content=hit.text or "", id=hit.id, metadata={**named, **scores})
-
-
-def _scores(score: float, surprise: float | None) -> dict[str, float]:
-    if surprise is None:
-        return {"relevance_score": score}
-    return {"relevance_score": surprise, "surprise": surprise}
+    metadata = {} if stored is None else dict(stored.metadata)
+    if stored is not None and stored.title:
+        metadata.setdefault("title", stored.title)
+    if hit.surprise is not None:
+        metadata[SURPRISE] = hit.surprise
+    metadata["id"] = hit.id  # whatever the stored document's own metadata call so
+    metadata[_RELEVANCE] = hit.score if hit.surprise is None else hit.surprise
+    return Document(page_content=hit.text or "", id=hit.id, metadata=metadata)

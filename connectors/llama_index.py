@@ -11,7 +11,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from surprise_rerank.candidates import Hit
-from surprise_rerank.connectors.components import Lazy, component_settings, require_writable
+from surprise_rerank.connectors.components import (
+    SURPRISE,
+    Lazy,
+    component_settings,
+    judged_metadata,
+    require_writable,
+)
 from surprise_rerank.connectors.loading import Settings
 from surprise_rerank.connectors.systems import SystemName
 from surprise_rerank.errors import DataError, MissingExtraError
@@ -32,8 +38,6 @@ try:
 except ImportError as error:
     raise MissingExtraError(f"llama-index-core is not installed: run {pip_line('llama-index')}") from error
 
-# What nodes' metadata say beside the score, where there is a background; no part of what a model reads.
-SURPRISE = "surprise"
 _TITLE = "title"
 _RETRIEVAL_SCORE = "retrieval_score"
 
@@ -41,10 +45,11 @@ _dispatcher = get_dispatcher(__name__)
 
 
 class SurpriseRerank(BaseNodePostprocessor):
-    """Re-ranks nodes, best first, each with its new score; nodes that are given stay as they are.
+    """Re-ranks nodes, best first: copies with their new score; those that are given stay as they are.
 
     Made from names, it can be written and read (`to_dict`, `to_json`, `from_dict`); the model is loaded when
-    the first nodes come. A `TextReranker` of your own goes into `reranker` instead of names.
+    the first nodes come, and anew once a name has changed. A `TextReranker` of your own goes into `reranker`
+    instead of names; copies share it.
 
     The score is the surprise where there is a background (then in `metadata["surprise"]` too), else the
     re-ranker's own. What is compared are the vectors that an index has under `node_id`, or else the node's
@@ -74,7 +79,8 @@ class SurpriseRerank(BaseNodePostprocessor):
     keep_retrieval_score: bool = Field(
         default=False, description="Keep the score that a node came with in metadata['retrieval_score']."
     )
-    _lazy: Lazy[TextReranker] = PrivateAttr()
+    # With the settings that it loads by.
+    _lazy: tuple[Settings, Lazy[TextReranker]] = PrivateAttr()
 
     @classmethod
     def class_name(cls) -> str:
@@ -83,9 +89,45 @@ class SurpriseRerank(BaseNodePostprocessor):
 
     def model_post_init(self, context: Any, /) -> None:
         """Refuse what contradicts itself, and what must not be written."""
+        settings = self._settings()
+        self._lazy = settings, Lazy(settings.text_reranker, self.reranker)
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> SurpriseRerank:
+        memo = {} if memo is None else memo
+        memo[id(self.reranker)] = self.reranker  # an open index cannot be copied
+        return super().__deepcopy__(memo)
+
+    def to_dict(self, **kwargs: Any) -> dict[str, Any]:
+        """All fields but the callback manager.
+
+        Raises:
+            DataError: if it was given a re-ranker, which no names stand for.
+        """
+        require_writable(self._current(), self.class_name(), "reranker")
+        return super().to_dict(**kwargs)
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        reranker = self._current().get()
+        with self._reported(nodes, query_bundle, reranker.encoder.name) as (question, found):
+            ranked = reranker.rank(question, _texts(nodes), ids=_ids(nodes), top_n=self.top_n)
+            found += self._picked(nodes, ranked)
+        return found
+
+    async def _apostprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        reranker = await self._current().aget()
+        with self._reported(nodes, query_bundle, reranker.encoder.name) as (question, found):
+            ranked = await reranker.arank(question, _texts(nodes), ids=_ids(nodes), top_n=self.top_n)
+            found += self._picked(nodes, ranked)
+        return found
+
+    def _settings(self) -> Settings:
         if self.reranker is not None and not isinstance(self.reranker, TextReranker):
             raise DataError(f"reranker must be a TextReranker, got {type(self.reranker).__name__}")
-        settings = component_settings(
+        return component_settings(
             self.reranker,
             "reranker",
             index=self.index,
@@ -95,34 +137,15 @@ class SurpriseRerank(BaseNodePostprocessor):
             system=self.system,
             min_surprise=self.min_surprise,
         )
-        self._lazy = Lazy(settings.text_reranker, self.reranker)
 
-    def to_dict(self, **kwargs: Any) -> dict[str, Any]:
-        """All fields but the callback manager.
-
-        Raises:
-            DataError: if it was given a re-ranker, which no names stand for.
-        """
-        require_writable(self._lazy, self.class_name(), "reranker")
-        return super().to_dict(**kwargs)
-
-    def _postprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-    ) -> list[NodeWithScore]:
-        reranker = self._lazy.get()
-        with self._reported(nodes, query_bundle, reranker.encoder.name) as (question, found):
-            ranked = reranker.rank(question, _texts(nodes), ids=_ids(nodes), top_n=self.top_n)
-            found += self._picked(nodes, ranked)
-        return found
-
-    async def _apostprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-    ) -> list[NodeWithScore]:
-        reranker = await self._lazy.aget()
-        with self._reported(nodes, query_bundle, reranker.encoder.name) as (question, found):
-            ranked = await reranker.arank(question, _texts(nodes), ids=_ids(nodes), top_n=self.top_n)
-            found += self._picked(nodes, ranked)
-        return found
+    def _current(self) -> Lazy[TextReranker]:
+        """What the fields name now: they can be assigned, and `model_copy` changes them in a copy."""
+        settings = self._settings()
+        known, lazy = self._lazy
+        if settings != known or self.reranker is not None or lazy.is_given:
+            lazy = Lazy(settings.text_reranker, self.reranker)
+            self._lazy = settings, lazy
+        return lazy
 
     @contextmanager
     def _reported(
@@ -148,11 +171,10 @@ class SurpriseRerank(BaseNodePostprocessor):
         found = []
         for line in ranked:
             given = nodes[line.position]
-            more: dict[str, Any] = {_RETRIEVAL_SCORE: given.score} if self.keep_retrieval_score else {}
-            if line.surprise is not None:
-                more[SURPRISE] = line.surprise
-            node = _with_metadata(given.node, more) if more else given.node
-            found.append(NodeWithScore(node=node, score=line.relevance))
+            metadata = judged_metadata(given.node.metadata, line.surprise)
+            if self.keep_retrieval_score:
+                metadata[_RETRIEVAL_SCORE] = given.score
+            found.append(NodeWithScore(node=_with_metadata(given.node, metadata), score=line.relevance))
         return found
 
 
@@ -217,12 +239,14 @@ def _ids(nodes: Sequence[NodeWithScore]) -> list[str]:
     return [node.node.node_id for node in nodes]
 
 
-def _with_metadata(node: BaseNode, more: dict[str, Any]) -> BaseNode:
-    """A copy that says more, and shows a surprise to no model: it is no part of the text."""
-    update: dict[str, Any] = {"metadata": {**node.metadata, **more}}
-    if SURPRISE in more:
-        update["excluded_embed_metadata_keys"] = _and_surprise(node.excluded_embed_metadata_keys)
-        update["excluded_llm_metadata_keys"] = _and_surprise(node.excluded_llm_metadata_keys)
+def _with_metadata(node: BaseNode, metadata: dict[str, Any]) -> BaseNode:
+    """A copy with these metadata, which shows a surprise to no model: it is no part of the text."""
+    hidden = [SURPRISE] if SURPRISE in metadata else []
+    update = {
+        "metadata": metadata,
+        "excluded_embed_metadata_keys": _and(node.excluded_embed_metadata_keys, hidden),
+        "excluded_llm_metadata_keys": _and(node.excluded_llm_metadata_keys, hidden),
+    }
     return node.model_copy(update=update)
 
 
@@ -248,5 +272,5 @@ def _node(hit: Hit) -> NodeWithScore:
     return NodeWithScore(node=node, score=hit.score if hit.surprise is None else hit.surprise)
 
 
-def _and_surprise(keys: list[str]) -> list[str]:
-    return keys if SURPRISE in keys else [*keys, SURPRISE]
+def _and(keys: list[str], more: list[str]) -> list[str]:
+    return [*keys, *(key for key in more if key not in keys)]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+from surprise_rerank.connectors.components import judged_metadata
 from surprise_rerank.connectors.loading import Settings
 from surprise_rerank.errors import DataError, MissingExtraError
 from surprise_rerank.extras import pip_line
@@ -148,7 +149,7 @@ def _results(query: str, documents: Sequence[Document], ranked: Sequence[RankedT
     results = []
     for rank, line in enumerate(ranked, start=1):
         document = documents[line.position]
-        if line.surprise is not None:
-            document.metadata["surprise"] = line.surprise  # `Result` shows metadata as attributes
+        # `Result` shows metadata as attributes.
+        document.metadata = judged_metadata(document.metadata, line.surprise)
         results.append(Result(document=document, score=line.relevance, rank=rank))
     return RankedResults(results=results, query=query, has_scores=True)

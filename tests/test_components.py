@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from surprise_rerank.connectors.components import Lazy, component_settings, require_writable
+from surprise_rerank.connectors.components import (
+    Lazy,
+    component_settings,
+    judged_metadata,
+    require_writable,
+)
 from surprise_rerank.connectors.loading import Settings
 from surprise_rerank.errors import DataError
 
@@ -78,9 +84,44 @@ def test_what_was_loaded_can_be_forgotten_and_what_was_given_stays():
     assert loader.loads == 2
 
 
-def test_a_copy_loads_for_itself():
-    lazy = Lazy(Loader())
-    assert copy.deepcopy(lazy).get() == lazy.get()
+class Locked:
+    """What cannot be copied, as an open index; counts how often it was made."""
+
+    made = 0
+
+    def __init__(self) -> None:
+        Locked.made += 1
+        self.lock = threading.RLock()
+
+
+def test_a_copy_shares_what_was_loaded_and_forgets_it_alone():
+    before = Locked.made
+    lazy = Lazy(Locked)
+    cold = copy.deepcopy(lazy)
+    loaded = lazy.get()
+    assert Locked.made == before + 1
+    warm = copy.deepcopy({"component": lazy})["component"]
+    assert warm.get() is loaded
+    assert Locked.made == before + 1
+    warm.forget()
+    assert lazy.get() is loaded
+    assert warm.get() is not loaded
+    assert cold.get() is not loaded
+    assert Locked.made == before + 3
+
+
+def test_a_copy_shares_what_was_given():
+    mine = Locked()
+    given = copy.deepcopy(Lazy(Locked, mine))
+    assert given.is_given
+    assert given.get() is mine
+
+
+def test_metadata_are_copied_and_have_the_surprise_of_the_new_score_only():
+    given = {"year": 2020, "surprise": 0.5}
+    assert judged_metadata(given, 0.9) == {"year": 2020, "surprise": 0.9}
+    assert judged_metadata(given, None) == {"year": 2020}
+    assert given == {"year": 2020, "surprise": 0.5}
 
 
 def test_names_become_settings():

@@ -130,6 +130,25 @@ def test_what_is_not_surprising_is_left_out(named_index: str):
     assert ranked(component, OFF_TOPIC, documents) == []
 
 
+def test_a_surprise_of_an_earlier_score_does_not_stay_beside_the_new_one():
+    before = Document(content="dog", meta={"surprise": 0.5, "year": 2020})
+    (found,) = ranked(ranker(), "dog", [before])
+    assert found.meta == {"year": 2020}
+    assert before.meta == {"surprise": 0.5, "year": 2020}
+
+
+@pytest.mark.parametrize("kind", [SurpriseRanker, SurpriseRetriever])
+def test_a_component_can_be_copied_after_it_has_loaded_an_index(named_index: str, kind: Any):
+    component = kind(index=named_index, system="dynamax")
+    asked = {"query": ON_TOPIC}
+    if kind is SurpriseRanker:
+        asked["documents"] = [Document(id=d.id, content=d.content) for d in DOCUMENTS]
+    expected = component.run(**asked)
+    again = copy.deepcopy(component)
+    assert again.run(**asked) == expected
+    assert again.to_dict() == component.to_dict()
+
+
 def test_retrieved_documents_carry_id_content_meta_and_score(named_index: str):
     retriever = SurpriseRetriever(index=named_index, system="dynamax", top_k=2)
     first, second = retriever.run(ON_TOPIC)["documents"]

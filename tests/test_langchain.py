@@ -94,19 +94,54 @@ def test_duplicate_ids_and_none_at_all_are_harmless(fresh: SurpriseRerank, index
         assert len(rerank.compress_documents([Document("alone")], QUESTION)) == 1
 
 
-def test_stored_documents_are_not_encoded_wherever_their_id_stands(index: DocumentIndex) -> None:
+def test_stored_documents_are_not_encoded(index: DocumentIndex) -> None:
     rerank = SurpriseRerank(reranker=text_reranker_of(index, "dynamax"), top_n=None)
     given = [
         Document(TEXTS[0], id="0"),
-        Document(TEXTS[1], metadata={"id": "1"}),
-        Document(TEXTS[2], id="2", metadata={"id": "0"}),
+        Document(TEXTS[1], id="1", metadata={"id": "0"}),
         Document("a stray dogs song", id="unknown", metadata={"id": "3"}),
-        Document("another song", metadata={"id": 3}),
+        Document("another song", metadata={"id": "2"}),
     ]
     found = rerank.compress_documents(given, QUESTION)
     assert index.encoder.encoded_texts == [QUESTION, "a stray dogs song", "another song"]  # type: ignore[attr-defined]
     assert found[0].page_content == TEXTS[1]
-    assert [d.metadata.get("id") for d in found].count("0") == 1
+
+
+def test_parts_of_a_split_document_are_ranked_each_by_its_own_text(index: DocumentIndex) -> None:
+    rerank = SurpriseRerank(reranker=text_reranker_of(index, "dynamax"), top_n=None)
+    # What a splitter makes: metadata are copied, with the id of a retriever, but no `Document.id`.
+    parts = [Document(text, metadata={"id": "3"}) for text in ("tea is hot", "dogs bark", "a wing")]
+    found = rerank.compress_documents(parts, QUESTION)
+    assert found[0].page_content == "dogs bark"
+    assert found[0].metadata["relevance_score"] > found[1].metadata["relevance_score"]
+
+
+def test_the_stored_id_may_stand_in_metadata_where_that_is_said(index: DocumentIndex) -> None:
+    rerank = SurpriseRerank(reranker=text_reranker_of(index, "dynamax"), top_n=None, id_key="source")
+    given = [
+        Document(TEXTS[1], id="of the store", metadata={"source": "1"}),
+        Document("a stray dogs song", id="0"),
+        Document("another song", metadata={"source": 3}),
+    ]
+    found = rerank.compress_documents(given, QUESTION)
+    assert index.encoder.encoded_texts == [QUESTION, "a stray dogs song", "another song"]  # type: ignore[attr-defined]
+    assert asyncio.run(rerank.acompress_documents(given, QUESTION)) == found
+    assert found[0].page_content == TEXTS[1]
+
+
+def test_the_retriever_hands_out_the_stored_id_whatever_metadata_call_so(index: DocumentIndex) -> None:
+    index.sync([Stored("mine", "howl howl", metadata={"id": "other", "title": "own"})])
+    found = {d.id: d for d in SurpriseRetriever(pipeline=pipeline_of(index, "cosine")).invoke("howl", k=9)}
+    assert {d.metadata["id"] for d in found.values()} == found.keys()
+    assert found["mine"].metadata["title"] == "own"
+
+
+def test_a_surprise_of_an_earlier_score_does_not_stay_beside_the_new_one(fresh: SurpriseRerank) -> None:
+    judged = SurpriseRerank(reranker=with_background(WordEncoder(64)), top_n=None)
+    found = judged.compress_documents(documents(), QUESTION)
+    again = fresh.compress_documents(found, QUESTION)
+    assert all("surprise" in d.metadata for d in found)
+    assert [d.metadata.keys() for d in again] == [{"i", "deep", "relevance_score"}] * 3
 
 
 def test_a_background_makes_the_score_a_surprise_and_refuses_what_is_off_topic() -> None:

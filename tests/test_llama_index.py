@@ -85,6 +85,24 @@ def test_nodes_come_back_best_first_and_those_given_stay_as_they_are():
     assert all(a is not b for a in found for b in nodes)
 
 
+def test_nodes_that_come_back_are_copies_which_may_be_changed():
+    nodes = nodes_of(*TEXTS, metadata={"year": 2020})
+    before = copy.deepcopy(nodes)
+    for node in rerank(top_n=4).postprocess_nodes(nodes, query_str="dog barks"):
+        node.metadata["page"] = 1
+        node.node.excluded_llm_metadata_keys.append("page")
+        node.node.excluded_embed_metadata_keys.append("page")
+        node.node.set_content("other")
+    assert nodes == before
+
+
+def test_a_surprise_of_an_earlier_score_does_not_stay_beside_the_new_one():
+    before = nodes_of("dog", metadata={"surprise": 0.5, "year": 2020})
+    (found,) = rerank().postprocess_nodes(before, query_str="dog")
+    assert found.metadata == {"year": 2020}
+    assert before[0].metadata == {"surprise": 0.5, "year": 2020}
+
+
 def test_metadata_is_read_as_far_as_nodes_show_it_to_embedding_models():
     encoder = WordEncoder()
     node = TextNode(
@@ -202,6 +220,45 @@ def test_it_is_written_and_read_by_names(named_index: str):
         assert again.to_dict() == data
         assert again.postprocess_nodes(nodes, query_str=ON_TOPIC) == expected
     assert made.to_dict() == data  # after loading, too
+
+
+def test_fields_that_change_later_count(named_index: str):
+    made = SurpriseRerank(index=named_index, system="dynamax", top_n=4)
+    nodes = [NodeWithScore(node=TextNode(id_=d.id, text=d.content)) for d in DOCUMENTS]
+    judged = made.postprocess_nodes(nodes, query_str=ON_TOPIC)
+    assert "surprise" in judged[0].metadata
+    changed = made.model_copy(update={"system": "cosine"})  # which the index has no background for
+    plain = changed.postprocess_nodes(nodes, query_str=ON_TOPIC)
+    assert "surprise" not in plain[0].metadata
+    assert made.postprocess_nodes(nodes, query_str=ON_TOPIC) == judged
+    made.system = "cosine"
+    assert made.postprocess_nodes(nodes, query_str=ON_TOPIC) == plain
+    assert made.to_dict() == changed.to_dict()
+    made.url = "http://me:secret@localhost"
+    with pytest.raises(DataError, match="are both given"):
+        made.to_dict()
+    own = made.model_copy(update={"index": None, "url": None, "system": None, "min_surprise": None})
+    own.reranker = TextReranker(WordEncoder())
+    assert len(own.postprocess_nodes(nodes, query_str="dog")) == 4
+    with pytest.raises(DataError, match="make it from names"):
+        own.to_dict()
+    own.reranker = None
+    assert own.to_dict()["system"] is None
+
+
+def test_it_can_be_copied_after_it_has_loaded_an_index(named_index: str):
+    made = SurpriseRerank(index=named_index, system="dynamax")
+    nodes = [NodeWithScore(node=TextNode(id_=d.id, text=d.content)) for d in DOCUMENTS]
+    expected = made.postprocess_nodes(nodes, query_str=ON_TOPIC)
+    for again in (copy.deepcopy(made), made.model_copy(deep=True)):
+        assert again.postprocess_nodes(nodes, query_str=ON_TOPIC) == expected
+        assert again.to_dict() == made.to_dict()
+    encoder = WordEncoder()
+    with DocumentIndex.open(":memory:", encoder) as index:
+        own = SurpriseRerank(reranker=TextReranker(encoder, stored=StoredCandidates(index)))
+        for again in (copy.deepcopy(own), own.model_copy(deep=True)):
+            assert again.reranker is own.reranker
+            assert len(again.postprocess_nodes(nodes, query_str="dog")) == 2
 
 
 def test_what_cannot_be_written_says_so():

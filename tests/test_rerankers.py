@@ -113,6 +113,12 @@ def test_a_background_makes_the_score_a_surprise_and_refuses_what_is_off_topic()
     assert strict.score("x99 y99 z99", TEXTS[0]) < 0.9
 
 
+def test_a_surprise_of_an_earlier_score_does_not_stay_beside_the_new_one(ranker: SurpriseRanker) -> None:
+    before = Document(TEXTS[1], metadata={"surprise": 0.5, "year": 2020})
+    assert ranker.rank(QUESTION, [before])[0].metadata == {"year": 2020}
+    assert before.metadata == {"surprise": 0.5, "year": 2020}
+
+
 def test_documents_whose_id_is_stored_are_not_encoded() -> None:
     encoder = WordEncoder(64)
     with DocumentIndex.open(":memory:", encoder) as index:
