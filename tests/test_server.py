@@ -13,7 +13,7 @@ pytest.importorskip("fastapi", reason="the extra 'server' is not installed")
 from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
-from serving import Log, words_reranker
+from serving import JSON, Log, words_reranker
 from words import WordEncoder
 
 from surprise_rerank.connectors.backgrounds import store_background
@@ -94,6 +94,21 @@ def test_rank_fields_name_what_is_ranked(client: TestClient) -> None:
     assert missing.status_code == 422
     assert missing.json()["message"].startswith("documents[0] has no string to rank")
     assert client.post("/v1/rerank", json={**body, "rank_fields": None}).status_code == 422
+
+
+def test_fields_may_be_named_like_anything(client: TestClient) -> None:
+    names = ["copy", "json", "schema", "dict", "model_extra", "model_config", "__class__"]
+    documents = [{name: "cats"} for name in names] + [{name: "dogs bark"} for name in names]
+    body = {"query": "dogs bark", "documents": documents, "rank_fields": names, "return_documents": True}
+    answer = client.post("/v1/rerank", json=body)
+    assert answer.status_code == 200
+    results = answer.json()["results"]
+    assert [r["index"] for r in results] == [*range(7, 14), *range(7)]
+    assert [r["document"] for r in results] == documents[7:] + documents[:7]
+    none = client.post("/v1/rerank", json={**body, "rank_fields": ["author"]})
+    assert none.json()["message"] == (
+        "documents[0] has no string to rank; give it one of the fields in rank_fields"
+    )
 
 
 def test_max_tokens_per_doc_cuts_documents(client: TestClient) -> None:
@@ -222,6 +237,26 @@ def test_a_search_gives_documents_with_scores_text_and_metadata(searching: TestC
     assert off.json()["results"] == []
 
 
+def test_what_ranks_is_called_as_it_is_told_or_by_its_class(index: DocumentIndex) -> None:
+    reranker, question = text_reranker_of(index, "dynamax"), {"query": "what gives lift"}
+    for system, told, expected in (
+        ("fusion", "my fusion", "my fusion"),
+        ("fusion", "", "FusionReranker"),
+        ("cosine", "", "DenseRetriever"),
+    ):
+        app = create_app(reranker, pipeline_of(index, system), system=told, logger=Log().logger())
+        client = TestClient(app)
+        assert client.post("/v1/search", json=question).json()["system"] == expected
+        assert client.get("/info").json()["system"] == expected
+
+
+def test_an_id_with_half_a_character_is_an_unknown_one(searching: TestClient) -> None:
+    content = b'{"query": "dogs bark", "documents": [{"text": "dogs", "id": "\\ud800"}, "cats"]}'
+    answer = searching.post("/v1/rerank", content=content, headers=JSON)
+    assert answer.status_code == 200
+    assert [r["index"] for r in answer.json()["results"]] == [0, 1]
+
+
 def test_without_an_index_there_is_no_search(client: TestClient) -> None:
     assert client.post("/v1/search", json={"query": QUESTION}).status_code == 404
     assert "/v1/search" not in client.get("/openapi.json").json()["paths"]
@@ -243,8 +278,10 @@ def test_until_it_is_opened_the_service_lives_and_is_not_ready() -> None:
         assert answer.status_code == 503
         assert answer.headers["Retry-After"] == "5"
     assert answer.json()["error_type"] == "unhealthy"
+    assert (client.head("/health").status_code, client.head("/ready").status_code) == (200, 503)
     service.open(words_reranker())
     assert client.get("/ready").json() == {"status": "ready"}
+    assert client.head("/ready").status_code == 200
     assert client.post("/rerank", json={"query": "a", "texts": ["b"]}).status_code == 200
 
 

@@ -118,6 +118,29 @@ def test_too_much_is_refused(path: str) -> None:
     assert "more than 1000 bytes" in message(large)
 
 
+@pytest.mark.parametrize("document", ["5", "null", "[]", '{"text": 5}', '{"text": ["a"]}'])
+def test_a_document_that_is_none_is_told_in_the_callers_words(document: str) -> None:
+    content = f'{{"query": "q", "documents": ["a", {document}]}}'
+    answer = client_of(SMALL).post("/v1/rerank", content=content, headers=JSON)
+    assert answer.status_code == 422
+    assert message(answer) == "documents[1] must be a string, or an object with `text`"
+
+
+@pytest.mark.parametrize("name", ["id", "more"])
+@pytest.mark.parametrize("opening", ["[", '{"a":'])
+@pytest.mark.parametrize(("levels", "status"), [(100, 200), (101, 422), (200, 422), (480, 422)])
+def test_fields_that_are_nested_too_deep_are_refused(
+    name: str, opening: str, levels: int, status: int
+) -> None:
+    nested = opening * levels + "1" + ("]" if opening == "[" else "}") * levels
+    document = f'{{"text": "a", "{name}": {nested}}}'
+    content = f'{{"query": "q", "documents": ["b", {document}], "return_documents": true}}'
+    answer = client_of(ServerOptions()).post("/v1/rerank", content=content, headers=JSON)
+    assert answer.status_code == status
+    if status == 422:
+        assert message(answer) == "documents[1] has fields of more than 100 levels; send flatter ones"
+
+
 def test_objects_count_with_the_text_that_is_ranked() -> None:
     body = {"query": "q", "documents": [{"text": "a", "other": "b" * 60}]}
     assert client_of(SMALL).post("/v1/rerank", json=body).status_code == 200

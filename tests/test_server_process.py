@@ -26,12 +26,12 @@ from serving import wait_until
 
 from surprise_rerank.connectors.backgrounds import store_background
 from surprise_rerank.connectors.loading import pipeline_of
-from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.server import ServerOptions
 from surprise_rerank.connectors.server.app import _ERRORS
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders import load_encoder
-from surprise_rerank.errors import SurpriseRerankError
+from surprise_rerank.errors import DataError, SurpriseRerankError
 from surprise_rerank.eval.commands.serve import TOKEN_VARIABLE, serve
 from surprise_rerank.extras import is_installed
 
@@ -196,6 +196,22 @@ def test_what_cannot_be_served_ends_the_server(model: Path, arguments: tuple[str
     done = CliRunner().invoke(serve, ["--port", "0", *given])
     assert isinstance(done.exception, SurpriseRerankError)
     assert said in str(done.exception)
+
+
+def test_a_background_that_given_texts_lack_is_told_with_both_systems(model: Path, tmp_path: Path) -> None:
+    folder, options = tmp_path / "index", IndexOptions(token_vectors="uint8")
+    with DocumentIndex.open(folder, load_encoder(str(model)), engine="local", options=options) as index:
+        index.sync([Document(f"d{i}", text) for i, text in enumerate(TEXTS)])
+        pipeline = pipeline_of(index, "maxsim").with_background([f"wings at {i}" for i in range(20)])
+        assert pipeline.background is not None
+        store_background(index, "maxsim", pipeline.background)
+    arguments = ["--index", str(folder), "--system", "maxsim", "--min-surprise", ".9", "--port", "0"]
+    done = CliRunner().invoke(serve, arguments)
+    assert isinstance(done.exception, DataError)
+    said = str(done.exception)
+    assert said.startswith("the system 'maxsim' ranks inside Qdrant, so that given texts need another one")
+    assert "for the system 'fusion', which min_surprise needs" in said
+    assert "\n" not in said
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])

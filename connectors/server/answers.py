@@ -40,6 +40,22 @@ class RefusedError(Exception):
         self.headers = dict(headers or {})
 
 
+def route_path(scope: Scope) -> str:
+    """The path of a request within this application, by the rule that the framework's routes go by.
+
+    A mount, or a proxy's prefix, stands in the scope's root_path, and before the path.
+
+    >>> route_path({"path": "/models/v1/rerank", "root_path": "/models"})
+    '/v1/rerank'
+    >>> route_path({"path": "/v1/rerank", "root_path": "/models"})
+    '/v1/rerank'
+    >>> route_path({"path": "/rerank", "root_path": "/r"})
+    '/rerank'
+    """
+    path, root = str(scope["path"]), str(scope.get("root_path", ""))
+    return path.removeprefix(root) if path == root or path.startswith(f"{root}/") else path
+
+
 def error_content(path: str, status: int, message: str) -> dict[str, str]:
     """An error as the route's clients expect it.
 
@@ -64,7 +80,7 @@ def to_json(content: Any) -> bytes:
 
 async def send_error(scope: Scope, send: Send, refused: RefusedError) -> None:
     """Answer a request that no route will see."""
-    content = to_json(error_content(scope["path"], refused.status, refused.message))
+    content = to_json(error_content(route_path(scope), refused.status, refused.message))
     headers = {
         "content-type": "application/json",
         "content-length": str(len(content)),

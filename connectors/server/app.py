@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import BaseModel
 
 from surprise_rerank.connectors.server import ranking
-from surprise_rerank.connectors.server.answers import WORK_ROUTES, RefusedError, error_content, to_json
+from surprise_rerank.connectors.server.answers import (
+    WORK_ROUTES,
+    RefusedError,
+    error_content,
+    route_path,
+    to_json,
+)
 from surprise_rerank.connectors.server.gate import Gate
 from surprise_rerank.connectors.server.logs import log_failure, make_logger
 from surprise_rerank.connectors.server.metrics import Metrics
@@ -78,6 +84,7 @@ def create_app(
     pipeline: Pipeline | None = None,
     options: ServerOptions | None = None,
     *,
+    system: str = "",
     logger: FilteringBoundLogger | None = None,
 ) -> FastAPI:
     """A web application that re-ranks texts in Cohere's, Jina's and Text Embeddings Inference's interfaces.
@@ -86,10 +93,11 @@ def create_app(
         reranker: of given texts; requests share it.
         pipeline: over an index, for `/v1/search`.
         options: token and limits.
+        system: what `/info` and `/v1/search` call the two; see `Service.open`.
         logger: of structlog, for a line of every request; JSON on the error stream by default.
     """
     service = Service(searches=pipeline is not None)
-    service.open(reranker, pipeline)
+    service.open(reranker, pipeline, system)
     return service_app(service, options, logger=logger)
 
 
@@ -163,7 +171,7 @@ class _Work:
     def count(self, request: Request, documents: int) -> None:
         """Remember how many documents an answer is about."""
         record_of(request.scope).documents = documents
-        self.metrics.documents.labels(self.metrics.route(request.url.path)).inc(documents)
+        self.metrics.documents.labels(self.metrics.route(route_path(request.scope))).inc(documents)
 
 
 def _rerank_routes(work: _Work, options: ServerOptions) -> APIRouter:
@@ -174,9 +182,10 @@ def _rerank_routes(work: _Work, options: ServerOptions) -> APIRouter:
     async def rerank(request: Request, asked: RerankRequest) -> Response:
         """Documents in order, as Cohere and Jina define it."""
         ranking.require_allowed(options, asked.query, ranking.texts_of(asked), "documents")
+        ranking.require_shallow(asked.documents)
         answer = await work.run(request, lambda opened, stop: ranking.rerank(opened, asked, stop))
         work.count(request, len(asked.documents))
-        version = request.url.path.split("/")[1].removeprefix("v")
+        version = "2" if route_path(request.scope).startswith("/v2/") else "1"
         return _json({**_head(request, work.service), **answer, "meta": _meta(version)})
 
     @router.post("/rerank", response_model=list[TeiRank], responses=_errors(_WORK, TeiErrorResponse))
@@ -210,11 +219,14 @@ def _search_routes(work: _Work, options: ServerOptions) -> APIRouter:
 def _probes(service: Service) -> APIRouter:
     router = APIRouter(tags=["state"])
 
+    # What only asks whether there is an answer may ask for its head.
+    @router.head("/health", include_in_schema=False)
     @router.get("/health", response_model=State, responses=_errors((500,)))
     async def health() -> Response:
         """Whether the server is alive."""
         return _json({"status": "alive"})
 
+    @router.head("/ready", include_in_schema=False)
     @router.get("/ready", response_model=State, responses=_errors((500, 503)))
     async def ready() -> Response:
         """Whether the model is loaded and the index is open."""
@@ -281,7 +293,7 @@ def _refused(request: Request, error: Exception) -> Response:
     status, message, headers = 500, "", {}
     if isinstance(error, RefusedError):
         status, message, headers = error.status, error.message, error.headers
-    content = to_json(error_content(request.url.path, status, message))
+    content = to_json(error_content(route_path(request.scope), status, message))
     return Response(content, status, headers, "application/json")
 
 
@@ -299,6 +311,9 @@ def _invalid(request: Request, error: Exception) -> Response:
     where = list(first.get("loc", ()))[1:]
     if first.get("type") == "json_invalid":
         return _refused(request, RefusedError(400, f"the body is no JSON from character {where[0]} on"))
+    if where[:1] == ["documents"] and len(where) > 1:  # what follows is of the types' inside
+        said = f"documents[{where[1]}] must be a string, or an object with `text`"
+        return _refused(request, RefusedError(422, said))
     named = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where).lstrip(".")
     return _refused(request, RefusedError(422, f"{named or 'the body'}: {first.get('msg', 'not valid')}"))
 

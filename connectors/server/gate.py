@@ -15,6 +15,7 @@ from surprise_rerank.connectors.server.answers import (
     Scope,
     Send,
     header,
+    route_path,
     send_error,
 )
 from surprise_rerank.connectors.server.metrics import Metrics
@@ -52,7 +53,7 @@ class Gate:
             return
         try:
             self._require_token(scope)
-            if scope["method"] == "POST" and scope["path"] in WORK_ROUTES:
+            if scope["method"] == "POST" and route_path(scope) in WORK_ROUTES:
                 await self._admitted(scope, receive, send)
             else:
                 await self._app(scope, receive, send)
@@ -62,7 +63,7 @@ class Gate:
 
     def _require_token(self, scope: Scope) -> None:
         token = self._options.token
-        if token is None or scope["path"] in OPEN_ROUTES:
+        if token is None or route_path(scope) in OPEN_ROUTES:
             return
         scheme, _, given = header(scope, b"authorization").partition(" ")
         same = hmac.compare_digest(given.strip().encode("latin-1"), token.encode())

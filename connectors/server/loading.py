@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from surprise_rerank.connectors.loading import Settings, pipeline_of, text_reranker_of
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.server.service import Service
-from surprise_rerank.connectors.systems import default_system
+from surprise_rerank.connectors.systems import SystemName, default_system
+from surprise_rerank.errors import DataError
+from surprise_rerank.text_reranker import TextReranker
 
 if TYPE_CHECKING:
     import uvicorn
@@ -80,7 +82,23 @@ class Loading:
         least = settings.min_surprise
         name = settings.system or default_system(index)
         pipeline = pipeline_of(index, name, depth=settings.depth, min_surprise=least)
-        of_texts = None if name in _SEARCH_ONLY else name
-        reranker = text_reranker_of(index, of_texts, min_surprise=least)
+        reranker = _of_texts(index, name, least)
         reranker.rank("first", ["the first one takes longest"])
         self._service.open(reranker, pipeline, name)
+
+
+def _of_texts(index: DocumentIndex, system: SystemName, least: float | None) -> TextReranker:
+    """What ranks given texts, beside a system that searches.
+
+    Raises:
+        DataError: as `text_reranker_of`, naming both systems.
+    """
+    if system not in _SEARCH_ONLY:
+        return text_reranker_of(index, system, min_surprise=least)
+    try:
+        return text_reranker_of(index, min_surprise=least)
+    except DataError as error:
+        raise DataError(
+            f"the system {system!r} ranks inside Qdrant, so that given texts need another one, and {error}; "
+            "or choose a system that ranks both"
+        ) from error

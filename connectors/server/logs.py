@@ -46,7 +46,10 @@ def log_failure(logger: FilteringBoundLogger, request_id: str, error: BaseExcept
 
 
 class ForwardingHandler(logging.Handler):
-    """Hands on what a library logs, without its stack traces."""
+    """Hands on what a library logs: its first line, without stack traces.
+
+    What asyncio appends to it are objects as they print themselves, errors with their messages among them.
+    """
 
     def __init__(self, logger: FilteringBoundLogger) -> None:
         super().__init__(logging.WARNING)
@@ -56,4 +59,5 @@ class ForwardingHandler(logging.Handler):
         """One line for one record."""
         error = record.exc_info[1] if record.exc_info else None
         more = {} if error is None else {"error": type(error).__name__, "at": place_of(error)}
-        self._logger.log(record.levelno, "server", source=record.name, said=record.getMessage(), **more)
+        said = record.getMessage().partition("\n")[0]
+        self._logger.log(record.levelno, "server", source=record.name, said=said, **more)

@@ -22,6 +22,9 @@ from surprise_rerank.text_reranker import RankedText
 # What each service answers to more than it takes: Jina 422, Text Embeddings Inference 413.
 TOO_MANY, TEI_TOO_MANY = 422, 413
 
+# Levels of a document's fields: writing them goes as deep as they are.
+_DEEPEST = 100
+
 
 def rerank(opened: Opened, asked: RerankRequest, stop: threading.Event) -> dict[str, Any]:
     """Results and usage of a request in Cohere's or Jina's form.
@@ -92,10 +95,14 @@ def texts_of(asked: RerankRequest) -> list[str]:
         if isinstance(document, str):
             texts.append(document)
             continue
-        values = [getattr(document, name, None) for name in fields if name in document.model_fields_set]
-        parts = [value for value in values if isinstance(value, str)]
+        given = {"text": document.text, "id": document.id, **(document.model_extra or {})}
+        parts = [value for name in fields if isinstance(value := given.get(name), str)]
         if not parts:
-            todo = "rank_fields" if asked.rank_fields else "`text`, or name other fields in rank_fields"
+            todo = (
+                "one of the fields in rank_fields"
+                if asked.rank_fields
+                else "`text`, or name other fields in rank_fields"
+            )
             raise RefusedError(422, f"documents[{i}] has no string to rank; give it {todo}")
         texts.append(encodable("\n".join(parts)))
     return texts
@@ -121,6 +128,21 @@ def require_allowed(
             f"{long} has {lengths[long]} characters, and at most {options.max_characters} are taken; "
             "send passages",
         )
+
+
+def require_shallow(documents: Sequence[str | DocumentObject]) -> None:
+    """Refuse fields that are nested deeper than an answer can be written.
+
+    Raises:
+        RefusedError: with status 422.
+    """
+    for i, document in enumerate(documents):
+        if isinstance(document, str):
+            continue
+        if not _is_shallow([document.id, *(document.model_extra or {}).values()]):
+            raise RefusedError(
+                422, f"documents[{i}] has fields of more than {_DEEPEST} levels; send flatter ones"
+            )
 
 
 def shortened(encoder: Encoder, texts: Sequence[str], most: int, *, keep_end: bool = False) -> list[str]:
@@ -178,7 +200,16 @@ def _cut_as_asked(encoder: RequestEncoder, asked: TeiRequest) -> list[str]:
 
 def _stored_id(document: str | DocumentObject) -> str | None:
     name = None if isinstance(document, str) else document.id
-    return name if isinstance(name, str) else None
+    return encodable(name) if isinstance(name, str) else None
+
+
+def _is_shallow(values: Sequence[Any]) -> bool:
+    for _ in range(_DEEPEST + 1):
+        inner = [value for value in values if isinstance(value, Mapping | list)]
+        if not inner:
+            return True
+        values = [own for value in inner for own in (value.values() if isinstance(value, Mapping) else value)]
+    return False
 
 
 def _shown(document: str | DocumentObject) -> Mapping[str, Any]:

@@ -16,6 +16,7 @@ from surprise_rerank.connectors.server.answers import (
     Scope,
     Send,
     header,
+    route_path,
     send_error,
 )
 from surprise_rerank.connectors.server.logs import log_failure
@@ -90,7 +91,7 @@ class Recorder:
             self._write(scope, record, time.perf_counter() - start)
 
     def _write(self, scope: Scope, record: Record, seconds: float) -> None:
-        route = self._metrics.route(scope["path"])
+        route = self._metrics.route(route_path(scope))
         status = record.status or 0
         self._metrics.requests.labels(route, str(status)).inc()
         self._metrics.seconds.labels(route).observe(seconds)

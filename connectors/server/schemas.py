@@ -10,7 +10,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    JsonValue,
     StrictBool,
     StrictFloat,
     StrictInt,
@@ -42,7 +41,7 @@ class DocumentObject(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     text: Text | None = Field(None, description="What is ranked, unless `rank_fields` names other fields.")
-    id: JsonValue = Field(
+    id: Any = Field(
         None,
         description="An extension: a string names a document of the server's index, whose stored vectors "
         "are then taken instead of the text.",

@@ -82,7 +82,8 @@ class Service:
         Args:
             reranker: of given texts.
             pipeline: over an index.
-            system: what readers call the two; the re-ranker's class by default.
+            system: what readers call the two; by default the class of what orders the pipeline's hits, or of
+                the re-ranker without a pipeline.
 
         Raises:
             DataError: if there is a pipeline and there should be none, or the other way round.
@@ -92,7 +93,8 @@ class Service:
                 f"the service was made with searches={self.searches} and gets "
                 f"{'no' if pipeline is None else 'a'} pipeline; make both say the same"
             )
-        self._opened = Opened(reranker, pipeline, system or type(reranker.reranker).__name__)
+        orders = reranker.reranker if pipeline is None else pipeline.reranker or pipeline.retriever
+        self._opened = Opened(reranker, pipeline, system or type(orders).__name__)
 
     def required(self) -> Opened:
         """What is served.

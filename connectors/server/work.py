@@ -53,7 +53,7 @@ class Workers:
             return result.result()
         finally:
             stop.set()
-            result.cancel()
+            result.cancel()  # after which asyncio does not log an error that nobody takes, either
             gone.cancel()
 
     def close(self) -> None:
