@@ -121,7 +121,9 @@ class QuestionBackground:
         logs = np.array([lengths[i] for i in found])
         own_lines = [_line(best[:, j], logs, name in _SUMS) for j, name in enumerate(names)]
         means, slopes, deviations = np.array(own_lines).T
-        span = (float(logs.min()), float(logs.mean()), float(logs.max()))
+        # Of equal lengths, rounding can move the mean past them.
+        shortest, middle, longest = sorted((float(logs.min()), float(logs.mean()), float(logs.max())))
+        span = (shortest, middle, longest)
         made = cls(names, means, slopes, deviations, span, np.zeros(0), scorer, documents, questions)
         totals = np.full(len(tables), -np.inf)
         for i in found:

@@ -353,3 +353,11 @@ def test_questions_are_a_list_of_strings(index: DocumentIndex):
         pipeline.with_background("what is this?")
     with pytest.raises(DataError, match="must be strings, got int"):
         pipeline.with_background(["what?", 3])
+
+
+@given(st.integers(1, 30), st.integers(10, 60))
+@settings(max_examples=30, deadline=None)
+def test_questions_of_one_length_make_a_background_that_can_be_read(words: int, count: int):
+    question = " ".join(["w"] * words)
+    made = QuestionBackground.of((question, ranking(bm25=[float(i)])) for i in range(count))
+    assert from_bytes(to_bytes(made), "here").lengths == made.lengths
