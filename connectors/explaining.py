@@ -127,15 +127,14 @@ class _Pool:
         if name in ranking.raw:
             return ranking.raw[name]
         if name == "cosine" and (name not in ranking.parts or np.isnan(ranking.parts[name]).any()):
-            return pair_similarities(self.vectors, _dense(self.query))
+            return pair_similarities(self.vectors, self.query.require_dense())
         return ranking.parts[name]
 
     @cached_property
     def vectors(self) -> Float32Array:
         """(n, d) dense vectors of the candidates (of their best passages, where there are any)."""
         found = self.index.fetch(self.ranking.ids, frozenset({"dense"}))
-        rows = {key: row for row, key in enumerate(_keys(found))}
-        return _vectors(found)[[rows[key] for key in _keys(self.ranking)]]
+        return found.require_dense()[self.ranking.rows_in(found)]
 
 
 @dataclass(frozen=True)
@@ -174,11 +173,11 @@ class _Sample:
         return f"{len(self.similarities(name))} sampled {what}"
 
     def cosines(self) -> Float64Array:
-        return pair_similarities(sampled_vectors(self.index, self.ids), _dense(self.query))
+        return pair_similarities(sampled_vectors(self.index, self.ids), self.query.require_dense())
 
     def dynamax(self) -> Float64Array:
         _, tokens = self.index.token_sample(SAMPLE_SIZE)
-        return DynaMax().pool(_tokens(self.query), tokens)
+        return DynaMax().pool(self.query.require_tokens(), tokens)
 
     def bm25(self) -> Float64Array:
         return SparseRetriever(self.index).score(self.query.text, self.ids)
@@ -244,8 +243,7 @@ def _matches(
     packed = index.manifest.options.packed_tokens
     fields: frozenset[Field] = frozenset({"documents", "tokens"} if packed else {"documents"})
     found = index.fetch([ranking.ids[row] for row in shown], fields)
-    rows = {key: row for row, key in enumerate(_keys(found))}
-    chosen = [rows[key] for key in (_keys(ranking)[row] for row in shown)]
+    chosen = ranking.take(shown).rows_in(found).tolist()
     encoded_texts = _encoded_texts(index, encoder, found)
     texts = [encoded_texts[row] for row in chosen]
     (query_words,) = encoder.words([query.text], kind="query")
@@ -253,7 +251,8 @@ def _matches(
     # Tokens that are stored for Qdrant alone cannot be read again.
     tokens = encoder.encode(texts).tokens if found.tokens is None else found.tokens.take(chosen)
     return {
-        row: token_matches(_tokens(query), tokens[i], query_words, words[i]) for i, row in enumerate(shown)
+        row: token_matches(query.require_tokens(), tokens[i], query_words, words[i])
+        for i, row in enumerate(shown)
     }
 
 
@@ -269,27 +268,3 @@ def _encoded_texts(index: DocumentIndex, encoder: Encoder, found: Candidates) ->
         own[name].append(passage)
     texts = splitting.texts(list(whole.values()), list(own.values()), encoder)
     return [text for parts in texts for text in parts]
-
-
-def _keys(rows: Candidates | Ranking) -> list[_Row]:
-    if rows.passages is None:
-        return [(name, 0) for name in rows.ids]
-    return [(name, passage.number) for name, passage in zip(rows.ids, rows.passages, strict=True)]
-
-
-def _dense(query: Query) -> Float32Array:
-    if query.dense is None:
-        raise DataError("the query has no dense vector; encode it with the index's encoder first")
-    return query.dense
-
-
-def _tokens(query: Query) -> Float32Array:
-    if query.tokens is None:
-        raise DataError("the query has no token vectors; encode it with the index's encoder first")
-    return query.tokens
-
-
-def _vectors(found: Candidates) -> Float32Array:
-    if found.dense is None:
-        raise DataError("the index gave no dense vectors; fetch the field 'dense'")
-    return found.dense

@@ -35,8 +35,26 @@ except ImportError as error:
 _TITLE = "title"
 
 
+class _Loaded:
+    """What both components can do, once they have something that loads itself."""
+
+    _lazy: Lazy[Any]
+
+    def warm_up(self) -> None:
+        """Load the model and open the index; `run` does so otherwise."""
+        self._lazy.get()
+
+    async def warm_up_async(self) -> None:
+        """The same, while the event loop goes on."""
+        await self._lazy.aget()
+
+    def close(self) -> None:
+        """Let go of the model and the index."""
+        self._lazy.forget()
+
+
 @component
-class SurpriseRanker:
+class SurpriseRanker(_Loaded):
     """Re-ranks documents, best first: copies with their new score; those that are given stay as they are.
 
     The score is the surprise where there is a background (then in `meta["surprise"]` too), else the
@@ -86,18 +104,6 @@ class SurpriseRanker:
         self.top_k = _positive(top_k)
         self.meta_fields_to_embed = list(meta_fields_to_embed or [])
         self._lazy = Lazy(self.settings.text_reranker, reranker)
-
-    def warm_up(self) -> None:
-        """Load the model and open the index; `run` does so otherwise."""
-        self._lazy.get()
-
-    async def warm_up_async(self) -> None:
-        """The same, while the event loop goes on."""
-        await self._lazy.aget()
-
-    def close(self) -> None:
-        """Let go of the model and the index."""
-        self._lazy.forget()
 
     def to_dict(self) -> dict[str, Any]:
         """The component in names.
@@ -170,7 +176,7 @@ class SurpriseRanker:
 
 
 @component
-class SurpriseRetriever:
+class SurpriseRetriever(_Loaded):
     """The documents of an index for a question.
 
     A document has the stored id, the text of its best passage as content, the stored metadata and `title` as
@@ -224,18 +230,6 @@ class SurpriseRetriever:
         self._lazy = Lazy(self.settings.pipeline, pipeline)
         if filters:
             to_qdrant_filter(filters)
-
-    def warm_up(self) -> None:
-        """Load the model and open the index; `run` does so otherwise."""
-        self._lazy.get()
-
-    async def warm_up_async(self) -> None:
-        """The same, while the event loop goes on."""
-        await self._lazy.aget()
-
-    def close(self) -> None:
-        """Let go of the model and the index."""
-        self._lazy.forget()
 
     def to_dict(self) -> dict[str, Any]:
         """The component in names.

@@ -40,6 +40,26 @@ class Query:
     tokens: Float32Array | None = None
     id: str = ""
 
+    def require_dense(self) -> Float32Array:
+        """(d,) its dense vector.
+
+        Raises:
+            DataError: if no encoder made one.
+        """
+        if self.dense is None:
+            raise DataError("the query has no dense vector; encode it with an Encoder first")
+        return self.dense
+
+    def require_tokens(self) -> Float32Array:
+        """(m, d) its token vectors.
+
+        Raises:
+            DataError: if no encoder made them.
+        """
+        if self.tokens is None:
+            raise DataError("the query has no token vectors; encode it with an Encoder first")
+        return self.tokens
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
@@ -86,6 +106,30 @@ class Candidates:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def require_dense(self) -> Float32Array:
+        """(n, d) dense vectors.
+
+        Raises:
+            DataError: if they were not fetched.
+        """
+        if self.dense is None:
+            raise DataError(
+                "the candidates have no dense vectors; have the retriever fetch the field 'dense'"
+            )
+        return self.dense
+
+    def require_tokens(self) -> TokenBatch:
+        """N lists of token vectors.
+
+        Raises:
+            DataError: if they were not fetched.
+        """
+        if self.tokens is None:
+            raise DataError(
+                "the candidates have no token vectors; have the retriever fetch the field 'tokens'"
+            )
+        return self.tokens
 
     def take(self, rows: npt.ArrayLike) -> Candidates:
         """The candidates at these positions, in this order."""
@@ -272,15 +316,20 @@ class Ranking:
 
     def top(self, k: int) -> Ranking:
         """The first k documents."""
+        return self.take(range(len(self))[:k])
+
+    def take(self, rows: Sequence[int]) -> Ranking:
+        """The lines at these places."""
+        index = np.asarray(rows, dtype=np.int64)
         return replace(
             self,
-            ids=self.ids[:k],
-            scores=self.scores[:k],
-            parts={name: values[:k] for name, values in self.parts.items()},
-            documents=None if self.documents is None else self.documents[:k],
-            passages=None if self.passages is None else self.passages[:k],
-            raw={name: values[:k] for name, values in self.raw.items()},
-            surprise=None if self.surprise is None else self.surprise[:k],
+            ids=tuple(self.ids[i] for i in rows),
+            scores=self.scores[index],
+            parts=_picked(self.parts, index),
+            documents=None if self.documents is None else tuple(self.documents[i] for i in rows),
+            passages=None if self.passages is None else tuple(self.passages[i] for i in rows),
+            raw=_picked(self.raw, index),
+            surprise=None if self.surprise is None else self.surprise[index],
         )
 
 

@@ -18,7 +18,6 @@ import numpy as np
 from surprise_rerank.arrays import Float64Array
 from surprise_rerank.candidates import Candidates, Query, Ranking
 from surprise_rerank.ensemble import Ensemble
-from surprise_rerank.errors import DataError
 from surprise_rerank.moments import Moments
 from surprise_rerank.surprise import z_scores
 
@@ -39,10 +38,9 @@ def contrast(
     Raises:
         DataError: if a vector is missing, or of another dimension.
     """
-    if query.dense is None or candidates.dense is None:
-        raise DataError("a background of questions needs the dense vectors of the query and the candidates")
-    cosines = np.asarray(candidates.dense @ query.dense, dtype=np.float64)
-    moments = questions.moments(candidates.dense)
+    vectors = candidates.require_dense()
+    cosines = np.asarray(vectors @ query.require_dense(), dtype=np.float64)
+    moments = questions.moments(vectors)
     if is_member:
         moments = _without(cosines, moments, questions.count)
     z: Float64Array = np.nan_to_num(z_scores(cosines, moments), nan=0.0)

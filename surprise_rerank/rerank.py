@@ -9,7 +9,7 @@ from typing import Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
 
-from surprise_rerank.arrays import Float32Array, Float64Array, FloatArray
+from surprise_rerank.arrays import Float64Array, FloatArray
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
 from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import DataError
@@ -96,7 +96,7 @@ class SurpriseReranker:
         Raises:
             DataError: if dense vectors are missing or of another dimension than the ensemble's.
         """
-        dense, vectors = _dense(query), _vectors(candidates)
+        dense, vectors = query.require_dense(), candidates.require_dense()
         kind = self.ensemble.similarity
         name = "cosine" if is_linear(kind) else kind  # stored vectors have length 1
         similarity = _similarities(query, candidates, kind)
@@ -144,7 +144,7 @@ class DynaMaxReranker:
             DataError: if token vectors are missing or of another dimension.
         """
         scores = self.similarity.pool(
-            _tokens(query), _batch(candidates), threads=self.threads, device=self.device
+            query.require_tokens(), candidates.require_tokens(), threads=self.threads, device=self.device
         )
         return Ranking.order(candidates, scores, {"dynamax": scores})
 
@@ -189,7 +189,7 @@ class CosineScorer:
 
     def moments(self, query: Query, candidates: Candidates) -> Moments:
         """Exact moments over the ensemble of documents."""
-        return self.ensemble.moments(_dense(query))
+        return self.ensemble.moments(query.require_dense())
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,7 @@ class DynaMaxScorer:
 
     def scores(self, query: Query, candidates: Candidates) -> FloatArray:
         """(n,) similarities."""
-        return self._pool(query, _batch(candidates))
+        return self._pool(query, candidates.require_tokens())
 
     def moments(self, query: Query, candidates: Candidates) -> Moments:
         """Moments over the sample of the corpus."""
@@ -227,7 +227,9 @@ class DynaMaxScorer:
         return Moments(scores.mean(), scores.std())
 
     def _pool(self, query: Query, documents: TokenBatch) -> Float64Array:
-        return self.similarity.pool(_tokens(query), documents, threads=self.threads, device=self.device)
+        return self.similarity.pool(
+            query.require_tokens(), documents, threads=self.threads, device=self.device
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,34 +350,10 @@ class FusionReranker:
                 return surprise_normalized(scores, scorer.moments(query, candidates))
 
 
-def _dense(query: Query) -> Float32Array:
-    if query.dense is None:
-        raise DataError("the query has no dense vector; encode it with an Encoder first")
-    return query.dense
-
-
-def _tokens(query: Query) -> Float32Array:
-    if query.tokens is None:
-        raise DataError("the query has no token vectors; encode it with an Encoder first")
-    return query.tokens
-
-
-def _vectors(candidates: Candidates) -> Float32Array:
-    if candidates.dense is None:
-        raise DataError("the candidates have no dense vectors; have the retriever fetch the field 'dense'")
-    return candidates.dense
-
-
 def _similarities(query: Query, candidates: Candidates, kind: VectorSimilarity) -> Float64Array:
-    dense, vectors = _dense(query), _vectors(candidates)
+    dense, vectors = query.require_dense(), candidates.require_dense()
     if dense.shape != vectors.shape[1:]:
         raise DataError(
             f"the query's vector has shape {dense.shape}, the candidates' have {vectors.shape[1:]}"
         )
     return pair_similarities(vectors, dense, kind)
-
-
-def _batch(candidates: Candidates) -> TokenBatch:
-    if candidates.tokens is None:
-        raise DataError("the candidates have no token vectors; have the retriever fetch the field 'tokens'")
-    return candidates.tokens

@@ -59,24 +59,19 @@ class SimilarityReranker:
             (words,) = word_lists(self.encoder, [query.text], "query")
         if "vectors" not in reads:
             return Bag(words=words)
-        if query.tokens is None:
-            raise DataError("the query has no token vectors; encode it with an Encoder first")
-        if words is not None and len(words) != len(query.tokens):
+        own = query.require_tokens()
+        if words is not None and len(words) != len(own):
             raise DataError(
-                f"the query has {len(query.tokens)} token vectors and its text has {len(words)} words; "
+                f"the query has {len(own)} token vectors and its text has {len(words)} words; "
                 "encode it with the re-ranker's encoder"
             )
-        return Bag(query.tokens, words)
+        return Bag(own, words)
 
     def _texts(self, candidates: Candidates) -> Texts:
         reads = self.similarity.inputs
         tokens = None
         if "vectors" in reads:
-            tokens = candidates.tokens
-            if tokens is None:
-                raise DataError(
-                    "the candidates have no token vectors; have the retriever fetch the field 'tokens'"
-                )
+            tokens = candidates.require_tokens()
         if self.encoder is None or "words" not in reads:
             return Texts(tokens)
         if candidates.passages is not None:

@@ -309,7 +309,7 @@ def test_a_background_of_questions_keeps_their_moments(index: DocumentIndex):
     assert again.questions.identity == measured.questions.identity
     np.testing.assert_array_equal(again.questions.covariance, measured.questions.covariance)
     assert again.needs == {"dense"}
-    with pytest.raises(DataError, match="needs the dense vectors"):
+    with pytest.raises(DataError, match="the candidates have no dense vectors"):
         again.judged(ranking(score=[1.0]), Query("q"), Candidates(ids=("d0",)))
 
 

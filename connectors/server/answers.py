@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, TypeAlias
+
+from surprise_rerank.json_values import finite
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -75,7 +76,7 @@ def to_json(content: Any) -> bytes:
     >>> to_json({"a": [1.5, float("-inf")], "b": "\ud800"})
     b'{"a":[1.5,null],"b":"\\ud800"}'
     """
-    return json.dumps(_finite(content), allow_nan=False, separators=(",", ":")).encode("ascii")
+    return json.dumps(finite(content), allow_nan=False, separators=(",", ":")).encode("ascii")
 
 
 async def send_error(scope: Scope, send: Send, refused: RefusedError) -> None:
@@ -94,13 +95,3 @@ async def send_error(scope: Scope, send: Send, refused: RefusedError) -> None:
 def header(scope: Scope, name: bytes) -> str:
     """The value of a request's header; empty where it has none."""
     return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), "")
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: _finite(own) for key, own in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(own) for own in value]
-    return value

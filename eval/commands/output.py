@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 import click
 
 from surprise_rerank.eval.exits import one_line
+from surprise_rerank.json_values import finite
 
 _TEXT_LENGTH = 160  # characters of a text that a table shows
 
@@ -62,7 +62,7 @@ class Output:
 
     def json(self, values: Mapping[str, Any]) -> None:
         """One JSON object in one line, in ASCII: nothing in it can reach a terminal."""
-        click.echo(json.dumps(_finite(values), allow_nan=False))
+        click.echo(json.dumps(finite(values), allow_nan=False))
 
     def drawing(self, lines: Sequence[str]) -> None:
         """Lines that are drawn with spaces; their texts must be the program's own, or `one_line`'s."""
@@ -115,14 +115,3 @@ def shortened(text: str, length: int = _TEXT_LENGTH) -> str:
     """The beginning of a text, in one line that a terminal shows as it is."""
     shown = one_line(text[: 4 * length])
     return shown if len(shown) <= length else f"{shown[: length - 1].rstrip()}…"
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no NaN and no infinities: null."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: _finite(own) for key, own in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(own) for own in value]
-    return value

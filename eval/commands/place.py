@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 Command: TypeAlias = Callable[..., Any]
 
-_OPTIONS = (
+# Which index, for commands that can do without one, too.
+WHERE = (
     click.option(
         "--index",
         "folder",
@@ -44,6 +45,9 @@ _OPTIONS = (
         show_default=True,
         help="The collection on the server.",
     ),
+)
+_OPTIONS = (
+    *WHERE,
     click.option("--grpc", is_flag=True, help="Talk to the server by gRPC instead of REST."),
     click.option("--json", "as_json", is_flag=True, help="JSON for programs, without a bar."),
     click.option("--quiet", "-q", is_flag=True, help="The result only: no progress, no notes."),

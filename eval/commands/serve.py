@@ -14,7 +14,7 @@ from click.core import ParameterSource
 
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.commands.asking import SYSTEMS
-from surprise_rerank.eval.commands.place import Command
+from surprise_rerank.eval.commands.place import WHERE, Command
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.loading import Settings
@@ -34,27 +34,7 @@ Examples:
 """
 
 _WHAT = (
-    click.option(
-        "--index",
-        metavar="FOLDER",
-        envvar="SURPRISE_RERANK_INDEX",
-        type=click.Path(),
-        help="The folder of an index to search.  [$SURPRISE_RERANK_INDEX]",
-    ),
-    click.option(
-        "--qdrant-url",
-        "url",
-        metavar="URL",
-        envvar="QDRANT_URL",
-        help="A Qdrant server instead of a folder; its key from $QDRANT_API_KEY.  [$QDRANT_URL]",
-    ),
-    click.option(
-        "--collection",
-        metavar="NAME",
-        default="documents",
-        show_default=True,
-        help="The collection on the server.",
-    ),
+    *WHERE,
     click.option("--model", metavar="NAME", help="Of texts.  [default: the index's, or all-MiniLM-L6-v2]"),
     click.option(
         "--system",
@@ -147,7 +127,7 @@ class Served:
     """What is served.
 
     Attributes:
-        index: folder of an index; None without one, or on a server.
+        folder: of an index; None without one, or on a server.
         url: of a Qdrant server.
         collection: on the server.
         model: of texts.
@@ -156,7 +136,7 @@ class Served:
         min_surprise: leave out what is less surprising.
     """
 
-    index: str | None
+    folder: str | None
     url: str | None
     collection: str
     model: str | None
@@ -172,10 +152,11 @@ class Served:
         """
         from surprise_rerank.connectors.loading import Settings
 
-        index, url = self.index or None, self.url or None
+        index, url = self.folder or None, self.url or None
         if index and url:
             given = [
-                context.get_parameter_source(name) == ParameterSource.COMMANDLINE for name in ("index", "url")
+                context.get_parameter_source(name) == ParameterSource.COMMANDLINE
+                for name in ("folder", "url")
             ]
             if given[0] != given[1]:
                 index, url = (index, None) if given[0] else (None, url)
