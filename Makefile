@@ -6,7 +6,8 @@ VENV ?= .venv
 EXTRAS ?= edge,pyserini,offline,dev
 DATASET ?= demo
 ARGS ?=
-PYTEST_ARGS ?=
+# A process for each core, and one thread in each: a file's tests stay together, as they share fixtures.
+PYTEST_ARGS ?= -n auto --dist loadfile
 
 BIN := $(VENV)/bin
 comma := ,
@@ -22,7 +23,7 @@ eval: $(INSTALLED) ## Compare the re-rankers: make eval DATASET=beir/scifact ARG
 	@$(BIN)/rerank-eval --dataset '$(DATASET)' $(ARGS)
 
 test: $(INSTALLED) ## Run the tests
-	$(BIN)/pytest $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/pytest $(PYTEST_ARGS)
 
 check: lint types test ## Everything that CI runs
 

