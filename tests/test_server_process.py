@@ -27,7 +27,7 @@ from serving import wait_until
 from surprise_rerank.connectors.backgrounds import store_background
 from surprise_rerank.connectors.loading import pipeline_of
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
-from surprise_rerank.connectors.server import ServerOptions
+from surprise_rerank.connectors.server import ServerOptions, process
 from surprise_rerank.connectors.server.app import _ERRORS
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders import load_encoder
@@ -258,3 +258,12 @@ def test_the_documentation_names_every_option_and_every_status() -> None:
     assert "`--console-logs`" in text
     for status in _ERRORS:
         assert re.search(rf"^\| (\d+, )*{status}(, \d+)* \|", text, re.MULTILINE), status
+
+
+def test_answers_do_not_wait_for_delayed_acknowledgements() -> None:
+    with process.listen("127.0.0.1", 0, None) as listening:
+        listening.listen()
+        with socket.create_connection(listening.getsockname()):
+            accepted, _ = listening.accept()
+            with accepted:
+                assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
