@@ -9,11 +9,10 @@ from dataclasses import dataclass
 
 from surprise_rerank.connectors.backgrounds import load_background
 from surprise_rerank.connectors.hybrid import HybridRetriever
-from surprise_rerank.connectors.qdrant import DocumentIndex, SearchOptions
+from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.qdrant.engines import shown_url
 from surprise_rerank.connectors.qdrant.manifest import Manifest
 from surprise_rerank.connectors.qdrant.queries import NO_OPTIONS
-from surprise_rerank.connectors.qdrant.retriever import SurpriseMode
 from surprise_rerank.connectors.stored import StoredCandidates
 from surprise_rerank.connectors.systems import SystemName, build_system, default_system
 from surprise_rerank.encoders import DEFAULT_MODEL, Encoder, load_encoder
@@ -124,8 +123,6 @@ def pipeline_of(
     system: SystemName | None = None,
     *,
     depth: int = 100,
-    options: SearchOptions = NO_OPTIONS,
-    mode: SurpriseMode | None = None,
     min_surprise: float | None = None,
 ) -> Pipeline:
     """A system as a pipeline, with its background where the index has one.
@@ -134,8 +131,6 @@ def pipeline_of(
         index: opened with its encoder.
         system: which; the best that the index stores enough for by default.
         depth: size of the candidate pool.
-        options: filter and parameters of Qdrant.
-        mode: where surprise is computed; for the system `surprise` only.
         min_surprise: leave out what is less surprising.
 
     Raises:
@@ -143,7 +138,7 @@ def pipeline_of(
             background for the system.
     """
     name = system or default_system(index)
-    built = build_system(name, index, options, mode)
+    built = build_system(name, index, NO_OPTIONS, None)
     background = load_background(index, name, min_surprise)
     return Pipeline(index.encoder, built.retriever, built.reranker, depth, background, min_surprise)
 

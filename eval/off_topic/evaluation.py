@@ -5,17 +5,30 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
+from surprise_rerank.arrays import BoolArray, Float64Array
+from surprise_rerank.background import QuestionBackground
 from surprise_rerank.candidates import Query
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.encoders import encode_queries, load_encoder
 from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import DataError, DatasetError
+from surprise_rerank.eval.off_topic.measures import joined
 from surprise_rerank.eval.off_topic.questions import QuestionSource, of_dataset, of_file
-from surprise_rerank.eval.off_topic.scores import ALL, AskedQuestion, Bench
+from surprise_rerank.eval.off_topic.scores import (
+    ALL,
+    FUSION,
+    AskedQuestion,
+    Bench,
+    as_system,
+    background_of,
+    best_is_relevant,
+    totals,
+)
 from surprise_rerank.eval.off_topic.tables import all_plots, all_tables
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, load_dataset
@@ -55,7 +68,7 @@ class Settings:
     seed: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Measured:
     """One corpus, searched with one model's vectors.
 
@@ -74,6 +87,14 @@ class Measured:
     on_topic: Sequence[AskedQuestion]
     background: Mapping[str, Sequence[AskedQuestion]]
     others: Mapping[str, Sequence[AskedQuestion]]
+
+    @cached_property
+    def judged(self) -> tuple[QuestionBackground, Float64Array, BoolArray]:
+        """The fusion's background; of the corpus' questions the surprise, and if the best is relevant."""
+        view = as_system(FUSION)
+        background = background_of(joined(self.background), view)
+        surprise = background.surprise(totals(self.on_topic, background, view))
+        return background, surprise, best_is_relevant(self.on_topic, background, view)
 
 
 def evaluate_off_topic(settings: Settings, *, cache: Path | None, terminal: Terminal) -> Report:

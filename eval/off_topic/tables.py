@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from surprise_rerank.arrays import BoolArray, Float64Array
-from surprise_rerank.background import QuestionBackground
 from surprise_rerank.calibration import (
     RelevanceCurve,
     answered,
@@ -21,7 +20,6 @@ from surprise_rerank.eval.off_topic.scores import (
     alone,
     as_system,
     background_of,
-    best_is_relevant,
     totals,
 )
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Series, Table
@@ -102,7 +100,7 @@ def _auroc(measured: Sequence[Measured]) -> Table:
     names: list[str] = []
     rows: list[tuple[Cell, ...]] = []
     for own in measured:
-        found = statistics(own.scorers, background_of(joined(own.background), as_system(FUSION)))
+        found = statistics(own.scorers, own.judged[0])
         names = list(found)
         for source, questions in own.others.items():
             values = [auroc(statistic, own.on_topic, questions) for statistic in found.values()]
@@ -129,7 +127,7 @@ def _auroc(measured: Sequence[Measured]) -> Table:
 def _answered(measured: Sequence[Measured]) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for own in measured:
-        background, surprise, relevant = _judged(own)
+        background, surprise, relevant = own.judged
         off = background.surprise(totals(joined(own.others), background, as_system(FUSION)))
         for line in answered(surprise, relevant, _LEVELS):
             through = 100 * float((off >= line.threshold).mean())
@@ -164,7 +162,7 @@ def _calibration(measured: Sequence[Measured]) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for own in measured:
         probabilities, relevant, rows_of = _fitted(own)
-        _, surprise, _ = _judged(own)
+        _, surprise, _ = own.judged
         cosines = np.clip([own.on_topic[i].best("cosine") for i in rows_of], 0.0, 1.0)
         errors = [
             expected_calibration_error(values, relevant)
@@ -218,16 +216,9 @@ def _other_sources(measured: Sequence[Measured], alphas: Sequence[float]) -> Tab
     )
 
 
-def _judged(own: Measured) -> tuple[QuestionBackground, Float64Array, BoolArray]:
-    """The fusion's background, the surprise of the corpus' questions, and whether their best is relevant."""
-    background = background_of(joined(own.background), as_system(FUSION))
-    surprise = background.surprise(totals(own.on_topic, background, as_system(FUSION)))
-    return background, surprise, best_is_relevant(own.on_topic, background, as_system(FUSION))
-
-
 def _fitted(own: Measured) -> tuple[Float64Array, BoolArray, list[int]]:
     """Probabilities of one half of the judged questions, by a curve fitted on the other; and which half."""
-    background, _, relevant = _judged(own)
+    background, _, relevant = own.judged
     values = totals(own.on_topic, background, as_system(FUSION))
     finite = np.flatnonzero(np.isfinite(values))
     shown, taught = finite[::2], finite[1::2]
@@ -249,7 +240,7 @@ def _reliability_series(own: Measured) -> Series:
 
 
 def _answered_series(own: Measured) -> Series:
-    _, surprise, relevant = _judged(own)
+    _, surprise, relevant = own.judged
     lines = [line for line in answered(surprise, relevant, np.linspace(0, 0.99, 34).tolist()) if line.share]
     return Series(
         f"{own.corpus}, {own.model}",
