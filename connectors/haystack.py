@@ -7,8 +7,8 @@ imports no modules that it was not told to.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import asdict, replace
+from typing import Any, Self
 
 from surprise_rerank.candidates import Hit, Ranking
 from surprise_rerank.connectors import qdrant
@@ -51,6 +51,11 @@ class _Loaded:
     def close(self) -> None:
         """Let go of the model and the index."""
         self._lazy.forget()
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """The component that `to_dict` wrote."""
+        return default_from_dict(cls, data)
 
 
 @component
@@ -112,22 +117,11 @@ class SurpriseRanker(_Loaded):
             DataError: if it was given a re-ranker.
         """
         require_writable(self._lazy, "SurpriseRanker", "reranker")
+        names = asdict(self.settings)
+        del names["depth"]  # of a pool that it does not make
         return default_to_dict(
-            self,
-            index=self.settings.index,
-            url=self.settings.url,
-            collection=self.settings.collection,
-            model=self.settings.model,
-            system=self.settings.system,
-            min_surprise=self.settings.min_surprise,
-            top_k=self.top_k,
-            meta_fields_to_embed=self.meta_fields_to_embed,
+            self, **names, top_k=self.top_k, meta_fields_to_embed=self.meta_fields_to_embed
         )
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> SurpriseRanker:
-        """The component that `to_dict` wrote."""
-        return default_from_dict(cls, data)
 
     @component.output_types(documents=list[Document])
     def run(
@@ -238,23 +232,7 @@ class SurpriseRetriever(_Loaded):
             DataError: if it was given a pipeline.
         """
         require_writable(self._lazy, "SurpriseRetriever", "pipeline")
-        return default_to_dict(
-            self,
-            index=self.settings.index,
-            url=self.settings.url,
-            collection=self.settings.collection,
-            model=self.settings.model,
-            system=self.settings.system,
-            depth=self.settings.depth,
-            min_surprise=self.settings.min_surprise,
-            top_k=self.top_k,
-            filters=self.filters,
-        )
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> SurpriseRetriever:
-        """The component that `to_dict` wrote."""
-        return default_from_dict(cls, data)
+        return default_to_dict(self, **asdict(self.settings), top_k=self.top_k, filters=self.filters)
 
     @component.output_types(documents=list[Document])
     def run(
