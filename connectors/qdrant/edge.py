@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qdrant_client import models
 
-from surprise_rerank.connectors.folders import disk_errors
 from surprise_rerank.connectors.qdrant.edge_requests import to_filter, to_query_request
+from surprise_rerank.connectors.qdrant.edge_shard import Shard
 from surprise_rerank.connectors.qdrant.engines import EngineKind, Group, payload_indexes
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
@@ -29,17 +25,12 @@ from surprise_rerank.connectors.qdrant.schema import (
 )
 from surprise_rerank.connectors.qdrant.token_vectors import TokenStorage
 from surprise_rerank.connectors.qdrant.token_vectors import dimension as token_dimension
-from surprise_rerank.errors import StoreError
 from surprise_rerank.extras import import_extra
 
 if TYPE_CHECKING:
     import qdrant_edge
 else:
     qdrant_edge = import_extra("qdrant_edge", "edge")
-
-# A page of Edge's payload storage is 32 MiB, mapped into memory: writing to one that the disk has no room
-# for kills the process, so room for the next pages is asked for before every write.
-_ROOM = 256 * 2**20
 
 
 class EdgeEngine:
@@ -56,50 +47,41 @@ class EdgeEngine:
     kind: EngineKind = "edge"
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
-        self.where = str(folder)
-        self._folder = folder
-        self._using = 0
-        self._idle = threading.Condition()
-        with disk_errors(self.where):
-            if not folder.exists():
-                self._require_room()
-                _create(folder, manifest)
-            _read_ahead(folder)
-        with self._errors():
-            self._shard = qdrant_edge.EdgeShard.load(str(folder))
+        self._shard = Shard(folder, _config(manifest), lambda shard: _index_payloads(shard, manifest))
+        self.where = self._shard.where
 
     def count(self, condition: models.Filter | None = None) -> int:
         """Number of stored points, or of those that a filter lets through."""
         request = qdrant_edge.CountRequest(exact=True, filter=to_filter(condition))
-        with self._errors():
-            return int(self._shard.count(request))
+        with self._shard.use() as shard:
+            return int(shard.count(request))
 
     def upsert(self, points: Sequence[Point]) -> None:
         """Store points, or replace those of the same id."""
         batch = [qdrant_edge.Point(p.id, _vectors(p.vectors), p.payload) for p in points]
-        self._update(qdrant_edge.UpdateOperation.upsert_points(batch))
+        self._shard.update(qdrant_edge.UpdateOperation.upsert_points(batch))
 
     def delete(self, point_ids: Sequence[str]) -> None:
         """Remove points."""
         if point_ids:
-            self._update(qdrant_edge.UpdateOperation.delete_points(list(point_ids)))
+            self._shard.update(qdrant_edge.UpdateOperation.delete_points(list(point_ids)))
 
     def set_payloads(self, changes: Sequence[tuple[str, Payload]]) -> None:
         """Set some fields of points; an operation each, as Edge has none for several payloads."""
         for name, payload in changes:
-            self._update(qdrant_edge.UpdateOperation.set_payload([name], payload))
+            self._shard.update(qdrant_edge.UpdateOperation.set_payload([name], payload))
 
     def set_vectors(self, changes: Sequence[tuple[str, Mapping[str, StoredVector]]]) -> None:
         """Set some vectors of points."""
         batch = [qdrant_edge.PointVectors(name, _vectors(vectors)) for name, vectors in changes]
         if batch:
-            self._update(qdrant_edge.UpdateOperation.update_vectors(batch))
+            self._shard.update(qdrant_edge.UpdateOperation.update_vectors(batch))
 
     def query(self, request: models.QueryRequest) -> list[Record]:
         """The best points, best first."""
         translated = to_query_request(request)
-        with self._errors():
-            return [_record(p, p.score) for p in self._shard.query(translated)]
+        with self._shard.use() as shard:
+            return [_record(p, p.score) for p in shard.query(translated)]
 
     def query_groups(self, request: models.QueryGroupsRequest) -> list[Group]:
         """The best groups: Edge has no such request, so ever more points are looked at until they suffice."""
@@ -123,8 +105,8 @@ class EdgeEngine:
     ) -> list[Record]:
         """Points by id."""
         selector = _selector(fields)
-        with self._errors():
-            found = self._shard.retrieve(list(point_ids), selector, list(vectors) or False)
+        with self._shard.use() as shard:
+            found = shard.retrieve(list(point_ids), selector, list(vectors) or False)
         return [_record(r) for r in found]
 
     def scroll(
@@ -146,8 +128,8 @@ class EdgeEngine:
                 with_payload=_selector(fields),
                 with_vector=list(vectors) or False,
             )
-            with self._errors():
-                records, offset = self._shard.scroll(request)
+            with self._shard.use() as shard:
+                records, offset = shard.scroll(request)
             yield [_record(r) for r in records]
             if offset is None:
                 return
@@ -160,99 +142,17 @@ class EdgeEngine:
 
     def finish(self) -> None:
         """Build the approximate index where there is enough to index, and write everything to disk."""
-        self._require_room()
-        with self._errors():
-            self._shard.optimize()
-            self._shard.flush()
+        self._shard.finish()
 
     def close(self) -> None:
         """Flush, and let go of the folder's lock, when the requests of other threads are done."""
-        with self._idle:
-            self._idle.wait_for(lambda: self._using == 0)
-            with self._named_errors():
-                self._shard.close()
-
-    def _update(self, operation: qdrant_edge.UpdateOperation) -> None:
-        self._require_room()
-        with self._errors():
-            self._shard.update(operation)
-
-    def _require_room(self) -> None:
-        folder = self._folder if self._folder.exists() else self._folder.parent
-        with disk_errors(self.where):
-            free = shutil.disk_usage(folder).free
-        if free < _ROOM:
-            raise StoreError(
-                f"cannot write to {self.where}: the disk is full ({free // 2**20} MiB are free, "
-                f"{_ROOM // 2**20} MiB are needed); free some space and run again, what is stored stays"
-            )
-
-    @contextlib.contextmanager
-    def _errors(self) -> Iterator[None]:
-        """A request: it keeps the shard open, and its errors are told in a line."""
-        with self._idle:
-            self._using += 1
-        try:
-            with self._named_errors():
-                yield
-        finally:
-            with self._idle:
-                self._using -= 1
-                self._idle.notify_all()
-
-    @contextlib.contextmanager
-    def _named_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except StoreError:
-            raise
-        except Exception as error:  # Edge raises nothing more precise
-            text = str(error).replace("\n", " ")[:300]
-            if "WouldBlock" in text:
-                text = "another process has it open; close that one, or use a server"
-            elif "os error 28" in text or "No space left" in text:
-                text = "the disk is full; free some space and run again, what is stored stays"
-            elif "os error 30" in text or "os error 13" in text:
-                text = "it is read-only; choose another folder"
-            else:
-                text += "; if this stays so, delete the folder and index again"
-            raise StoreError(f"Qdrant Edge cannot use {self.where}: {text}") from error
+        self._shard.close()
 
 
-def _read_ahead(folder: Path) -> None:
-    """Read a shard's files once, from front to back, where they take less than a quarter of the memory.
-
-    Edge maps them into memory and reads them as they are touched. On a disk that has not been read lately,
-    going through 5,000 documents that way takes 15 s; after this, which takes 0.7 s, half a second.
-    """
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    size = sum(path.stat().st_size for path in files)
-    try:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # a system that does not tell
-        return
-    if size > memory / 4:
-        return
-    for path in files:
-        with path.open("rb", buffering=0) as file:
-            while file.read(2**20):
-                pass
-
-
-def _create(folder: Path, manifest: Manifest) -> None:
-    """Make an empty shard beside its place and move it there, so that a half-made one is never opened."""
-    draft = folder.with_name(folder.name + ".part")
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir()
-    try:
-        shard = qdrant_edge.EdgeShard.create(str(draft), _config(manifest))
-        for path, kind in payload_indexes(manifest.options).items():
-            schema = getattr(qdrant_edge.PayloadSchemaType, kind.capitalize())
-            shard.update(qdrant_edge.UpdateOperation.create_field_index(path, schema))
-        shard.close()
-    except Exception as error:  # Edge raises nothing more precise
-        raise StoreError(f"Qdrant Edge cannot make {folder}: {error}") from error
-    draft.rename(folder)
+def _index_payloads(shard: qdrant_edge.EdgeShard, manifest: Manifest) -> None:
+    for path, kind in payload_indexes(manifest.options).items():
+        schema = getattr(qdrant_edge.PayloadSchemaType, kind.capitalize())
+        shard.update(qdrant_edge.UpdateOperation.create_field_index(path, schema))
 
 
 def _config(manifest: Manifest) -> qdrant_edge.EdgeConfig:
