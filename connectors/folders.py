@@ -47,7 +47,9 @@ def explain(error: OSError) -> str:
 
 
 @contextmanager
-def staged_folder(target: Path, marker: str, what: str) -> Iterator[Path]:
+def staged_folder(
+    target: Path, marker: str, what: str, contents: re.Pattern[str] | None = None
+) -> Iterator[Path]:
     """A new folder that takes the target's place if the block succeeds, and vanishes if it does not.
 
     What a killed process left behind is removed when the same target is written the next time.
@@ -56,29 +58,49 @@ def staged_folder(target: Path, marker: str, what: str) -> Iterator[Path]:
         target: an absolute path; nothing, an empty folder, or a folder that may be replaced.
         marker: the file by which a folder that may be replaced is known.
         what: what is written and where, for the errors.
+        contents: see `require_replaceable`.
 
     Raises:
         StoreError: if the target is something else, or cannot be written.
     """
     folder = target.with_name(f".{target.name}.{os.getpid()}-{_TOKEN}-{uuid.uuid4().hex[:8]}.partial")
     with disk_errors(what):
-        if not _is_replaceable(target, marker):
-            raise StoreError(f"{what} cannot be written: something else is there; choose another folder")
+        require_replaceable(target, marker, what, contents)
         target.parent.mkdir(parents=True, exist_ok=True)
         _remove_leftovers(target)
         folder.mkdir()
     try:
         yield folder
         with disk_errors(what):
+            require_replaceable(target, marker, what, contents)  # again: the block may have taken days
             _swap(folder, target)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _is_replaceable(target: Path, marker: str) -> bool:
-    if not target.exists() or (target / marker).is_file():
-        return True
-    return target.is_dir() and not any(target.iterdir())
+def require_replaceable(
+    target: Path, marker: str, what: str, contents: re.Pattern[str] | None = None
+) -> None:
+    """Refuse to replace what is neither an empty folder nor known by its marker.
+
+    Args:
+        target: a path; nothing may be there either.
+        marker: the file by which a folder that may be replaced is known.
+        what: what is written and where, for the errors.
+        contents: names of the files of such a folder; where anything else is in it, too, it is refused.
+
+    Raises:
+        StoreError: if something else is there.
+        OSError: if it cannot be looked at.
+    """
+    if target.is_dir():
+        paths = list(target.iterdir())
+        foreign = [p for p in paths if contents and not (contents.fullmatch(p.name) and p.is_file())]
+        if not paths or ((target / marker).is_file() and not foreign):
+            return
+    elif not target.exists():
+        return
+    raise StoreError(f"{what} cannot be written: something else is there; choose another folder")
 
 
 def _swap(folder: Path, target: Path) -> None:

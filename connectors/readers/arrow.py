@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from surprise_rerank.connectors.batches import CountedBatches
 from surprise_rerank.connectors.readers.fields import Columns, Fields
 from surprise_rerank.connectors.readers.rows import Row, documents_of
 from surprise_rerank.connectors.readers.source import EXTRA, Refusals, RefusedError
@@ -71,26 +72,13 @@ def read_saved_dataset(folder: Path, fields: Fields, refusals: Refusals) -> Iter
         path = folder / name
         with _reading(path), pyarrow.memory_map(str(path)) as source, ipc.open_stream(source) as stream:
             columns = _columns(stream.schema.names, fields, path)
-            counted = _Counted(stream)
+            counted = CountedBatches(stream)
             rows = _rows(_slices(counted, columns.used(stream.schema.names)), path, "", number)
             yield from documents_of(rows, fields, refusals, columns=columns)
         number += counted.rows
 
 
-class _Counted:
-    """Batches, and how many rows they had: the numbers of rows go on in the next file."""
-
-    def __init__(self, batches: Any) -> None:
-        self._batches = batches
-        self.rows = 0
-
-    def __iter__(self) -> Iterator[Any]:
-        for batch in self._batches:
-            self.rows += batch.num_rows
-            yield batch
-
-
-def _slices(batches: _Counted, used: list[str]) -> Iterator[Any]:
+def _slices(batches: CountedBatches, used: list[str]) -> Iterator[Any]:
     for batch in batches:
         chosen = batch.select(used)
         for start in range(0, chosen.num_rows, _BATCH):

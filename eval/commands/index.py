@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from surprise_rerank.errors import DataError, NoIndexError
 from surprise_rerank.eval.commands.output import Output
 from surprise_rerank.eval.commands.place import Place, load_model, takes_index
-from surprise_rerank.eval.commands.reading import Reading, Sources, takes_reading
+from surprise_rerank.eval.commands.reading import Reading, Sources, skipped_lines, takes_reading
 from surprise_rerank.eval.commands.storage import Storage, takes_storage
 from surprise_rerank.eval.exits import telling
 from surprise_rerank.eval.retrieval.settings import DEFAULTS
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant import DocumentIndex, SyncReport
     from surprise_rerank.connectors.qdrant.engines import EngineKind
     from surprise_rerank.connectors.qdrant.manifest import Manifest
-
-_PLACES = 3  # that a reason shows
 
 _EXAMPLES = """\b
 Examples:
@@ -137,14 +134,4 @@ def _report(
         f"{done.removed} removed, {done.split} split into passages; {len(opened)} documents"
     )
     speed = f"{encoded} encoded in {seconds:.1f} s, {encoded / seconds:.3g} documents a second"
-    out.result(values, [first, *([speed] if encoded else []), *_skipped_lines(skipped)])
-
-
-def _skipped_lines(skipped: Sequence[dict[str, Any]]) -> list[str]:
-    """What was skipped, a line for each reason."""
-    lines = []
-    for own in skipped:
-        shown = ", ".join(own["places"][:_PLACES])
-        more = ", ..." if own["count"] > _PLACES else ""
-        lines.append(f"skipped {own['count']} of {own['source']}: {own['reason']} ({shown}{more})")
-    return lines
+    out.result(values, [first, *([speed] if encoded else []), *skipped_lines(skipped)])

@@ -1,4 +1,4 @@
-"""The documents that `surprise-rerank index` reads: one source after another, and what was skipped."""
+"""The documents that commands read: one source after another, and what was skipped."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from surprise_rerank.connectors.readers.opening import Format
     from surprise_rerank.connectors.readers.source import OnError
     from surprise_rerank.documents import Document
+
+_PLACES = 3  # that a reason shows
 
 # As `readers.opening.Format`, which `--help` cannot wait for.
 FORMATS = ("jsonl", "csv", "tsv", "tsv-unquoted", "parquet", "dataset", "files", "beir", "ir_datasets")
@@ -113,7 +115,7 @@ class Reading:
 
         url = self.from_url or index_url
         if url is None:
-            raise click.UsageError("--from-collection needs --from-url URL, as the index is in a folder")
+            raise click.UsageError("--from-collection needs --from-url URL, the server that it is on")
         key = os.environ.get("QDRANT_FROM_API_KEY")  # or QDRANT_API_KEY
         return from_collection(url, name, fields=fields, api_key=key, on_error=self.on_error)
 
@@ -130,27 +132,40 @@ class Sources:
     Args:
         names: what the user called them.
         sources: in the same order.
+
+    Attributes:
+        named: names and sources.
     """
 
     def __init__(self, names: Sequence[str], sources: Sequence[DocumentSource]) -> None:
-        self._sources = list(zip(names, sources, strict=False))
+        self.named = list(zip(names, sources, strict=False))
 
     def __iter__(self) -> Iterator[Document]:
-        for _, source in self._sources:
+        for _, source in self.named:
             yield from source
 
     @property
     def unreadable(self) -> list[str]:
         """Places that the operating system did not let the last reading see; nothing is pruned for them."""
-        return [place for _, source in self._sources for place in source.unreadable]
+        return [place for _, source in self.named for place in source.unreadable]
 
     def skipped(self) -> list[dict[str, Any]]:
         """What the last reading left out, by source and reason, with the first places."""
         return [
             {"source": name, "reason": reason, "count": count, "places": source.skipped.places[reason]}
-            for name, source in self._sources
+            for name, source in self.named
             for reason, count in source.skipped.counts.items()
         ]
+
+
+def skipped_lines(skipped: Sequence[dict[str, Any]]) -> list[str]:
+    """What was skipped, a line for each reason."""
+    lines = []
+    for own in skipped:
+        shown = ", ".join(own["places"][:_PLACES])
+        more = ", ..." if own["count"] > _PLACES else ""
+        lines.append(f"skipped {own['count']} of {own['source']}: {own['reason']} ({shown}{more})")
+    return lines
 
 
 def takes_reading(function: Command) -> Command:
