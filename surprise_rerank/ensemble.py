@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from surprise_rerank import ensemble_files
+from surprise_rerank import device_moments, ensemble_files
 from surprise_rerank.arrays import Float32Array, Float64Array, FloatArray, matrix, row_norms
 from surprise_rerank.errors import DataError
 from surprise_rerank.moments import (
@@ -95,6 +95,7 @@ class Ensemble:
         sample_size: int = 4096,
         model: str = "",
         similarity: VectorSimilarity = "dot",
+        device: str = "cpu",
     ) -> Ensemble:
         """The ensemble of these members.
 
@@ -105,9 +106,11 @@ class Ensemble:
             sample_size: how many members are kept for what has no exact moments.
             model: name of the encoder that made them.
             similarity: what members and anchors are compared by.
+            device: where products are computed: `cpu`, `cuda`, ...
 
         Raises:
-            DataError: if the shape is not (n, d), a value is NaN or infinite, or the similarity is not known.
+            DataError: if the shape is not (n, d), a value is NaN or infinite, or the similarity or the device
+                is not known.
         """
         members = matrix(vectors, "ensemble vectors")
         count, d = members.shape
@@ -120,7 +123,7 @@ class Ensemble:
             centred = np.subtract(block, own, out=buffer[: len(block)])
             delta, seen = own - mean, rows.start + len(block)
             mean += delta * (len(block) / seen)
-            scatter += centred.T @ centred
+            scatter += device_moments.scatter(centred, device)
             scatter += np.outer(delta, delta) * (rows.start * len(block) / seen)
         kept = np.argsort(priorities, kind="stable")[:sample_size]
         return cls(
@@ -143,6 +146,7 @@ class Ensemble:
         sample_size: int = 4096,
         model: str = "",
         similarity: VectorSimilarity = "dot",
+        device: str = "cpu",
     ) -> Ensemble:
         """The ensemble of a stream of (n_i, d) batches; only one batch is in memory at a time.
 
@@ -151,7 +155,9 @@ class Ensemble:
         """
         total: Ensemble | None = None
         for batch in batches:
-            part = cls.from_vectors(batch, sample_size=sample_size, model=model, similarity=similarity)
+            part = cls.from_vectors(
+                batch, sample_size=sample_size, model=model, similarity=similarity, device=device
+            )
             total = part if total is None else total.merge(part)
         if total is None:
             raise DataError("an ensemble needs at least one batch of vectors; got none")
@@ -215,7 +221,7 @@ class Ensemble:
         )
         return self.merge(added)
 
-    def moments(self, anchors: npt.ArrayLike) -> Moments:
+    def moments(self, anchors: npt.ArrayLike, *, device: str = "cpu") -> Moments:
         """Mean and deviation of the members' similarity to every anchor q.
 
         For dot and cosine exact and without a scan, q.m and sqrt(q' C q): d^2 multiplications an anchor,
@@ -223,6 +229,7 @@ class Ensemble:
 
         Args:
             anchors: (n, d) vectors q.
+            device: where products are computed, for dot and cosine.
 
         Returns:
             (n,) means and (n,) deviations; zeros for an empty ensemble.
@@ -241,7 +248,7 @@ class Ensemble:
             x[:] = block
             mean[rows] = x @ self.mean
             # Rounding can leave a tiny negative number where the variance is 0.
-            variance = np.einsum("nd,nd->n", np.matmul(x, covariance, out=xc), x)
+            variance = device_moments.spread(x, covariance, device, out=xc)
             deviation[rows] = self._beyond_rounding(np.sqrt(np.maximum(variance, 0.0)), x)
         return Moments(mean, deviation)
 

@@ -44,6 +44,10 @@ class LinearForm:
         slope = np.divide(1.0, deviation, out=np.ones(mean.shape), where=defined)
         return cls(slope, np.where(defined, -mean * slope, 0.0))
 
+    def take(self, index: npt.NDArray[np.int64]) -> LinearForm:
+        """The constants of the documents at these positions."""
+        return LinearForm(self.slope[index], self.intercept[index])
+
     def scores(self, similarity: npt.ArrayLike) -> Float64Array:
         """(n,) scores of (n,) similarities, as an engine computes them from its stored constants."""
         return self.slope * np.asarray(similarity, np.float64) + self.intercept
@@ -66,8 +70,11 @@ def augmented_documents(vectors: npt.ArrayLike, moments: Moments) -> Float32Arra
     form = LinearForm.of(moments)
     if form.slope.shape != (len(documents),):
         raise DataError(f"{len(documents)} documents need as many moments, got {form.slope.shape}")
-    slope, intercept = form.slope[:, None], form.intercept[:, None]
-    return np.concatenate([documents * slope, intercept], axis=1).astype(np.float32)
+    out = np.empty((len(documents), documents.shape[1] + 1), np.float32)
+    # Multiplied in float64 and rounded once, without a matrix of float64 in between.
+    np.multiply(documents, form.slope[:, None], out=out[:, :-1], casting="same_kind")
+    out[:, -1] = form.intercept
+    return out
 
 
 def augmented_query(query: npt.ArrayLike) -> Float32Array:

@@ -73,7 +73,7 @@ def pool_maxima(
     m = len(query)
     in_query = torch.zeros((len(documents), m))
     in_documents = torch.zeros(len(documents.directions)) if of_documents else None
-    place = _device(device)
+    place = device_of(device)
     chunks = _chunks(documents.offsets, m, place) if m else []
     factors = torch.from_numpy(documents.scales if unit_tokens else documents.scales * documents.norms)
     lengths, stored, x = torch.from_numpy(documents.lengths), _tensor(documents), torch.from_numpy(query)
@@ -124,7 +124,12 @@ def _tensor(documents: TokenBatch) -> torch.Tensor:
     return torch.from_numpy(documents.directions)
 
 
-def _device(name: str) -> torch.device:
+def device_of(name: str) -> torch.device:
+    """The device of a name, that can be used.
+
+    Raises:
+        DataError: if it cannot.
+    """
     try:
         place = torch.device(name)
         torch.zeros(1, device=place)

@@ -31,7 +31,8 @@ def multiplier(query: torch.Tensor, stored: torch.dtype, rows: int) -> Multiplie
         rows: the most stored tokens of a call.
     """
     on_cpu = query.device.type == "cpu"
-    if stored == torch.int8 and on_cpu and _multiplies_int8():
+    # Of one component it is wrong.
+    if stored == torch.int8 and on_cpu and query.shape[1] > 1 and multiplies_int8():
         return _Int8(query, rows)
     if stored == torch.bfloat16 or (stored == torch.float16 and not on_cpu):
         return _Native(query, stored, rows)
@@ -39,7 +40,7 @@ def multiplier(query: torch.Tensor, stored: torch.dtype, rows: int) -> Multiplie
 
 
 @cache
-def _multiplies_int8() -> bool:
+def multiplies_int8() -> bool:
     """Whether products of int8 are exact here.
 
     Processors without VNNI instructions add them up in 16 bits, which overflow.

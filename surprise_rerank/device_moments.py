@@ -1,0 +1,68 @@
+"""The two float64 products that moments are made of, on the processor or on an accelerator.
+
+    scatter  X' X          of (n, d) centred members
+    spread   diag(Q C Q')  of (n, d) anchors
+
+Both are n d^2 multiplications, all that an ensemble of a million members costs.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from surprise_rerank.arrays import Float64Array
+
+
+def scatter(centred: Float64Array, device: str = "cpu") -> Float64Array:
+    """(d, d) sum of x x' over the (n, d) rows.
+
+    Raises:
+        DataError: if there is no such device.
+    """
+    place = _accelerator(device)
+    if place is None:
+        own: Float64Array = centred.T @ centred
+        return own
+    rows = _moved(centred, place)
+    return np.asarray((rows.T @ rows).cpu().numpy())
+
+
+def spread(
+    anchors: Float64Array, covariance: Float64Array, device: str = "cpu", out: Float64Array | None = None
+) -> Float64Array:
+    """(n,) q' C q of the (n, d) rows.
+
+    Args:
+        anchors: (n, d).
+        covariance: (d, d).
+        device: where to multiply.
+        out: (n, d) memory to multiply in, on the processor.
+
+    Raises:
+        DataError: if there is no such device.
+    """
+    place = _accelerator(device)
+    if place is None:
+        return np.asarray(np.einsum("nd,nd->n", np.matmul(anchors, covariance, out=out), anchors))
+    rows = _moved(anchors, place)
+    return np.asarray(((rows @ _moved(covariance, place)) * rows).sum(dim=1).cpu().numpy())
+
+
+@cache
+def _accelerator(device: str) -> Any:
+    """Torch's device; None where numpy multiplies: on the processor, and for devices without float64."""
+    if device == "cpu":
+        return None
+    from surprise_rerank.kernels import device_of
+
+    place = device_of(device)
+    return None if place.type == "mps" else place
+
+
+def _moved(values: Float64Array, place: Any) -> Any:
+    import torch
+
+    return torch.from_numpy(np.ascontiguousarray(values)).to(place)
