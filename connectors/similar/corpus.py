@@ -1,0 +1,377 @@
+"""Encoded documents in a folder, in chunks: what every stage and every worker of a job reads.
+
+    corpus.json                   what it is made of; when it is complete, its chunks and what was skipped
+    chunk-00000-0000000/          the first thousand documents of the first source
+        chunk.json ids.arrow vectors.npy [tokens.bin tokens.npy]
+    moments/                      of blocks of rows, over the ensemble of the whole corpus
+
+A chunk is there whole or not at all, and what is in it depends on its documents and the model alone:
+whoever is killed, the next one goes on with the chunks that are missing. Workers on other machines need the
+folder on a file system that they share.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from surprise_rerank.arrays import Float32Array, IntArray
+from surprise_rerank.connectors.folders import disk_errors
+from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.errors import DataError, StoreError
+from surprise_rerank.extras import import_extra
+from surprise_rerank.files import whole_file, whole_folder
+from surprise_rerank.moments import Moments
+from surprise_rerank.neighbours import KEY_BLOCK, Keys
+from surprise_rerank.tokens import TokenBatch
+
+EXTRA = "similar"  # the extra with pyarrow
+NAMES = ("documents", "against")  # of a job's corpora
+CORPUS_FILE, CHUNK_FILE = "corpus.json", "chunk.json"
+_IDS, _VECTORS, _TOKENS, _TOKEN_ENDS = "ids.arrow", "vectors.npy", "tokens.bin", "tokens.npy"
+# Rows whose moments are merged before they are merged with others, always in the same order.
+ENSEMBLE_ROWS = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Some consecutive documents.
+
+    Attributes:
+        name: of its folder.
+        first: the row of the first one.
+        rows: how many there are.
+    """
+
+    name: str
+    first: int
+    rows: int
+
+
+def store_chunk(
+    folder: Path,
+    name: str,
+    digest: str,
+    ids: Sequence[str],
+    vectors: Float32Array,
+    tokens: TokenBatch | None = None,
+) -> None:
+    """Write a chunk, whole or not at all; one that another worker has written meanwhile stays.
+
+    Args:
+        folder: of the corpus.
+        name: of the chunk.
+        digest: of what it is made of; see `is_stored`.
+        ids: n of them.
+        vectors: (n, d) unit vectors.
+        tokens: of n texts, with their own memberships, where token vectors are compared.
+
+    Raises:
+        StoreError: if the disk is full, or cannot be written.
+    """
+    pyarrow = import_extra("pyarrow", EXTRA)
+    ipc = import_extra("pyarrow.ipc", EXTRA)
+    if is_stored(folder, name, digest):
+        return
+    with disk_errors(str(folder)), _unless_stored(folder, name, digest):
+        shutil.rmtree(folder / name, ignore_errors=True)  # made of something else
+        with whole_folder(folder / name) as draft:
+            np.save(draft / _VECTORS, np.ascontiguousarray(vectors, np.float32))
+            column = pyarrow.array(list(ids), pyarrow.large_string())
+            batch = pyarrow.record_batch([column], names=["id"])
+            with pyarrow.OSFile(str(draft / _IDS), "wb") as sink, ipc.new_file(sink, batch.schema) as writer:
+                writer.write_batch(batch)
+            if tokens is not None:
+                packed = tokens.pack()
+                (draft / _TOKENS).write_bytes(b"".join(packed))
+                np.save(draft / _TOKEN_ENDS, np.cumsum([len(p) for p in packed], dtype=np.int64))
+            about = {"digest": digest, "rows": len(ids)}
+            (draft / CHUNK_FILE).write_text(json.dumps(about), encoding="utf-8")
+
+
+@contextmanager
+def _unless_stored(folder: Path, name: str, digest: str) -> Iterator[None]:
+    """Let an error pass where another worker has stored the same chunk meanwhile."""
+    try:
+        yield
+    except OSError:
+        if not is_stored(folder, name, digest):
+            raise
+
+
+def is_stored(folder: Path, name: str, digest: str) -> bool:
+    """Whether a chunk is there, made of the same."""
+    try:
+        return bool(json.loads((folder / name / CHUNK_FILE).read_text(encoding="utf-8"))["digest"] == digest)
+    except (OSError, ValueError, LookupError):
+        return False
+
+
+def begin(folder: Path, made_of: Mapping[str, Any]) -> None:
+    """Make the folder of a corpus, or go on with one that is made of the same.
+
+    Args:
+        folder: where.
+        made_of: JSON: sources, model, chunk size.
+
+    Raises:
+        DataError: if it holds another corpus.
+        StoreError: if it cannot be written.
+    """
+    found = read_about(folder)
+    if found is not None and found["made_of"] != dict(made_of):
+        before = found["made_of"]
+        differing = sorted(key for key in {**before, **made_of} if before.get(key) != made_of.get(key))
+        raise DataError(
+            f"{folder} holds the corpus of another job (not the same {', '.join(differing)}); delete it, or "
+            "choose another work folder"
+        )
+    if found is None:
+        with disk_errors(str(folder)):
+            if folder.exists() and any(not path.name.startswith(".") for path in folder.iterdir()):
+                raise StoreError(
+                    f"{folder} holds other files than those of a job; choose another work folder"
+                )
+            folder.mkdir(parents=True, exist_ok=True)
+            _write_about(folder, {"made_of": dict(made_of)})
+
+
+def complete(folder: Path, skipped: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Corpus:
+    """Remember that all chunks are there.
+
+    Args:
+        folder: of the corpus.
+        skipped: what was left out of the sources, as `surprise-rerank index` reports it.
+        names: of the chunks, in the order of the documents.
+
+    Raises:
+        DataError: if there are no documents, or an id stands twice.
+        StoreError: if a chunk is missing, or the disk is full.
+    """
+    about = read_about(folder) or {}
+    with disk_errors(str(folder)):
+        chunks = [json.loads((folder / name / CHUNK_FILE).read_text(encoding="utf-8")) for name in names]
+        rows = [int(chunk["rows"]) for chunk in chunks]
+        content = hashlib.sha256("".join(chunk["digest"] for chunk in chunks).encode()).hexdigest()[:12]
+        if not sum(rows):
+            raise DataError(f"there are no documents in {', '.join(about['made_of']['sources'])}")
+        listed = list(zip(names, rows, strict=True))
+        done = {**about, "skipped": list(skipped), "chunks": listed, "content": content}
+        corpus = Corpus(folder, done)
+        corpus.require_unique()
+        _write_about(folder, done)
+    return corpus
+
+
+def read_about(folder: Path) -> dict[str, Any] | None:
+    """What a corpus remembers of itself; None where there is none."""
+    path = folder / CORPUS_FILE
+    with disk_errors(str(folder)):
+        if not path.exists():
+            return None
+        try:
+            about = json.loads(path.read_text(encoding="utf-8"))
+            _ = about["made_of"]
+        except (ValueError, LookupError, TypeError) as error:
+            raise StoreError(
+                f"{path} is damaged, or not surprise-rerank's; choose another work folder"
+            ) from error
+    return dict(about)
+
+
+class Corpus:
+    """A complete corpus; workers open it by its folder.
+
+    Args:
+        folder: where it is.
+        about: what `corpus.json` holds.
+
+    Attributes:
+        folder: where it is.
+        chunks: in the order of the documents.
+        skipped: what was left out of the sources.
+        made_of: what it was made of.
+        content: digits that differ where its documents, their order or the model do.
+    """
+
+    def __init__(self, folder: Path, about: Mapping[str, Any]) -> None:
+        self.folder = folder
+        self.made_of: Mapping[str, Any] = about["made_of"]
+        self.content: str = about["content"]
+        self.skipped: list[dict[str, Any]] = about["skipped"]
+        firsts = np.cumsum([0, *(rows for _, rows in about["chunks"])]).tolist()
+        self.chunks = tuple(
+            Chunk(name, first, rows) for (name, rows), first in zip(about["chunks"], firsts, strict=False)
+        )
+        self._starts = np.array(firsts, np.int64)
+
+    @classmethod
+    def open(cls, folder: Path) -> Corpus:
+        """A complete corpus.
+
+        Raises:
+            StoreError: if it is not there, or not complete.
+        """
+        about = read_about(folder)
+        if about is None or "chunks" not in about:
+            raise StoreError(f"{folder} holds no complete corpus; run the job again, it goes on where it was")
+        return cls(folder, about)
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    @cached_property
+    def dimension(self) -> int:
+        """Dimension d of the vectors."""
+        return int(np.load(self.folder / self.chunks[0].name / _VECTORS, mmap_mode="r").shape[1])
+
+    def vectors(self, first: int, last: int) -> Float32Array:
+        """(last - first, d) the vectors of some consecutive rows, in memory of their own."""
+        out = np.empty((max(min(last, len(self)) - first, 0), self.dimension), np.float32)
+        for chunk in self.chunks[self._chunk_of(first) :]:
+            if chunk.first >= last:
+                break
+            start, stop = max(first, chunk.first), min(last, chunk.first + chunk.rows)
+            out[start - first : stop - first] = self._mapped(chunk)[start - chunk.first : stop - chunk.first]
+        return out
+
+    def vectors_of(self, rows: IntArray) -> Float32Array:
+        """(n, d) the vectors of any rows; only the pages that hold them are read."""
+        out = np.empty((len(rows), self.dimension), np.float32)
+        for chunk, places in self._by_chunk(rows):
+            out[places] = self._mapped(chunk)[rows[places] - chunk.first]
+        return out
+
+    def ids(self, rows: IntArray) -> Any:
+        """The ids of any rows, as an Arrow array of strings."""
+        pyarrow = import_extra("pyarrow", EXTRA)
+        ipc = import_extra("pyarrow.ipc", EXTRA)
+        parts, places_of = [], []
+        for chunk, places in self._by_chunk(rows):
+            with pyarrow.memory_map(str(self.folder / chunk.name / _IDS)) as source:
+                column = ipc.open_file(source).read_all().column("id").combine_chunks()
+                parts.append(column.take(pyarrow.array(rows[places] - chunk.first)))
+            places_of.append(places)
+        if not parts:
+            return pyarrow.array([], pyarrow.large_string())
+        order = np.argsort(np.concatenate(places_of), kind="stable")
+        return pyarrow.concat_arrays(parts).take(pyarrow.array(order))
+
+    def tokens_of(self, rows: IntArray) -> TokenBatch:
+        """The token vectors of any rows, in int8, with their own memberships."""
+        packed: list[bytes] = [b""] * len(rows)
+        for chunk, places in self._by_chunk(rows):
+            ends = np.load(self.folder / chunk.name / _TOKEN_ENDS)
+            with (self.folder / chunk.name / _TOKENS).open("rb") as file:
+                for place in places.tolist():
+                    row = int(rows[place]) - chunk.first
+                    start = int(ends[row - 1]) if row else 0
+                    file.seek(start)
+                    packed[place] = file.read(int(ends[row]) - start)
+        return TokenBatch.unpack(packed, self.dimension)
+
+    def keys(self, ensemble: Ensemble, first: int, device: str = "cpu") -> Keys:
+        """The block of rows that begins at a multiple of `KEY_BLOCK`, with their moments.
+
+        Moments are computed once and kept: whoever comes second finds the same.
+        """
+        last = min(first + KEY_BLOCK, len(self))
+        vectors = self.vectors(first, last)
+        path = self.moments_path(first)
+        with disk_errors(str(self.folder)):
+            if not path.exists():
+                with _one_thread():
+                    own = ensemble.moments(vectors, device=device)
+                path.parent.mkdir(exist_ok=True)
+                with whole_file(path) as file:
+                    np.save(file, np.stack([own.mean, own.deviation]))
+                return Keys(vectors, own, first)
+            mean, deviation = np.load(path)
+        return Keys(vectors, Moments(mean, deviation), first)
+
+    def moments_path(self, first: int) -> Path:
+        """Where the moments of a block of rows are kept: (2, n) means and deviations."""
+        return self.folder / "moments" / f"{self.content}-{first:012d}.npy"
+
+    def key_blocks(self) -> range:
+        """The first rows of all blocks."""
+        return range(0, len(self), KEY_BLOCK)
+
+    def partial_ensemble(self, first: int, device: str = "cpu") -> Ensemble:
+        """The ensemble of `ENSEMBLE_ROWS` rows from one on; merged in their order they are the whole."""
+        last = min(first + ENSEMBLE_ROWS, len(self))
+        blocks = (self.vectors(i, min(i + KEY_BLOCK, last)) for i in range(first, last, KEY_BLOCK))
+        with _one_thread():
+            return Ensemble.from_batches(blocks, sample_size=0, device=device)
+
+    def ensemble_parts(self) -> range:
+        """The first rows of all partial ensembles."""
+        return range(0, len(self), ENSEMBLE_ROWS)
+
+    def require_unique(self) -> None:
+        """Refuse ids that stand twice, in 17 bytes a document.
+
+        Raises:
+            DataError: names one, and its rows.
+        """
+        hashes = np.empty(len(self), np.int64)
+        for chunk in self.chunks:
+            rows = np.arange(chunk.first, chunk.first + chunk.rows)
+            hashes[rows] = [hash_of(name) for name in self.ids(rows).to_pylist()]
+        for value in twice(hashes):
+            rows = np.flatnonzero(hashes == value)[:2]
+            one, other = self.ids(rows).to_pylist()
+            if one == other:
+                raise DataError(
+                    f"the document id {one!r} stands twice, as documents {rows[0] + 1} and {rows[1] + 1}; "
+                    "ids must be unique"
+                )
+
+    def _chunk_of(self, row: int) -> int:
+        return int(np.searchsorted(self._starts, row, side="right")) - 1
+
+    def _by_chunk(self, rows: IntArray) -> list[tuple[Chunk, IntArray]]:
+        """Each chunk that has some of the rows, with their places in the list."""
+        owners = np.searchsorted(self._starts, rows, side="right") - 1
+        order = np.argsort(owners, kind="stable")
+        found, starts = np.unique(owners[order], return_index=True)
+        return [
+            (self.chunks[owner], places)
+            for owner, places in zip(found.tolist(), np.split(order, starts[1:]), strict=bool(len(found)))
+        ]
+
+    def _mapped(self, chunk: Chunk) -> Float32Array:
+        mapped: Float32Array = np.load(self.folder / chunk.name / _VECTORS, mmap_mode="r")
+        return mapped
+
+
+def hash_of(name: str) -> int:
+    """64 bits of an id."""
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little", signed=True)
+
+
+def twice(hashes: IntArray) -> list[int]:
+    """The values that stand more than once."""
+    ascending = np.sort(hashes)
+    repeated: list[int] = np.unique(ascending[1:][ascending[1:] == ascending[:-1]]).tolist()
+    return repeated
+
+
+def _one_thread() -> threadpool_limits:
+    """Sums whose order, and so whose last bits, do not depend on the number of threads."""
+    return threadpool_limits(1, user_api="blas")
+
+
+def _write_about(folder: Path, about: Mapping[str, Any]) -> None:
+    with whole_file(folder / CORPUS_FILE) as file:
+        file.write(json.dumps(about).encode())

@@ -1,0 +1,203 @@
+"""Documents to a corpus: read in chunks, and encoded by one process or by many workers, with one result."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+
+from surprise_rerank.arrays import Float32Array, matrix, unit_rows
+from surprise_rerank.connectors.similar.corpus import hash_of, is_stored, store_chunk, twice
+from surprise_rerank.documents import Document, encodable
+from surprise_rerank.encoders import Encoder
+from surprise_rerank.errors import DataError
+from surprise_rerank.tokens import TokenBatch
+
+# Documents of a chunk: what is encoded again after a kill is less than one.
+CHUNK = 1024
+# Texts whose float32 token vectors are in memory at a time.
+_WINDOW = 128
+
+Advance: TypeAlias = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model that every worker loads for itself.
+
+    Attributes:
+        name: by which a corpus remembers it.
+        load: loads it; must pass from process to process, as a function of a module does, or a
+            `functools.partial` of one.
+    """
+
+    name: str
+    load: Callable[[], Encoder]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Vectors:
+    """Documents whose vectors are known already.
+
+    Attributes:
+        name: what to call them.
+        batches: (ids, (n, d) vectors) again and again; vectors are scaled to length 1. Where token vectors
+            are known, too: (ids, vectors, tokens), the tokens in int8 with their own memberships.
+        tokens: whether batches have tokens.
+    """
+
+    name: str
+    batches: Iterable[tuple[Sequence[str], Float32Array] | tuple[Sequence[str], Float32Array, TokenBatch]]
+    tokens: bool = False
+
+
+@runtime_checkable
+class Accounting(Protocol):
+    """A source that counts what it leaves out, such as `readers.DocumentSource`."""
+
+    @property
+    def skipped(self) -> Any:
+        """See `readers.source.Skipped`."""
+        ...
+
+
+def chunk_name(source: int, number: int) -> str:
+    """What the chunk of a source is called: names are ordered as the documents are."""
+    return f"chunk-{source:05d}-{number:07d}"
+
+
+def chunks_of(documents: Iterable[Document]) -> Iterator[list[Document]]:
+    """Consecutive documents, `CHUNK` at a time."""
+    stream = iter(documents)
+    while chunk := list(islice(stream, CHUNK)):
+        yield chunk
+
+
+def digest_of(documents: Sequence[Document], model: str, tokens: bool) -> str:
+    """Digits that differ where the documents of a chunk, their order, the model, or what is kept does."""
+    digest = hashlib.sha256(f"{model}\0{tokens}".encode())
+    for document in documents:
+        digest.update(f"\0{len(document.id)}\0{document.id}{document.content_hash}".encode())
+    return digest.hexdigest()
+
+
+def store_documents(
+    folder: Path,
+    name: str,
+    documents: Sequence[Document],
+    load: Callable[[], Encoder],
+    model: str,
+    tokens: bool,
+) -> None:
+    """Encode a chunk and store it, unless it is there.
+
+    Texts are encoded longest first, some at a time, so that the vectors are those of the chunk whoever
+    encodes it.
+
+    Args:
+        folder: of the corpus.
+        name: of the chunk.
+        documents: of the chunk, in order.
+        load: gives the encoder; asked only where there is something to encode.
+        model: its name.
+        tokens: whether token vectors are kept.
+
+    Raises:
+        DataError: if an id is empty.
+        StoreError: if the disk is full, or cannot be written.
+    """
+    nameless = next((d for d in documents if not d.id), None)
+    if nameless is not None:
+        place = documents.index(nameless) + 1
+        raise DataError(f"a document has an empty id: number {place} of {name}; give it one, or leave it out")
+    digest = digest_of(documents, model, tokens)
+    if is_stored(folder, name, digest):
+        return
+    from surprise_rerank.kernels import with_own_memberships  # which needs torch
+
+    encoder = load()
+    order = sorted(range(len(documents)), key=lambda i: -len(documents[i].content))
+    dense = np.empty((len(documents), encoder.dimension), np.float32)
+    parts: list[TokenBatch] = []
+    for start in range(0, len(order), _WINDOW):
+        rows = order[start : start + _WINDOW]
+        encoded = encoder.encode([documents[i].content for i in rows], kind="document")
+        dense[rows] = encoded.dense
+        if tokens:
+            parts.append(with_own_memberships(encoded.tokens.stored("int8")))
+    kept = TokenBatch.concatenate(parts).take(np.argsort(order)) if parts else None
+    store_chunk(folder, name, digest, [d.id for d in documents], dense, kept)
+
+
+def store_vectors(folder: Path, given: Vectors) -> list[str]:
+    """Store vectors that are known as the chunks of a corpus; returns their names.
+
+    Raises:
+        DataError: if shapes do not fit, or a value is NaN or infinite.
+        StoreError: if the disk is full, or cannot be written.
+    """
+    names, dimension = [], 0
+    for number, (ids, vectors, *tokens) in enumerate(given.batches):
+        rows = unit_rows(matrix(vectors, f"vectors of {given.name}"))
+        dimension = dimension or rows.shape[1]
+        if rows.shape[1] != dimension:
+            raise DataError(
+                f"{given.name}: batch {number + 1} has vectors of dimension {rows.shape[1]}, those before "
+                f"have {dimension}; use one model for all"
+            )
+        if len(rows) != len(ids):
+            raise DataError(f"{given.name}: {len(ids)} ids for {len(rows)} vectors; give one for each")
+        names_of_rows = [_named(name, given.name) for name in ids]
+        named = hashlib.sha256("\0".join(names_of_rows).encode())
+        named.update(rows.tobytes())
+        for own in tokens:
+            named.update(b"".join(own.pack()))
+        names.append(chunk_name(0, number))
+        store_chunk(folder, names[-1], named.hexdigest(), names_of_rows, rows, *tokens)
+    return names
+
+
+def _named(given: object, where: str) -> str:
+    """An id as a string, as documents have them."""
+    name = str(given)
+    if not name:
+        raise DataError(f"{where}: there is an empty id; give every vector one")
+    if encodable(name) != name:
+        raise DataError(
+            f"{where}: the id {name!r} has characters that are none (lone surrogates); replace them"
+        )
+    return name
+
+
+def count_unique(sources: Sequence[Iterable[Document]]) -> int:
+    """How many documents there are; 17 bytes a document are in memory.
+
+    Raises:
+        DataError: if an id stands twice; names one.
+    """
+    hashes = np.fromiter((hash_of(d.id) for source in sources for d in source), np.int64)
+    for value in twice(hashes):
+        places: dict[str, int] = {}
+        for number, document in enumerate((d for source in sources for d in source), 1):
+            first = places.setdefault(document.id, number) if hash_of(document.id) == value else number
+            if first != number:
+                raise DataError(
+                    f"the document id {document.id!r} stands twice, as documents {first} and {number}; "
+                    "ids must be unique"
+                )
+    return len(hashes)
+
+
+def accounts(names: Sequence[str], sources: Sequence[Iterable[Document]]) -> list[dict[str, Any]]:
+    """What sources left out when they were read last, by source and reason, with the first places."""
+    return [
+        {"source": name, "reason": reason, "count": count, "places": source.skipped.places[reason]}
+        for name, source in zip(names, sources, strict=True)
+        if isinstance(source, Accounting)
+        for reason, count in source.skipped.counts.items()
+    ]

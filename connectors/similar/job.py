@@ -1,0 +1,188 @@
+"""A job: documents to corpora, a corpus to its ensemble, and part by part to neighbours.
+
+A job's folder holds everything that is done; running the job again goes on with what is missing:
+
+    documents/  against/     the corpora (`corpus.py`)
+    ensemble-DIGITS.npz      of the documents that may be neighbours
+    parts-DIGITS/            the parts of the result, each whole or not there
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+from surprise_rerank.connectors.folders import disk_errors
+from surprise_rerank.connectors.progress import Terminal
+from surprise_rerank.connectors.similar import augmented, leftovers
+from surprise_rerank.connectors.similar import corpus as corpora
+from surprise_rerank.connectors.similar.augmented import IndexPlace
+from surprise_rerank.connectors.similar.corpus import Corpus
+from surprise_rerank.connectors.similar.encoding import CHUNK, Model, Vectors, store_vectors
+from surprise_rerank.connectors.similar.outputs import part_batches
+from surprise_rerank.connectors.similar.settings import Settings
+from surprise_rerank.connectors.similar.threads import Threads
+from surprise_rerank.connectors.similar.work import ScoringWork, Sources, Workers
+from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.errors import DataError
+from surprise_rerank.files import whole_file
+
+
+class SimilarityJob:
+    """The most surprising neighbours of every document.
+
+    Args:
+        folder: of the job; what is there of the same job is not done again.
+        settings: what is computed.
+        model: encodes documents; not needed where their vectors are given.
+        workers: who does the work; threads of this process by default.
+        device: where products are computed: `cpu`, `cuda`, ...
+        index: where the index of mode `index` is; in the job's folder by default.
+        show_progress: bars on the error stream.
+
+    Attributes:
+        documents: the corpus whose neighbours are looked for, when it is prepared.
+        neighbours: that of the documents that may be neighbours.
+    """
+
+    documents: Corpus
+    neighbours: Corpus
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: Settings,
+        *,
+        model: Model | None = None,
+        workers: Workers | None = None,
+        device: str = "cpu",
+        index: IndexPlace | None = None,
+        show_progress: bool = False,
+    ) -> None:
+        self.folder, self.settings = folder, settings
+        self._model, self._device = model, device
+        self._index = index or IndexPlace()
+        self._workers = workers or Threads()
+        self._terminal = Terminal(quiet=not show_progress)
+        self._work: ScoringWork | None = None
+
+    def prepare(self, documents: Sources | Vectors, against: Sources | Vectors | None = None) -> None:
+        """Encode what is not encoded yet, measure the ensemble, and fill the index where there is one.
+
+        Args:
+            documents: whose neighbours are looked for.
+            against: which may be neighbours; the same documents where None.
+
+        Raises:
+            DataError: if there are none, an id stands twice, a row is malformed (unless such rows are
+                skipped), or the folder holds another job.
+            StoreError: if the disk is full, or cannot be used.
+        """
+        if self._device != "cpu":
+            from surprise_rerank.kernels import device_of  # which needs torch
+
+            device_of(self._device)  # before anything is encoded
+        if self.settings.mode == "index":
+            augmented.require_shared(self._index, self._workers)  # before anything is encoded
+        queries = self._corpus(documents, "documents")
+        keys = queries if against is None else self._corpus(against, "against")
+        if queries.dimension != keys.dimension:
+            raise DataError(
+                f"vectors of dimension {queries.dimension} cannot be compared with vectors of dimension "
+                f"{keys.dimension}; use one model for both"
+            )
+        leftovers.clear(self.folder)
+        path = self.folder / f"ensemble-{keys.content}.npz"
+        with disk_errors(str(path)):
+            if not path.exists():
+                ensemble = self._workers.ensemble(keys, self._device)
+                with whole_file(path) as file:
+                    file.write(ensemble.to_bytes())
+        # Documents that are compared with a copy of themselves find themselves; else they are left out.
+        compared = queries.content if against is None else f"{queries.content}-{keys.content}"
+        parts = self.folder / f"parts-{self.settings.digest}-{compared}"
+        with disk_errors(str(parts)):
+            parts.mkdir(exist_ok=True)
+        index = None
+        if self.settings.mode == "index":
+            index = self._index.of_job(self.folder)
+            augmented.fill(index, keys, path, self._workers, self._terminal, self._device)
+        work = ScoringWork(queries.folder, keys.folder, path, parts, self.settings, self._device, index)
+        if self.settings.needs_tokens:
+            with self._terminal.bar("measuring", len(keys), "docs") as advance:
+                self._workers.measure(work, advance)
+        self._work = work
+        self.documents, self.neighbours = queries, keys
+
+    @property
+    def work(self) -> ScoringWork:
+        """What is computed of what.
+
+        Raises:
+            DataError: before `prepare`.
+        """
+        if self._work is None:
+            raise DataError("the job is not prepared yet; call prepare(documents) first")
+        return self._work
+
+    @property
+    def ensemble(self) -> Ensemble:
+        """Of the documents that may be neighbours."""
+        return Ensemble.load(self.work.ensemble)
+
+    def parts(self) -> Generator[Path, None, None]:
+        """The parts of the result in the order of the documents, each when it is there; see `batches`.
+
+        Raises:
+            StoreError: if the disk is full, or cannot be used; what is there stays.
+        """
+        work, count = self.work, self.work.count(len(self.documents))
+        missing = [number for number in range(count) if not work.path(number).exists()]
+        done = set(range(count)) - set(missing)
+        with self._terminal.bar("comparing", len(self.documents), "docs") as advance:
+            advance(sum(len(work.rows(number, len(self.documents))) for number in done))
+            computed = self._workers.score(work, missing, advance) if missing else iter(())
+            for number in range(count):
+                while number not in done:
+                    done.add(next(computed))
+                yield work.path(number)
+
+    def batches(self) -> Iterator[Any]:
+        """The result as `pyarrow.RecordBatch`es of one schema, in the order of the documents."""
+        for path in self.parts():
+            yield from part_batches(path)
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether everything is encoded."""
+        return self._work is not None
+
+    def _corpus(self, documents: Sources | Vectors, name: str) -> Corpus:
+        folder = self.folder / name
+        if isinstance(documents, Vectors):
+            if self.settings.needs_tokens and not documents.tokens:
+                raise DataError(
+                    f"{documents.name}: {self.settings.similarity!r} compares token vectors, and there are "
+                    "none; give documents and a model, or choose similarity 'cosine'"
+                )
+            made = {"sources": [documents.name], "model": "", "tokens": documents.tokens, "chunk": 0}
+            corpora.begin(folder, made)
+            return corpora.complete(folder, [], store_vectors(folder, documents))
+        if self._model is None:
+            raise DataError("documents need a model that encodes them; give model=, or their vectors")
+        # What was encoded with its tokens serves the cosine, too.
+        before = (corpora.read_about(folder) or {}).get("made_of", {})
+        tokens = self.settings.needs_tokens or bool(before.get("tokens"))
+        made_of = {
+            "sources": list(documents.names),
+            "model": self._model.name,
+            "tokens": tokens,
+            "chunk": CHUNK,
+        }
+        corpora.begin(folder, made_of)
+        with self._terminal.bar(f"reading {name}", None, "docs"):
+            total = self._workers.count(documents)
+        with self._terminal.bar(f"encoding {name}", total, "docs") as advance:
+            names, skipped = self._workers.encode(folder, documents, self._model, tokens, advance)
+        return corpora.complete(folder, skipped, names)

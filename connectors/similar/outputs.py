@@ -1,0 +1,270 @@
+"""A result as it was asked for: one file in Parquet, CSV or JSON Lines, or its parts in a folder."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import io
+import json
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
+
+from surprise_rerank.connectors.batches import CountedBatches
+from surprise_rerank.connectors.folders import disk_errors, require_replaceable, staged_folder
+from surprise_rerank.connectors.similar.corpus import CHUNK_FILE, EXTRA
+from surprise_rerank.errors import DataError, StoreError
+from surprise_rerank.extras import import_extra
+from surprise_rerank.files import whole_file
+
+if TYPE_CHECKING:
+    from surprise_rerank.connectors.similar.job import SimilarityJob
+
+Form: TypeAlias = Literal["parquet", "csv", "jsonl", "parts"]
+# What writes a schema and rows to an open file.
+_Writer: TypeAlias = Callable[[IO[bytes], Any, Iterable[Any]], None]
+
+# Columns of parts only: the rows of both documents in their corpora, by which groups are made.
+ROW_COLUMNS = ("document_row", "neighbour_row")
+# In a folder of parts that is whole, as Hadoop and Spark leave it; readers pass over it.
+COMPLETE = "_SUCCESS"
+# By which a folder is known that may be replaced: `_SUCCESS` may be anybody's.
+MARKER = "_similar.json"
+_CONTENTS = re.compile(rf"part-\d+\.parquet|{COMPLETE}|{re.escape(MARKER)}")
+
+_BATCH = 1 << 16  # rows that are in memory at a time
+_ROW_GROUP = 1 << 17  # of a Parquet file, whatever the parts
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a result goes.
+
+    Attributes:
+        path: of the file, or of the folder.
+        form: `parquet`, `csv`, `jsonl`, or `parts` for a folder of Parquet files.
+    """
+
+    path: Path
+    form: Form
+
+    @classmethod
+    def of(cls, given: str) -> Target:
+        """What a path means: a file by its suffix; a folder, which ends in `/` or exists, for parts.
+
+        Raises:
+            DataError: if the suffix is not known, or the folder that it is to be in does not exist.
+        """
+        path = Path(given)
+        if given.endswith(("/", "\\")) or path.is_dir():
+            return cls(path, "parts")
+        form = path.suffix.lower().removeprefix(".")
+        if form not in _WRITERS:
+            known = ", ".join(f".{name}" for name in _WRITERS)
+            raise DataError(
+                f"{given}: a result is written by its suffix, {known}; or to a folder, with a / at the end"
+            )
+        if not path.parent.is_dir():
+            raise DataError(f"{given}: there is no folder {path.parent}; make it, or choose another one")
+        return cls(path, form)  # type: ignore[arg-type]  # a key of the writers
+
+    @property
+    def place(self) -> Path:
+        """The path without symbolic links and dots."""
+        return self.path.resolve()
+
+    def require_writable(self) -> None:
+        """Find out what would keep a result from being written, before it is computed.
+
+        Raises:
+            StoreError: if the folder holds something else, or its place cannot be written.
+        """
+        with disk_errors(str(self.path)):
+            if self.form == "parts":
+                require_replaceable(self.place, MARKER, self._what, _CONTENTS)
+            beside = Path(os.path.abspath(self.path)) if self.form != "parts" else self.place
+            existing = next(folder for folder in beside.parents if folder.exists())
+            with tempfile.TemporaryFile(dir=existing):
+                pass
+
+    def write(self, schema: Any, batches: Iterable[Any]) -> int:
+        """Write rows to the file, whole or not at all; returns how many there were.
+
+        Args:
+            schema: a `pyarrow.Schema`.
+            batches: `pyarrow.RecordBatch`es of it.
+
+        Raises:
+            StoreError: if the disk is full, or cannot be written.
+        """
+        counted = CountedBatches(batches)
+        with disk_errors(str(self.path)):
+            _remove_drafts(self.path)
+            with whole_file(self.path) as file:
+                _WRITERS[self.form](file, schema, counted)
+        return counted.rows
+
+    def write_parts(self, parts: Iterable[Path]) -> int:
+        """Write a result, whole or not at all; returns how many pairs there are.
+
+        Args:
+            parts: Parquet files of one schema, in order, such as `SimilarityJob.parts` gives; at least one.
+
+        Raises:
+            StoreError: if the disk is full, or cannot be written; if the folder holds something else.
+        """
+        if self.form == "parts":
+            return self._write_folder(parts)
+        stream = iter(parts)
+        first = next(stream)
+        batches = (batch for own in (iter((first,)), stream) for path in own for batch in part_batches(path))
+        return self.write(_schema(first), batches)
+
+    def _write_folder(self, parts: Iterable[Path]) -> int:
+        rows = 0
+        with staged_folder(self.place, MARKER, self._what, _CONTENTS) as draft:
+            for path in parts:
+                counted = CountedBatches(part_batches(path))
+                with disk_errors(str(self.path)), (draft / path.name).open("wb") as file:
+                    _write_parquet(file, _schema(path), counted)
+                rows += counted.rows
+            with disk_errors(str(self.path)):
+                (draft / MARKER).write_text(json.dumps({"pairs": rows}), encoding="utf-8")
+                (draft / COMPLETE).touch()
+        return rows
+
+    @property
+    def _what(self) -> str:
+        return f"the folder {self.path}"
+
+
+def part_batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[Any]:
+    """A part as `pyarrow.RecordBatch`es.
+
+    Args:
+        path: of the part.
+        columns: those to read; all of the result, without `ROW_COLUMNS`, where None.
+
+    Raises:
+        StoreError: if it cannot be read.
+    """
+    parquet = import_extra("pyarrow.parquet", EXTRA)
+    with disk_errors(str(path)), parquet.ParquetFile(path) as file:
+        names = _result_columns(file.schema_arrow) if columns is None else list(columns)
+        yield from file.iter_batches(_BATCH, columns=names)
+
+
+def _schema(path: Path) -> Any:
+    parquet = import_extra("pyarrow.parquet", EXTRA)
+    pyarrow = import_extra("pyarrow", EXTRA)
+    with disk_errors(str(path)):
+        schema = parquet.read_schema(path)
+    return pyarrow.schema([schema.field(name) for name in _result_columns(schema)])
+
+
+def _result_columns(schema: Any) -> list[str]:
+    return [name for name in schema.names if name not in ROW_COLUMNS]
+
+
+def _write_parquet(file: IO[bytes], schema: Any, batches: Iterable[Any]) -> None:
+    parquet = import_extra("pyarrow.parquet", EXTRA)
+    with parquet.ParquetWriter(file, schema) as writer:
+        for table in _row_groups(schema, batches):
+            writer.write_table(table, _ROW_GROUP)
+
+
+def _row_groups(schema: Any, batches: Iterable[Any]) -> Iterator[Any]:
+    """Tables of one row group each, so that the file does not depend on how the rows came."""
+    pyarrow = import_extra("pyarrow", EXTRA)
+    waiting, rows = [], 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += batch.num_rows
+        while rows >= _ROW_GROUP:
+            table = pyarrow.Table.from_batches(waiting, schema)
+            yield table.slice(0, _ROW_GROUP)
+            waiting = table.slice(_ROW_GROUP).to_batches()
+            rows -= _ROW_GROUP
+    if rows:
+        yield pyarrow.Table.from_batches(waiting, schema)
+
+
+def _write_csv(file: IO[bytes], schema: Any, batches: Iterable[Any]) -> None:
+    """RFC 4180 with a header; `csv` ends lines as it says, which pyarrow's writer does not."""
+    file.write(_csv_lines([schema.names]))
+    for batch in batches:
+        file.write(_csv_lines(_rows(batch)))
+
+
+def _csv_lines(rows: Iterable[Sequence[Any]]) -> bytes:
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows(rows)
+    return text.getvalue().encode()
+
+
+def _write_jsonl(file: IO[bytes], schema: Any, batches: Iterable[Any]) -> None:
+    encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+    for batch in batches:
+        lines = (f"{encode(dict(zip(schema.names, row, strict=True)))}\n" for row in _rows(batch))
+        file.write("".join(lines).encode())
+
+
+def _rows(batch: Any) -> Iterator[tuple[Any, ...]]:
+    return zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+_WRITERS: dict[str, _Writer] = {"parquet": _write_parquet, "csv": _write_csv, "jsonl": _write_jsonl}
+
+
+def _remove_drafts(path: Path) -> None:
+    """Remove what killed processes left behind of the same file."""
+    for draft in path.parent.glob(f".{_literal(path.name)}.{'[0-9a-f]' * 32}.part"):
+        draft.unlink(missing_ok=True)
+
+
+def _literal(name: str) -> str:
+    return "".join(f"[{c}]" if c in "*?[" else c for c in name)
+
+
+@contextmanager
+def telling_of_a_full_disk(job: SimilarityJob) -> Iterator[None]:
+    """Have the error of a full disk say what of a job is done, and where it is.
+
+    Raises:
+        StoreError: in place of the block's own, where that is of a full disk.
+    """
+    try:
+        yield
+    except (StoreError, OSError) as error:
+        if not _is_full(error):
+            raise
+        raise StoreError(
+            f"the disk is full: {_done(job)}; free some space and run the same again, it goes on from there"
+        ) from error
+
+
+def _is_full(error: BaseException | None) -> bool:
+    while error is not None:
+        # numpy gives no number for what a disk did not take, and an embedded index looks before it writes.
+        if isinstance(error, OSError) and (error.errno in _FULL or " requested and " in str(error)):
+            return True
+        if isinstance(error, StoreError) and "the disk is full" in str(error):
+            return True
+        error = error.__cause__
+    return False
+
+
+def _done(job: SimilarityJob) -> str:
+    """How far a job is, and in which folder."""
+    if not job.is_prepared:
+        chunks = (json.loads(path.read_bytes()) for path in job.folder.glob(f"*/chunk-*/{CHUNK_FILE}"))
+        return f"{sum(chunk['rows'] for chunk in chunks)} documents are encoded, in {job.folder}"
+    work, total = job.work, len(job.documents)
+    done = sum(len(work.rows(n, total)) for n in range(work.count(total)) if work.path(n).exists())
+    return f"{done} of {total} documents are done, in Parquet files that can be read, in {work.parts}"

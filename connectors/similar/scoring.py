@@ -1,0 +1,159 @@
+"""The neighbours of a part of a corpus, as every worker computes them, and as an Arrow table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from surprise_rerank.arrays import IntArray
+from surprise_rerank.connectors.folders import disk_errors
+from surprise_rerank.connectors.similar.corpus import EXTRA, Corpus
+from surprise_rerank.connectors.similar.outputs import ROW_COLUMNS
+from surprise_rerank.connectors.similar.rescored import Rescored
+from surprise_rerank.connectors.similar.settings import Settings
+from surprise_rerank.connectors.similar.work import ScoringWork
+from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.extras import import_extra
+from surprise_rerank.files import whole_file
+from surprise_rerank.neighbours import Neighbours, NeighbourSearch
+from surprise_rerank.surprise import probability
+
+if TYPE_CHECKING:
+    from surprise_rerank.connectors.similar.dynamax import DynaMaxMoments
+
+
+class Scorer(Protocol):
+    """What finds the neighbours of some consecutive documents."""
+
+    def neighbours(self, rows: IntArray) -> Neighbours:
+        """The neighbours of the documents at these rows; `query` counts from 0 in them."""
+        ...
+
+    def close(self) -> None:
+        """Close connections and files."""
+        ...
+
+
+class ExactScorer:
+    """Surprise over the cosine, against every document.
+
+    Args:
+        queries: the documents whose neighbours are looked for.
+        keys: the documents that may be neighbours, and the ensemble; the same corpus, or another.
+        ensemble: of the keys.
+        settings: k and the threshold.
+        device: where to multiply: `cpu`, `cuda`, ...
+    """
+
+    def __init__(
+        self, queries: Corpus, keys: Corpus, ensemble: Ensemble, settings: Settings, device: str = "cpu"
+    ) -> None:
+        self._queries, self._keys, self._ensemble = queries, keys, ensemble
+        self._settings, self._device = settings, device
+        self._same = queries.folder == keys.folder
+
+    def neighbours(self, rows: IntArray) -> Neighbours:
+        """See `Scorer`."""
+        search = NeighbourSearch(
+            self._queries.vectors_of(rows),
+            k=self._settings.k,
+            above=self._settings.above,
+            own=rows if self._same else None,
+            device=self._device,
+        )
+        for first in self._keys.key_blocks():
+            search.add(self._keys.keys(self._ensemble, first, self._device))
+        return search.found()
+
+    def close(self) -> None:
+        """See `Scorer`; nothing is open."""
+
+
+def table_of(found: Neighbours, rows: IntArray, queries: Corpus, keys: Corpus, settings: Settings) -> Any:
+    """Neighbours as an Arrow table: document, neighbour, rank, surprise, probability, similarities, and rows.
+
+    Args:
+        found: the neighbours.
+        rows: (m,) the rows of the documents whose neighbours they are.
+        queries: their corpus.
+        keys: the neighbours' corpus.
+        settings: what was computed.
+
+    Returns:
+        A `pyarrow.Table`.
+    """
+    pyarrow = import_extra("pyarrow", EXTRA)
+    documents = queries.ids(rows).take(pyarrow.array(found.query))
+    columns = {
+        "document": documents,
+        "neighbour": keys.ids(found.key),
+        "rank": pyarrow.array(found.ranks.astype(np.int32)),
+        "surprise": pyarrow.array(found.z),
+        "probability": pyarrow.array(probability(found.z)),
+        **({"cosine": pyarrow.array(found.cosine)} if isinstance(found, Rescored) else {}),
+        "cosine" if settings.similarity == "cosine" else "dynamax": pyarrow.array(found.similarity),
+        **dict(zip(ROW_COLUMNS, map(pyarrow.array, (rows[found.query], found.key)), strict=True)),
+    }
+    return pyarrow.table(columns)
+
+
+class PartScorer:
+    """Computes parts of a result and writes them; workers have one each, or share it between threads.
+
+    Args:
+        work: what is computed of what.
+    """
+
+    def __init__(self, work: ScoringWork) -> None:
+        self._work = work
+        self._queries, self._keys = Corpus.open(work.queries), Corpus.open(work.keys)
+        self._scorer = scorer_of(work, self._queries, self._keys)
+
+    def __call__(self, number: int) -> int:
+        """Write a part, unless it is there; returns how many documents it is about.
+
+        Raises:
+            StoreError: if the disk is full, or cannot be read or written.
+        """
+        parquet = import_extra("pyarrow.parquet", EXTRA)
+        rows = self._work.rows(number, len(self._queries))
+        path = self._work.path(number)
+        with disk_errors(str(path)):
+            if not path.exists():
+                found = self._scorer.neighbours(rows)
+                table = table_of(found, rows, self._queries, self._keys, self._work.settings)
+                with whole_file(path) as file:
+                    parquet.write_table(table, file)
+        return len(rows)
+
+    def close(self) -> None:
+        """Close connections and files, when no part is being computed."""
+        self._scorer.close()
+
+
+def moments_of(work: ScoringWork) -> DynaMaxMoments:
+    """The moments of DynaMax that a work is computed with, block by block."""
+    from surprise_rerank.connectors.similar.dynamax import DynaMaxMoments  # with torch
+
+    return DynaMaxMoments(Corpus.open(work.keys), work.settings.ensemble_sample, work.device)
+
+
+def scorer_of(work: ScoringWork, queries: Corpus, keys: Corpus) -> Scorer:
+    """What computes the neighbours that the settings ask for."""
+    if work.settings.similarity != "cosine":
+        from surprise_rerank.connectors.similar.dynamax import DynaMaxScorer, RescoringScorer  # with torch
+
+        if work.settings.similarity == "dynamax":
+            return DynaMaxScorer(queries, keys, work.settings, work.device)
+        wanted = replace(work.settings, similarity="cosine", k=work.settings.pool, above=None)
+        candidates = scorer_of(replace(work, settings=wanted), queries, keys)
+        return RescoringScorer(candidates, queries, keys, work.settings, work.device)
+    ensemble = Ensemble.load(work.ensemble)
+    if work.settings.mode == "index":
+        from surprise_rerank.connectors.similar.index_scorer import IndexScorer
+
+        assert work.index is not None
+        return IndexScorer(queries, keys, ensemble, work.settings, work.index)
+    return ExactScorer(queries, keys, ensemble, work.settings, work.device)

@@ -1,0 +1,73 @@
+"""The vectors of an index that exists, for jobs that need not encode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from surprise_rerank.arrays import Float32Array
+from surprise_rerank.connectors.progress import Terminal
+from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.qdrant.homes import Home
+from surprise_rerank.connectors.qdrant.maintenance import packed_tokens
+from surprise_rerank.connectors.qdrant.schema import DENSE, ID, WITH_VECTORS, Record
+from surprise_rerank.connectors.similar.encoding import Vectors
+from surprise_rerank.errors import DataError
+from surprise_rerank.tokens import TokenBatch
+
+# Documents of a chunk; their token vectors can take a hundred megabytes.
+_BATCH = 1024
+
+_Batch: TypeAlias = tuple[list[str], Float32Array] | tuple[list[str], Float32Array, TokenBatch]
+
+
+def stored_vectors(index: DocumentIndex, *, tokens: bool = False, show_progress: bool = False) -> Vectors:
+    """The documents of an index, in the order of their points.
+
+    Args:
+        index: on a server, or in a folder; it must stay open until the vectors are read.
+        tokens: whether their token vectors are read, too.
+        show_progress: a bar on the error stream while they are read.
+
+    Raises:
+        DataError: if it holds documents in passages, or no token vectors where they are asked for.
+    """
+    status = index.status()
+    if status.points != status.documents:
+        raise DataError(
+            f"{index.where} holds {status.documents} documents in {status.points} passages, and neighbours "
+            "are found of whole documents; give the documents' files, or an index made with --no-passages"
+        )
+    if tokens and not index.manifest.options.packed_tokens:
+        raise DataError(
+            f"{index.where} holds no packed token vectors, which dynamax compares; choose similarity "
+            "'cosine', or give the documents' files"
+        )
+    return Vectors(index.where, _Stored(index, tokens, show_progress), tokens)
+
+
+class _Stored:
+    """Batches of an index, read anew by every iteration."""
+
+    def __init__(self, index: DocumentIndex, tokens: bool, show_progress: bool) -> None:
+        self._index, self._tokens = index, tokens
+        self._terminal = Terminal(quiet=not show_progress)
+
+    def __iter__(self) -> Iterator[_Batch]:
+        home = self._index.files
+        with self._terminal.bar("reading", len(self._index), "docs") as advance:
+            for records in home.engine.scroll((ID,), (DENSE,), batch=_BATCH, condition=WITH_VECTORS):
+                if records:
+                    yield self._batch(home, records)
+                advance(len(records))
+
+    def _batch(self, home: Home, records: Sequence[Record]) -> _Batch:
+        ids = [record.payload[ID] for record in records]
+        vectors = np.array([record.vectors[DENSE] for record in records], np.float32)
+        if not self._tokens:
+            return ids, vectors
+        from surprise_rerank.kernels import with_own_memberships  # which needs torch
+
+        return ids, vectors, with_own_memberships(packed_tokens(home, [record.id for record in records]))

@@ -1,0 +1,98 @@
+"""The work of a job in this process: encoding in turn, scoring in a thread for each core."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing
+from functools import cache, partial, reduce
+from pathlib import Path
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+from surprise_rerank.connectors.similar.corpus import Corpus
+from surprise_rerank.connectors.similar.encoding import (
+    Model,
+    accounts,
+    chunk_name,
+    chunks_of,
+    count_unique,
+    store_documents,
+)
+from surprise_rerank.connectors.similar.scoring import PartScorer, moments_of
+from surprise_rerank.connectors.similar.work import Advance, ScoringWork, Sources
+from surprise_rerank.ensemble import Ensemble
+
+
+class Threads:
+    """Threads of this process.
+
+    Args:
+        count: how many score; as many as there are cores by default. Each has a block of products in memory.
+    """
+
+    def __init__(self, count: int | None = None) -> None:
+        self._count = count or os.cpu_count() or 1
+
+    def count(self, documents: Sources) -> int | None:
+        """See `Workers`; reading takes a small share of what encoding does."""
+        if any(iter(source) is source for source in documents.sources):
+            return None  # they can be read once
+        return count_unique(documents.sources)
+
+    def encode(
+        self, folder: Path, documents: Sources, model: Model, tokens: bool, advance: Advance
+    ) -> tuple[list[str], list[dict[str, Any]]]:
+        """See `Workers`."""
+        load, names = cache(model.load), []
+        for number, source in enumerate(documents.sources):
+            for place, chunk in enumerate(chunks_of(source)):
+                names.append(chunk_name(number, place))
+                store_documents(folder, names[-1], chunk, load, model=model.name, tokens=tokens)
+                advance(len(chunk))
+        return names, accounts(documents.names, documents.sources)
+
+    def ensemble(self, corpus: Corpus, device: str) -> Ensemble:
+        """See `Workers`."""
+        # Limited here: BLAS does not follow a limit that another thread than this one sets.
+        with threadpool_limits(1), ThreadPoolExecutor(self._count) as threads:
+            firsts = list(corpus.ensemble_parts())
+            # Some at a time, so that only these are in memory.
+            windows = (firsts[i : i + self._count] for i in range(0, len(firsts), self._count))
+            parts = (
+                part
+                for window in windows
+                for part in threads.map(partial(corpus.partial_ensemble, device=device), window)
+            )
+            return reduce(Ensemble.merge, parts)
+
+    def measure(self, work: ScoringWork, advance: Advance) -> None:
+        """See `Workers`."""
+        moments = moments_of(work)
+        with threadpool_limits(1), ThreadPoolExecutor(self._count) as threads:
+            running = [threads.submit(moments.compute, first) for first in moments.blocks()]
+            try:
+                for done in as_completed(running):
+                    advance(done.result())
+            except BaseException:
+                threads.shutdown(cancel_futures=True)
+                raise
+
+    def score(self, work: ScoringWork, parts: Sequence[int], advance: Advance) -> Iterator[int]:
+        """See `Workers`."""
+        # A product in every thread is faster than all threads in one product, and so is what follows it.
+        with (
+            closing(PartScorer(work)) as scorer,
+            threadpool_limits(1),
+            ThreadPoolExecutor(self._count) as threads,
+        ):
+            running = {threads.submit(scorer, number): number for number in parts}
+            try:
+                for done in as_completed(running):
+                    advance(done.result())
+                    yield running.pop(done)
+            except BaseException:
+                threads.shutdown(cancel_futures=True)
+                raise

@@ -1,0 +1,115 @@
+"""The work of a job: what its stages are given, and who does them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import numpy as np
+
+from surprise_rerank.arrays import IntArray
+from surprise_rerank.connectors.similar.corpus import Corpus
+from surprise_rerank.connectors.similar.encoding import Model
+from surprise_rerank.connectors.similar.settings import Settings
+from surprise_rerank.documents import Document
+from surprise_rerank.ensemble import Ensemble
+
+if TYPE_CHECKING:
+    from surprise_rerank.connectors.similar.augmented import IndexPlace  # with Qdrant's client: a second
+
+Advance: TypeAlias = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sources:
+    """Documents of several sources, one after another.
+
+    Attributes:
+        names: what the user called them.
+        sources: in the same order; each is read anew by every iteration, and passes from process to process
+            where workers read.
+    """
+
+    names: Sequence[str]
+    sources: Sequence[Iterable[Document]]
+
+
+@dataclass(frozen=True, slots=True)
+class ScoringWork:
+    """What a worker needs to compute a part; it passes from process to process.
+
+    Attributes:
+        queries: folder of the corpus whose neighbours are looked for.
+        keys: folder of the corpus that may be neighbours.
+        ensemble: file of the ensemble of the keys.
+        parts: folder of the parts.
+        settings: what is computed.
+        device: where to multiply.
+        index: where the augmented vectors are, for mode `index`.
+    """
+
+    queries: Path
+    keys: Path
+    ensemble: Path
+    parts: Path
+    settings: Settings
+    device: str = "cpu"
+    index: IndexPlace | None = None
+
+    def path(self, number: int) -> Path:
+        """Where a part is."""
+        return self.parts / f"part-{number:07d}.parquet"
+
+    def rows(self, number: int, documents: int) -> IntArray:
+        """The rows of the documents that a part is about."""
+        size = self.settings.part_rows
+        return np.arange(number * size, min((number + 1) * size, documents), dtype=np.int64)
+
+    def count(self, documents: int) -> int:
+        """How many parts there are."""
+        return -(-documents // self.settings.part_rows)
+
+
+class Workers(Protocol):
+    """Who does the work of a job: threads of this process, or Ray's workers (`connectors/ray.py`)."""
+
+    def count(self, documents: Sources) -> int | None:
+        """How many documents there are, where that is worth a reading of its own: for the time left.
+
+        Raises:
+            DataError: if a row is malformed, before anything is encoded.
+        """
+        ...
+
+    def encode(
+        self, folder: Path, documents: Sources, model: Model, tokens: bool, advance: Advance
+    ) -> tuple[list[str], list[dict[str, Any]]]:
+        """Store all chunks of a corpus; returns their names in order, and what sources left out.
+
+        Args:
+            folder: of the corpus.
+            documents: to be read.
+            model: encodes them.
+            tokens: whether token vectors are kept.
+            advance: called with the number of documents of every chunk that is stored.
+        """
+        ...
+
+    def ensemble(self, corpus: Corpus, device: str) -> Ensemble:
+        """The partial ensembles of a corpus, computed on a device and merged in their order."""
+        ...
+
+    def measure(self, work: ScoringWork, advance: Advance) -> None:
+        """Compute the moments that no stage before has: DynaMax's, which take more time than encoding.
+
+        Args:
+            work: what is to be computed with them.
+            advance: called with the number of documents of every block of moments.
+        """
+        ...
+
+    def score(self, work: ScoringWork, parts: Sequence[int], advance: Advance) -> Iterator[int]:
+        """Compute parts and write them; yields each part's number when it is there, in any order."""
+        ...
