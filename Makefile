@@ -7,7 +7,7 @@ EXTRAS ?= edge,pyserini,offline,dev
 DATASET ?= demo
 ARGS ?=
 # A process for each core, and one thread in each: a file's tests stay together, as they share fixtures.
-PYTEST_ARGS ?= -n auto --dist loadfile
+PYTEST_ARGS ?= -n auto --dist loadfile --no-loadscope-reorder
 
 BIN := $(VENV)/bin
 comma := ,

@@ -9,6 +9,7 @@ os.environ.setdefault("HAYSTACK_TELEMETRY_ENABLED", "False")
 
 import sys
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeAlias
@@ -26,6 +27,12 @@ NEEDS_EDGE = pytest.mark.skipif(not is_installed("qdrant_edge"), reason="the ext
 
 # Opens the same index again and again: an encoder, and options of `DocumentIndex.open`.
 Opener: TypeAlias = Callable[..., DocumentIndex]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests first: a process that begins the longest one last keeps the others waiting."""
+    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+    items.sort(key=lambda item: -slow[item.path])
 
 
 def require_one_ranking(index: DocumentIndex, first: Candidates, *others: Candidates) -> None:
