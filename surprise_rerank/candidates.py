@@ -14,14 +14,15 @@ from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
 from surprise_rerank.moments import Moments
 from surprise_rerank.passages import Passage
+from surprise_rerank.terms import TermBatch
 from surprise_rerank.tokens import TokenBatch
 
 T = TypeVar("T")
 
 # What a re-ranker may need of a pool beside ids and scores.
-Field: TypeAlias = Literal["dense", "tokens", "documents"]
+Field: TypeAlias = Literal["dense", "tokens", "terms", "documents"]
 
-_OPTIONAL = ("dense", "tokens", "documents", "passages")
+_OPTIONAL = ("dense", "tokens", "terms", "documents", "passages")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,6 +74,7 @@ class Candidates:
         scores: scorer's name -> (n,) its scores; NaN where that scorer did not look at the document.
         dense: (n, d) dense vectors, where fetched.
         tokens: n lists of token vectors, where fetched.
+        terms: n sparse vectors of words, where fetched.
         documents: n documents, where fetched.
         backgrounds: scorer's name -> the moments of this query's scores over the corpus, where known.
         passages: n passages of these documents, where they are indexed in passages.
@@ -86,6 +88,7 @@ class Candidates:
     scores: Mapping[str, FloatArray] = field(default_factory=dict)
     dense: Float32Array | None = None
     tokens: TokenBatch | None = None
+    terms: TermBatch | None = None
     documents: tuple[Document, ...] | None = None
     backgrounds: Mapping[str, Moments] = field(default_factory=dict)
     passages: tuple[Passage, ...] | None = None
@@ -140,6 +143,7 @@ class Candidates:
             scores={name: values[index] for name, values in self.scores.items()},
             dense=None if self.dense is None else self.dense[index],
             tokens=None if self.tokens is None else self.tokens.take(index),
+            terms=None if self.terms is None else self.terms.take(index),
             documents=None if self.documents is None else tuple(self.documents[i] for i in index),
             passages=None if self.passages is None else tuple(self.passages[i] for i in index),
         )
@@ -168,6 +172,7 @@ class Candidates:
         names = [*self.scores, *(name for name in other.scores if name not in self.scores)]
         both_dense = (self.dense, other.dense)
         both_tokens = (self.tokens, other.tokens)
+        both_terms = (self.terms, other.terms)
         both_documents = (self.documents, other.documents)
         both_passages = (self.passages, other.passages)
         return Candidates(
@@ -175,6 +180,7 @@ class Candidates:
             scores={name: np.concatenate([part(self, name), part(other, name)]) for name in names},
             dense=_joined(both_dense, np.concatenate),
             tokens=_joined(both_tokens, TokenBatch.concatenate),
+            terms=_joined(both_terms, TermBatch.concatenate),
             documents=_joined(both_documents, lambda parts: parts[0] + parts[1]),
             backgrounds={**other.backgrounds, **self.backgrounds},
             passages=_joined(both_passages, lambda parts: parts[0] + parts[1]),

@@ -42,6 +42,13 @@ class Moments:
     mean_error: Float64Array = field(default_factory=_zero)
     deviation_error: Float64Array = field(default_factory=_zero)
 
+    @classmethod
+    def of(cls, scores: FloatArray) -> Moments:
+        """Scalar mean and deviation of (n,) scores over a sample; zeros where there are none."""
+        if not len(scores):
+            return cls(_zero(), _zero())
+        return cls(np.asarray(scores.mean()), np.asarray(scores.std()))
+
     def shrunk(self, pooled: Moments, *, mean: float = 0.0, deviation: float = 0.0) -> Moments:
         """Moved towards the moments that all anchors share.
 

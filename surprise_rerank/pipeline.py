@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -17,8 +17,12 @@ from surprise_rerank.background import (
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
 from surprise_rerank.encoders import Encoder, encode_queries
 from surprise_rerank.errors import DataError
+from surprise_rerank.guarded_weights import Weighted, WeightFit, fit_guarded
 from surprise_rerank.rerank import Reranker
 from surprise_rerank.workers import in_thread
+
+# Judged questions whose vectors are held at a time.
+_ENCODED = 256
 
 
 class Retriever(Protocol):
@@ -131,10 +135,64 @@ class Pipeline:
         measured = QuestionBackground.measured(queries, rank, scorer, documents)
         return replace(self, background=measured)
 
+    def fit(
+        self,
+        questions: Mapping[str, str],
+        qrels: Mapping[str, Mapping[str, float]],
+        *,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> FittedPipeline:
+        """The same with weights that are learned from judged questions, if they rank held-back ones better.
+
+        A handful of weights wants a hundred questions or more; see `guarded_weights.fit_guarded`, and
+        docs/scores.md for what to expect. This pipeline stays as it is.
+
+        Args:
+            questions: id -> text, judged or not.
+            qrels: question's id -> document's id -> gain: 1 for relevant, or more for more; what is not there
+                counts as not relevant. Use training or development questions, never those of a test.
+            on_progress: called with the number of questions of every finished part.
+
+        Raises:
+            DataError: if the re-ranker has no weights, a judged question has no text, or none has a relevant
+                document.
+        """
+        reranker = self.reranker
+        if not isinstance(reranker, Weighted):
+            kind = "no re-ranker" if reranker is None else f"the re-ranker {type(reranker).__name__}"
+            raise DataError(
+                f"the pipeline has {kind}, which has no weights to fit; fit one with AutoReranker or "
+                "FusionReranker (the systems auto and fusion)"
+            )
+        names = _judged_names(questions, qrels)
+
+        def judged() -> Iterator[tuple[Query, Candidates, Mapping[str, float]]]:
+            for start in range(0, len(names), _ENCODED):
+                part = names[start : start + _ENCODED]
+                for query in encode_queries(self.encoder, [questions[name] for name in part], part):
+                    yield query, self.retriever.retrieve(query, self.depth, reranker.needs), qrels[query.id]
+                    if on_progress is not None:
+                        on_progress(1)
+
+        found = fit_guarded(reranker, judged())
+        made = replace(self, reranker=reranker.weighted(found.weights)) if found.accepted else self
+        return FittedPipeline(**vars(found), pipeline=made)
+
     def _ranked(self, query: Query, depth: int, fields: frozenset[Field]) -> tuple[Candidates, Ranking]:
         needs: frozenset[Field] = frozenset() if self.reranker is None else self.reranker.needs
         pool = self.retriever.retrieve(query, depth, needs | fields)
         return pool, as_retrieved(pool) if self.reranker is None else self.reranker.rerank(query, pool)
+
+
+@dataclass(frozen=True)
+class FittedPipeline(WeightFit):
+    """What became of `Pipeline.fit`; as a string, a sentence that tells.
+
+    Attributes:
+        pipeline: with the fitted weights where they were accepted, else the one that there was.
+    """
+
+    pipeline: Pipeline = field(kw_only=True)
 
 
 def as_retrieved(pool: Candidates) -> Ranking:
@@ -148,3 +206,23 @@ def as_retrieved(pool: Candidates) -> Ranking:
     name, scores = next(iter(pool.scores.items()), ("score", np.zeros(0)))
     values = np.where(np.isnan(scores), -np.inf, scores)
     return Ranking.order(pool, values, pool.scores, raw={name: values})
+
+
+def _judged_names(questions: Mapping[str, str], qrels: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """Ids of the questions with a relevant document.
+
+    Raises:
+        DataError: if one has no text, or there is none.
+    """
+    unknown = [name for name in qrels if name not in questions]
+    if unknown:
+        raise DataError(
+            f"{len(unknown)} of {len(qrels)} judged questions have no text, the first is {unknown[0]!r}; "
+            "give the questions that the judgements are for"
+        )
+    names = [name for name, own in qrels.items() if any(gain > 0 for gain in own.values())]
+    if not names:
+        raise DataError(
+            f"none of {len(qrels)} judged questions has a relevant document; give judgements above 0"
+        )
+    return names

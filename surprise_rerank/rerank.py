@@ -221,10 +221,7 @@ class DynaMaxScorer:
 
     def moments(self, query: Query, candidates: Candidates) -> Moments:
         """Moments over the sample of the corpus."""
-        scores = self._pool(query, self.sample)
-        if not len(scores):
-            return Moments(np.zeros(()), np.zeros(()))
-        return Moments(scores.mean(), scores.std())
+        return Moments.of(self._pool(query, self.sample))
 
     def _pool(self, query: Query, documents: TokenBatch) -> Float64Array:
         return self.similarity.pool(
@@ -309,6 +306,10 @@ class FusionReranker:
     def parts(self, query: Query, candidates: Candidates) -> dict[str, Float64Array]:
         """Scorer's name -> (n,) its scores of the pool, on the common scale."""
         return self._normalized(self._raw(query, candidates), query, candidates)
+
+    def weighted(self, weights: Mapping[str, float]) -> FusionReranker:
+        """The same fusion with other weights."""
+        return replace(self, weights=dict(weights))
 
     def fitted(self, judged: Iterable[tuple[Query, Candidates, Mapping[str, float]]]) -> FusionReranker:
         """The same fusion with weights that are learned from judged questions (`fusion.fit_weights`).

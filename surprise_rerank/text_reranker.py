@@ -18,6 +18,7 @@ from surprise_rerank.encoders import Encoder, encode_queries
 from surprise_rerank.errors import DataError
 from surprise_rerank.passages import Passage
 from surprise_rerank.rerank import DynaMaxReranker, Reranker
+from surprise_rerank.terms import TermBatch
 from surprise_rerank.workers import in_thread
 
 
@@ -180,6 +181,8 @@ class TextReranker:
             ids=tuple(positions),
             dense=encoded.dense if encoded is not None and "dense" in needs else None,
             tokens=encoded.tokens if encoded is not None and "tokens" in needs else None,
+            # What words are is the index's to say, so nothing is known of those of other texts.
+            terms=TermBatch.empty(len(texts)) if "terms" in needs else None,
             documents=documents if "documents" in needs else None,
         )
 

@@ -3,11 +3,11 @@
 DynaMax's inclusion over the question's universe is a sum over the question's tokens x_j, each with the
 document's token that is nearest to it:
 
-    score = sum over j of min(mu_Q(x_j), mu_D(x_j)) / sum over j of mu_Q(x_j)
+    score = sum over j of w_j min(mu_Q(x_j), mu_D(x_j)) / sum over j of w_j mu_Q(x_j)
     mu_D(x_j) = max(0, max over k of <x_j, y_k>)
 
-so every term has one token of each side to it. Of unit tokens this is ColBERT's MaxSim over the number of
-tokens.
+so every term has one token of each side to it. Of unit tokens of one weight this is ColBERT's MaxSim over
+the number of tokens.
 """
 
 from __future__ import annotations
@@ -50,7 +50,11 @@ class TokenMatch:
 
 
 def token_matches(
-    query: FloatArray, document: FloatArray, query_words: Sequence[str], document_words: Sequence[str]
+    query: FloatArray,
+    document: FloatArray,
+    query_words: Sequence[str],
+    document_words: Sequence[str],
+    weights: FloatArray | None = None,
 ) -> list[TokenMatch]:
     """The match of every token of a question; the contributions sum to `DynaMax().pair(query, document)`.
 
@@ -59,6 +63,7 @@ def token_matches(
         document: (k, d) token vectors.
         query_words: m strings, of `Encoder.words`.
         document_words: k strings.
+        weights: (m,) what each of the question's tokens counts; 1 by default.
 
     Raises:
         DataError: if dimensions differ, or there are not as many strings as vectors.
@@ -74,7 +79,8 @@ def token_matches(
     same_dimension(query, document.shape[1])
     x, y = unit_rows(query), unit_rows(document)
     ours, theirs = membership(x, x), membership(y, x)
-    added = np.minimum(ours, theirs) / (ours.sum() or 1.0)
+    counts = np.ones(len(x)) if weights is None else np.asarray(weights, np.float64)
+    added = counts * np.minimum(ours, theirs) / (float(counts @ ours) or 1.0)
     shares = added / (added.sum() or 1.0)
     nearest = (x.astype(np.float64) @ y.astype(np.float64).T).argmax(axis=1) if len(y) else np.zeros(len(x))
     matches = []

@@ -1,0 +1,320 @@
+"""The default system: the equations of its module, and what an index is searched with by default."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from words import WordEncoder
+
+from surprise_rerank.auto import PARTS, AutoReranker, AutoSettings
+from surprise_rerank.candidates import Candidates, Query
+from surprise_rerank.connectors.explaining import explain_ranking
+from surprise_rerank.connectors.loading import pipeline_of, text_reranker_of
+from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
+from surprise_rerank.connectors.qdrant.queries import NO_OPTIONS
+from surprise_rerank.connectors.systems import build_system
+from surprise_rerank.documents import Document
+from surprise_rerank.encoders import encode_queries
+from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.errors import DataError
+from surprise_rerank.extras import is_installed
+from surprise_rerank.lengths import without_length
+from surprise_rerank.moments import Moments
+from surprise_rerank.passages import Passage
+from surprise_rerank.rarity import weighted_inclusion
+from surprise_rerank.terms import TermBatch, TermSpace
+from surprise_rerank.tokens import TokenBatch
+
+D = 5
+NEEDS_EDGE = pytest.mark.skipif(not is_installed("qdrant_edge"), reason="the extra 'edge' is not installed")
+
+
+class Drawn:
+    """A corpus, a question and a pool, drawn from a seed."""
+
+    def __init__(self, seed: int, n: int) -> None:
+        rng = np.random.default_rng(seed)
+
+        def vectors(count: int) -> np.ndarray:
+            drawn = rng.normal(size=(count, D)) + 0.5
+            return (drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).astype(np.float32)
+
+        def tokens(count: int) -> TokenBatch:
+            texts = [rng.normal(size=(int(rng.integers(1, 5)), D)) for _ in range(count)]
+            return TokenBatch.from_arrays([t.astype(np.float32) for t in texts], D)
+
+        def terms(count: int) -> TermBatch:
+            drawn = [rng.choice(20, size=int(rng.integers(0, 6)), replace=False) for _ in range(count)]
+            return TermBatch.of([(own, rng.uniform(0.3, 2.0, len(own))) for own in drawn])
+
+        self.members, self.sample = vectors(12), tokens(9)
+        self.corpus, self.words = Ensemble.from_vectors(self.members), TermSpace(terms(9))
+        self.reranker = AutoReranker(self.corpus, self.sample, self.words, threads=1)
+        self.query = Query("?", vectors(1)[0], rng.normal(size=(3, D)).astype(np.float32))
+        self.moments = Moments(np.asarray(1.0), np.asarray(0.7))
+        self.pool = Candidates(
+            ids=tuple(f"d{i:02d}" for i in range(n)),
+            scores={"bm25": rng.uniform(0.0, 6.0, n)},
+            dense=vectors(n),
+            tokens=tokens(n),
+            terms=terms(n),
+            backgrounds={"bm25": self.moments},
+        )
+
+
+def expected(drawn: Drawn) -> np.ndarray:
+    """The score as the module's docstring writes it, a document at a time."""
+    pool, q = drawn.pool, drawn.query.require_dense().astype(np.float64)
+    v = pool.require_dense().astype(np.float64)
+    n = len(pool)
+    usual = drawn.members.astype(np.float64) @ q
+    z_cosine = (v @ q - usual.mean()) / usual.std()
+    z_bm25 = (np.asarray(pool.scores["bm25"]) - 1.0) / 0.7
+    inclusion, of_sample = weighted_inclusion(
+        drawn.query.require_tokens(), pool.require_tokens(), drawn.sample, threads=1
+    )
+    z_dynamax = (inclusion - of_sample.mean()) / of_sample.std()
+
+    def best(values: np.ndarray) -> list[int]:
+        return sorted(range(n), key=lambda i: -values[i])[:10]
+
+    heard = []
+    for other in (z_bm25, z_dynamax):
+        most = other[best(other)].mean()
+        if most > 0:
+            heard.append(min(1.0, max(0.0, other[best(z_cosine)].mean() / most)))
+    agreed = float(np.mean(heard)) if heard else 1.0
+    t = min(1.0, max(0.0, (agreed - 0.35) / 0.2))
+    b = (1.5 - t) * z_bm25 + t * z_cosine + (1 + t) / 2 * z_dynamax
+    if n == 1:
+        return b  # nothing tells candidates apart
+    p = np.exp(b - b.max()) / np.exp(b - b.max()).sum()
+    mixture = sum(p[j] * v[j] for j in range(n))
+    reference = drawn.members.astype(np.float64) @ mixture
+    c = b + (v @ mixture - reference.mean()) / reference.std()
+    near, moments = drawn.words.to_mixture(pool.terms, p)
+    if moments.deviation > 0:
+        c = c + 0.5 * np.nan_to_num((near - moments.mean) / moments.deviation)
+    score = c.copy()
+    for i in range(n):
+        others = sorted((j for j in range(n) if j != i), key=lambda j: -v[i] @ v[j])[:5]
+        if others:
+            score[i] += 0.2 * np.mean([max(0.0, v[i] @ v[j]) * c[j] for j in others])
+    return score
+
+
+@given(st.integers(0, 10_000), st.integers(1, 25))
+def test_the_score_is_the_one_of_the_equations(seed, n):
+    drawn = Drawn(seed, n)
+    ranking = drawn.reranker.rerank(drawn.query, drawn.pool)
+    scores = dict(zip(ranking.ids, ranking.scores, strict=True))
+    np.testing.assert_allclose([scores[name] for name in drawn.pool.ids], expected(drawn), atol=1e-4)
+    np.testing.assert_allclose(sum(ranking.parts.values()), ranking.scores, atol=1e-9)
+    assert tuple(ranking.parts) == PARTS
+
+
+@given(st.integers(0, 10_000), st.integers(1, 25))
+def test_the_order_of_the_pool_says_nothing(seed, n):
+    drawn = Drawn(seed, n)
+    rng = np.random.default_rng(seed)
+    query, pool = drawn.query, drawn.pool
+    match seed % 3:
+        case 1:  # documents that are equally near
+            dense = pool.require_dense().copy()
+            dense[: n // 2] = dense[0]
+            pool = replace(pool, dense=dense)
+        case 2:  # a question that the model knows nothing of
+            query = replace(query, dense=np.zeros(D, np.float32), tokens=np.zeros((0, D), np.float32))
+    first = drawn.reranker.rerank(query, pool)
+    second = drawn.reranker.rerank(query, pool.take(rng.permutation(n)))
+    scores = dict(zip(second.ids, second.scores, strict=True))
+    np.testing.assert_allclose([scores[name] for name in first.ids], first.scores, atol=1e-6)
+
+
+def test_an_empty_pool_is_an_empty_ranking():
+    drawn = Drawn(0, 3)
+    assert len(drawn.reranker.rerank(drawn.query, drawn.pool.take([]))) == 0
+
+
+def test_what_is_not_there_is_left_out():
+    drawn = Drawn(1, 12)
+    unworded = replace(drawn.pool, scores={}, terms=None, backgrounds={})
+    ranking = replace(drawn.reranker, words=None).rerank(drawn.query, unworded)
+    assert tuple(ranking.parts) == ("cosine", "dynamax", "feedback", "neighbours")
+    with pytest.raises(DataError, match="fetch the field 'terms'"):
+        drawn.reranker.rerank(drawn.query, unworded)
+
+
+def test_where_nobody_is_told_apart_nothing_is_fed_back():
+    drawn = Drawn(7, 12)
+    silent = replace(drawn.query, dense=np.zeros(D, np.float32), tokens=np.zeros((0, D), np.float32))
+    pool = replace(
+        drawn.pool, scores={"bm25": np.zeros(12)}, backgrounds={"bm25": Moments(*np.zeros((2, 1)))}
+    )
+    ranking = drawn.reranker.rerank(silent, pool)
+    assert not ranking.scores.any()
+    assert ranking.ids == drawn.pool.ids
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_each_part_can_be_taken_away(part):
+    drawn = Drawn(2, 12)
+    less = replace(drawn.reranker, settings=AutoSettings(**{part: 0}))
+    assert part not in less.rerank(drawn.query, drawn.pool).parts
+    silent = drawn.reranker.weighted({part: 0.0}).rerank(drawn.query, drawn.pool)
+    assert not silent.parts[part].any()
+
+
+def test_weights_are_factors_of_parts():
+    drawn = Drawn(3, 12)
+    parts = drawn.reranker.parts(drawn.query, drawn.pool)
+    weights = {"bm25": 0.3, "neighbours": 2.0}
+    ranking = drawn.reranker.weighted(weights).rerank(drawn.query, drawn.pool)
+    scores = dict(zip(ranking.ids, ranking.scores, strict=True))
+    total = sum(weights.get(name, 1.0) * own for name, own in parts.items())
+    np.testing.assert_allclose([scores[name] for name in drawn.pool.ids], total)
+
+
+def test_a_cosine_whose_best_are_nobody_elses_is_held_back():
+    drawn = Drawn(4, 40)
+    # By cosine the order is the reverse of what words and tokens say.
+    worst = np.linspace(6.0, -6.0, 40)
+    q = drawn.query.require_dense()
+    across = np.linalg.svd(q[None])[2][1]
+    angles = np.linspace(1.5, 0.0, 40)[:, None]
+    dense = (np.cos(angles) * q + np.sin(angles) * across).astype(np.float32)
+    tokens = [drawn.query.require_tokens()] * 10 + [across[None].astype(np.float32)] * 30
+    pool = replace(drawn.pool, scores={"bm25": worst}, dense=dense, tokens=TokenBatch.from_arrays(tokens, D))
+    ranking = drawn.reranker.rerank(drawn.query, pool)
+    assert "trusted less" in ranking.notes[0]
+    trusting = replace(drawn.reranker, settings=AutoSettings(trust=None)).rerank(drawn.query, pool)
+    assert not trusting.notes
+    assert np.abs(ranking.parts["cosine"]).max() < np.abs(trusting.parts["cosine"]).max()
+
+
+def test_many_passages_of_a_document_have_one_voice():
+    drawn = Drawn(8, 20)
+    passages = tuple(Passage(i % 10, 0, 1) for i in range(20))
+    ids = ("long",) * 10 + tuple(f"short{i}" for i in range(10))
+    pool = replace(drawn.pool, ids=ids, passages=passages)
+    voices = drawn.reranker._voices(drawn.query, pool)
+    share = drawn.reranker._shares({name: voice.z for name, voice in voices.items()}, pool)
+    assert (share[:10] > 0).sum() == 1
+    assert (share[10:] > 0).all()
+    assert share.sum() == pytest.approx(1.0)
+
+
+def test_passages_of_one_document_do_not_vouch_for_each_other():
+    drawn = Drawn(5, 8)
+    passages = tuple(Passage(i, 0, 1) for i in range(8))
+    alone = replace(drawn.pool, ids=("one",) * 8, passages=passages)
+    ranking = drawn.reranker.rerank(drawn.query, alone)
+    assert len(ranking) == 1
+    assert ranking.parts["neighbours"] == pytest.approx([0.0])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"bm25": -1}, "bm25=-1 is out of range"),
+        ({"feedback": math.nan}, "feedback=nan is out of range"),
+        ({"nearest": 0}, "at least 1 neighbour"),
+        ({"hubs": 1.5}, "a share from 0 to 1"),
+        ({"lengths": -0.1}, "a share from 0 to 1"),
+        ({"nearest": 2.5}, "at least 1 neighbour"),
+        ({"trust": (0.6, 0.5)}, "two ascending numbers"),
+        ({"trust": ("a", "b")}, "two ascending numbers"),
+        ({"trust": (0.1,)}, "is no pair"),
+        ({"rarity": False, "lengths": 1.0}, "leave rarity as it is"),
+        ({"bm25": 0, "cosine": 0, "dynamax": 0}, "give one of them a weight"),
+    ],
+)
+def test_numbers_out_of_range_are_told(wrong, message):
+    with pytest.raises(DataError, match=message):
+        AutoSettings(**wrong)
+
+
+def test_weights_of_no_part_and_ensembles_of_distances_are_refused():
+    drawn = Drawn(6, 3)
+    with pytest.raises(DataError, match="weights for colour, but the parts are bm25"):
+        drawn.reranker.weighted({"colour": 1.0})
+    with pytest.raises(DataError, match="the weight of bm25=nan is out of range"):
+        drawn.reranker.weighted({"bm25": math.nan})
+    other = Ensemble.from_vectors(drawn.members, similarity="euclidean")
+    with pytest.raises(DataError, match="give one of dot or cosine"):
+        AutoReranker(other, drawn.sample)
+
+
+@given(st.integers(0, 10_000), st.integers(1, 12), st.sampled_from([0.0, 0.5, 1.0]))
+def test_lengths_lose_a_share_of_what_a_line_through_the_sample_gives(seed, n, share):
+    rng = np.random.default_rng(seed)
+    lengths, known = rng.integers(0, 300, n), rng.integers(0, 300, 20)
+    scores, usual = rng.normal(size=n), rng.normal(size=20) + 0.3 * np.log1p(known)
+    own, sample = without_length(scores, lengths, usual, known, share)
+    slope, _ = np.polyfit(np.log1p(known), usual, 1)
+    middle = np.log1p(known).mean()
+    np.testing.assert_allclose(own, scores - share * slope * (np.log1p(lengths) - middle), atol=1e-9)
+    assert sample.mean() == pytest.approx(usual.mean())
+    if share == 1.0:
+        assert np.polyfit(np.log1p(known), sample, 1)[0] == pytest.approx(0.0, abs=1e-9)
+
+
+@given(st.integers(0, 10_000))
+def test_hubs_lose_a_share_of_their_mean_similarity(seed):
+    drawn = Drawn(seed, 12)
+    robust = replace(drawn.reranker, settings=AutoSettings(hubs=0.5, lengths=0.5))
+    ranking = robust.rerank(drawn.query, drawn.pool)
+    raw = dict(zip(ranking.ids, ranking.raw["cosine"], strict=True))
+    v, mean = drawn.pool.require_dense(), drawn.members.mean(axis=0)
+    expected = v @ drawn.query.require_dense() - 0.5 * (v @ mean)
+    np.testing.assert_allclose([raw[name] for name in drawn.pool.ids], expected, atol=1e-5)
+
+
+# On an index
+
+WORDS = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen", "ibis", "jay"]
+
+
+def documents(count: int) -> list[Document]:
+    drawn = np.random.default_rng(count).integers(len(WORDS), size=(count, 6))
+    return [Document(f"d{i}", " ".join(WORDS[j] for j in row), WORDS[row[0]]) for i, row in enumerate(drawn)]
+
+
+@NEEDS_EDGE
+def test_an_index_is_searched_by_auto(tmp_path: Path):
+    encoder = WordEncoder()
+    with DocumentIndex.open(tmp_path / "index", encoder) as index:
+        index.sync(documents(60))
+        ranking = pipeline_of(index).search("fox gnu hen")
+        assert tuple(ranking.parts) == PARTS
+        assert all(hit.text for hit in ranking)
+        system = build_system("auto", index, NO_OPTIONS, None)
+        assert system.summary == "auto of bm25, cosine, dynamax"
+        (query,) = encode_queries(encoder, ["fox gnu hen"])
+        pool = system.retriever.retrieve(query, 100, system.needs)
+        whole = system.reranker.rerank(query, pool)
+        assert whole.top(10).ids == ranking.ids
+        told = explain_ranking(system, encoder, query, whole, [0])
+        assert {share.name for share in told.shares} == set(PARTS)
+        best, _ = text_reranker_of(index).rank("fox gnu hen", ["ant fox", "gnu hen"])
+        assert best.position == 1
+
+
+@NEEDS_EDGE
+def test_an_index_without_words_is_searched_by_auto_without_them(tmp_path: Path):
+    with DocumentIndex.open(tmp_path / "index", WordEncoder(), options=IndexOptions(bm25=None)) as index:
+        index.sync(documents(60))
+        assert tuple(pipeline_of(index).search("fox gnu").parts) == (
+            "cosine",
+            "dynamax",
+            "feedback",
+            "neighbours",
+        )
+        with pytest.raises(DataError, match="stores no sparse vectors"):
+            index.fetch(["d0"], frozenset({"terms"}))
