@@ -14,6 +14,8 @@ from surprise_rerank.eval.retrieval.datasets import judged_questions
 
 # Enough for a handful of weights: on scifact's training questions they move by less than .1 beyond 200.
 MOST_QUESTIONS = 300
+# More, where some of them are held back to see whether the weights help.
+MOST_GUARDED = 800
 
 
 @dataclass(frozen=True)
@@ -49,18 +51,19 @@ class Lessons:
         return judged_questions(self.dataset, self.split)
 
     def pools(
-        self, retrieve: Callable[[Query], Candidates]
+        self, retrieve: Callable[[Query], Candidates], most: int = MOST_QUESTIONS
     ) -> Iterator[tuple[Query, Candidates, Mapping[str, float]]]:
         """Questions with their pools and gains.
 
         Args:
             retrieve: makes the pool of a question.
+            most: how many questions, from the first on.
 
         Raises:
             DatasetError: if there is no such split, or it is the one that is evaluated.
         """
         texts, qrels = self.judged
-        ids = list(texts)[:MOST_QUESTIONS]
+        ids = list(texts)[:most]
         queries = encode_queries(self.encoder, [texts[name] for name in ids], ids)
         with self.terminal.bar(f"fitting on {self.split}", len(ids), "questions") as advance:
             for query in queries:

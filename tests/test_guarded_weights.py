@@ -1,0 +1,319 @@
+"""Weights learned from judged questions, and the guard that declines them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import optimize
+from words import WordEncoder
+
+from surprise_rerank.candidates import Candidates, Field, Query, Ranking
+from surprise_rerank.documents import Document
+from surprise_rerank.errors import DataError
+from surprise_rerank.fusion import _smooth_ndcg, refine_weights, weighted_sum
+from surprise_rerank.guarded_weights import FOLDS, Weighted, WeightFit, fit_guarded
+from surprise_rerank.passages import Passage
+from surprise_rerank.pipeline import Pipeline
+from surprise_rerank.rerank import DynaMaxReranker, FusionReranker, RetrievedScorer
+
+Judged = tuple[Query, Candidates, Mapping[str, float]]
+
+SCORERS = ("good", "other")
+
+
+def sum_of(*names: str, **weights: float) -> FusionReranker:
+    return FusionReranker([RetrievedScorer(name) for name in names or SCORERS], "sum", weights)
+
+
+def question(seed: int, truth: Mapping[str, float], n: int = 30, relevant: int = 2) -> Judged:
+    """A pool whose relevant documents are drawn by the softmax of a weighted sum of its scores."""
+    rng = np.random.default_rng(seed)
+    scores = {name: rng.normal(size=n) for name in truth}
+    logits = sum(weight * scores[name] for name, weight in truth.items())
+    shares = np.exp(logits - logits.max())
+    rows = rng.choice(n, p=shares / shares.sum(), size=relevant, replace=False)
+    ids = tuple(f"d{i}" for i in range(n))
+    return Query("", id=f"q{seed}"), Candidates(ids, scores), {ids[row]: 1.0 for row in rows}
+
+
+def questions(count: int, truth: Mapping[str, float], first: int = 0) -> list[Judged]:
+    return [question(seed, truth) for seed in range(first, first + count)]
+
+
+def mean_ndcg(reranker: FusionReranker, judged: list[Judged]) -> float:
+    found = []
+    for query, pool, gains in judged:
+        order = reranker.rerank(query, pool).ids[:10]
+        dcg = sum(gains.get(name, 0.0) / math.log2(rank + 2) for rank, name in enumerate(order))
+        ideal = sum(g / math.log2(r + 2) for r, g in enumerate(sorted(gains.values(), reverse=True)[:10]))
+        found.append(dcg / ideal)
+    return sum(found) / len(found)
+
+
+def gain(found: WeightFit) -> float:
+    assert found.after is not None
+    return found.after - found.before
+
+
+# Refined weights
+
+
+def test_refined_weights_move_to_the_scorer_that_knows():
+    judged = questions(150, {"good": 2.0, "other": 0.0})
+    pools = [pool.scores for _, pool, _ in judged]
+    gains = [np.array([own.get(name, 0.0) / 1.63 for name in pool.ids]) for _, pool, own in judged]
+    refined = refine_weights(pools, gains, {})
+    assert refined["good"] > 4 * refined["other"]
+    assert sum(refined.values()) == pytest.approx(2.0)
+    few = refine_weights(pools[:3], gains[:3], {})
+    assert 1 < few["good"] < refined["good"]
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=30, deadline=None)
+def test_the_smooth_ndcg_equals_the_loop_and_its_slope_is_its_own(seed: int):
+    rng = np.random.default_rng(seed)
+    n, relevant = 9, np.array([1, 4, 7])
+    scores, gains, factors = rng.normal(size=(n, 3)), rng.uniform(0.1, 1, 3), rng.uniform(0.1, 2, 3)
+
+    def by_loop(own: np.ndarray) -> float:
+        totals = [sum(own[k] * scores[i, k] for k in range(3)) for i in range(n)]
+        found = 0.0
+        for gain, i in zip(gains, relevant, strict=True):
+            rank = 1 + sum(1 / (1 + math.exp(totals[i] - totals[j])) for j in range(n) if j != i)
+            found += gain / math.log2(1 + rank)
+        return found
+
+    value, slope = _smooth_ndcg(scores, gains, relevant, factors)
+    assert value == pytest.approx(by_loop(factors))
+    np.testing.assert_allclose(slope, optimize.approx_fprime(factors, by_loop), atol=1e-5)
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(0.1, 100))
+@settings(max_examples=20, deadline=None)
+def test_refined_weights_do_not_depend_on_the_scale_of_scores(seed: int, scale: float):
+    judged = questions(8, {"good": 1.0, "other": 0.5}, seed % 1000)
+    gains = [np.array([own.get(name, 0.0) for name in pool.ids]) for _, pool, own in judged]
+    plain = refine_weights([pool.scores for _, pool, _ in judged], gains, {})
+    scaled = [{name: scale * values for name, values in pool.scores.items()} for _, pool, _ in judged]
+    assert refine_weights(scaled, gains, {}) == pytest.approx(plain, abs=2e-3)
+
+
+def test_no_weight_stays_none_and_a_sign_stays():
+    judged = questions(20, {"good": 1.0, "other": 1.0, "worse": -1.0})
+    gains = [np.array([own.get(name, 0.0) for name in pool.ids]) for _, pool, own in judged]
+    pools = [pool.scores for _, pool, _ in judged]
+    refined = refine_weights(pools, gains, {"other": 0.0, "worse": -0.5})
+    assert refined["other"] == 0
+    assert refined["worse"] < 0 < refined["good"]
+    with pytest.raises(DataError, match="all weights of good, other, worse are 0"):
+        refine_weights(pools, gains, dict.fromkeys(pools[0], 0.0))
+
+
+# The guard
+
+
+def test_better_weights_are_accepted_and_rank_new_questions_better():
+    truth = {"good": 2.0, "other": 0.2}
+    reranker = sum_of()
+    found = fit_guarded(reranker, questions(80, truth))
+    assert found.accepted
+    assert gain(found) > 1.645 * (found.error or 0) > 0
+    assert found.weights["good"] > found.weights["other"]
+    new = questions(100, truth, 1000)
+    assert mean_ndcg(reranker.weighted(found.weights), new) > mean_ndcg(reranker, new)
+    assert str(found).startswith("weights fitted on 80 questions: good 1.")
+
+
+def test_figures_are_those_of_the_rankings():
+    judged = questions(40, {"good": 1.0, "other": 1.0})
+    reranker = sum_of(good=0.7)
+    found = fit_guarded(reranker, judged)
+    assert found.before == pytest.approx(mean_ndcg(reranker, judged))
+    assert (found.questions, found.taught) == (40, 40)
+    assert found.start == {"good": 0.7, "other": 1.0}
+
+
+def test_weights_that_are_right_already_are_left_alone():
+    accepted = [
+        fit_guarded(sum_of(), questions(40, {"good": 1.0, "other": 1.0}, 100 * i)).accepted for i in range(12)
+    ]
+    assert sum(accepted) <= 3
+
+
+def test_judgements_that_have_nothing_to_do_with_the_scores_teach_nothing():
+    accepted = [
+        fit_guarded(sum_of(), questions(40, {"good": 0.0, "other": 0.0}, 100 * i)).accepted for i in range(12)
+    ]
+    assert sum(accepted) <= 3
+
+
+@given(st.integers(0, 10_000), st.floats(0, 2), st.floats(0, 2))
+@settings(max_examples=12, deadline=None)
+def test_what_is_accepted_was_better_on_held_back_questions(seed: int, good: float, other: float):
+    found = fit_guarded(sum_of(), questions(25, {"good": good, "other": other}, seed))
+    assert found.error is not None
+    assert found.accepted == (gain(found) > 1.645 * found.error)
+    if not found.accepted:
+        assert found.weights == found.start
+        assert "the weights stay as they are: fitted on 25 questions" in str(found)
+
+
+def test_the_order_of_questions_and_pools_changes_nothing():
+    judged = questions(40, {"good": 2.0, "other": 0.2})
+    turned = [
+        (query, pool.take(range(len(pool))[::-1]), dict(reversed(gains.items())))
+        for query, pool, gains in reversed(judged)
+    ]
+    assert fit_guarded(sum_of(), turned) == fit_guarded(sum_of(), judged)
+
+
+def test_another_seed_divides_otherwise():
+    judged = questions(40, {"good": 2.0, "other": 0.2})
+    assert fit_guarded(sum_of(), judged, seed=1).after != fit_guarded(sum_of(), judged).after
+
+
+def test_too_few_questions_to_learn_from_change_nothing():
+    judged = questions(19, {"good": 2.0, "other": 0.0})
+    lost = [(Query("", id=f"lost{i}"), judged[0][1], {"elsewhere": 1.0}) for i in range(30)]
+    found = fit_guarded(sum_of(), judged + lost)
+    assert not found.accepted
+    assert (found.questions, found.taught, found.after, found.error) == (49, 19, None, None)
+    assert found.before == pytest.approx(mean_ndcg(sum_of(), judged) * 19 / 49)
+    assert "19 of 49 questions have a relevant document in their pool, and 20 are needed" in str(found)
+
+
+def test_questions_without_a_relevant_document_are_passed_over():
+    judged = questions(30, {"good": 2.0, "other": 0.2})
+    more = [*judged, (Query("", id="none"), judged[0][1], {"d0": 0.0, "d1": -1.0})]
+    assert fit_guarded(sum_of(), more) == fit_guarded(sum_of(), judged)
+
+
+def test_documents_in_passages_count_once():
+    judged = questions(30, {"good": 2.0, "other": 0.2})
+    worse = [(query, _in_passages(pool), gains) for query, pool, gains in judged]
+    assert fit_guarded(sum_of(), worse) == fit_guarded(sum_of(), judged)
+
+
+def _in_passages(pool: Candidates) -> Candidates:
+    """Every document with a second passage that has nothing to say."""
+    n = len(pool)
+    second = {name: values - 100 for name, values in pool.scores.items()}
+    return Candidates(
+        pool.ids * 2,
+        {name: np.concatenate([values, second[name]]) for name, values in pool.scores.items()},
+        passages=tuple(Passage(0, 1, 0) for _ in range(n)) + tuple(Passage(1, 2, 1) for _ in range(n)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda judged: [], "no question has a relevant document"),
+        (lambda judged: [(q, pool, {}) for q, pool, _ in judged], "no question has a relevant document"),
+        (lambda judged: [*judged, judged[0]], "the question 'q0' comes twice"),
+        (
+            lambda judged: [(judged[0][0], judged[0][1], {"d0": math.nan})],
+            "'q0' has the gain (nan|inf) for 'd0'",
+        ),
+        (
+            lambda judged: [(judged[0][0], judged[0][1], {"d0": math.inf})],
+            "'q0' has the gain (nan|inf) for 'd0'",
+        ),
+    ],
+)
+def test_judgements_that_cannot_be_learned_from_are_refused(change, message: str):
+    with pytest.raises(DataError, match=message):
+        fit_guarded(sum_of(), change(questions(3, {"good": 1.0, "other": 1.0})))
+
+
+def test_one_fold_holds_nothing_back():
+    with pytest.raises(DataError, match="1 folds; give at least 2"):
+        fit_guarded(sum_of(), questions(30, {"good": 1.0, "other": 1.0}), folds=1)
+
+
+def test_more_folds_want_more_questions():
+    assert FOLDS == 5
+    judged = questions(24, {"good": 2.0, "other": 0.0})
+    assert fit_guarded(sum_of(), judged).after is not None
+    assert fit_guarded(sum_of(), judged, folds=8).after is None
+
+
+# Pipelines
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A retriever whose scores are drawn for every question, by the number that it ends with."""
+
+    truth: Mapping[str, float] = field(default_factory=lambda: {"good": 2.0, "other": 0.2})
+
+    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
+        _, pool, _ = question(int(query.text.split()[-1]), self.truth)
+        pool = pool.take(range(len(pool))[:depth])
+        documents = tuple(Document(name, name) for name in pool.ids) if "documents" in fields else None
+        return replace(pool, documents=documents)
+
+
+def judged_texts(count: int) -> tuple[dict[str, str], dict[str, dict[str, float]]]:
+    found = questions(count, Drawn().truth)
+    texts = {query.id: f"question {i}" for i, (query, _, _) in enumerate(found)}
+    return texts, {query.id: dict(gains) for query, _, gains in found}
+
+
+def test_a_pipeline_with_fitted_weights_is_another_one():
+    pipeline = Pipeline(WordEncoder(), Drawn(), sum_of())
+    texts, qrels = judged_texts(60)
+    done: list[int] = []
+    fitted = pipeline.fit({**texts, "unjudged": "question 7"}, qrels, on_progress=done.append)
+    assert fitted.accepted
+    assert sum(done) == 60
+    assert fitted.pipeline != pipeline
+    assert pipeline.reranker == sum_of()
+    assert isinstance(fitted.pipeline.reranker, FusionReranker)
+    assert fitted.pipeline.reranker.weights == fitted.weights
+    first = Drawn().retrieve(Query("question 3"), 100)
+    expected = Ranking.order(first, weighted_sum(first.scores, fitted.weights)).ids[:10]
+    assert fitted.pipeline.search("question 3").ids == expected
+    assert str(fitted).startswith("weights fitted on 60 questions")
+
+
+def test_a_pipeline_that_gains_nothing_stays_as_it_is():
+    pipeline = Pipeline(WordEncoder(), Drawn(), sum_of())
+    texts, qrels = judged_texts(5)
+    fitted = pipeline.fit(texts, qrels)
+    assert not fitted.accepted
+    assert fitted.pipeline is pipeline
+
+
+@pytest.mark.parametrize(
+    ("qrels", "message"),
+    [
+        ({"q0": {"d1": 1.0}, "q99": {"d1": 1.0}}, "1 of 2 judged questions have no text, the first is 'q99'"),
+        ({}, "none of 0 judged questions has a relevant document"),
+        ({"q0": {"d1": 0.0}}, "none of 1 judged questions has a relevant document"),
+    ],
+)
+def test_questions_and_judgements_must_fit_together(qrels: dict, message: str):
+    with pytest.raises(DataError, match=message):
+        Pipeline(WordEncoder(), Drawn(), sum_of()).fit(judged_texts(3)[0], qrels)
+
+
+@pytest.mark.parametrize(
+    ("reranker", "told"),
+    [(None, "no re-ranker, which"), (DynaMaxReranker(), "the re-ranker DynaMaxReranker")],
+)
+def test_a_pipeline_without_weights_says_which_systems_have_them(reranker, told: str):
+    with pytest.raises(DataError, match=rf"{told}.*the systems auto and fusion"):
+        Pipeline(WordEncoder(), Drawn(), reranker).fit(*judged_texts(3))
+
+
+def test_what_adds_parts_is_told_from_what_does_not():
+    assert isinstance(sum_of(), Weighted)
+    assert not isinstance(DynaMaxReranker(), Weighted)
