@@ -34,7 +34,7 @@ def encoded_and_stored(documents: list[Document], encoder: Encoder, engine: str,
 
     Without passages: they are more text than what is left of documents that are cut.
     """
-    options = IndexOptions(passages=None)
+    options = IndexOptions(passages=None, bm25=None)
     texts = sorted((document.content for document in documents), key=len, reverse=True)
     windows = [texts[i : i + 128] for i in range(0, len(texts), 128)]
     encoder.encode(windows[-1])
@@ -60,7 +60,7 @@ def given_vectors(documents: list[Document], dimension: int, url: str | None, ro
     dense = np.random.default_rng(0).normal(size=(len(documents), dimension)).astype(np.float32)
     dense /= np.linalg.norm(dense, axis=1, keepdims=True)
     encoded = Encoded(dense, TokenBatch.from_arrays([dense[:0]] * len(documents), dimension))
-    options = IndexOptions(passages=None, packed_tokens=False)
+    options = IndexOptions(passages=None, packed_tokens=False, bm25=None)
     ours, theirs = [], []
     for number in range(rounds):
         with tempfile.TemporaryDirectory() as folder:

@@ -9,14 +9,18 @@ from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.encoders import Encoded, Encoder
 from surprise_rerank.eval.retrieval.datasets import load_dataset
-from surprise_rerank.eval.retrieval.workspace import Workspace
+from surprise_rerank.eval.retrieval.workspace import Workspace, index_key
+
+
+def index_of(dataset: str, cache: Path, encoder: Encoder) -> Path:
+    """The folder of the index that rerank-eval made of a data set."""
+    key = index_key(dataset, load_dataset(dataset, None))
+    return cache / Workspace(cache, key, encoder, None, Terminal(quiet=True)).name / "qdrant"
 
 
 def documents_of(dataset: str, cache: Path, encoder: Encoder) -> tuple[list[Document], Encoded]:
     """All documents of a data set, with dense vectors and int8 tokens."""
-    name = load_dataset(dataset, None).name
-    place = cache / Workspace(cache, name, encoder, None, Terminal(quiet=True)).name / "qdrant"
-    with DocumentIndex.open(place, encoder) as index:
+    with DocumentIndex.open(index_of(dataset, cache, encoder), encoder) as index:
         ids = [document.id for document in load_dataset(dataset, None).documents]
         found = index.fetch(ids, frozenset({"documents", "dense", "tokens"}))
     assert found.documents is not None

@@ -24,7 +24,7 @@ from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, Surpr
 from surprise_rerank.encoders import Encoded, Encoder, encode_queries, load_encoder
 from surprise_rerank.eval.retrieval.datasets import load_dataset
 
-OPTIONS = IndexOptions(passages=None, packed_tokens=False, surprise_vector=True)
+OPTIONS = IndexOptions(passages=None, packed_tokens=False, surprise_vector=True, bm25=None)
 MODES = ("client", "formula", "vector")
 
 
