@@ -159,6 +159,11 @@ Shell completion (bash; zsh and fish likewise):
     type=click.IntRange(min=1),
     help="A quick look: the first N questions over a part of the corpus; its figures compare with nothing.",
 )
+@click.option(
+    "--robustness",
+    is_flag=True,
+    help="Tell which documents everybody finds, how long found ones are, and the first measure by length.",
+)
 @click.option("--details", is_flag=True, help="Show the differences with their intervals, too.")
 @click.option("--quiet", "-q", is_flag=True, help="The tables only, no progress.")
 @click.option("--list-systems", is_flag=True, help="Tell which systems there are, and leave.")
@@ -193,6 +198,7 @@ def _compare(
     datasets: tuple[str, ...],
     run_dir: Path | None,
     reports: tuple[Path, ...],
+    robustness: bool,
     details: bool,
     quiet: bool,
     **values: Any,
@@ -202,6 +208,7 @@ def _compare(
     from surprise_rerank.eval.reports.writing import check_files
     from surprise_rerank.eval.retrieval.comparison import compare
     from surprise_rerank.eval.retrieval.evaluation import check_together, evaluate
+    from surprise_rerank.eval.retrieval.robustness import corpus_lengths, with_robustness
     from surprise_rerank.eval.retrieval.writing import make_folder, write_results
     from surprise_rerank.files import cache_folder
 
@@ -217,12 +224,18 @@ def _compare(
     check_together(settings, names, run_dir)
     encoder = None
     evaluations = []
+    lengths = {}
     for name in names:
         if encoder is None and len(names) > 1:
             terminal.say(f"loading {settings.model}")
             encoder = load_encoder(settings.model, cache=settings.cache or cache_folder())
-        evaluations.append(evaluate(replace(settings, dataset=name), terminal, encoder))
+        own = replace(settings, dataset=name)
+        evaluations.append(evaluate(own, terminal, encoder))
+        if robustness:
+            lengths[evaluations[-1].name] = corpus_lengths(own)
     report = compare(evaluations, settings.baseline, settings.test)
+    if robustness:
+        report = with_robustness(report, evaluations, lengths, settings.baseline, settings.test)
     present(report, reports, details=details)
     if run_dir is not None:
         write_results(run_dir, evaluations, report)

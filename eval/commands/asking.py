@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from surprise_rerank.eval.commands.answers import Answer
 
 # As `systems.SystemName` and `SurpriseMode`, which `--help` cannot wait for.
-SYSTEMS = ("cosine", "surprise", "maxsim", "bm25", "dynamax", "fusion")
+SYSTEMS = ("auto", "cosine", "surprise", "maxsim", "bm25", "dynamax", "fusion")
 MODES = ("client", "formula", "vector")
 
 _OPTIONS = (
@@ -173,7 +173,7 @@ def answers(place: Place, asked: Asked, out: Output) -> Iterator[tuple[System, A
         system = build_system(asked.system or default_system(index), index, options, asked.mode)
         if asked.system is None:
             out.note(f"ranked by {system.summary} (--system chooses another)")
-        background = load_background(index, system.name, asked.min_surprise)
+        background = load_background(index, system.name, asked.min_surprise, system.scorers)
         encoder = model_of(index, asked.model)
         depth = max(asked.pool, asked.top + asked.offset)
         for question in questions:

@@ -6,11 +6,14 @@ import click
 
 from surprise_rerank.eval import exits
 from surprise_rerank.eval.commands.background import background
+from surprise_rerank.eval.commands.diagnose import diagnose
 from surprise_rerank.eval.commands.ensemble import ensemble
 from surprise_rerank.eval.commands.explain import explain
+from surprise_rerank.eval.commands.fit import fit
 from surprise_rerank.eval.commands.index import index
 from surprise_rerank.eval.commands.search import search
 from surprise_rerank.eval.commands.serve import serve
+from surprise_rerank.eval.commands.similar import similar
 from surprise_rerank.eval.commands.status import status
 
 _EXAMPLES = """\b
@@ -22,6 +25,8 @@ Examples:
   surprise-rerank ensemble set --documents --index my-index
   surprise-rerank serve --index my-index
   surprise-rerank background set --questions other-questions.txt --index my-index
+  surprise-rerank fit --questions queries.jsonl --qrels qrels/train.tsv --index my-index
+  surprise-rerank similar papers.jsonl --out neighbours.parquet
 
 \b
 Shell completion (bash; zsh and fish likewise):
@@ -47,7 +52,7 @@ def command(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for _subcommand in (index, search, explain, status, ensemble, background, serve):
+for _subcommand in (index, search, explain, status, ensemble, background, fit, diagnose, serve, similar):
     command.add_command(_subcommand)
 
 

@@ -48,8 +48,8 @@ Examples:
 def search(*, place: Place, out: Output, asked: Asked, group_by: str | None, group_size: int) -> None:
     """Find the best documents for a QUESTION.
 
-    Without --system, documents are ranked by `fusion` where the index holds packed token vectors: BM25 (where
-    it is stored), cosine and DynaMax, added on one scale.
+    Without --system, documents are ranked by `auto` where the index holds packed token vectors: candidates by
+    cosine and BM25 (where it is stored), re-scored by both and by DynaMax on one scale, with feedback.
     """
     if group_by is None:
         for system, answer in answers(place, asked, out):

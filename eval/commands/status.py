@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from surprise_rerank.errors import DataError
 from surprise_rerank.eval.commands.output import Output
 from surprise_rerank.eval.commands.place import Place, takes_index
 
@@ -31,15 +32,29 @@ Examples:
 def status(*, place: Place, out: Output) -> None:
     """Tell what an index holds.
 
-    Documents, model, options, ensemble, size; no model is loaded.
+    Documents, model, options, ensemble, size, fitted weights; no model is loaded.
     """
+    from surprise_rerank.connectors.fitted_weights import FITTED_SYSTEMS, fitted_weights
+
     with place.open() as index:
         state = index.status()
+        kept, damaged = [], {}
+        for name in FITTED_SYSTEMS:
+            try:
+                own = fitted_weights(index, name)
+            except DataError as error:  # the rest of the index is to be told all the same
+                damaged[name] = str(error)
+            else:
+                kept += [] if own is None else [own]
     size = None if place.folder is None else bytes_on_disk(place.folder)
     if out.as_json:
-        out.json({**state.to_json(), "where": place.name, "bytes": size})
+        weights = [asdict(own) for own in kept]
+        weights += [{"system": name, "error": error} for name, error in damaged.items()]
+        out.json({**state.to_json(), "weights": weights, "where": place.name, "bytes": size})
     else:
-        out.facts(place.name, _facts(state, size))
+        facts = _facts(state, size)
+        told = {**{own.system: str(own) for own in kept}, **damaged}
+        out.facts(place.name, [*facts, *((f"weights of {name}", text) for name, text in told.items())])
 
 
 def ensemble_facts(manifest: Manifest, behind: int) -> list[tuple[str, str]]:

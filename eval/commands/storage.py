@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from surprise_rerank.eval.commands.place import Command
-from surprise_rerank.extras import import_extra, is_installed
+from surprise_rerank.extras import import_extra
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant import Bm25, IndexOptions
@@ -123,9 +123,9 @@ class Storage:
             DataError: if a value is out of its range.
             MissingExtraError: if BM25 is asked for, and what computes it is not installed.
         """
-        from surprise_rerank.connectors.qdrant import Bm25, IndexOptions
+        from surprise_rerank.connectors.qdrant import IndexOptions
 
-        base = existing or IndexOptions(bm25=Bm25() if is_installed("qdrant_edge") else None)
+        base = existing or IndexOptions()
         given: dict[str, Any] = {
             "passages": self._passages(base.passages),
             "bm25": self._bm25(base.bm25),

@@ -20,6 +20,17 @@ from surprise_rerank.eval.significance import (
     paired_randomization,
 )
 
+DIFFERENCE_COLUMNS = (
+    Column("difference"),
+    Column("low"),
+    Column("high"),
+    Column("p"),
+    Column("p (Holm)"),
+    Column("wins"),
+    Column("losses"),
+    Column("ties"),
+)
+
 _TESTS = {"randomization": paired_randomization, "bootstrap": paired_bootstrap}
 
 
@@ -60,7 +71,7 @@ def compare(
         baseline: the system that the others are compared with; nothing is compared where it is missing.
         test: the paired test of differences in the first measure.
     """
-    found = _corrected([differences(evaluation, baseline, test) for evaluation in evaluations])
+    found = with_holm([differences(evaluation, baseline, test) for evaluation in evaluations])
     tables = [
         _systems(evaluation, baseline, beside) for evaluation, beside in zip(evaluations, found, strict=True)
     ]
@@ -98,13 +109,24 @@ def differences(evaluation: Evaluation, baseline: str, test: Test) -> tuple[Diff
     return tuple(found)
 
 
+def difference_cells(found: Difference) -> tuple[Cell, ...]:
+    """What stands under `DIFFERENCE_COLUMNS`."""
+    interval = (found.mean, found.low, found.high)
+    return (*interval, found.p, found.corrected, found.wins, found.losses, found.ties)
+
+
 def values_of(result: SystemResult, measure: str) -> Float64Array:
     """(n,) a system's values of every question, in the order of the questions' ids."""
     values = result.per_query[measure]
     return np.array([values[query] for query in sorted(values)])
 
 
-def _corrected(found: Sequence[tuple[Difference, ...]]) -> list[tuple[Difference, ...]]:
+def with_holm(found: Sequence[Sequence[Difference]]) -> list[tuple[Difference, ...]]:
+    """The same differences with p corrected for all of them (Holm, 1979).
+
+    Args:
+        found: by data set, say; the parts stay apart.
+    """
     flat = holm([difference.p for beside in found for difference in beside])
     corrected = iter(flat)
     return [
@@ -135,20 +157,8 @@ def _systems(evaluation: Evaluation, baseline: str, beside: Sequence[Difference]
 
 
 def _differences(evaluation: Evaluation, baseline: str, test: Test, beside: Sequence[Difference]) -> Table:
-    columns = (
-        Column("system"),
-        Column("difference"),
-        Column("low"),
-        Column("high"),
-        Column("p"),
-        Column("p (Holm)"),
-        Column("wins"),
-        Column("losses"),
-        Column("ties"),
-    )
-    rows = tuple(
-        (d.system, d.mean, d.low, d.high, d.p, d.corrected, d.wins, d.losses, d.ties) for d in beside
-    )
+    columns = (Column("system"), *DIFFERENCE_COLUMNS)
+    rows = tuple((difference.system, *difference_cells(difference)) for difference in beside)
     return Table(
         f"differences of {evaluation.name}",
         f"{evaluation.measures[0]} beside {baseline}, {evaluation.name}",

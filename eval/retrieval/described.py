@@ -5,6 +5,7 @@ systems:
   dynamax-tversky: {rerank: dynamax, measure: tversky, universe: joint, alpha: 1, beta: 0.05}
   words-first:     {rerank: dynamax, pool: bm25}
   fusion-by-words: {rerank: fusion, method: surprise, scorers: [bm25, cosine], weights: {bm25: 0.7}}
+  auto-no-words:   {rerank: auto, words: 0}
   theirs:          {run: runs/theirs.trec}
   on-theirs:       {rerank: dynamax-idf, pool: runs/theirs.trec}
 """
@@ -12,12 +13,14 @@ systems:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
 import yaml
 
+from surprise_rerank.auto import AutoSettings
 from surprise_rerank.connectors.folders import disk_errors
 from surprise_rerank.errors import DataError, DatasetError, did_you_mean
 from surprise_rerank.eval.retrieval.pools import POOLS, PoolName, Resources
@@ -28,6 +31,7 @@ from surprise_rerank.eval.retrieval.systems import (
     Runner,
     RunOfAnother,
     System,
+    auto,
     fusion,
     surprise,
 )
@@ -43,6 +47,7 @@ _PARAMETERS = {
     "surprise": ("model", "weight", "shrink"),
     "dynamax": ("measure", "universe", "alpha", "beta", "unit_tokens"),
     "fusion": ("method", "scorers", "weights"),
+    "auto": tuple(setting.name for setting in fields(AutoSettings)),
 }
 
 
@@ -108,7 +113,12 @@ class Description:
         pool = self.values.get("pool")
         place: PoolName | Run | None = pool if pool in POOLS or pool is None else self._run("pool")
         self._only("rerank", "pool", *_PARAMETERS.get(base, ()))
-        makers = {"surprise": self._surprise, "dynamax": self._dynamax, "fusion": self._fusion}
+        makers = {
+            "surprise": self._surprise,
+            "dynamax": self._dynamax,
+            "fusion": self._fusion,
+            "auto": self._auto,
+        }
         system = makers[base]() if base in makers else SYSTEMS[base]
         words = system.bm25 if place not in ("bm25", "both") else "required"
         return replace(
@@ -173,6 +183,19 @@ class Description:
             return fusion(scorers, method, numbers, "both" if words else "cosine", resources)
 
         return System("", build, bm25="required" if words else "none")
+
+    def _auto(self) -> System:
+        values = {name: value for name, value in self.values.items() if name not in ("rerank", "pool")}
+        if isinstance(values.get("trust"), list):
+            values["trust"] = tuple(values["trust"])  # YAML has lists only
+        rarity = values.get("rarity", True)
+        if not isinstance(rarity, bool):
+            raise self._wrong(f"rarity is {rarity!r}, expected true or false")
+        try:
+            settings = AutoSettings(**values)
+        except DataError as error:
+            raise self._wrong(str(error)) from error
+        return System("", partial(auto, settings))
 
     def _only(self, *known: str) -> None:
         for key in self.values:

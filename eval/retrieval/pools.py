@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from surprise_rerank.candidates import Candidates, Field, Query
-from surprise_rerank.connectors.hybrid import HybridRetriever
+from surprise_rerank.connectors.hybrid import HybridRetriever, LexicalIndex
 from surprise_rerank.connectors.pyserini import BM25Index, BM25Retriever
 from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex
 from surprise_rerank.encoders import Encoder
@@ -129,7 +129,7 @@ class LexicallyScored:
     """
 
     retriever: Retriever
-    words: BM25Index
+    words: LexicalIndex
     sample: tuple[str, ...]
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:

@@ -37,7 +37,7 @@ class Settings:
 
     dataset: str = "demo"
     split: str | None = None
-    systems: tuple[str, ...] = ("bm25", "cosine", "surprise", "dynamax", "fusion")
+    systems: tuple[str, ...] = ("bm25", "cosine", "surprise", "dynamax", "fusion", "auto")
     systems_from: Path | None = None
     runs: tuple[str, ...] = ()
     pool: str | None = None

@@ -9,11 +9,18 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from surprise_rerank.auto import DEFAULTS, ROBUST, AutoReranker, AutoSettings
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
+from surprise_rerank.connectors.hybrid import HybridRetriever
+from surprise_rerank.connectors.qdrant import SparseRetriever
+from surprise_rerank.connectors.qdrant.queries import NO_OPTIONS
+from surprise_rerank.connectors.systems import AUTO_SAMPLE_SIZE, auto_system
 from surprise_rerank.errors import SurpriseRerankError, did_you_mean
-from surprise_rerank.eval.retrieval.pools import PoolName, Resources
+from surprise_rerank.eval.retrieval.fitting import MOST_GUARDED
+from surprise_rerank.eval.retrieval.pools import LexicallyScored, PoolName, Resources
 from surprise_rerank.eval.retrieval.trec import Run
 from surprise_rerank.fusion import BM25_WEIGHT, FusionMethod
+from surprise_rerank.guarded_weights import fit_guarded
 from surprise_rerank.pipeline import Retriever
 from surprise_rerank.rerank import (
     CosineScorer,
@@ -172,6 +179,42 @@ def similarity(name: str, resources: Resources) -> Runner:
     return Runner(resources.retriever("cosine"), reranker)
 
 
+def auto(settings: AutoSettings, resources: Resources) -> Runner:
+    """What an index is searched with by default, the very same object, but that dense search is exact.
+
+    Args:
+        settings: its numbers.
+        resources: what the system is made of.
+    """
+    index = resources.index
+    system = auto_system(index, NO_OPTIONS.exactly(), settings)
+    has_words = isinstance(system.retriever, HybridRetriever)
+    note = "" if has_words else "without words: the index stores no sparse vectors"
+    if resources.pool is None:
+        return Runner(system.retriever, system.reranker, note)
+    retriever = resources.retriever("cosine")
+    if has_words:
+        sample = tuple(dict.fromkeys(resources.sample_ids[:AUTO_SAMPLE_SIZE]))
+        retriever = LexicallyScored(retriever, SparseRetriever(index), sample)
+    return Runner(retriever, system.reranker, note)
+
+
+def _auto_fitted(resources: Resources) -> Runner:
+    plain = auto(DEFAULTS, resources)
+    # A run of another program has no pools of the questions that weights are fitted on.
+    own = replace(resources, pool=None) if isinstance(resources.pool, Run) else resources
+    teacher = auto(DEFAULTS, own)
+    assert isinstance(plain.reranker, AutoReranker)
+    needs = plain.reranker.needs
+
+    def retrieve(query: Query) -> Candidates:
+        return teacher.retriever.retrieve(query, _FIT_DEPTH, needs)
+
+    found = fit_guarded(plain.reranker, resources.lessons.pools(retrieve, MOST_GUARDED))
+    notes = "; ".join(text for text in (plain.note, str(found)) if text)
+    return Runner(plain.retriever, plain.reranker.weighted(found.weights), notes)
+
+
 def _fusion(method: FusionMethod, bm25_weight: float, resources: Resources) -> Runner:
     if resources.bm25 is None:
         scorers = ("cosine", "dynamax")
@@ -254,6 +297,20 @@ SYSTEMS: dict[str, System] = {
         "surprise by its definition, over a sample", partial(surprise, "empirical", "crossover", 0.0)
     ),
     **{name: _system(name, named) for name, named in SIMILARITIES.items()},
+    "auto": System(
+        "what an index is searched with by default: pools of cosine and Qdrant's BM25; both and dynamax on "
+        "one scale, with feedback",
+        partial(auto, DEFAULTS),
+    ),
+    "auto-robust": System(
+        "auto with half of what hubs and lengths give taken from cosine and dynamax", partial(auto, ROBUST)
+    ),
+    "auto-fitted": System(
+        "the same with weights fitted on the judged questions of another split (--fit), if they help on "
+        "those that were held back",
+        _auto_fitted,
+        fits=True,
+    ),
     "fusion": System(
         "BM25 (weight .5) + cosine + dynamax over both pools, surprise-normalised per question",
         partial(_fusion, "surprise", BM25_WEIGHT),

@@ -72,11 +72,17 @@ class Workspace:
     passages: bool = False
 
     @property
+    def options(self) -> IndexOptions:
+        """What the index stores."""
+        return IndexOptions(passages=Passages() if self.passages else None)
+
+    @property
     def name(self) -> str:
-        """Folder and collection: readable, and different for every data set and model."""
-        split = ("passages",) if self.passages else ()
-        key = "\0".join((self.key, self.encoder.name, *split))
-        named = " ".join((self.key, Path(self.encoder.name).name, *split))
+        """Folder and collection: readable, and different for every data set, model and what is stored."""
+        stored = {"passages": self.passages, "sparse": self.options.bm25 is not None}
+        parts = [part for part, is_stored in stored.items() if is_stored]
+        key = "\0".join((self.key, self.encoder.name, *parts))
+        named = " ".join((self.key, Path(self.encoder.name).name, *parts))
         readable = re.sub(r"[^A-Za-z0-9]+", "-", named)
         digest = hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()
         return f"{readable.strip('-')[-80:]}-{digest[:8]}"
@@ -98,7 +104,7 @@ class Workspace:
             index = DocumentIndex.open(
                 None if self.url else folder / "qdrant",
                 self.encoder,
-                options=IndexOptions(passages=Passages() if self.passages else None),
+                options=self.options,
                 collection=self.name,
                 url=self.url,
             )
