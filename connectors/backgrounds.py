@@ -4,41 +4,55 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import get_args
 
 from surprise_rerank.background import QuestionBackground
 from surprise_rerank.background_files import from_bytes, to_bytes
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
+from surprise_rerank.extras import pip_line
 
 _SENTENCE_END = re.compile(r"[.!?](?=\s)|\n\s*\n")
 _LONGEST = 300  # characters of a first sentence
 
 
 def load_background(
-    index: DocumentIndex, system: str, min_surprise: float | None = None
+    index: DocumentIndex, system: str, min_surprise: float | None = None, scorers: Sequence[str] = ()
 ) -> QuestionBackground | None:
-    """The background of a system; None where the index has none.
+    """The background of a system; None without one, or where it counts words that cannot be asked here.
 
     Args:
         index: where it is kept.
         system: whose candidates it was made of.
         min_surprise: a threshold that needs it.
+        scorers: what the system adds here (`System.scorers`), where it adds several.
 
     Raises:
-        DataError: if there is none and a threshold needs it, it cannot tell the threshold, or the file is
-            damaged.
+        DataError: if there is none that can be used and a threshold needs it, it cannot tell the threshold,
+            or the file is damaged.
     """
     content = index.files.read_file(_file_name(index, system))
     if content is None:
         if min_surprise is None:
             return None
+        from surprise_rerank.connectors.systems import SystemName  # with torch, which others need not load
+
+        others = [name for name in get_args(SystemName) if has_background(index, name)]
+        known = f" (there is one for {', '.join(others)})" if others else ""
         raise DataError(
-            f"{index.where} has no background of other questions for the system {system!r}, which "
+            f"{index.where} has no background of other questions for the system {system!r}{known}, which "
             "min_surprise needs; make one with 'surprise-rerank background set' or store_background"
         )
     background = from_bytes(content, f"{index.where}: {_file_name(index, system)}")
+    if "bm25" in background.names and scorers and "bm25" not in scorers:
+        if min_surprise is None:
+            return None
+        raise DataError(
+            f"the background of {index.where} for {system!r} counts words, which cannot be asked here: "
+            f"run {pip_line('edge')}"
+        )
     if min_surprise is not None:
         background.check(min_surprise)
     return background

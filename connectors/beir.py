@@ -91,8 +91,7 @@ class BeirFolder:
             DatasetError: if the file is missing or unreadable.
             DataError: if a line is no question or an id comes twice; names the file and line.
         """
-        path = _find(self.path, "queries.jsonl")
-        return {record["_id"]: record["text"] for _, record in _records(path)}
+        return read_queries(_find(self.path, "queries.jsonl"))
 
     def qrels(self) -> dict[str, dict[str, int]]:
         """Read the split's judgements: question id -> document id -> relevance.
@@ -101,7 +100,7 @@ class BeirFolder:
             DatasetError: if the split is missing or unreadable.
             DataError: if a row is no judgement or contradicts another; names the file and line.
         """
-        return _read_qrels(self.path / "qrels" / f"{self.split}.tsv")
+        return read_qrels(self.path / "qrels" / f"{self.split}.tsv")
 
 
 def _check_folder(folder: Path) -> None:
@@ -215,7 +214,23 @@ def _shown(value: object) -> str:
     return text if len(text) <= 40 else f"{text[:40]}..."
 
 
-def _read_qrels(path: Path) -> dict[str, dict[str, int]]:
+def read_queries(path: Path) -> dict[str, str]:
+    """The questions of a file of JSON lines with `_id` and `text`: id -> text, in the file's order.
+
+    Raises:
+        DatasetError: if the file is unreadable.
+        DataError: if a line is no question or an id comes twice; names the file and line.
+    """
+    return {record["_id"]: record["text"] for _, record in _records(path)}
+
+
+def read_qrels(path: Path) -> dict[str, dict[str, int]]:
+    """The judgements of a file of three columns between tabs: question id -> document id -> relevance.
+
+    Raises:
+        DatasetError: if the file is unreadable.
+        DataError: if a row is no judgement or contradicts another; names the file and line.
+    """
     qrels: dict[str, dict[str, int]] = {}
     line_of: dict[tuple[str, str], int] = {}
     first = True

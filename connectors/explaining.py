@@ -11,31 +11,36 @@ import numpy as np
 from qdrant_client import models
 
 from surprise_rerank.arrays import Float32Array, Float64Array
+from surprise_rerank.auto import AutoReranker
 from surprise_rerank.background import QuestionBackground
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
 from surprise_rerank.connectors.qdrant import DocumentIndex, MaxSimRetriever, SearchOptions, SparseRetriever
 from surprise_rerank.connectors.qdrant.schema import ID, WITH_VECTORS
 from surprise_rerank.connectors.qdrant.statistics import Statistics
-from surprise_rerank.connectors.systems import SAMPLE_SIZE, System, SystemName, sampled_vectors
+from surprise_rerank.connectors.systems import System, SystemName, sampled
 from surprise_rerank.encoders import Encoder
 from surprise_rerank.errors import DataError
 from surprise_rerank.explanation import RankingExplanation, ScoreDistribution, ScorerShare
+from surprise_rerank.fusion import surprise_normalized
 from surprise_rerank.fuzzy import DynaMax
 from surprise_rerank.moments import Moments
 from surprise_rerank.passages import Passage
+from surprise_rerank.rarity import measured_weights
 from surprise_rerank.rerank import FusionReranker
 from surprise_rerank.token_matches import TokenMatch, token_matches
+from surprise_rerank.tokens import TokenBatch
 from surprise_rerank.vectors import pair_similarities
 
 # Documents whose own distribution is told, where documents are the anchors.
 OWN_DISTRIBUTIONS = 3
-_READS_TOKENS: frozenset[SystemName] = frozenset({"maxsim", "dynamax", "fusion"})
+_READS_TOKENS: frozenset[SystemName] = frozenset({"maxsim", "dynamax", "fusion", "auto"})
 # What made the pool, where something else ordered it then.
 _FIRST_STAGE: Mapping[SystemName, tuple[str, ...]] = {
     "surprise": ("cosine",),
     "maxsim": ("cosine",),
     "dynamax": ("cosine",),
     "fusion": ("cosine", "bm25"),
+    "auto": ("cosine", "bm25"),
 }
 
 _Row: TypeAlias = tuple[str, int]  # a document's id and its passage's number
@@ -58,7 +63,7 @@ def explain_ranking(
 ) -> RankingExplanation:
     """How a system's ranking of a question comes about.
 
-    Reads what the ranking does not hold: a sample of at most 256 documents, the candidates' vectors, and
+    Reads what the ranking does not hold: a sample of the documents, the candidates' vectors, and
     token vectors of those that are shown.
 
     Args:
@@ -74,9 +79,11 @@ def explain_ranking(
     """
     index = cast(_OverIndex, system.retriever).index
     pool = _Pool(index, query, ranking)
-    sample = _Sample(index, query)
+    sample = _Sample(index, query, system.sample_size, isinstance(system.reranker, AutoReranker))
     names = _scorers(system)
     shares = tuple(_share(system, name, pool, sample) for name in names)
+    if isinstance(system.reranker, AutoReranker):
+        shares += tuple(_told(name, part) for name, part in ranking.parts.items() if name not in names)
     distributions = tuple(
         ScoreDistribution(name, sample.described(name), sample.similarities(name), sample.moments(name))
         for name in names
@@ -93,14 +100,16 @@ def explain_ranking(
         shares=shares,
         first_stage=tuple(name for name in _FIRST_STAGE.get(system.name, ()) if name in names),
         distributions=distributions,
-        matches=_matches(index, encoder, query, ranking, shown) if system.name in _READS_TOKENS else {},
+        matches=_matches(index, encoder, query, ranking, shown, sample.token_weights)
+        if system.name in _READS_TOKENS
+        else {},
         background=background,
     )
 
 
 def _scorers(system: System) -> tuple[str, ...]:
-    if isinstance(system.reranker, FusionReranker):
-        return tuple(scorer.name for scorer in system.reranker.scorers)
+    if system.scorers:
+        return system.scorers
     return (*_FIRST_STAGE.get(system.name, ()), *((system.name,) if system.name != "surprise" else ()))
 
 
@@ -110,7 +119,17 @@ def _share(system: System, name: str, pool: _Pool, sample: _Sample) -> ScorerSha
     if isinstance(system.reranker, FusionReranker):
         weight = system.reranker.weights.get(name, 1.0)
         contribution = weight * ranking.parts[name]
+    if isinstance(system.reranker, AutoReranker):
+        contribution = ranking.parts[name]
+        z = surprise_normalized(pool.raw(name), sample.moments(name))
+        # Weights differ from question to question: what a deviation added here.
+        weight = round(float(contribution @ z / (z @ z)), 6) if z.any() else 0.0
     return ScorerShare(name, pool.raw(name), sample.moments(name), weight, contribution)
+
+
+def _told(name: str, part: Float64Array) -> ScorerShare:
+    """What the pool says of its candidates: deviations already."""
+    return ScorerShare(name, part, Moments(np.zeros(()), np.ones(())), 1.0, part)
 
 
 @dataclass(frozen=True)
@@ -139,15 +158,24 @@ class _Pool:
 
 @dataclass(frozen=True)
 class _Sample:
-    """What every scorer says of a uniform sample of the corpus: the one that a fusion measures by."""
+    """What every scorer says of a uniform sample of the corpus: the one that a fusion measures by.
+
+    Attributes:
+        index: that is sampled.
+        query: encoded.
+        size: how many points it has.
+        weighs_tokens: whether DynaMax is of weighted tokens.
+    """
 
     index: DocumentIndex
     query: Query
+    size: int
+    weighs_tokens: bool
 
     @cached_property
     def ids(self) -> tuple[str, ...]:
-        """At most 256 documents: those of the smallest point ids, which are hashes."""
-        records = self.index.files.engine.smallest(SAMPLE_SIZE, (ID,), WITH_VECTORS)
+        """As many documents, or fewer of many passages: those of the smallest point ids, which are hashes."""
+        records = self.index.files.engine.smallest(self.size, (ID,), WITH_VECTORS)
         return tuple(dict.fromkeys(record.payload[ID] for record in records))
 
     @cached_property
@@ -162,10 +190,7 @@ class _Sample:
 
     def moments(self, name: str) -> Moments:
         """Mean and deviation of `similarities`; zeros where there are none."""
-        own = self.similarities(name)
-        if not len(own):
-            return Moments(np.zeros(()), np.zeros(()))
-        return Moments(np.asarray(own.mean()), np.asarray(own.std()))
+        return Moments.of(self.similarities(name))
 
     def described(self, name: str) -> str:
         """What the similarities are of, in words."""
@@ -173,11 +198,23 @@ class _Sample:
         return f"{len(self.similarities(name))} sampled {what}"
 
     def cosines(self) -> Float64Array:
-        return pair_similarities(sampled_vectors(self.index, self.ids), self.query.require_dense())
+        found = sampled(self.index, self.ids, self.size, frozenset({"dense"}))
+        return pair_similarities(found.require_dense(), self.query.require_dense())
 
     def dynamax(self) -> Float64Array:
-        _, tokens = self.index.token_sample(SAMPLE_SIZE)
-        return DynaMax().pool(self.query.require_tokens(), tokens)
+        query = self.query.require_tokens()
+        return DynaMax().pool(query, self._tokens, query_weights=self.token_weights)
+
+    @cached_property
+    def _tokens(self) -> TokenBatch:
+        return self.index.token_sample(self.size)[1]
+
+    @cached_property
+    def token_weights(self) -> Float64Array | None:
+        """(m,) what each of the question's tokens counts; None where all count alike."""
+        if not self.weighs_tokens:
+            return None
+        return measured_weights(self.query.require_tokens(), self._tokens)[0]
 
     def bm25(self) -> Float64Array:
         return SparseRetriever(self.index).score(self.query.text, self.ids)
@@ -235,7 +272,12 @@ class _Anchored:
 
 
 def _matches(
-    index: DocumentIndex, encoder: Encoder, query: Query, ranking: Ranking, shown: Sequence[int]
+    index: DocumentIndex,
+    encoder: Encoder,
+    query: Query,
+    ranking: Ranking,
+    shown: Sequence[int],
+    weights: Float64Array | None,
 ) -> dict[int, list[TokenMatch]]:
     """Which token matched which, of the shown candidates' best passages."""
     if not shown:
@@ -251,7 +293,7 @@ def _matches(
     # Tokens that are stored for Qdrant alone cannot be read again.
     tokens = encoder.encode(texts).tokens if found.tokens is None else found.tokens.take(chosen)
     return {
-        row: token_matches(query.require_tokens(), tokens[i], query_words, words[i])
+        row: token_matches(query.require_tokens(), tokens[i], query_words, words[i], weights)
         for i, row in enumerate(shown)
     }
 

@@ -39,8 +39,8 @@ class Settings:
         url: of a Qdrant server instead; its key comes from the environment variable QDRANT_API_KEY.
         collection: on the server.
         model: of the encoder; the index's own where there is one, else all-MiniLM-L6-v2.
-        system: what ranks: `cosine`, `surprise`, `dynamax` or `fusion`, for a pipeline also `maxsim` and
-            `bm25`; the best that the index stores enough for, or `dynamax` without an index.
+        system: what ranks: `auto`, `cosine`, `surprise`, `dynamax` or `fusion`, for a pipeline also
+            `maxsim` and `bm25`; the best that the index stores enough for, or `dynamax` without an index.
         depth: size of the candidate pool that a pipeline re-ranks.
         min_surprise: leave out what is less surprising; the index must have a background for the system.
 
@@ -139,7 +139,7 @@ def pipeline_of(
     """
     name = system or default_system(index)
     built = build_system(name, index, NO_OPTIONS, None)
-    background = load_background(index, name, min_surprise)
+    background = load_background(index, name, min_surprise, built.scorers)
     return Pipeline(index.encoder, built.retriever, built.reranker, depth, background, min_surprise)
 
 
@@ -150,7 +150,8 @@ def text_reranker_of(
 
     Args:
         index: opened with its encoder.
-        system: `cosine`, `surprise`, `dynamax` or `fusion`; the best that the index stores enough for.
+        system: `auto`, `cosine`, `surprise`, `dynamax` or `fusion`; the best that the index stores enough
+            for by default.
         min_surprise: leave out what is less surprising.
 
     Raises:
@@ -159,16 +160,18 @@ def text_reranker_of(
     """
     name = system or default_system(index)
     name = "dynamax" if name == "maxsim" and system is None else name
-    if name not in ("cosine", "surprise", "dynamax", "fusion"):
+    if name in ("maxsim", "bm25"):
         raise DataError(
-            f"the system {name!r} ranks inside Qdrant; given texts take cosine, surprise, dynamax or fusion"
+            f"the system {name!r} ranks inside Qdrant; given texts take auto, cosine, surprise, dynamax or "
+            "fusion"
         )
-    background = load_background(index, name, min_surprise)
     stored = StoredCandidates(index)
     if name in _OF_TEXTS:
+        background = load_background(index, name, min_surprise)
         reranker = _of_texts(name, index.encoder)
         return TextReranker(index.encoder, reranker, stored, background, min_surprise)
     built = build_system(name, index, NO_OPTIONS, None)
+    background = load_background(index, name, min_surprise, built.scorers)
     if isinstance(built.retriever, HybridRetriever):
         stored = StoredCandidates(index, built.retriever.lexical, built.retriever.sample)
     return TextReranker(index.encoder, built.reranker or _surprise(index), stored, background, min_surprise)

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 _KINDS: Mapping[SystemName, MODEL_TYPES] = {
     "bm25": "sparse",
     "dynamax": "late-interaction",
+    "auto": "hybrid",
     "fusion": "hybrid",
     "maxsim": "late-interaction",
 }
@@ -61,7 +62,7 @@ class SurpriseSearch:
         encoder: of questions and documents.
         system: what ranks; `surprise` measures against the corpus itself.
         depth: size of the candidate pool, and the most documents of a result.
-        options: what the index stores; `bm25=Bm25()` gives a fusion its third voice.
+        options: what the index stores; without sparse vectors a fusion lacks its third voice.
         folder: where the index of every task is kept, for the next run; in memory where None.
 
     Attributes:
@@ -71,7 +72,7 @@ class SurpriseSearch:
     def __init__(
         self,
         encoder: Encoder,
-        system: SystemName = "fusion",
+        system: SystemName = "auto",
         *,
         depth: int = 100,
         options: IndexOptions | None = None,
@@ -117,7 +118,7 @@ class SurpriseSearch:
         place: str | Path = ":memory:"
         if self.folder is not None:
             place = self.folder / re.sub(r"\W+", "-", f"{task_metadata.name}-{hf_subset}-{hf_split}")
-        self._index = DocumentIndex.open(place, self.encoder, options=self.options)
+        self._index = DocumentIndex.open(place, self.encoder, options=self.options or IndexOptions())
         documents = (Document(row["id"], row["text"], row.get("title") or "") for row in corpus)
         self._index.sync(documents, prune=True)
         if self.system == "surprise":
@@ -273,8 +274,9 @@ def _meta(system: str, encoder: Encoder, kind: MODEL_TYPES, experiment: Mapping[
 
 
 def _digest(options: IndexOptions | None) -> dict[str, str]:
-    """Digits that differ where the options do; none for the usual ones."""
-    if options is None or options == IndexOptions():
+    """Digits that differ where the options do; none for what was usual when results were first kept."""
+    chosen = options or IndexOptions()
+    if chosen == IndexOptions(bm25=None):
         return {}
-    written = json.dumps(options.to_json(), sort_keys=True).encode()
+    written = json.dumps(chosen.to_json(), sort_keys=True).encode()
     return {"index": hashlib.sha256(written).hexdigest()[:8]}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from surprise_rerank.arrays import Float32Array
-from surprise_rerank.candidates import Field, Query
+from surprise_rerank.auto import DEFAULTS, VOICES, AutoReranker, AutoSettings
+from surprise_rerank.candidates import Candidates, Field, Query
+from surprise_rerank.connectors.fitted_weights import FITTED_SYSTEMS, load_weights
 from surprise_rerank.connectors.hybrid import HybridRetriever
 from surprise_rerank.connectors.qdrant import (
     DenseRetriever,
@@ -18,11 +19,13 @@ from surprise_rerank.connectors.qdrant import (
     SurpriseRetriever,
 )
 from surprise_rerank.connectors.qdrant.explain import ExplainingRetriever
+from surprise_rerank.connectors.qdrant.queries import NO_OPTIONS
 from surprise_rerank.connectors.qdrant.retriever import SurpriseMode
 from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import DataError
 from surprise_rerank.extras import is_installed
 from surprise_rerank.fusion import BM25_WEIGHT
+from surprise_rerank.guarded_weights import Weighted
 from surprise_rerank.rerank import (
     CosineScorer,
     DynaMaxReranker,
@@ -32,11 +35,15 @@ from surprise_rerank.rerank import (
     RetrievedScorer,
     Scorer,
 )
+from surprise_rerank.terms import TermSpace
+from surprise_rerank.tokens import TokenBatch
 
-SystemName: TypeAlias = Literal["cosine", "surprise", "maxsim", "bm25", "dynamax", "fusion"]
+SystemName: TypeAlias = Literal["auto", "cosine", "surprise", "maxsim", "bm25", "dynamax", "fusion"]
 
 # Documents over which fusion measures what a usual score is: the deviation of 256 is known to 4 %.
 SAMPLE_SIZE = 256
+# The same for `auto`: half as many rank as well (docs/defaults.md), and questions are answered sooner.
+AUTO_SAMPLE_SIZE = 128
 _FEWEST = 32  # documents of the sample, where each has many passages
 
 
@@ -59,9 +66,22 @@ class System:
     @property
     def summary(self) -> str:
         """Its name, and what it adds."""
-        if not isinstance(self.reranker, FusionReranker):
-            return self.name
-        return f"{self.name} of {', '.join(scorer.name for scorer in self.reranker.scorers)}"
+        return f"{self.name} of {', '.join(self.scorers)}" if self.scorers else self.name
+
+    @property
+    def scorers(self) -> tuple[str, ...]:
+        """What it adds, by name; nothing, where one score ranks."""
+        if isinstance(self.reranker, AutoReranker):
+            has_words = isinstance(self.retriever, HybridRetriever)
+            return tuple(name for name in VOICES if name != "bm25" or has_words)
+        if isinstance(self.reranker, FusionReranker):
+            return tuple(scorer.name for scorer in self.reranker.scorers)
+        return ()
+
+    @property
+    def sample_size(self) -> int:
+        """How many points stand for the corpus."""
+        return AUTO_SAMPLE_SIZE if self.name == "auto" else SAMPLE_SIZE
 
     @property
     def needs(self) -> frozenset[Field]:
@@ -77,20 +97,42 @@ class System:
 def default_system(index: DocumentIndex) -> SystemName:
     """The best that an index stores what is needed for."""
     if index.manifest.options.packed_tokens:
-        return "fusion"
+        return "auto"
     return "cosine" if index.manifest.options.token_vectors is None else "maxsim"
 
 
 def build_system(
     name: SystemName, index: DocumentIndex, options: SearchOptions, mode: SurpriseMode | None
 ) -> System:
-    """A system on an index.
+    """A system on an index, with the weights that were fitted for it, if any were.
 
     Args:
         name: which one.
         index: that is searched.
         options: filter and search parameters.
         mode: where surprise is computed; for the system `surprise` only.
+
+    Raises:
+        DataError: if the index lacks what it needs, or fitted weights are damaged.
+        IndexMismatchError: if surprise is asked for and documents carry no moments, or others; if weights
+            were fitted with another model.
+    """
+    built = usual_system(name, index, options, mode)
+    weights = load_weights(index, name) if name in FITTED_SYSTEMS else None
+    if weights is None or not isinstance(built.reranker, Weighted):
+        return built
+    # A fusion has no weight for BM25 where it cannot be asked, and weights of such a fusion have none.
+    known = {part: own for part, own in weights.items() if name == "auto" or part in built.scorers}
+    reranker = built.reranker.weighted({**built.reranker.weights, **known})
+    return replace(
+        built, reranker=reranker, reranking=f"{built.reranking}; weights fitted on judged questions"
+    )
+
+
+def usual_system(
+    name: SystemName, index: DocumentIndex, options: SearchOptions, mode: SurpriseMode | None
+) -> System:
+    """A system with its usual weights, whatever was fitted; otherwise as `build_system`.
 
     Raises:
         DataError: if the index lacks what it needs.
@@ -138,34 +180,98 @@ def _dynamax(index: DocumentIndex, options: SearchOptions, mode: SurpriseMode | 
 
 
 def _fusion(index: DocumentIndex, options: SearchOptions, mode: SurpriseMode | None) -> System:
-    if not index.manifest.options.packed_tokens:
-        raise _lacking(index, "packed token vectors, which a fusion compares", "--packed-tokens")
-    named, tokens = index.token_sample(SAMPLE_SIZE)
-    ids = tuple(dict.fromkeys(named))  # of passages, some are of one document
-    corpus = Ensemble.from_vectors(sampled_vectors(index, ids), sample_size=0, model=index.manifest.model)
-    scorers: list[Scorer] = [CosineScorer(corpus), DynaMaxScorer(tokens)]
-    retriever: ExplainingRetriever = DenseRetriever(index, options=options)
+    sample = _sampled(index, SAMPLE_SIZE, "a fusion", frozenset({"dense"}))
+    scorers: list[Scorer] = [CosineScorer(sample.corpus), DynaMaxScorer(sample.tokens)]
+    retriever, has_words = _retriever(index, options, sample.ids)
     weights = {}
-    # Questions become terms in Edge's code, wherever the index is.
-    if index.manifest.options.bm25 is not None and is_installed("qdrant_edge"):
-        words = SparseRetriever(index, options)
-        retriever = HybridRetriever(index, words, ids, options=options)
+    if has_words:
         scorers.insert(0, RetrievedScorer("bm25"))
         weights["bm25"] = BM25_WEIGHT
     voices = " + ".join(f"{weights[s.name]:g} {s.name}" if s.name in weights else s.name for s in scorers)
-    reranking = f"client: {voices}, each in deviations above its mean over {len(ids)} sampled documents"
+    reranking = (
+        f"client: {voices}, each in deviations above its mean over {len(sample.ids)} sampled documents"
+    )
     return System("fusion", retriever, FusionReranker(scorers, "surprise", weights), reranking)
 
 
-def sampled_vectors(index: DocumentIndex, ids: Sequence[str]) -> Float32Array:
-    """(n, d) dense vectors of the first of a sample's documents: all would be read for every start.
+def _auto(index: DocumentIndex, options: SearchOptions, mode: SurpriseMode | None) -> System:
+    return auto_system(index, options)
+
+
+def auto_system(
+    index: DocumentIndex, options: SearchOptions = NO_OPTIONS, settings: AutoSettings = DEFAULTS
+) -> System:
+    """The system `auto`, with other numbers than the usual ones for studies.
+
+    Args:
+        index: that is searched.
+        options: filter and search parameters.
+        settings: the numbers.
+
+    Raises:
+        DataError: if the index stores no token vectors.
+    """
+    has_words = _has_words(index)
+    fields: frozenset[Field] = frozenset({"dense", "terms"} if has_words else {"dense"})
+    sample = _sampled(index, AUTO_SAMPLE_SIZE, "auto", fields)
+    retriever, _ = _retriever(index, options, sample.ids)
+    reranker = AutoReranker(sample.corpus, sample.tokens, sample.words, settings)
+    words = f"{settings.bm25:g} bm25 + " if has_words else ""
+    reranking = (
+        f"client: {words}cosine + dynamax, each in deviations above its mean over {len(sample.ids)} sampled "
+        f"documents; feedback from the best, and from the {settings.nearest} nearest of each candidate"
+    )
+    return System("auto", retriever, reranker, reranking)
+
+
+def _has_words(index: DocumentIndex) -> bool:
+    """Whether BM25 can be asked: questions become terms in Edge's code, wherever the index is."""
+    return index.manifest.options.bm25 is not None and is_installed("qdrant_edge")
+
+
+def _retriever(
+    index: DocumentIndex, options: SearchOptions, ids: tuple[str, ...]
+) -> tuple[ExplainingRetriever, bool]:
+    """Candidates by cosine, and by BM25 where it can be asked; and whether it can."""
+    if not _has_words(index):
+        return DenseRetriever(index, options=options), False
+    return HybridRetriever(index, SparseRetriever(index, options), ids, options=options), True
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """What stands for the corpus.
+
+    Attributes:
+        ids: of documents.
+        tokens: their token vectors, of some passages only where documents have many.
+        corpus: the ensemble of the first ones: all would be read for every start.
+        words: the terms of the same, where they were asked for.
+    """
+
+    ids: tuple[str, ...]
+    tokens: TokenBatch
+    corpus: Ensemble
+    words: TermSpace | None
+
+
+def _sampled(index: DocumentIndex, size: int, reader: str, fields: frozenset[Field]) -> _Sample:
+    if not index.manifest.options.packed_tokens:
+        raise _lacking(index, f"packed token vectors, which {reader} compares", "--packed-tokens")
+    named, tokens = index.token_sample(size)
+    ids = tuple(dict.fromkeys(named))  # of passages, some are of one document
+    found = sampled(index, ids, size, fields)
+    corpus = Ensemble.from_vectors(found.require_dense(), sample_size=0, model=index.manifest.model)
+    return _Sample(ids, tokens, corpus, None if found.terms is None else TermSpace(found.terms))
+
+
+def sampled(index: DocumentIndex, ids: Sequence[str], size: int, fields: frozenset[Field]) -> Candidates:
+    """The first of a sample's documents: all of them would be read for every start.
 
     Documents of many passages count as many times, so fewer of them are read.
     """
-    most = max(_FEWEST, round(SAMPLE_SIZE / index.pools.density))
-    dense = index.fetch(ids[:most], frozenset({"dense"})).dense
-    assert dense is not None
-    return dense
+    most = max(_FEWEST, round(size / index.pools.density))
+    return index.fetch(ids[:most], fields)
 
 
 def _lacking(index: DocumentIndex, what: str, option: str) -> DataError:
@@ -177,6 +283,7 @@ def _lacking(index: DocumentIndex, what: str, option: str) -> DataError:
 
 _Builder: TypeAlias = Callable[[DocumentIndex, SearchOptions, SurpriseMode | None], System]
 _BUILDERS: dict[SystemName, _Builder] = {
+    "auto": _auto,
     "cosine": _cosine,
     "surprise": _surprise,
     "maxsim": _maxsim,

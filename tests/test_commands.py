@@ -22,11 +22,14 @@ from click.testing import CliRunner
 from conftest import NEEDS_EDGE
 from hypothesis import given
 from hypothesis import strategies as st
+from interrupted import interrupted
 from qdrant_rest import QdrantRest
 
+from surprise_rerank.auto import PARTS, AutoReranker
 from surprise_rerank.candidates import Hit
 from surprise_rerank.connectors.hybrid import HybridRetriever
 from surprise_rerank.connectors.qdrant import DocumentIndex, SparseRetriever
+from surprise_rerank.connectors.systems import AUTO_SAMPLE_SIZE
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders import encode_queries, load_encoder
 from surprise_rerank.eval.commands import reading
@@ -35,7 +38,7 @@ from surprise_rerank.eval.commands.filters import grouped
 from surprise_rerank.eval.commands.group import command, main
 from surprise_rerank.eval.exits import one_line
 from surprise_rerank.extras import is_installed
-from surprise_rerank.rerank import CosineScorer, DynaMaxScorer, FusionReranker, RetrievedScorer
+from surprise_rerank.terms import TermSpace
 
 # The letters of docs/commands.md.
 SHOWN = (
@@ -65,6 +68,9 @@ COMMANDS = (
     ["background"],
     *(["background", name] for name in ("set", "show", "delete")),
     ["serve"],
+    ["similar"],
+    ["diagnose"],
+    ["fit"],
 )
 GROUPS = (["ensemble"], ["background"])
 
@@ -301,6 +307,17 @@ class TestIndex:
         place = ("index", bench.documents, "--model", bench.model, "--index", bench.folder / "other")
         assert "'klingon'" in error_line(bench.run(*place, "--bm25-language", "klingon"))
 
+    def test_words_are_no_default_where_nothing_computes_them(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(sys.modules, "qdrant_edge", None)
+        bench.fill()
+        assert bench.json("status", "--index", bench.index)["manifest"]["options"]["bm25"] is None
+        place = ("index", bench.documents, "--model", bench.model, "--index", bench.folder / "other")
+        for asked in (("--bm25",), ("--bm25-language", "german")):
+            assert "pip install 'surprise-rerank[edge]'" in error_line(bench.run(*place, *asked))
+        assert not (bench.folder / "other").exists()
+
     def test_the_formats_are_those_of_the_readers(self) -> None:
         from typing import get_args
 
@@ -351,23 +368,7 @@ class TestIndex:
 
     def test_an_interrupted_run_says_so_and_goes_on(self, bench: Bench) -> None:
         write_rows(bench.documents, corpus(500))
-        code = (
-            "import os, signal, sys\n"
-            "from surprise_rerank.eval.commands.group import main\n"
-            "from surprise_rerank.static import StaticEncoder\n"
-            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-            "encode, calls = StaticEncoder.encode, []\n"
-            "def interrupted(*arguments, **options):\n"
-            "    calls.append(1)\n"
-            "    if len(calls) == 3: os.kill(os.getpid(), signal.SIGINT)\n"
-            "    return encode(*arguments, **options)\n"
-            "StaticEncoder.encode = interrupted\n"
-            "main()"
-        )
-        arguments = ["index", bench.documents, "--model", bench.model, "--index", bench.index]
-        done = subprocess.run(
-            [sys.executable, "-P", "-c", code, *map(str, arguments)], capture_output=True, text=True
-        )
+        done = interrupted(3, "index", bench.documents, "--model", bench.model, "--index", bench.index)
         assert (done.returncode, done.stdout) == (130, "")
         assert done.stderr == "\nInterrupted. What was stored stays; run the same command again to go on.\n"
         resumed = bench.fill()
@@ -400,16 +401,17 @@ class TestSearch:
         assert {"surprise", "probability"} <= set(first["hits"][0]["parts"])
 
     @NEEDS_EDGE
-    def test_the_default_is_the_fusion_of_all_that_is_stored(self, filled: Bench) -> None:
+    def test_the_default_is_auto_of_all_that_is_stored(self, filled: Bench) -> None:
         found = filled.ask()
-        assert found["system"] == "fusion"
+        assert found["system"] == "auto"
         encoder = load_encoder(str(filled.model))
         (query,) = encode_queries(encoder, ["why do dogs bark"])
         with DocumentIndex.open(filled.index, encoder) as index:
-            names, tokens = index.token_sample(256)
-            retriever = HybridRetriever(index, SparseRetriever(index), tuple(dict.fromkeys(names)))
-            voices = [RetrievedScorer("bm25"), CosineScorer(index.ensemble()), DynaMaxScorer(tokens)]
-            reranker = FusionReranker(voices, weights={"bm25": 0.5})
+            names, tokens = index.token_sample(AUTO_SAMPLE_SIZE)
+            sample = tuple(dict.fromkeys(names))
+            retriever = HybridRetriever(index, SparseRetriever(index), sample)
+            words = TermSpace(index.fetch(sample, frozenset({"terms"})).terms)
+            reranker = AutoReranker(index.ensemble(), tokens, words)
             expected = reranker.rerank(query, retriever.retrieve(query, 100, reranker.needs)).top(10)
         assert ids(found) == list(expected.ids)
         np.testing.assert_allclose([hit["score"] for hit in found["hits"]], expected.scores, atol=1e-5)
@@ -417,7 +419,7 @@ class TestSearch:
     @pytest.mark.parametrize(
         ("stored", "system"),
         [
-            (("--no-bm25",), "fusion"),
+            (("--no-bm25",), "auto"),
             (("--no-packed-tokens", "--no-bm25"), "cosine"),
             (("--no-packed-tokens", "--no-bm25", "--tokens", "float16"), "maxsim"),
         ],
@@ -657,14 +659,14 @@ class TestExplain:
     @NEEDS_EDGE
     def test_steps_times_and_parts_are_told(self, filled: Bench) -> None:
         found = filled.json("explain", "why do dogs bark", "--index", filled.index, "--top", "3")
-        assert found["system"] == "fusion"
+        assert found["system"] == "auto"
         assert [step.split(":")[0] for step in found["steps"]] == ["edge", "edge", "union", "client"]
         assert "0.5 bm25 + cosine + dynamax" in found["steps"][-1]
         assert set(found["times"]) == {"encoding", "retrieval", "re-ranking"}
         assert found["seconds"] == pytest.approx(sum(found["times"].values()))
         assert found["pool"] == 30
         assert len(found["candidates"]) == 3
-        assert set(found["candidates"][0]["parts"]) == {"bm25", "cosine", "dynamax"}
+        assert set(found["candidates"][0]["parts"]) == set(PARTS)
 
     @NEEDS_EDGE
     def test_json_has_distributions_shares_places_and_tokens(self, filled: Bench) -> None:
@@ -673,6 +675,7 @@ class TestExplain:
             {"name": "bm25", "weight": 0.5},
             {"name": "cosine", "weight": 1.0},
             {"name": "dynamax", "weight": 1.0},
+            *({"name": name, "weight": 1.0} for name in ("feedback", "words", "neighbours")),
         ]
         assert [own["scorer"] for own in found["distributions"]] == ["bm25", "cosine", "dynamax"]
         for own in found["distributions"]:
@@ -684,7 +687,7 @@ class TestExplain:
             assert set(hit["before"]) == {"cosine", "bm25"}
             assert [match["token"] for match in hit["tokens"]] == ["why", "do", "dogs", "bark"]
             assert sum(match["contribution"] for match in hit["tokens"]) == pytest.approx(
-                hit["scorers"]["dynamax"]["raw"], abs=0.01
+                hit["scorers"]["dynamax"]["raw"], abs=0.001
             )
         assert found["background"] is None
 
@@ -1043,6 +1046,11 @@ def test_the_documentations_examples_run(bench: Bench, monkeypatch: pytest.Monke
     Path("others.txt").write_text("".join(f"who won the race of {year}\n" for year in range(1990, 2010)))
     titles = [{"id": str(i), "title": f"A history of the year {i}", "text": ""} for i in range(1900, 1920)]
     write_rows(Path("titles.jsonl"), titles)
+    Path("queries.jsonl").write_text('{"_id": "1", "text": "how do wings lift"}\n')
+    Path("asked.tsv").write_text("1\thow do wings lift\n")
+    Path("qrels").mkdir()
+    Path("qrels/train.tsv").write_text("query-id\tcorpus-id\tscore\n1\td1\t1\n")
+    Path("clicked.qrels").write_text("1 0 d1 1\n")
     told: list[str] = []
     for line in lines:
         if line.startswith("$ surprise-rerank "):

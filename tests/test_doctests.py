@@ -49,11 +49,16 @@ def test_the_walk_finds_modules_and_the_modules_have_examples():
     assert sum(len(test.examples) for test in found) > 0
 
 
-@pytest.mark.parametrize("page", ["scores.md", "index.md", "classification.md", "thresholds.md", "rag.md"])
+@pytest.mark.parametrize(
+    "page",
+    ["scores.md", "index.md", "classification.md", "thresholds.md", "rag.md", "similar.md", "diagnosis.md"],
+)
 def test_examples_in_the_documentation_are_true(page: str):
     if page == "rag.md":
         for host in ("langchain_core", "llama_index", "haystack", "rerankers", "pyterrier"):
             pytest.importorskip(host)
+    if page == "similar.md":
+        pytest.importorskip("pyarrow")
     failed, tried = doctest.testfile(str(ROOT / "docs" / page), module_relative=False)
     assert failed == 0
     assert tried >= 10

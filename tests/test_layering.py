@@ -86,7 +86,8 @@ ADAPTERS = {
     "connectors/mteb.py": {"mteb"},
     "connectors/pyterrier.py": {"pyterrier"},
     "connectors/rerankers.py": {"rerankers"},
-    "connectors/ray.py": {"ray", "ray_qdrant"},
+    "connectors/ray_pipeline.py": {"ray"},
+    "connectors/ray_sinks.py": {"ray", "ray_qdrant"},
     "connectors/server/app.py": {"fastapi", "prometheus_client", "starlette", "structlog", "uvicorn"},
 }
 IMPORT_FUNCTIONS = {"import_extra", "import_module", "__import__", "importorskip"}

@@ -48,7 +48,7 @@ def test_the_readmes_example_runs(tmp_path: Path) -> None:
             [sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
         )
         printed.append(done.stdout.splitlines())
-    pipeline, similarity, classes, compressed, strict = printed
+    pipeline, similarity, classes, compressed, strict, nearest = printed
     assert "Dogs bark" in pipeline[0]
     assert len(pipeline) == 2
     first, second = map(float, similarity[0].strip("[]").split())
@@ -56,6 +56,7 @@ def test_the_readmes_example_runs(tmp_path: Path) -> None:
     assert classes == ["['delivery']"]
     assert "Dogs bark" in compressed[0]
     assert strict == ["[('1',), ()]"]
+    assert "'document': '0', 'neighbour': '1'" in nearest[0]
 
 
 def test_the_readme_begins_with_the_two_commands() -> None:

@@ -234,7 +234,7 @@ def test_event_loops_can_search(index: DocumentIndex) -> None:
 
 
 def test_what_the_index_lacks_is_told(home: Opener) -> None:
-    with home(WordEncoder(), options=IndexOptions(passages=None)) as index:
+    with home(WordEncoder(), options=IndexOptions(passages=None, bm25=None)) as index:
         index.sync(DOCUMENTS[:10])
         with pytest.raises(IndexMismatchError, match="has no ensemble"):
             SurpriseRetriever(index)

@@ -210,7 +210,7 @@ def test_a_background_that_given_texts_lack_is_told_with_both_systems(model: Pat
     assert isinstance(done.exception, DataError)
     said = str(done.exception)
     assert said.startswith("the system 'maxsim' ranks inside Qdrant, so that given texts need another one")
-    assert "for the system 'fusion', which min_surprise needs" in said
+    assert "for the system 'auto' (there is one for maxsim), which min_surprise needs" in said
     assert "\n" not in said
 
 

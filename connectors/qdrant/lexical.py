@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from surprise_rerank.arrays import Float32Array
-from surprise_rerank.errors import DataError
-from surprise_rerank.extras import import_extra
+from surprise_rerank.errors import DataError, MissingExtraError
+from surprise_rerank.extras import import_extra, is_installed, pip_line
 
 if TYPE_CHECKING:
     import qdrant_edge
@@ -115,6 +115,11 @@ def _require(name: str, value: object, holds: bool, expected: str) -> None:
 
 
 def _model(settings: Bm25) -> qdrant_edge.Bm25:
+    if not is_installed("qdrant_edge"):
+        raise MissingExtraError(
+            "the index stores sparse vectors, which qdrant_edge computes; it is not installed: run "
+            + pip_line("edge")
+        )
     edge = import_extra("qdrant_edge", "edge")
     config = edge.Bm25Config(
         k=settings.k, b=settings.b, avg_len=settings.average_length, language=settings.language

@@ -12,10 +12,15 @@ from surprise_rerank.connectors.qdrant.schema import SCHEMA_VERSION
 from surprise_rerank.connectors.qdrant.token_vectors import TokenStorage
 from surprise_rerank.encoders import Encoder
 from surprise_rerank.errors import DataError, IndexMismatchError
+from surprise_rerank.extras import is_installed
 from surprise_rerank.passages import Passages
 
 Quantization: TypeAlias = Literal["int8", "binary"]
 PayloadType: TypeAlias = Literal["keyword", "integer", "float", "bool", "datetime", "text", "uuid", "geo"]
+
+
+def _usual_bm25() -> Bm25 | None:
+    return Bm25() if is_installed("qdrant_edge") else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +33,8 @@ class IndexOptions:
         packed_tokens: whether int8 token vectors lie in the payload, for every score that reads tokens here.
         token_vectors: whether they are stored as a multivector too, for MaxSim inside Qdrant, and how.
         surprise_vector: whether the augmented vector is stored, for first-stage search by surprise.
-        bm25: settings of the sparse vectors for lexical search inside Qdrant; None stores none.
+        bm25: settings of the sparse vectors for lexical search inside Qdrant; None stores none, and is the
+            default where `qdrant_edge`, which computes them, is not installed.
         quantization: of the dense vectors; searches are rescored with the originals.
         on_disk: dense vectors are read from disk instead of held in memory.
         payload_indexes: path such as `metadata.year` -> its type, for filters on large collections.
@@ -38,7 +44,7 @@ class IndexOptions:
     packed_tokens: bool = True
     token_vectors: TokenStorage | None = None
     surprise_vector: bool = False
-    bm25: Bm25 | None = None
+    bm25: Bm25 | None = field(default_factory=_usual_bm25)
     quantization: Quantization | None = None
     on_disk: bool = False
     payload_indexes: Mapping[str, PayloadType] = field(default_factory=dict)

@@ -14,6 +14,7 @@ from surprise_rerank.connectors.qdrant.homes import Home
 from surprise_rerank.connectors.qdrant.maintenance import packed_tokens
 from surprise_rerank.connectors.qdrant.queries import SearchOptions, Stage, request, rescored
 from surprise_rerank.connectors.qdrant.schema import (
+    BM25,
     DENSE,
     DOCUMENT_FIELDS,
     ID,
@@ -27,6 +28,7 @@ from surprise_rerank.connectors.qdrant.schema import (
 )
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
+from surprise_rerank.terms import TermBatch
 
 # Stages for a number of points.
 Plan = Callable[[int], Sequence[Stage]]
@@ -102,7 +104,7 @@ class Pools:
     ) -> list[tuple[str | int, Candidates]]:
         """The best groups of points that share a value, each as a pool of its own."""
         payload = tuple(dict.fromkeys((*self._payload_fields(fields), group_by)))
-        single = request(stages, limit, payload, _vectors(fields), replace(options, offset=None))
+        single = request(stages, limit, payload, self._vectors(fields), replace(options, offset=None))
         shared = set(models.QueryRequest.model_fields) & set(models.QueryGroupsRequest.model_fields)
         found = self.home.engine.query_groups(
             models.QueryGroupsRequest(
@@ -150,7 +152,7 @@ class Pools:
     def _retrieve(
         self, points: Sequence[str], names: Sequence[str], fields: frozenset[Field]
     ) -> dict[str, Record]:
-        found = self.home.engine.retrieve(points, names, _vectors(fields)) if points else []
+        found = self.home.engine.retrieve(points, names, self._vectors(fields)) if points else []
         return {record.id: record for record in found}
 
     def _query(
@@ -158,8 +160,18 @@ class Pools:
     ) -> list[Record]:
         chosen = rescored(options, self.home.manifest.options.quantization)
         return self.home.engine.query(
-            request(stages, limit, self._payload_fields(fields), _vectors(fields), chosen)
+            request(stages, limit, self._payload_fields(fields), self._vectors(fields), chosen)
         )
+
+    def _vectors(self, fields: frozenset[Field]) -> tuple[str, ...]:
+        """Names of the vectors that fields are made of.
+
+        Raises:
+            DataError: if the index stores no sparse vectors, and terms are asked for.
+        """
+        if "terms" in fields and self.home.manifest.options.bm25 is None:
+            raise DataError("the index stores no sparse vectors; make it with IndexOptions(bm25=Bm25())")
+        return (DENSE,) * ("dense" in fields) + (BM25,) * ("terms" in fields)
 
     def _payload_fields(self, fields: frozenset[Field]) -> tuple[str, ...]:
         names: tuple[str, ...] = DOCUMENT_FIELDS if "documents" in fields else (ID,)
@@ -182,6 +194,7 @@ class Pools:
             scores={} if name is None else {name: np.array([r.score for r in records], np.float64)},
             dense=_dense(records, dimension) if "dense" in fields else None,
             tokens=packed_tokens(self.home, [r.id for r in records]) if "tokens" in fields else None,
+            terms=_terms(records) if "terms" in fields else None,
             documents=tuple(documents[p[ID]] for p in payloads) if "documents" in fields else None,
         )
         if passages is None:
@@ -199,10 +212,12 @@ class Pools:
         return whole
 
 
-def _vectors(fields: frozenset[Field]) -> tuple[str, ...]:
-    return (DENSE,) if "dense" in fields else ()
-
-
 def _dense(records: Sequence[Record], dimension: int) -> Float32Array:
     vectors = np.array([record.vectors[DENSE] for record in records], dtype=np.float32)
     return vectors.reshape(len(records), dimension)
+
+
+def _terms(records: Sequence[Record]) -> TermBatch:
+    found = [record.vectors.get(BM25) for record in records]
+    # A text without a term has no sparse vector.
+    return TermBatch.of([((), ()) if own is None else (own.indices, own.values) for own in found])

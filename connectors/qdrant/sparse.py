@@ -21,7 +21,7 @@ from surprise_rerank.moments import Moments
 
 @dataclass(frozen=True, slots=True)
 class SparseRetriever(ExplainingRetriever):
-    """The best documents by BM25, Qdrant's own; the index needs `IndexOptions(bm25=Bm25())`.
+    """The best documents by BM25, Qdrant's own; the index needs `IndexOptions(bm25=...)`, the default.
 
     It is a `LexicalIndex` too, for `HybridRetriever`.
 
@@ -64,16 +64,13 @@ class SparseRetriever(ExplainingRetriever):
 
     def moments(self, query: str, sample: Sequence[str]) -> Moments:
         """Mean and deviation of the query's scores over a sample of the corpus."""
-        scores = self.score(query, list(dict.fromkeys(sample)))
-        if not len(scores):
-            return Moments(np.zeros(()), np.zeros(()))
-        return Moments(scores.mean(), scores.std())
+        return Moments.of(self.score(query, list(dict.fromkeys(sample))))
 
     @property
     def _bm25(self) -> Bm25:
         settings = self.index.manifest.options.bm25
         if settings is None:
-            raise DataError("the index stores no sparse vectors; make it with IndexOptions(bm25=Bm25())")
+            raise DataError("the index stores no sparse vectors; rebuild it with IndexOptions(bm25=Bm25())")
         return settings
 
     def _run(self, text: str, depth: int, fields: frozenset[Field], options: SearchOptions) -> Candidates:
