@@ -6,8 +6,9 @@ VENV ?= .venv
 EXTRAS ?= edge,pyserini,offline,dev
 DATASET ?= demo
 ARGS ?=
-# A process for each core, and one thread in each: a file's tests stay together, as they share fixtures.
-PYTEST_ARGS ?= -n auto --dist loadfile --no-loadscope-reorder
+# A process for each core, and one thread in each: a file's tests stay together, as they share fixtures. A process
+# that dies is a failure that names its test; xdist 3.8 can wait forever for the one that takes its place.
+PYTEST_ARGS ?= -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 BIN := $(VENV)/bin
 comma := ,

@@ -16,7 +16,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surprise_rerank import kernels
+from surprise_rerank import kernels, products
 from surprise_rerank.errors import DataError
 from surprise_rerank.kernels import own_memberships, pool_maxima
 from surprise_rerank.tokens import TokenBatch
@@ -96,11 +96,53 @@ def test_own_memberships_of_long_texts_are_computed_in_parts(seed: int):
         np.testing.assert_allclose(own_memberships(batch), whole, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("native", [False, True])
+@pytest.mark.parametrize("storage", ["bfloat16", "int8"])
+def test_processors_with_instructions_for_a_storage_and_others_agree(
+    monkeypatch: pytest.MonkeyPatch, storage: str, native: bool
+):
+    if native and storage == "int8" and not products.int8_is_exact():
+        pytest.skip("torch's products of int8 overflow on this processor")
+    monkeypatch.setattr(products, "multiplies_int8", lambda: native)
+    monkeypatch.setattr(products, "_multiplies_bfloat16", lambda: native)
+    for seed in range(20):
+        query, batch = scene(seed)
+        documents = batch.stored(storage)
+        maxima = pool_maxima(query, documents, unit_tokens=True, of_documents=True)
+        of_query, of_documents = by_loops(query, documents, unit_tokens=True)
+        scale = STORAGES[storage] * (1 + np.abs(query).sum())
+        np.testing.assert_allclose(maxima.of_query, of_query, atol=scale)
+        np.testing.assert_allclose(maxima.of_documents, of_documents, atol=scale)
+
+
+@pytest.mark.parametrize(
+    ("told", "int8", "bfloat16"),
+    [
+        ({"avx2": True, "avx512_vnni": False}, False, False),
+        ({"avx512_vnni": True, "avx512_bf16": False}, True, False),
+        ({"amx_int8": True, "amx_bf16": True}, True, True),
+        (None, False, False),
+    ],
+)
+def test_only_processors_that_tell_so_multiply_without_a_float_copy(
+    monkeypatch: pytest.MonkeyPatch, told: dict[str, bool] | None, int8: bool, bfloat16: bool
+):
+    if told is None:
+        monkeypatch.delattr(torch.cpu, "get_capabilities")
+    else:
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: told)
+    monkeypatch.setattr(products, "int8_is_exact", lambda: True)
+    for function, expected in ((products.multiplies_int8, int8), (products._multiplies_bfloat16, bfloat16)):
+        assert function.__wrapped__() is expected
+
+
 _SATURATING = """
 import numpy as np
+from surprise_rerank import products
 from surprise_rerank.kernels import pool_maxima
 from surprise_rerank.tokens import TokenBatch
 
+products._has = lambda *_: True
 documents = TokenBatch.from_arrays([np.ones((3, 384))] * 50)
 query = np.full((4, 384), 384**-0.5, np.float32)
 for storage in ("float32", "int8"):

@@ -74,11 +74,13 @@ def ray() -> Iterator[RayWorkers]:
     settings = {
         "num_cpus": 2,
         "include_dashboard": False,
+        "_node_ip_address": "127.0.0.1",
         "object_store_memory": 200 * 2**20,
         "_temp_dir": folder,
     }
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        environment.setenv("RAY_memory_monitor_refresh_ms", "0")  # it would kill actors where memory is short
         environment.setenv("PYTHONPATH", str(Path(__file__).parent))  # of `words`
         with RayWorkers("local", init=settings) as workers:
             workers.connect()
