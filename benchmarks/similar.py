@@ -39,10 +39,11 @@ from surprise_rerank.connectors.similar.threads import Threads
 from surprise_rerank.encoders import load_encoder
 from surprise_rerank.joint_jaccard import joint_jaccard
 from surprise_rerank.neighbours import KEY_BLOCK, QUERY_BLOCK
+from surprise_rerank.products import multiplies_int8
 from surprise_rerank.tokens import TokenBatch
 
 BATCH = 8192
-# Tokens of a block of the int8 product, which stays in the cache.
+# Tokens of a block of the bare product, which stays in the cache.
 INT8_ROWS = 2048
 
 
@@ -190,7 +191,7 @@ def indexed(folder: Path, given: Given, k: int, threads: int, sample: int) -> No
 
 
 def dynamax(texts: int, tokens: int, dimension: int) -> None:
-    """Print the rate of DynaMax over texts of a length, beside the bare int8 product."""
+    """Print the rate of DynaMax over texts of a length, beside the bare product of int8, or else float32."""
     import torch
 
     random = np.random.default_rng(0)
@@ -201,10 +202,13 @@ def dynamax(texts: int, tokens: int, dimension: int) -> None:
 
     queries, keys = batch(8), batch(texts)
     x, y = (torch.from_numpy(side.directions) for side in (queries, keys))
+    multiply = torch._int_mm
+    if not multiplies_int8():
+        multiply, x, y = torch.mm, x.float(), y.float()
 
     def bare() -> None:
         for first, start in product(range(0, len(x), tokens), range(0, len(y), INT8_ROWS)):
-            torch._int_mm(y[start : start + INT8_ROWS], x[first : first + tokens].T)
+            multiply(y[start : start + INT8_ROWS], x[first : first + tokens].T)
 
     (ours, _), (limit, _) = interleaved([lambda: joint_jaccard(queries, keys), bare], 5)
     pair = ours / (len(queries) * len(keys))
