@@ -17,6 +17,7 @@ from functools import cache
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from surprise_rerank import errors
+from surprise_rerank.connectors.signal_handlers import kept_handlers
 from surprise_rerank.errors import DataError, MissingExtraError, StoreError, SurpriseRerankError
 from surprise_rerank.extras import import_extra, pip_line
 
@@ -55,7 +56,8 @@ def connect(address: str | None, options: Mapping[str, Any]) -> bool:
     given: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, **options}
     try:
         _require_listening(where)
-        ray.init(address=where, **given)  # for None it would take any that runs on this machine
+        with kept_handlers():
+            ray.init(address=where, **given)  # for None it would take any that runs on this machine
     except (ConnectionError, ValueError, RuntimeError, OSError) as error:
         raise StoreError(
             f"Ray cannot be reached at {where!r} ({first_line(error)}); start a cluster there with "
@@ -77,7 +79,8 @@ def _require_listening(address: str) -> None:
 
 def disconnect() -> None:
     """Shut Ray down, or leave the cluster that it was connected to."""
-    ray.shutdown()
+    with kept_handlers():
+        ray.shutdown()
 
 
 class Answering:

