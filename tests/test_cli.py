@@ -350,11 +350,12 @@ def test_cranfield_in_a_beir_folder(
     run: Run, shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The main job on real data, whole: BM25 and cosine as published for this collection's files."""
-    code, _, err = run("--dataset", shared_data / "beir" / "cranfield", "--run-dir", tmp_path / "runs", "-q")
+    given = ("--dataset", shared_data / "beir" / "cranfield", "--run-dir", tmp_path / "runs", "-q")
+    code, _, err = run(*given, "--systems", "bm25,cosine,fusion,auto")
     assert code == 0, err
     (evaluation,) = evaluated(tmp_path / "runs").values()
     systems = evaluation["systems"]
     ndcg = {name: system["values"]["nDCG@10"] for name, system in systems.items()}
     assert ndcg["bm25"] == pytest.approx(0.3650, abs=0.001)
     assert ndcg["cosine"] == pytest.approx(0.3986, abs=0.001)
-    assert ndcg["fusion"] > max(ndcg["bm25"], ndcg["cosine"])
+    assert ndcg["auto"] > ndcg["fusion"] > max(ndcg["bm25"], ndcg["cosine"])

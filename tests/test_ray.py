@@ -288,18 +288,11 @@ def points(rest: QdrantRest, collection: str) -> dict[str, tuple[Any, Any]]:
     return {str(point.id): (point.payload, point.vector) for point in found}
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        IndexOptions(token_vectors="float16", passages=None),
-        IndexOptions(token_vectors="uint8", surprise_vector=True, passages=Passages(2, 0)),
-    ],
-    ids=["float16", "uint8-passages"],
-)
-def test_documents_come_into_an_index_as_by_sync(ray: RayWorkers, rest: QdrantRest, options: IndexOptions):
+def test_documents_come_into_an_index_as_by_sync(ray: RayWorkers, rest: QdrantRest):
     import ray as runtime
 
     docs = documents(90)
+    options = IndexOptions(token_vectors="uint8", surprise_vector=True, passages=Passages(2, 0))
     one, many, sunk = (fresh_collection() for _ in range(3))
     with DocumentIndex.open(None, WordEncoder(), url=rest.url, collection=one, options=options) as index:
         expected = index.sync(docs)
