@@ -8,7 +8,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-FAULTS = tuple(
+_FAULTS = tuple(
     getattr(signal, name) for name in ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL") if hasattr(signal, name)
 )
 
@@ -29,7 +29,7 @@ def kept_handlers() -> Iterator[None]:
         return
     sigaction = ctypes.CDLL(None).sigaction
     before = {}
-    for number in FAULTS:
+    for number in _FAULTS:
         action = ctypes.create_string_buffer(_ROOM)
         # The handler stands first; 0 is the system's.
         if sigaction(number, None, action) == 0 and any(action.raw[: ctypes.sizeof(ctypes.c_void_p)]):
