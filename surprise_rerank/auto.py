@@ -162,9 +162,9 @@ class AutoReranker:
         Raises:
             DataError: if the candidates lack what is needed.
         """
-        voices = self._voices(query, candidates)
-        trust = self._trust(voices, candidates)
-        parts = self._parts(voices, trust, candidates)
+        voices, order = self._voices(query, candidates), _order(candidates)
+        trust = self._trust(voices, order)
+        parts = self._parts(voices, trust, candidates, order)
         own = {name: self.weights.get(name, 1.0) * part for name, part in parts.items()}
         notes = []
         if trust < 1:
@@ -177,8 +177,8 @@ class AutoReranker:
 
     def parts(self, query: Query, candidates: Candidates) -> dict[str, Float64Array]:
         """Part -> (n,) what it adds to the score, before `weights`."""
-        voices = self._voices(query, candidates)
-        return self._parts(voices, self._trust(voices, candidates), candidates)
+        voices, order = self._voices(query, candidates), _order(candidates)
+        return self._parts(voices, self._trust(voices, order), candidates, order)
 
     def weighted(self, weights: Mapping[str, float]) -> AutoReranker:
         """The same with other factors."""
@@ -218,18 +218,20 @@ class AutoReranker:
             )
         return _Voice.of(scores, Moments.of(usual))
 
-    def _trust(self, voices: Mapping[str, _Voice], candidates: Candidates) -> float:
-        """How far the dense vectors are to be trusted, by the agreement of their best with the others."""
+    def _trust(self, voices: Mapping[str, _Voice], order: list[int]) -> float:
+        """How far the dense vectors are to be trusted, by the agreement of their best with the others.
+
+        Of equals the same ones are looked at, wherever they stand in the pool.
+        """
         if self.settings.trust is None or "cosine" not in voices or len(voices) < 2:
             return 1.0
         low, high = self.settings.trust
-        order = _order(candidates)  # of equals the same ones, wherever they stand in the pool
         others = [voice.z[order] for name, voice in voices.items() if name != "cosine"]
         agreed = agreement(voices["cosine"].z[order], others)
         return float(np.clip((agreed - low) / (high - low), 0.0, 1.0))
 
     def _parts(
-        self, voices: Mapping[str, _Voice], trust: float, candidates: Candidates
+        self, voices: Mapping[str, _Voice], trust: float, candidates: Candidates, order: list[int]
     ) -> dict[str, Float64Array]:
         own = self.settings
         factors = {
@@ -238,11 +240,10 @@ class AutoReranker:
             "dynamax": own.dynamax * (1 + trust) / 2,
         }
         parts = {name: factors[name] * voice.z for name, voice in voices.items()}
-        share = self._shares(parts, candidates)
+        share = self._shares(parts, candidates, order)
         parts |= self._feedback(share, candidates)
         if own.neighbours:
             # Equally near neighbours are told apart by their ids, wherever they stand in the pool.
-            order = _order(candidates)
             total, ids = self._total(parts, candidates)[order], [candidates.ids[i] for i in order]
             support = np.empty(len(order))
             support[order] = neighbour_support(total, candidates.require_dense()[order], ids, own.nearest)
@@ -252,8 +253,10 @@ class AutoReranker:
             parts |= {name: np.zeros(len(share)) for name in parts if name not in VOICES}
         return parts
 
-    def _shares(self, parts: Mapping[str, Float64Array], candidates: Candidates) -> Float64Array:
-        order, share = _order(candidates), np.empty(len(candidates))
+    def _shares(
+        self, parts: Mapping[str, Float64Array], candidates: Candidates, order: list[int]
+    ) -> Float64Array:
+        share = np.empty(len(candidates))
         total = self._total(parts, candidates)[order]
         share[order] = shares(total, [candidates.ids[i] for i in order])
         return share
@@ -302,6 +305,7 @@ class _Voice:
 
 
 def _order(candidates: Candidates) -> list[int]:
+    """The candidates by id and passage, which does not depend on where they stand in the pool."""
     numbers = [p.number for p in candidates.passages] if candidates.passages else [0] * len(candidates)
     keys = list(zip(candidates.ids, numbers, strict=True))
     return sorted(range(len(candidates)), key=keys.__getitem__)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from words import WordEncoder
 
-from surprise_rerank.auto import PARTS, AutoReranker, AutoSettings
+from surprise_rerank.auto import PARTS, AutoReranker, AutoSettings, _order
 from surprise_rerank.candidates import Candidates, Query
 from surprise_rerank.connectors.explaining import explain_ranking
 from surprise_rerank.connectors.loading import pipeline_of, text_reranker_of
@@ -204,7 +204,8 @@ def test_many_passages_of_a_document_have_one_voice():
     ids = ("long",) * 10 + tuple(f"short{i}" for i in range(10))
     pool = replace(drawn.pool, ids=ids, passages=passages)
     voices = drawn.reranker._voices(drawn.query, pool)
-    share = drawn.reranker._shares({name: voice.z for name, voice in voices.items()}, pool)
+    parts = {name: voice.z for name, voice in voices.items()}
+    share = drawn.reranker._shares(parts, pool, _order(pool))
     assert (share[:10] > 0).sum() == 1
     assert (share[10:] > 0).all()
     assert share.sum() == pytest.approx(1.0)
