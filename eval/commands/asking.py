@@ -23,6 +23,15 @@ if TYPE_CHECKING:
 
 # As `systems.SystemName` and `SurpriseMode`, which `--help` cannot wait for.
 SYSTEMS = ("auto", "cosine", "surprise", "maxsim", "bm25", "dynamax", "fusion")
+
+# Of commands that learn something from what a search would re-rank.
+pool_option = click.option(
+    "--pool",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="How many candidates are retrieved; as for `search`.",
+)
 MODES = ("client", "formula", "vector")
 
 _OPTIONS = (

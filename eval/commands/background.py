@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.commands.asking import SYSTEMS
+from surprise_rerank.eval.commands.asking import SYSTEMS, pool_option
 from surprise_rerank.eval.commands.output import Output
 from surprise_rerank.eval.commands.place import Place, model_option, takes_index
 from surprise_rerank.eval.commands.questions import read_questions
@@ -83,13 +83,7 @@ def background(context: click.Context) -> None:
     show_default=True,
     help="How many titles of each source are drawn.",
 )
-@click.option(
-    "--pool",
-    type=click.IntRange(min=1),
-    default=100,
-    show_default=True,
-    help="How many candidates are retrieved; as for `search`.",
-)
+@pool_option
 @_system_option
 @model_option
 @takes_index

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from surprise_rerank.errors import DataError
+from surprise_rerank.eval.commands.asking import pool_option
 from surprise_rerank.eval.commands.output import Output
 from surprise_rerank.eval.commands.place import Place, model_option, takes_index
 
@@ -52,13 +53,7 @@ _file = click.Path(exists=True, dir_okay=False, path_type=Path)
     show_default=True,
     help="Whose weights.",
 )
-@click.option(
-    "--pool",
-    type=click.IntRange(min=1),
-    default=100,
-    show_default=True,
-    help="How many candidates are retrieved; as for `search`.",
-)
+@pool_option
 @click.option("--dry-run", is_flag=True, help="Tell what would be found, and store nothing.")
 @click.option("--forget", is_flag=True, help="Forget the weights of the system.")
 @model_option
