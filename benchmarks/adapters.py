@@ -18,14 +18,14 @@ from typing import ClassVar
 import numpy as np
 from machine import describe, interleaved
 
-from surprise_rerank.arrays import unit_rows
-from surprise_rerank.connectors.loading import text_reranker_of
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
+from surprise_rerank.connectors.systems.loading import text_reranker_of
+from surprise_rerank.core.arrays import unit_rows
+from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders import Encoded, Kind
+from surprise_rerank.encoders.base import Encoded, Kind
 from surprise_rerank.errors import MissingExtraError
 from surprise_rerank.text_reranker import RankedText, TextReranker
-from surprise_rerank.tokens import TokenBatch
 
 QUESTION = "which of these words is rare"
 DIMENSION, WORDS = 384, 50

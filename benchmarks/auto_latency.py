@@ -19,9 +19,9 @@ import numpy as np
 import torch
 from stored import index_of
 
-from surprise_rerank.connectors.loading import pipeline_of
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.encoders import load_encoder
+from surprise_rerank.connectors.systems.loading import pipeline_of
+from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.eval.retrieval.datasets import load_dataset
 
 SYSTEMS = ("cosine", "dynamax", "fusion", "auto")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from surprise_rerank.arrays import unit_rows
+from surprise_rerank.core.arrays import unit_rows
 
 CLUSTERS = 1000
 

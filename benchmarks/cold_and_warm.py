@@ -22,7 +22,7 @@ import click
 
 _BARE = """
 import json, sys, time
-from surprise_rerank.encoders import load_encoder
+from surprise_rerank.encoders.base import load_encoder
 from surprise_rerank.eval.retrieval.datasets import load_dataset
 texts = [document.content for document in load_dataset(sys.argv[1]).documents]
 model = load_encoder()._model
@@ -50,7 +50,12 @@ def main(dataset: str) -> None:
         f"({bare_process:.1f} s for the process)"
     )
     with tempfile.TemporaryDirectory() as cache:
-        evaluate = [sys.executable, "-P", "-c", "from surprise_rerank.eval.cli import main; main()"]
+        evaluate = [
+            sys.executable,
+            "-P",
+            "-c",
+            "from surprise_rerank.eval.cli.rerank_eval.main import main; main()",
+        ]
         evaluate += ["--dataset", dataset, "--cache", cache, "--quiet"]
         cold, table = _timed(evaluate)
         warm, _ = _timed(evaluate)

@@ -16,15 +16,15 @@ from pathlib import Path
 import click
 import numpy as np
 
+from surprise_rerank.classify.offset_share import PROMISING_OFFSET_SHARE
 from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.contrast import PROMISING_OFFSET_SHARE
-from surprise_rerank.eval.classify.label_names import label_names
-from surprise_rerank.eval.classify.task import Task, read_task
-from surprise_rerank.eval.classify.zero_shot import Settings, evaluate_zero_shot
-from surprise_rerank.eval.downstream.tasks import read_task as read_downstream
+from surprise_rerank.eval.cli.options import cache_option, data_option, present, quiet_option, report_option
 from surprise_rerank.eval.labelled.data import LabelledTexts
-from surprise_rerank.eval.options import cache_option, data_option, present, quiet_option, report_option
 from surprise_rerank.eval.reports.report import Cell, Column, Report, Table
+from surprise_rerank.eval.studies.classify.label_names import label_names
+from surprise_rerank.eval.studies.classify.task import Task, read_task
+from surprise_rerank.eval.studies.classify.zero_shot import Settings, evaluate_zero_shot
+from surprise_rerank.eval.studies.downstream.tasks import read_task as read_downstream
 
 MODELS = ("all-MiniLM-L6-v2", "multilingual-e5-small", "glove-6b-50d")
 TEMPLATES = ("{}", "this matter is {}", "this text is about {}", "it is {}")

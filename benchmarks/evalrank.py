@@ -20,10 +20,10 @@ import numpy as np
 import torch
 from machine import describe, interleaved
 
-from surprise_rerank.arrays import unit_rows
-from surprise_rerank.eval.evalrank.items import Items
-from surprise_rerank.eval.evalrank.measures import DenseMeasure, dense_measure
-from surprise_rerank.eval.evalrank.ranks import ranks
+from surprise_rerank.core.arrays import unit_rows
+from surprise_rerank.eval.studies.evalrank.items import Items
+from surprise_rerank.eval.studies.evalrank.measures import DenseMeasure, dense_measure
+from surprise_rerank.eval.studies.evalrank.ranks import ranks
 
 # Name, pairs, background, dimension.
 SIZES = (("words", 5514, 22_207, 50), ("words", 5514, 22_207, 300), ("sentences", 6989, 24_957, 384))

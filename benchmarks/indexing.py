@@ -17,9 +17,10 @@ from qdrant_client import QdrantClient, models
 from surprise_rerank import Document
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.qdrant.schema import document_payload, point_id
-from surprise_rerank.encoders import Encoded, Encoder, load_encoder
+from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.encoders.base import Encoded, Encoder
+from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.eval.retrieval.datasets import load_dataset
-from surprise_rerank.tokens import TokenBatch
 
 
 def seconds(action: Callable[[], object]) -> float:

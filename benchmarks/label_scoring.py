@@ -17,9 +17,9 @@ import torch
 from machine import describe, interleaved
 from surprise_statistics import peak_gib, theirs, vectors
 
-from surprise_rerank.anchor_scores import AnchorScores
-from surprise_rerank.ensemble import Ensemble
-from surprise_rerank.surprise import Surprise
+from surprise_rerank.surprise.anchor_scores import AnchorScores
+from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.surprise.score import Surprise
 
 
 def scorer_of(ensemble: Ensemble, labels: np.ndarray, weight: float) -> AnchorScores:

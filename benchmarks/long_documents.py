@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.eval.options import present
+from surprise_rerank.eval.cli.options import present
 from surprise_rerank.eval.reports.report import Report, Table
 from surprise_rerank.eval.retrieval.comparison import compare
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, load_dataset

@@ -17,8 +17,8 @@ from pathlib import Path
 import click
 import numpy as np
 
-from surprise_rerank.packaged import packaged_folder
-from surprise_rerank.word_vectors import load_word_vectors
+from surprise_rerank.encoders.packaged import packaged_folder
+from surprise_rerank.encoders.word_vectors import load_word_vectors
 
 
 @click.command()

@@ -22,9 +22,9 @@ import numpy as np
 import torch
 from machine import describe, interleaved
 
-from surprise_rerank.arrays import unit_rows
-from surprise_rerank.fuzzy import DynaMax
-from surprise_rerank.tokens import TokenBatch
+from surprise_rerank.core.arrays import unit_rows
+from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.similarities.dynamax import DynaMax
 
 Work = Callable[[], object]
 

@@ -20,7 +20,6 @@ from stored import documents_of
 
 from surprise_rerank import DynaMaxReranker, Query, SurpriseReranker
 from surprise_rerank.candidates import Candidates
-from surprise_rerank.connectors.hybrid import HybridRetriever
 from surprise_rerank.connectors.qdrant import (
     Bm25,
     DenseRetriever,
@@ -30,10 +29,12 @@ from surprise_rerank.connectors.qdrant import (
     SparseRetriever,
     SurpriseRetriever,
 )
-from surprise_rerank.encoders import encode_queries, load_encoder
+from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever
+from surprise_rerank.encoders.base import encode_queries
+from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.eval.retrieval.datasets import load_dataset
 from surprise_rerank.pipeline import Retriever
-from surprise_rerank.rerank import Reranker
+from surprise_rerank.rerank.rerankers import Reranker
 
 OPTIONS = IndexOptions(
     passages=None, surprise_vector=True, token_vectors="float16", bm25=Bm25(), payload_indexes={}

@@ -26,7 +26,7 @@ import httpx
 import numpy as np
 from machine import describe
 
-from surprise_rerank.connectors.loading import Settings
+from surprise_rerank.connectors.systems.loading import Settings
 
 _WORDS = [
     f"{first}{second}" for first in ("sun", "rain", "snow", "wind") for second in ("", "y", "fall", "light")
@@ -156,7 +156,7 @@ async def memory(client: httpx.AsyncClient) -> float:
 @contextlib.contextmanager
 def served(model: str | None, workers: int) -> Iterator[str]:
     """The address of a server, once it is ready."""
-    code = "from surprise_rerank.eval.commands.serve import serve; serve()"
+    code = "from surprise_rerank.eval.cli.surprise_rerank.serve import serve; serve()"
     options = ["--port", "0", "--workers", str(workers), *([] if model is None else ["--model", model])]
     environment = {name: value for name, value in os.environ.items() if name not in _OTHERS}
     with tempfile.TemporaryFile("w+") as log:  # a pipe that nobody reads would stop it

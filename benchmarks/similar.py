@@ -36,11 +36,11 @@ from surprise_rerank.connectors.similar.encoding import Vectors, store_documents
 from surprise_rerank.connectors.similar.job import SimilarityJob
 from surprise_rerank.connectors.similar.settings import Settings
 from surprise_rerank.connectors.similar.threads import Threads
-from surprise_rerank.encoders import load_encoder
-from surprise_rerank.joint_jaccard import joint_jaccard
-from surprise_rerank.neighbours import KEY_BLOCK, QUERY_BLOCK
-from surprise_rerank.products import multiplies_int8
-from surprise_rerank.tokens import TokenBatch
+from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.encoders.loading import load_encoder
+from surprise_rerank.similarities.int8_jaccard import joint_jaccard
+from surprise_rerank.similarities.products import multiplies_int8
+from surprise_rerank.surprise.neighbours import KEY_BLOCK, QUERY_BLOCK
 
 BATCH = 8192
 # Tokens of a block of the bare product, which stays in the cache.

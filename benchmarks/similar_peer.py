@@ -24,10 +24,10 @@ import torch
 from clustered import clustered
 from machine import describe
 
-from surprise_rerank.arrays import unit_rows
-from surprise_rerank.ensemble import Ensemble
-from surprise_rerank.moments import Moments
-from surprise_rerank.neighbours import KEY_BLOCK, QUERY_BLOCK, Keys, Neighbours, NeighbourSearch
+from surprise_rerank.core.arrays import unit_rows
+from surprise_rerank.core.moments import Moments
+from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.surprise.neighbours import KEY_BLOCK, QUERY_BLOCK, Keys, Neighbours, NeighbourSearch
 
 
 def ours(

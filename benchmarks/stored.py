@@ -7,7 +7,7 @@ from pathlib import Path
 from surprise_rerank import Document
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.encoders import Encoded, Encoder
+from surprise_rerank.encoders.base import Encoded, Encoder
 from surprise_rerank.eval.retrieval.datasets import load_dataset
 from surprise_rerank.eval.retrieval.workspace import Workspace, index_key
 

@@ -21,7 +21,8 @@ from stored import documents_of
 
 from surprise_rerank import Query
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SurpriseRetriever
-from surprise_rerank.encoders import Encoded, Encoder, encode_queries, load_encoder
+from surprise_rerank.encoders.base import Encoded, Encoder, encode_queries
+from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.eval.retrieval.datasets import load_dataset
 
 OPTIONS = IndexOptions(passages=None, packed_tokens=False, surprise_vector=True, bm25=None)

@@ -21,9 +21,9 @@ import numpy as np
 import torch
 from machine import describe, interleaved
 
-from surprise_rerank.arrays import unit_rows
-from surprise_rerank.ensemble import Ensemble
-from surprise_rerank.surprise import Surprise, SurpriseModel
+from surprise_rerank.core.arrays import unit_rows
+from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.surprise.score import Surprise, SurpriseModel
 
 
 def vectors(n: int, d: int, seed: int) -> np.ndarray:

@@ -19,12 +19,13 @@ import numpy as np
 from machine import describe
 from rich.progress import Progress
 
-from surprise_rerank.encoders import encode_queries, load_encoder
-from surprise_rerank.eval.options import present, report_option
+from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.encoders.base import encode_queries
+from surprise_rerank.encoders.loading import load_encoder
+from surprise_rerank.eval.cli.options import present, report_option
 from surprise_rerank.eval.reports.report import Cell, Column, Report, Table
 from surprise_rerank.eval.retrieval.datasets import load_dataset
-from surprise_rerank.fuzzy import DynaMax
-from surprise_rerank.tokens import TokenBatch
+from surprise_rerank.similarities.dynamax import DynaMax
 
 STORAGES = ("float32", "float16", "bfloat16", "int8")
 

@@ -7,10 +7,10 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
-from surprise_rerank.connectors.loading import Settings
-from surprise_rerank.connectors.qdrant.engines import shown_url
+from surprise_rerank.connectors.qdrant.engines.base import shown_url
+from surprise_rerank.connectors.systems.loading import Settings
+from surprise_rerank.core.workers import in_thread
 from surprise_rerank.errors import DataError
-from surprise_rerank.workers import in_thread
 
 T = TypeVar("T")
 

@@ -20,10 +20,10 @@ from surprise_rerank.connectors.components import (
     require_writable,
 )
 from surprise_rerank.connectors.haystack_filters import to_qdrant_filter
-from surprise_rerank.connectors.hybrid import HybridRetriever
-from surprise_rerank.connectors.systems import SystemName
+from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever
+from surprise_rerank.connectors.systems.register import SystemName
+from surprise_rerank.core.extras import pip_line
 from surprise_rerank.errors import DataError, MissingExtraError
-from surprise_rerank.extras import pip_line
 from surprise_rerank.pipeline import Pipeline, Retriever
 from surprise_rerank.text_reranker import RankedText, TextReranker
 

@@ -10,9 +10,9 @@ from pydantic_core.core_schema import is_instance_schema
 
 from surprise_rerank.candidates import Hit
 from surprise_rerank.connectors.components import SURPRISE, judged_metadata
-from surprise_rerank.connectors.loading import Settings
+from surprise_rerank.connectors.systems.loading import Settings
+from surprise_rerank.core.extras import pip_line
 from surprise_rerank.errors import MissingExtraError
-from surprise_rerank.extras import pip_line
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.text_reranker import RankedText, TextReranker
 

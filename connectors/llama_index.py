@@ -18,10 +18,10 @@ from surprise_rerank.connectors.components import (
     judged_metadata,
     require_writable,
 )
-from surprise_rerank.connectors.loading import Settings
-from surprise_rerank.connectors.systems import SystemName
+from surprise_rerank.connectors.systems.loading import Settings
+from surprise_rerank.connectors.systems.register import SystemName
+from surprise_rerank.core.extras import pip_line
 from surprise_rerank.errors import DataError, MissingExtraError
-from surprise_rerank.extras import pip_line
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.text_reranker import RankedText, TextReranker
 

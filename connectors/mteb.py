@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from surprise_rerank.arrays import Float64Array
 from surprise_rerank.candidates import Ranking
-from surprise_rerank.connectors.loading import pipeline_of, text_reranker_of
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
-from surprise_rerank.connectors.systems import SystemName
+from surprise_rerank.connectors.systems.loading import pipeline_of, text_reranker_of
+from surprise_rerank.connectors.systems.register import SystemName
+from surprise_rerank.core.arrays import Float64Array
+from surprise_rerank.core.extras import pip_line
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders import Encoder, encode_queries
+from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.errors import DataError, MissingExtraError
-from surprise_rerank.extras import pip_line
 from surprise_rerank.text_reranker import TextReranker
 
 try:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from surprise_rerank.arrays import IntArray
-from surprise_rerank.connectors.loading import Settings
+from surprise_rerank.connectors.systems.loading import Settings
+from surprise_rerank.core.arrays import IntArray
+from surprise_rerank.core.extras import pip_line
 from surprise_rerank.errors import DataError, MissingExtraError
-from surprise_rerank.extras import pip_line
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.text_reranker import RankedText, TextReranker
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from surprise_rerank.connectors.components import judged_metadata
-from surprise_rerank.connectors.loading import Settings
+from surprise_rerank.connectors.systems.loading import Settings
+from surprise_rerank.core.extras import pip_line
 from surprise_rerank.errors import DataError, MissingExtraError
-from surprise_rerank.extras import pip_line
 from surprise_rerank.text_reranker import RankedText, TextReranker
 
 try:

@@ -30,16 +30,16 @@ from typing import Any
 
 import yaml
 
-from surprise_rerank.connectors.folders import disk_errors
+from surprise_rerank.core.extras import is_installed
+from surprise_rerank.core.files import disk_errors
 from surprise_rerank.errors import DataError, SurpriseRerankError
 from surprise_rerank.eval.reports.records import read_report
 from surprise_rerank.eval.reports.report import Report
-from surprise_rerank.extras import is_installed
 
 _KEYS = {"about", "shown", "command", "minutes", "needs", "tolerance", "tables"}
 _NEEDS = {"data", "datasets", "modules", "files"}
 # What a command may begin with, and what that runs here.
-_PROGRAMS = {"rerank-eval": ["-m", "surprise_rerank.eval.cli"], "python": []}
+_PROGRAMS = {"rerank-eval": ["-m", "surprise_rerank.eval.cli.rerank_eval.main"], "python": []}
 # A child that was killed, or could not be started, says nothing itself.
 _LAST_LINES = 400
 

@@ -14,10 +14,10 @@ from langchain_core.documents import Document as Passage
 from langchain_core.runnables import RunnableLambda
 
 from surprise_rerank import Document, load_encoder
-from surprise_rerank.connectors.backgrounds import store_background
 from surprise_rerank.connectors.langchain import SurpriseRerank, SurpriseRetriever
-from surprise_rerank.connectors.loading import pipeline_of
 from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.systems.backgrounds import store_background
+from surprise_rerank.connectors.systems.loading import pipeline_of
 
 NOTES = {
     "brakes": "Brake pads of rim brakes are due when the grooves in the rubber are gone.",

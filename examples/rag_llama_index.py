@@ -15,10 +15,10 @@ from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers.context_only import ContextOnly
 
 from surprise_rerank import Document, load_encoder
-from surprise_rerank.connectors.backgrounds import store_background
 from surprise_rerank.connectors.llama_index import SurpriseRerank, SurpriseRetriever
-from surprise_rerank.connectors.loading import pipeline_of
 from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.systems.backgrounds import store_background
+from surprise_rerank.connectors.systems.loading import pipeline_of
 
 NOTES = {
     "brakes": "Brake pads of rim brakes are due when the grooves in the rubber are gone.",

@@ -7,69 +7,70 @@ from pathlib import Path as _Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from surprise_rerank.candidates import Candidates, Query, Ranking
-    from surprise_rerank.classify import CosineClassifier, SurpriseClassifier
-    from surprise_rerank.cluster import SurpriseAssignment, SurpriseKMeans
-    from surprise_rerank.documents import Document
-    from surprise_rerank.encoders import load_encoder
-    from surprise_rerank.ensemble import Ensemble
-    from surprise_rerank.few_shot import FewShotTraining
-    from surprise_rerank.fuzzy import DynaMax
-    from surprise_rerank.passages import Passage, Passages
-    from surprise_rerank.pipeline import Pipeline
-    from surprise_rerank.rerank import DynaMaxReranker, FusionReranker, SurpriseReranker
-    from surprise_rerank.similarities import similarity_names
-    from surprise_rerank.similarity_rerank import SimilarityReranker
-    from surprise_rerank.text_similarity import TextSimilarity
+    from surprise_rerank.candidates import Candidates as Candidates
+    from surprise_rerank.candidates import Hit as Hit
+    from surprise_rerank.candidates import Query as Query
+    from surprise_rerank.candidates import Ranking as Ranking
+    from surprise_rerank.classify.classifiers import CosineClassifier as CosineClassifier
+    from surprise_rerank.classify.classifiers import SurpriseClassifier as SurpriseClassifier
+    from surprise_rerank.classify.cluster import SurpriseAssignment as SurpriseAssignment
+    from surprise_rerank.classify.cluster import SurpriseKMeans as SurpriseKMeans
+    from surprise_rerank.classify.few_shot import FewShotTraining as FewShotTraining
+    from surprise_rerank.connectors.qdrant.index import DocumentIndex as DocumentIndex
+    from surprise_rerank.documents import Document as Document
+    from surprise_rerank.documents import Passage as Passage
+    from surprise_rerank.encoders.base import Encoder as Encoder
+    from surprise_rerank.encoders.loading import load_encoder as load_encoder
+    from surprise_rerank.encoders.passages import Passages as Passages
+    from surprise_rerank.errors import DataError as DataError
+    from surprise_rerank.errors import DatasetError as DatasetError
+    from surprise_rerank.errors import IndexingError as IndexingError
+    from surprise_rerank.errors import IndexMismatchError as IndexMismatchError
+    from surprise_rerank.errors import MissingExtraError as MissingExtraError
+    from surprise_rerank.errors import ModelError as ModelError
+    from surprise_rerank.errors import NoIndexError as NoIndexError
+    from surprise_rerank.errors import StoreError as StoreError
+    from surprise_rerank.errors import SurpriseRerankError as SurpriseRerankError
+    from surprise_rerank.pipeline import Pipeline as Pipeline
+    from surprise_rerank.rerank.auto import AutoReranker as AutoReranker
+    from surprise_rerank.rerank.rerankers import DynaMaxReranker as DynaMaxReranker
+    from surprise_rerank.rerank.rerankers import FusionReranker as FusionReranker
+    from surprise_rerank.rerank.rerankers import SurpriseReranker as SurpriseReranker
+    from surprise_rerank.similarities.dynamax import DynaMax as DynaMax
+    from surprise_rerank.similarities.registry import similarity_names as similarity_names
+    from surprise_rerank.similarities.reranker import SimilarityReranker as SimilarityReranker
+    from surprise_rerank.similarities.text_similarity import TextSimilarity as TextSimilarity
+    from surprise_rerank.surprise.ensemble import Ensemble as Ensemble
+    from surprise_rerank.surprise.score import Surprise as Surprise
+    from surprise_rerank.text_reranker import TextReranker as TextReranker
 
-# Name -> module. Loaded when first asked for: torch takes seconds, and `--help` does not need it.
-_EXPORTS = {
-    "Candidates": "candidates",
-    "CosineClassifier": "classify",
-    "Document": "documents",
-    "DynaMax": "fuzzy",
-    "DynaMaxReranker": "rerank",
-    "Ensemble": "ensemble",
-    "FewShotTraining": "few_shot",
-    "FusionReranker": "rerank",
-    "Passage": "passages",
-    "Passages": "passages",
-    "Pipeline": "pipeline",
-    "Query": "candidates",
-    "Ranking": "candidates",
-    "SimilarityReranker": "similarity_rerank",
-    "SurpriseAssignment": "cluster",
-    "SurpriseClassifier": "classify",
-    "SurpriseKMeans": "cluster",
-    "SurpriseReranker": "rerank",
-    "TextSimilarity": "text_similarity",
-    "load_encoder": "encoders",
-    "similarity_names": "similarities",
+# Module -> its public names. Loaded when first asked for: torch takes seconds, and `--help` does not need it.
+_PUBLIC = {
+    "candidates": "Candidates Hit Query Ranking",
+    "classify.classifiers": "CosineClassifier SurpriseClassifier",
+    "classify.cluster": "SurpriseAssignment SurpriseKMeans",
+    "classify.few_shot": "FewShotTraining",
+    "connectors.qdrant.index": "DocumentIndex",
+    "documents": "Document Passage",
+    "encoders.base": "Encoder",
+    "encoders.loading": "load_encoder",
+    "encoders.passages": "Passages",
+    "errors": "DataError DatasetError IndexMismatchError IndexingError MissingExtraError ModelError "
+    "NoIndexError StoreError SurpriseRerankError",
+    "pipeline": "Pipeline",
+    "rerank.auto": "AutoReranker",
+    "rerank.rerankers": "DynaMaxReranker FusionReranker SurpriseReranker",
+    "similarities.dynamax": "DynaMax",
+    "similarities.registry": "similarity_names",
+    "similarities.reranker": "SimilarityReranker",
+    "similarities.text_similarity": "TextSimilarity",
+    "surprise.ensemble": "Ensemble",
+    "surprise.score": "Surprise",
+    "text_reranker": "TextReranker",
 }
+_MODULES = {name: module for module, names in _PUBLIC.items() for name in names.split()}
 
-__all__ = [
-    "Candidates",
-    "CosineClassifier",
-    "Document",
-    "DynaMax",
-    "DynaMaxReranker",
-    "Ensemble",
-    "FewShotTraining",
-    "FusionReranker",
-    "Passage",
-    "Passages",
-    "Pipeline",
-    "Query",
-    "Ranking",
-    "SimilarityReranker",
-    "SurpriseAssignment",
-    "SurpriseClassifier",
-    "SurpriseKMeans",
-    "SurpriseReranker",
-    "TextSimilarity",
-    "load_encoder",
-    "similarity_names",
-]
+__all__ = sorted([*_MODULES, "__version__"])
 
 # Python started in a checkout finds this folder before the installed package, and then `connectors` and
 # `eval` lie beside it instead of in it.
@@ -79,10 +80,14 @@ if not (_FOLDER / "connectors").is_dir() and (_FOLDER.parent / "connectors" / "q
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _EXPORTS:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("surprise-rerank")
+    if name not in _MODULES:
         raise AttributeError(f"module 'surprise_rerank' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"surprise_rerank.{_EXPORTS[name]}"), name)
+    return getattr(importlib.import_module(f"surprise_rerank.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_EXPORTS])
+    return sorted({*globals(), *__all__})

@@ -9,13 +9,12 @@ from typing import Literal, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from surprise_rerank.arrays import Float32Array, Float64Array, FloatArray, IntArray
-from surprise_rerank.documents import Document
+from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray, IntArray
+from surprise_rerank.core.moments import Moments
+from surprise_rerank.core.terms import TermBatch
+from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.documents import Document, Passage
 from surprise_rerank.errors import DataError
-from surprise_rerank.moments import Moments
-from surprise_rerank.passages import Passage
-from surprise_rerank.terms import TermBatch
-from surprise_rerank.tokens import TokenBatch
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""What is indexed and found: documents."""
+"""What is indexed and found: documents, and the passages that long ones are split into."""
 
 from __future__ import annotations
 
@@ -54,3 +54,18 @@ class Document:
     def content_hash(self) -> str:
         """SHA-256 of title and text, hexadecimal: tells whether a stored copy is up to date."""
         return hashlib.sha256(f"{self.title}\0{self.text}".encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A stretch of a document: characters start..end of `Document.content`.
+
+    Attributes:
+        number: 0 for the first of its document.
+        start: where it begins.
+        end: behind its last character.
+    """
+
+    number: int
+    start: int
+    end: int

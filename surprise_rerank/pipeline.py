@@ -8,18 +8,18 @@ from typing import Protocol
 
 import numpy as np
 
-from surprise_rerank.background import (
+from surprise_rerank.candidates import Candidates, Field, Query, Ranking
+from surprise_rerank.core.workers import in_thread
+from surprise_rerank.encoders.base import Encoder, encode_queries
+from surprise_rerank.errors import DataError
+from surprise_rerank.rerank.rerankers import Reranker
+from surprise_rerank.rerank.weight_fitting import Weighted, WeightFit, fit_guarded
+from surprise_rerank.thresholds.background import (
     QuestionBackground,
     above,
     checked_questions,
     require_background,
 )
-from surprise_rerank.candidates import Candidates, Field, Query, Ranking
-from surprise_rerank.encoders import Encoder, encode_queries
-from surprise_rerank.errors import DataError
-from surprise_rerank.guarded_weights import Weighted, WeightFit, fit_guarded
-from surprise_rerank.rerank import Reranker
-from surprise_rerank.workers import in_thread
 
 # Judged questions whose vectors are held at a time.
 _ENCODED = 256

@@ -6,20 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from surprise_rerank.background import (
+from surprise_rerank.candidates import Candidates, Field, Query, Ranking
+from surprise_rerank.core.terms import TermBatch
+from surprise_rerank.core.workers import in_thread
+from surprise_rerank.documents import Document, Passage
+from surprise_rerank.encoders.base import Encoder, encode_queries
+from surprise_rerank.errors import DataError
+from surprise_rerank.rerank.rerankers import DynaMaxReranker, Reranker
+from surprise_rerank.thresholds.background import (
     QuestionBackground,
     above,
     checked_questions,
     require_background,
 )
-from surprise_rerank.candidates import Candidates, Field, Query, Ranking
-from surprise_rerank.documents import Document
-from surprise_rerank.encoders import Encoder, encode_queries
-from surprise_rerank.errors import DataError
-from surprise_rerank.passages import Passage
-from surprise_rerank.rerank import DynaMaxReranker, Reranker
-from surprise_rerank.terms import TermBatch
-from surprise_rerank.workers import in_thread
 
 
 class StoredDocuments(Protocol):

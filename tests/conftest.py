@@ -21,7 +21,7 @@ from qdrant_rest import QdrantRest
 
 from surprise_rerank.candidates import Candidates
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.extras import is_installed
+from surprise_rerank.core.extras import is_installed
 
 NEEDS_EDGE = pytest.mark.skipif(not is_installed("qdrant_edge"), reason="the extra 'edge' is not installed")
 

@@ -8,8 +8,8 @@ import sys
 
 CODE = """
 import os, signal, sys
-from surprise_rerank.eval.commands.group import main
-from surprise_rerank.static import StaticEncoder
+from surprise_rerank.eval.cli.surprise_rerank.main import main
+from surprise_rerank.encoders.static import StaticEncoder
 signal.signal(signal.SIGINT, signal.default_int_handler)
 encode, calls = StaticEncoder.encode, []
 def interrupted(*arguments, **options):

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from surprise_rerank import Document, load_encoder
-from surprise_rerank.connectors.backgrounds import store_background
-from surprise_rerank.connectors.loading import pipeline_of
 from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.systems.backgrounds import store_background
+from surprise_rerank.connectors.systems.loading import pipeline_of
 
 TOPICS = {
     "dogs": "dog barks loud bites postman leash puppy",

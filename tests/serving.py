@@ -15,7 +15,7 @@ from words import WordEncoder
 
 from surprise_rerank.connectors.server import process
 from surprise_rerank.connectors.server.logs import make_logger
-from surprise_rerank.encoders import Encoded, Kind
+from surprise_rerank.encoders.base import Encoded, Kind
 from surprise_rerank.text_reranker import TextReranker
 
 JSON = {"Content-Type": "application/json"}

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surprise_rerank.anchor_scores import AnchorScores, snapped_weight
-from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.core.vectors import vector_similarities
 from surprise_rerank.errors import DataError
-from surprise_rerank.surprise import Surprise, normalized_similarity
-from surprise_rerank.vectors import vector_similarities
+from surprise_rerank.surprise.anchor_scores import AnchorScores, snapped_weight
+from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.surprise.score import Surprise, normalized_similarity
 
 MODELS = ("gaussian", "pooled", "percentile", "empirical")
 
@@ -74,8 +74,8 @@ def test_blocks_do_not_change_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     keys, members, anchors = drawn(3)
     scores = AnchorScores(anchors, surprise_of(members, anchors, "gaussian", 1.0))
     whole, nearest = scores.scores(keys), scores.nearest(keys)
-    monkeypatch.setattr("surprise_rerank.anchor_scores._BLOCK_SCORES", 12)
-    monkeypatch.setattr("surprise_rerank.anchor_scores._LEAST_ROWS", 3)
+    monkeypatch.setattr("surprise_rerank.surprise.anchor_scores._BLOCK_SCORES", 12)
+    monkeypatch.setattr("surprise_rerank.surprise.anchor_scores._LEAST_ROWS", 3)
     np.testing.assert_allclose(scores.scores(keys), whole, rtol=1e-12)
     np.testing.assert_array_equal(scores.nearest(keys), nearest)
     np.testing.assert_allclose(

@@ -12,24 +12,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from words import WordEncoder
 
-from surprise_rerank.auto import PARTS, AutoReranker, AutoSettings, _order
 from surprise_rerank.candidates import Candidates, Query
-from surprise_rerank.connectors.explaining import explain_ranking
-from surprise_rerank.connectors.loading import pipeline_of, text_reranker_of
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
-from surprise_rerank.connectors.qdrant.queries import NO_OPTIONS
-from surprise_rerank.connectors.systems import build_system
-from surprise_rerank.documents import Document
-from surprise_rerank.encoders import encode_queries
-from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
+from surprise_rerank.connectors.systems.explaining import explain_ranking
+from surprise_rerank.connectors.systems.loading import pipeline_of, text_reranker_of
+from surprise_rerank.connectors.systems.register import build_system
+from surprise_rerank.core.extras import is_installed
+from surprise_rerank.core.moments import Moments
+from surprise_rerank.core.terms import TermBatch, TermSpace
+from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.documents import Document, Passage
+from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import DataError
-from surprise_rerank.extras import is_installed
-from surprise_rerank.lengths import without_length
-from surprise_rerank.moments import Moments
-from surprise_rerank.passages import Passage
-from surprise_rerank.rarity import weighted_inclusion
-from surprise_rerank.terms import TermBatch, TermSpace
-from surprise_rerank.tokens import TokenBatch
+from surprise_rerank.rerank.auto import PARTS, AutoReranker, AutoSettings, _order
+from surprise_rerank.rerank.lengths import without_length
+from surprise_rerank.rerank.token_weights import weighted_inclusion
+from surprise_rerank.surprise.ensemble import Ensemble
 
 D = 5
 NEEDS_EDGE = pytest.mark.skipif(not is_installed("qdrant_edge"), reason="the extra 'edge' is not installed")

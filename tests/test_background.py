@@ -11,23 +11,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from words import WordEncoder
 
-from surprise_rerank.arrays import unit_rows
-from surprise_rerank.background import QuestionBackground, above
-from surprise_rerank.background_files import from_bytes, to_bytes
 from surprise_rerank.candidates import Candidates, Query, Ranking
-from surprise_rerank.connectors.backgrounds import (
+from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex
+from surprise_rerank.connectors.qdrant.storage import server as server_home
+from surprise_rerank.connectors.systems.backgrounds import (
     delete_background,
     load_background,
     store_background,
     title_questions,
 )
-from surprise_rerank.connectors.loading import pipeline_of
-from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex, server_home
+from surprise_rerank.connectors.systems.loading import pipeline_of
+from surprise_rerank.core.arrays import unit_rows
 from surprise_rerank.documents import Document
-from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Pipeline
-from surprise_rerank.question_contrast import contrast, contrasted
+from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.thresholds.background import QuestionBackground, above
+from surprise_rerank.thresholds.background_files import from_bytes, to_bytes
+from surprise_rerank.thresholds.question_contrast import contrast, contrasted
 
 
 def ranking(**raw: list[float]) -> Ranking:

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.commands.group import command
+from surprise_rerank.eval.cli.surprise_rerank.main import command
 
 WORDS = ("wing", "lift", "drag", "flow", "heat", "wave", "beam", "load")
 OTHERS = ("tea", "milk", "bread", "salt", "jam", "egg", "rye", "pot")

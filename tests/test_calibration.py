@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.calibration import calibration_curve
 
-from surprise_rerank.calibration import (
+from surprise_rerank.errors import DataError
+from surprise_rerank.thresholds.calibration import (
     RelevanceCurve,
     answered,
     expected_calibration_error,
     reliability,
     threshold_for,
 )
-from surprise_rerank.errors import DataError
 
 
 def drawn(n: int = 4000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surprise_rerank.candidates import Candidates, Hit, Ranking
-from surprise_rerank.documents import Document
+from surprise_rerank.core.moments import Moments
+from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.documents import Document, Passage
 from surprise_rerank.errors import DataError
-from surprise_rerank.moments import Moments
-from surprise_rerank.passages import Passage
-from surprise_rerank.tokens import TokenBatch
 
 PROPERTY = settings(max_examples=60, deadline=None)
 

@@ -12,7 +12,7 @@ import pytest
 
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.check import Cell, Expectation, expectations, run
-from surprise_rerank.eval.cli import main
+from surprise_rerank.eval.cli.rerank_eval.main import main
 
 ROOT = Path(__file__).resolve().parents[1]
 OWN = expectations()

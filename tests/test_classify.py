@@ -10,11 +10,11 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from words import WordEncoder
 
-from surprise_rerank.classify import CosineClassifier, SurpriseClassifier
-from surprise_rerank.encoders import load_encoder
-from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.classify.classifiers import CosineClassifier, SurpriseClassifier
+from surprise_rerank.classify.few_shot import FewShotTraining
+from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.errors import DataError, IndexMismatchError
-from surprise_rerank.few_shot import FewShotTraining
+from surprise_rerank.surprise.ensemble import Ensemble
 
 BOTH = (CosineClassifier, SurpriseClassifier)
 MODELS = ("gaussian", "pooled", "percentile", "empirical")

@@ -18,29 +18,30 @@ from hypothesis import strategies as st
 from sklearn.metrics import classification_report
 from tiny_bert import tiny_bert
 
-from surprise_rerank.classify import SurpriseClassifier
-from surprise_rerank.encoders import DEFAULT_MODEL, load_encoder
+from surprise_rerank.classify.classifiers import SurpriseClassifier
+from surprise_rerank.classify.labels import DEFAULT_TEMPLATE
+from surprise_rerank.core.extras import is_installed, pip_line
+from surprise_rerank.encoders.loading import DEFAULT_MODEL, load_encoder
 from surprise_rerank.errors import DataError, ModelError, SurpriseRerankError
-from surprise_rerank.eval.classify import few_shot_systems, options
-from surprise_rerank.eval.classify.command import command as classify
-from surprise_rerank.eval.classify.draws import draw_examples, draw_texts
-from surprise_rerank.eval.classify.ensemble_size import Settings as SizeSettings
-from surprise_rerank.eval.classify.ensemble_size import evaluate_ensemble_size
-from surprise_rerank.eval.classify.ensemble_size_command import command as ensemble_size
-from surprise_rerank.eval.classify.few_shot import Settings as FewShotSettings
-from surprise_rerank.eval.classify.few_shot import evaluate_few_shot
-from surprise_rerank.eval.classify.few_shot_command import command as few_shot
-from surprise_rerank.eval.classify.label_names import label_names, read_label_names
-from surprise_rerank.eval.classify.measures import Quality, confusion, mcnemar
-from surprise_rerank.eval.classify.outcomes import Outcome
-from surprise_rerank.eval.classify.results import Result, kept_results
-from surprise_rerank.eval.classify.systems import ZERO_SHOT, Answers
-from surprise_rerank.eval.classify.task import read_task
-from surprise_rerank.eval.classify.zero_shot import Settings, evaluate_zero_shot
-from surprise_rerank.eval.labelled import options as labelled_options
+from surprise_rerank.eval.cli.rerank_eval import classification_options as options
+from surprise_rerank.eval.cli.rerank_eval import labelled_options as labelled_options
+from surprise_rerank.eval.cli.rerank_eval.classify import command as classify
+from surprise_rerank.eval.cli.rerank_eval.ensemble_size import command as ensemble_size
+from surprise_rerank.eval.cli.rerank_eval.few_shot import command as few_shot
 from surprise_rerank.eval.reports.report import Report
-from surprise_rerank.extras import is_installed, pip_line
-from surprise_rerank.labels import DEFAULT_TEMPLATE
+from surprise_rerank.eval.studies.classify import few_shot_systems
+from surprise_rerank.eval.studies.classify.draws import draw_examples, draw_texts
+from surprise_rerank.eval.studies.classify.ensemble_size import Settings as SizeSettings
+from surprise_rerank.eval.studies.classify.ensemble_size import evaluate_ensemble_size
+from surprise_rerank.eval.studies.classify.few_shot import Settings as FewShotSettings
+from surprise_rerank.eval.studies.classify.few_shot import evaluate_few_shot
+from surprise_rerank.eval.studies.classify.label_names import label_names, read_label_names
+from surprise_rerank.eval.studies.classify.measures import Quality, confusion, mcnemar
+from surprise_rerank.eval.studies.classify.outcomes import Outcome
+from surprise_rerank.eval.studies.classify.results import Result, kept_results
+from surprise_rerank.eval.studies.classify.systems import ZERO_SHOT, Answers
+from surprise_rerank.eval.studies.classify.task import read_task
+from surprise_rerank.eval.studies.classify.zero_shot import Settings, evaluate_zero_shot
 
 WORDS = ("dog", "cat", "puppy", "stock", "bank", "share", "train", "road", "car", "this", "matter", "is")
 CLASSES = {

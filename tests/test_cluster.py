@@ -15,9 +15,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from surprise_rerank.cluster import DEFAULT_WEIGHT, SurpriseAssignment, SurpriseKMeans
+from surprise_rerank.classify.cluster import DEFAULT_WEIGHT, SurpriseAssignment, SurpriseKMeans
+from surprise_rerank.core.vectors import vector_similarities
 from surprise_rerank.errors import DataError
-from surprise_rerank.vectors import vector_similarities
 
 MODELS = ("gaussian", "pooled", "percentile", "empirical")
 

@@ -12,17 +12,17 @@ import pytest
 from click.testing import CliRunner, Result
 from sklearn.metrics import adjusted_rand_score, v_measure_score
 
-from surprise_rerank.cluster import DEFAULT_WEIGHT, SurpriseAssignment, SurpriseKMeans
+from surprise_rerank.classify.cluster import DEFAULT_WEIGHT, SurpriseAssignment, SurpriseKMeans
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.cluster import evaluation, runs
-from surprise_rerank.eval.cluster.assignments import Assignment, find_assignments
-from surprise_rerank.eval.cluster.command import command
-from surprise_rerank.eval.cluster.evaluation import Settings, evaluate_clustering
-from surprise_rerank.eval.cluster.results import kept_runs
-from surprise_rerank.eval.cluster.runs import Run, measure
+from surprise_rerank.eval.cli.rerank_eval.cluster import command
 from surprise_rerank.eval.labelled.data import LabelledTexts, read_labelled
 from surprise_rerank.eval.reports.report import Report
-from surprise_rerank.eval.significance import holm
+from surprise_rerank.eval.stats.significance import holm
+from surprise_rerank.eval.studies.cluster import evaluation, runs
+from surprise_rerank.eval.studies.cluster.assignments import Assignment, find_assignments
+from surprise_rerank.eval.studies.cluster.evaluation import Settings, evaluate_clustering
+from surprise_rerank.eval.studies.cluster.results import kept_runs
+from surprise_rerank.eval.studies.cluster.runs import Run, measure
 
 TOPICS = {
     "animal": "dog cat horse sheep cow goat",
@@ -320,7 +320,7 @@ def test_an_interruption_tells_what_stays(call: Call, file: Path, monkeypatch: p
 
 def test_help_has_examples_and_needs_no_torch() -> None:
     code = (
-        "import sys; from surprise_rerank.eval.cluster.command import command\n"
+        "import sys; from surprise_rerank.eval.cli.rerank_eval.cluster import command\n"
         "try: command(['--help'])\n"
         "finally: assert not {'torch', 'sklearn'} & set(sys.modules)"
     )

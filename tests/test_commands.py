@@ -25,20 +25,21 @@ from hypothesis import strategies as st
 from interrupted import interrupted
 from qdrant_rest import QdrantRest
 
-from surprise_rerank.auto import PARTS, AutoReranker
 from surprise_rerank.candidates import Hit
-from surprise_rerank.connectors.hybrid import HybridRetriever
 from surprise_rerank.connectors.qdrant import DocumentIndex, SparseRetriever
-from surprise_rerank.connectors.systems import AUTO_SAMPLE_SIZE
+from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever
+from surprise_rerank.connectors.systems.register import AUTO_SAMPLE_SIZE
+from surprise_rerank.core.extras import is_installed
+from surprise_rerank.core.terms import TermSpace
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders import encode_queries, load_encoder
-from surprise_rerank.eval.commands import reading
-from surprise_rerank.eval.commands.asking import MODES, SYSTEMS
-from surprise_rerank.eval.commands.filters import grouped
-from surprise_rerank.eval.commands.group import command, main
-from surprise_rerank.eval.exits import one_line
-from surprise_rerank.extras import is_installed
-from surprise_rerank.terms import TermSpace
+from surprise_rerank.encoders.base import encode_queries
+from surprise_rerank.encoders.loading import load_encoder
+from surprise_rerank.eval.cli.arguments import reading
+from surprise_rerank.eval.cli.arguments.filters import grouped
+from surprise_rerank.eval.cli.arguments.searching import MODES, SYSTEMS
+from surprise_rerank.eval.cli.surprise_rerank.main import command, main
+from surprise_rerank.eval.reports.one_line import one_line
+from surprise_rerank.rerank.auto import PARTS, AutoReranker
 
 # The letters of docs/commands.md.
 SHOWN = (
@@ -321,9 +322,9 @@ class TestIndex:
     def test_the_formats_are_those_of_the_readers(self) -> None:
         from typing import get_args
 
-        from surprise_rerank.connectors.qdrant.retriever import SurpriseMode
+        from surprise_rerank.connectors.qdrant.retrievers.dense import SurpriseMode
         from surprise_rerank.connectors.readers.opening import Format
-        from surprise_rerank.connectors.systems import SystemName
+        from surprise_rerank.connectors.systems.register import SystemName
 
         assert get_args(Format) == reading.FORMATS
         assert get_args(SurpriseMode) == MODES
@@ -774,7 +775,7 @@ class TestStatus:
     def test_no_torch_is_needed(self, filled: Bench) -> None:
         code = (
             "import sys\n"
-            "from surprise_rerank.eval.commands.group import main\n"
+            "from surprise_rerank.eval.cli.surprise_rerank.main import main\n"
             "try: main()\n"
             "finally: print(sorted({'torch', 'sentence_transformers'} & set(sys.modules)), file=sys.stderr)"
         )
@@ -938,7 +939,7 @@ class TestHelp:
     def test_help_and_completion_need_nothing_heavy(self) -> None:
         code = (
             "import sys\n"
-            "from surprise_rerank.eval.commands.group import command\n"
+            "from surprise_rerank.eval.cli.surprise_rerank.main import command\n"
             "try: command(prog_name='surprise-rerank')\n"
             "finally: assert not {'torch', 'numpy', 'qdrant_client'} & set(sys.modules)"
         )
@@ -978,7 +979,7 @@ def test_groups_follow_their_best_hit() -> None:
 
 def in_terminal(*arguments: str | Path) -> str:
     """What a command prints on a terminal."""
-    code = "from surprise_rerank.eval.commands.group import main; main()"
+    code = "from surprise_rerank.eval.cli.surprise_rerank.main import main; main()"
     leader, follower = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
     with subprocess.Popen(

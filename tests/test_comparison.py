@@ -16,7 +16,7 @@ from surprise_rerank.eval.retrieval.evaluation import Evaluation
 from surprise_rerank.eval.retrieval.plots import recall_over_depth
 from surprise_rerank.eval.retrieval.results import SystemResult
 from surprise_rerank.eval.retrieval.writing import write_results
-from surprise_rerank.eval.significance import holm
+from surprise_rerank.eval.stats.significance import holm
 
 MEASURES = ("nDCG@10", "RR")
 

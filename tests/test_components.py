@@ -16,7 +16,7 @@ from surprise_rerank.connectors.components import (
     judged_metadata,
     require_writable,
 )
-from surprise_rerank.connectors.loading import Settings
+from surprise_rerank.connectors.systems.loading import Settings
 from surprise_rerank.errors import DataError
 
 

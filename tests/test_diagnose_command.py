@@ -12,12 +12,12 @@ from click.testing import CliRunner, Result
 from conftest import Opener
 from words import WordEncoder
 
-from surprise_rerank.connectors.diagnosing import own_titles
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
+from surprise_rerank.connectors.systems.diagnosing import own_titles
 from surprise_rerank.documents import Document
+from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.commands.group import command, main
-from surprise_rerank.passages import Passages
+from surprise_rerank.eval.cli.surprise_rerank.main import command, main
 
 FLYING = ("wing", "lift", "drag", "flow", "heat", "wave", "beam", "load")
 EATING = ("tea", "milk", "bread", "salt", "jam", "egg", "rye", "pot")

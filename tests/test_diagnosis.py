@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surprise_rerank.arrays import Float32Array, Float64Array, unit_rows
-from surprise_rerank.diagnosis import Diagnosis, diagnose
-from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.core.arrays import Float32Array, Float64Array, unit_rows
+from surprise_rerank.diagnosis.diagnosis import Diagnosis, diagnose
 from surprise_rerank.errors import DataError
+from surprise_rerank.surprise.ensemble import Ensemble
 
 
 def ensemble(vectors: Float64Array) -> Ensemble:

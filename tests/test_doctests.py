@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from surprise_rerank.errors import MissingExtraError
-from surprise_rerank.similarities import SIMILARITIES
+from surprise_rerank.similarities.registry import SIMILARITIES
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -44,8 +44,8 @@ def test_examples_in_docstrings_are_true(name: str):
 
 
 def test_the_walk_finds_modules_and_the_modules_have_examples():
-    assert {"surprise_rerank.surprise", "surprise_rerank.connectors.qdrant.schema"} <= set(NAMES)
-    found = doctest.DocTestFinder().find(importlib.import_module("surprise_rerank.surprise"))
+    assert {"surprise_rerank.surprise.score", "surprise_rerank.connectors.qdrant.schema"} <= set(NAMES)
+    found = doctest.DocTestFinder().find(importlib.import_module("surprise_rerank.surprise.score"))
     assert sum(len(test.examples) for test in found) > 0
 
 

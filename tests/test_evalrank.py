@@ -12,9 +12,13 @@ from click.testing import CliRunner
 from words import WordEncoder
 
 from surprise_rerank.connectors.progress import Terminal
+from surprise_rerank.encoders.static import StaticEncoder
+from surprise_rerank.encoders.word_vectors import WordVectors
 from surprise_rerank.errors import DataError, DatasetError
-from surprise_rerank.eval.evalrank import sentences_command, words_command
-from surprise_rerank.eval.evalrank.data import (
+from surprise_rerank.eval.cli.rerank_eval import sentences as sentences_command
+from surprise_rerank.eval.cli.rerank_eval import words as words_command
+from surprise_rerank.eval.reports.report import Report
+from surprise_rerank.eval.studies.evalrank.data import (
     WORD_SIMILARITY_SETS,
     RankingTask,
     WordSimilaritySet,
@@ -22,13 +26,10 @@ from surprise_rerank.eval.evalrank.data import (
     read_word_ranking,
     read_word_similarity,
 )
-from surprise_rerank.eval.evalrank.sentences import evaluate_sentences
-from surprise_rerank.eval.evalrank.vocabulary import ProcessedWords, Vocabulary
-from surprise_rerank.eval.evalrank.words import evaluate_words
-from surprise_rerank.eval.reports.report import Report
-from surprise_rerank.eval.sentence_models import SentenceModel, load_sentence_model, lower_words
-from surprise_rerank.static import StaticEncoder
-from surprise_rerank.word_vectors import WordVectors
+from surprise_rerank.eval.studies.evalrank.sentences import evaluate_sentences
+from surprise_rerank.eval.studies.evalrank.vocabulary import ProcessedWords, Vocabulary
+from surprise_rerank.eval.studies.evalrank.words import evaluate_words
+from surprise_rerank.eval.studies.sentence_models import SentenceModel, load_sentence_model, lower_words
 
 WORDS = ("cat", "dog", "bird", "fish", "tree", "house", "river", "stone", "cloud", "rain")
 QUIET = Terminal(quiet=True)

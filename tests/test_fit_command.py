@@ -14,21 +14,21 @@ from click.testing import CliRunner, Result
 from conftest import NEEDS_EDGE, Opener
 from words import WordEncoder
 
-from surprise_rerank.connectors.fitted_weights import (
+from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
+from surprise_rerank.connectors.systems.fitted_weights import (
     delete_weights,
     fitted_weights,
     has_weights,
     load_weights,
     store_weights,
 )
-from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.connectors.qdrant.queries import NO_OPTIONS
-from surprise_rerank.connectors.systems import build_system
+from surprise_rerank.connectors.systems.register import build_system
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, DatasetError, IndexMismatchError
-from surprise_rerank.eval.commands.group import command
-from surprise_rerank.eval.commands.judged import read_judged_questions, read_judgements
-from surprise_rerank.guarded_weights import WeightFit
+from surprise_rerank.eval.cli.arguments.judgements import read_judged_questions, read_judgements
+from surprise_rerank.eval.cli.surprise_rerank.main import command
+from surprise_rerank.rerank.weight_fitting import WeightFit
 
 PAIRS = 40
 FILLERS = 12

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surprise_rerank.arrays import unit_rows
-from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.core.arrays import unit_rows
 from surprise_rerank.errors import DataError
-from surprise_rerank.forms import LinearForm, augmented_documents, augmented_query
-from surprise_rerank.surprise import Surprise
+from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.surprise.linear_form import LinearForm, augmented_documents, augmented_query
+from surprise_rerank.surprise.score import Surprise
 
 PROPERTY = settings(max_examples=60, deadline=None)
 

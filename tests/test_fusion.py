@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from surprise_rerank.core.moments import Moments
 from surprise_rerank.errors import DataError
-from surprise_rerank.fusion import (
+from surprise_rerank.rerank.fusion import (
     fit_weights,
     min_max,
     pool_z,
@@ -18,7 +19,6 @@ from surprise_rerank.fusion import (
     surprise_normalized,
     weighted_sum,
 )
-from surprise_rerank.moments import Moments
 
 PROPERTY = settings(max_examples=100, deadline=None)
 

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from surprise_rerank import kernels
-from surprise_rerank.arrays import unit_rows
+from surprise_rerank.core.arrays import unit_rows
+from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError
-from surprise_rerank.fuzzy import DynaMax, membership
-from surprise_rerank.tokens import TokenBatch
+from surprise_rerank.similarities import kernels
+from surprise_rerank.similarities.dynamax import DynaMax, membership
 
 PROPERTY = settings(max_examples=40, deadline=None)
 MEASURES = ["jaccard", "otsuka", "dice", "cosine", "tversky", "inclusion"]

@@ -15,7 +15,6 @@ from qdrant_grpc import Abort, NoAnswer, QdrantGrpc
 from qdrant_rest import QdrantRest, fresh_collection
 from words import WordEncoder
 
-from surprise_rerank.arrays import FloatArray
 from surprise_rerank.candidates import Candidates, Query
 from surprise_rerank.connectors.qdrant import (
     Bm25,
@@ -26,13 +25,14 @@ from surprise_rerank.connectors.qdrant import (
     SparseRetriever,
     SurpriseRetriever,
 )
-from surprise_rerank.connectors.qdrant.retries import RetryPolicy
+from surprise_rerank.connectors.qdrant.engines.retries import RetryPolicy
+from surprise_rerank.core.arrays import FloatArray
+from surprise_rerank.core.extras import is_installed
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders import encode_queries
-from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.encoders.base import encode_queries
+from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import IndexingError, IndexMismatchError, StoreError
-from surprise_rerank.extras import is_installed
-from surprise_rerank.passages import Passages
+from surprise_rerank.surprise.ensemble import Ensemble
 
 QUICK = RetryPolicy(attempts=3, first_wait=0.01, longest_wait=0.02, time_limit=20)
 KEY = "a-very-secret-key"

@@ -14,13 +14,12 @@ from scipy import optimize
 from words import WordEncoder
 
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
-from surprise_rerank.documents import Document
+from surprise_rerank.documents import Document, Passage
 from surprise_rerank.errors import DataError
-from surprise_rerank.fusion import _smooth_ndcg, refine_weights, weighted_sum
-from surprise_rerank.guarded_weights import FOLDS, Weighted, WeightFit, fit_guarded
-from surprise_rerank.passages import Passage
 from surprise_rerank.pipeline import Pipeline
-from surprise_rerank.rerank import DynaMaxReranker, FusionReranker, RetrievedScorer
+from surprise_rerank.rerank.fusion import _smooth_ndcg, refine_weights, weighted_sum
+from surprise_rerank.rerank.rerankers import DynaMaxReranker, FusionReranker, RetrievedScorer
+from surprise_rerank.rerank.weight_fitting import FOLDS, Weighted, WeightFit, fit_guarded
 
 Judged = tuple[Query, Candidates, Mapping[str, float]]
 

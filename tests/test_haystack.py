@@ -19,9 +19,9 @@ from surprise_rerank import Document as Stored
 from surprise_rerank import Pipeline as SearchPipeline
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex
-from surprise_rerank.connectors.stored import StoredCandidates
+from surprise_rerank.connectors.qdrant.retrievers.stored import StoredCandidates
+from surprise_rerank.core.extras import is_installed
 from surprise_rerank.errors import DataError, MissingExtraError, SurpriseRerankError
-from surprise_rerank.extras import is_installed
 from surprise_rerank.text_reranker import TextReranker
 
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # read when it is imported

@@ -13,8 +13,8 @@ from words import WordEncoder
 from surprise_rerank import Document, Pipeline
 from surprise_rerank.connectors.haystack_filters import to_qdrant_filter
 from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex, SearchOptions
+from surprise_rerank.core.extras import is_installed
 from surprise_rerank.errors import DataError
-from surprise_rerank.extras import is_installed
 
 METADATA: list[dict[str, Any]] = [
     {

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from words import WordEncoder
 
-from surprise_rerank.connectors.hybrid import HybridRetriever
-from surprise_rerank.connectors.pyserini import BM25Index, BM25Retriever
+from surprise_rerank.connectors.lucene.bm25 import BM25Index, BM25Retriever
 from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever
+from surprise_rerank.core.moments import Moments
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders import encode_queries
+from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.eval.retrieval.workspace import has_bm25
-from surprise_rerank.moments import Moments
-from surprise_rerank.rerank import (
+from surprise_rerank.rerank.rerankers import (
     CosineScorer,
     DynaMaxReranker,
     DynaMaxScorer,

@@ -21,13 +21,13 @@ from words import WordEncoder
 from surprise_rerank.candidates import Query
 from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex
 from surprise_rerank.connectors.qdrant.schema import point_id
+from surprise_rerank.core.extras import is_installed
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders import encode_queries
-from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import DataError, IndexMismatchError, StoreError
-from surprise_rerank.extras import is_installed
 from surprise_rerank.pipeline import Pipeline
-from surprise_rerank.rerank import DynaMaxReranker, SurpriseReranker
+from surprise_rerank.rerank.rerankers import DynaMaxReranker, SurpriseReranker
+from surprise_rerank.surprise.ensemble import Ensemble
 
 ALL_FIELDS = frozenset({"dense", "tokens", "documents"})
 

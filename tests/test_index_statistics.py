@@ -8,17 +8,12 @@ from conftest import Opener, require_one_ranking
 from words import WordEncoder
 
 from surprise_rerank.candidates import Candidates
-from surprise_rerank.connectors.qdrant import (
-    DocumentIndex,
-    IndexOptions,
-    SurpriseRetriever,
-    maintenance,
-    statistics,
-)
+from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SurpriseRetriever
+from surprise_rerank.connectors.qdrant.writing import maintenance, statistics
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders import encode_queries
-from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import DataError, IndexMismatchError
+from surprise_rerank.surprise.ensemble import Ensemble
 
 OPTIONS = IndexOptions(passages=None, surprise_vector=True)
 DOCUMENTS = [Document(f"d{i}", f"w{i} w{i % 7} w{i % 3}") for i in range(50)]
@@ -98,7 +93,7 @@ def test_an_interrupted_pass_goes_on_and_is_never_used_half_done(
                 raise KeyboardInterrupt
 
         other = ensemble(encoder, QUESTIONS[:10])
-        from surprise_rerank.connectors.qdrant.statistics import Statistics
+        from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 
         latest = Statistics.of(other, "others")
         maintenance.set_latest(index._home, latest)

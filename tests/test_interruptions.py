@@ -19,9 +19,9 @@ from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SurpriseRetriever
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders import encode_queries
-from surprise_rerank.ensemble import Ensemble
-from surprise_rerank.passages import Passages
+from surprise_rerank.encoders.base import encode_queries
+from surprise_rerank.encoders.passages import Passages
+from surprise_rerank.surprise.ensemble import Ensemble
 
 TOTAL = 2000
 KILLS = 20

@@ -16,10 +16,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surprise_rerank import kernels, products
+from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError
-from surprise_rerank.kernels import own_memberships, pool_maxima
-from surprise_rerank.tokens import TokenBatch
+from surprise_rerank.similarities import kernels, products
+from surprise_rerank.similarities.kernels import own_memberships, pool_maxima
 
 ROOT = Path(__file__).resolve().parents[1]
 PROPERTY = settings(max_examples=60, deadline=None)
@@ -138,9 +138,9 @@ def test_only_processors_that_tell_so_multiply_without_a_float_copy(
 
 _SATURATING = """
 import numpy as np
-from surprise_rerank import products
-from surprise_rerank.kernels import pool_maxima
-from surprise_rerank.tokens import TokenBatch
+from surprise_rerank.similarities import products
+from surprise_rerank.similarities.kernels import pool_maxima
+from surprise_rerank.core.tokens import TokenBatch
 
 products._has = lambda *_: True
 documents = TokenBatch.from_arrays([np.ones((3, 384))] * 50)

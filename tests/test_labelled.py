@@ -12,7 +12,7 @@ import pytest
 from words import WordEncoder
 
 from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.encoders import Encoded, Kind
+from surprise_rerank.encoders.base import Encoded, Kind
 from surprise_rerank.errors import DataError, DatasetError, StoreError
 from surprise_rerank.eval.labelled import vectors as vectors_module
 from surprise_rerank.eval.labelled.data import LabelledTexts, read_labelled, read_texts

@@ -24,8 +24,8 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 
 from surprise_rerank.connectors.langchain import SurpriseRerank, SurpriseRetriever
-from surprise_rerank.connectors.loading import pipeline_of, text_reranker_of
 from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.systems.loading import pipeline_of, text_reranker_of
 from surprise_rerank.documents import Document as Stored
 from surprise_rerank.errors import MissingExtraError, StoreError
 from surprise_rerank.text_reranker import TextReranker

@@ -3,18 +3,46 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Set
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-CORE = sorted((ROOT / "surprise_rerank").rglob("*.py"))
+FACE = ROOT / "surprise_rerank" / "__init__.py"  # names what all rooms offer, and loads them when asked for
+CORE = sorted({*(ROOT / "surprise_rerank").rglob("*.py")} - {FACE})
 CONNECTORS = sorted((ROOT / "connectors").rglob("*.py"))
 EVAL = sorted((ROOT / "eval").rglob("*.py"))
-PACKAGE = [*CORE, *CONNECTORS, *EVAL]
+PACKAGE = [FACE, *CORE, *CONNECTORS, *EVAL]
 
-MAX_LINES = 450
+MOST_MODULES = 15  # in one folder
+MOST_LINES = 600  # a guide is 450; what belongs together stays together
+
+# The rooms from the ground up, as CONTRIBUTING.md draws them: a room may import those above it in this list,
+# and nothing below. A room is a folder or a file; the longest name that fits counts.
+ROOMS = [
+    *("errors", "core", "documents", "candidates"),
+    *("encoders", "surprise", "similarities", "rerank", "thresholds", "classify", "diagnosis"),
+    *("pipeline", "text_reranker"),
+    *("connectors.progress", "connectors.datasets", "connectors.lucene"),
+    *(f"connectors.qdrant.{name}" for name in ("lexical", "multivectors", "schema", "manifest")),
+    *(f"connectors.qdrant.{name}" for name in ("engines", "storage", "writing", "search")),
+    *("connectors.qdrant.index", "connectors.qdrant.retrievers", "connectors.qdrant"),
+    *(
+        "connectors.readers",
+        "connectors.systems",
+        "connectors.similar",
+        "connectors.ray",
+        "connectors.server",
+    ),
+    *("connectors.components", "connectors.haystack_filters", "connectors"),
+    *("eval.line_files", "eval.stats", "eval.reports", "eval.labelled", "eval.retrieval", "eval.studies"),
+    *("eval.check", "eval.cli.exits", "eval.cli.options", "eval.cli.output", "eval.cli.arguments"),
+    *("eval.cli", "eval"),
+]
 
 NOT_FOR_CORE = {
     "surprise_rerank.connectors",
@@ -86,8 +114,8 @@ ADAPTERS = {
     "connectors/mteb.py": {"mteb"},
     "connectors/pyterrier.py": {"pyterrier"},
     "connectors/rerankers.py": {"rerankers"},
-    "connectors/ray_pipeline.py": {"ray"},
-    "connectors/ray_sinks.py": {"ray", "ray_qdrant"},
+    "connectors/ray/pipeline.py": {"ray"},
+    "connectors/ray/sinks.py": {"ray", "ray_qdrant"},
     "connectors/server/app.py": {"fastapi", "prometheus_client", "starlette", "structlog", "uvicorn"},
 }
 IMPORT_FUNCTIONS = {"import_extra", "import_module", "__import__", "importorskip"}
@@ -98,7 +126,7 @@ def module_name(path: Path) -> str:
     parts = path.relative_to(ROOT).with_suffix("").parts
     if parts[0] != "surprise_rerank":
         parts = ("surprise_rerank", *parts)
-    return ".".join(parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def names_of(node: ast.AST, module: str) -> list[str]:
@@ -115,6 +143,46 @@ def names_of(node: ast.AST, module: str) -> list[str]:
         function = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         if function in IMPORT_FUNCTIONS and isinstance(node.args[0].value, str):
             return [node.args[0].value]
+    return []
+
+
+def imported_modules(path: Path, known: Set[str]) -> set[str]:
+    """The modules of this package that a file imports, late imports and those for types included."""
+    module = module_name(path)
+    held = f"{module}.x" if path.name == "__init__.py" else module
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            base, *names = names_of(node, held)
+            found |= {name if name in known else base for name in names}
+        else:
+            found |= set(names_of(node, held))
+    return (found & known) - {module}
+
+
+def room_of(module: str) -> str:
+    """The room that a module belongs to; the public face of the package is none."""
+    name = module.removeprefix("surprise_rerank").removeprefix(".")
+    return max((room for room in ROOMS if f"{name}.".startswith(f"{room}.")), key=len, default="")
+
+
+def upward_imports(imports: Mapping[str, Set[str]]) -> list[str]:
+    """Imports of a room that stands below in the list."""
+    height = {room: i for i, room in enumerate(ROOMS)}
+    return [
+        f"{module} imports {other}"
+        for module, others in imports.items()
+        for other in sorted(others)
+        if room_of(module) and height.get(room_of(other), len(ROOMS)) > height[room_of(module)]
+    ]
+
+
+def circles(imports: Mapping[str, Set[str]]) -> list[str]:
+    """A line where files import each other, by whatever way; none where there is an order."""
+    try:
+        list(TopologicalSorter(imports).static_order())
+    except CycleError as error:
+        return [" -> ".join(error.args[1])]
     return []
 
 
@@ -176,6 +244,11 @@ def forbidden_acts(source: str) -> list[str]:
     return found
 
 
+IMPORTS = {
+    module_name(path): imported_modules(path, {module_name(other) for other in PACKAGE}) for path in PACKAGE
+}
+
+
 def named(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
@@ -204,7 +277,32 @@ def test_nothing_pickles_prints_or_trusts_remote_code(path: Path):
 @pytest.mark.parametrize("path", PACKAGE, ids=named)
 def test_modules_stay_short(path: Path):
     lines = len(path.read_text("utf-8").splitlines())
-    assert lines <= MAX_LINES, f"{named(path)} has {lines} lines: split it by what a reader would look for"
+    assert lines <= MOST_LINES, f"{named(path)} has {lines} lines: split it by what a reader would look for"
+
+
+def test_folders_stay_small():
+    modules = Counter(path.parent for path in PACKAGE if path.name != "__init__.py")
+    crowded = {named(folder): n for folder, n in modules.items() if n > MOST_MODULES}
+    assert crowded == {}, f"more than {MOST_MODULES} modules: make rooms by what a reader would look for"
+
+
+def test_every_folder_is_a_package_that_is_installed():
+    folders = {module_name(path.parent / "__init__.py") for path in PACKAGE}
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]
+    assert {module_name(path) for path in PACKAGE if path.name == "__init__.py"} == folders
+    assert sorted(settings["packages"]) == sorted(folders)
+
+
+def test_rooms_import_those_above_them_only():
+    assert upward_imports(IMPORTS) == []
+
+
+def test_no_circle_of_files():
+    assert circles(IMPORTS) == []
+
+
+def test_every_room_of_the_list_is_there():
+    assert [room for room in ROOMS if not any(room_of(module) == room for module in IMPORTS)] == []
 
 
 def test_all_three_folders_were_read():
@@ -214,6 +312,26 @@ def test_all_three_folders_were_read():
 
 
 # The checkers can fail
+
+
+def test_the_check_of_rooms_finds_what_looks_down():
+    assert upward_imports({"surprise_rerank.core.arrays": {"surprise_rerank.surprise.score"}}) != []
+    assert upward_imports({"surprise_rerank.connectors.qdrant.engines.edge": {"surprise_rerank"}}) != []
+    assert upward_imports({"surprise_rerank.rerank.auto": {"surprise_rerank.surprise.score"}}) == []
+    assert upward_imports({"surprise_rerank": {"surprise_rerank.connectors.qdrant"}}) == []
+
+
+def test_the_check_of_circles_finds_them():
+    (circle,) = circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}})
+    assert set(circle.split(" -> ")) == {"a", "b", "c"}
+    assert circles({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
+
+
+def test_a_module_belongs_to_the_nearest_room():
+    assert room_of("surprise_rerank.connectors.qdrant.engines.edge") == "connectors.qdrant.engines"
+    assert room_of("surprise_rerank.connectors.langchain") == "connectors"
+    assert room_of("surprise_rerank.eval.cli.exits") == "eval.cli.exits"
+    assert room_of("surprise_rerank") == ""
 
 
 @pytest.mark.parametrize(
@@ -243,7 +361,7 @@ def test_the_check_of_layers_finds_what_is_forbidden(source: str):
 @pytest.mark.parametrize(
     "source",
     [
-        "import numpy\nfrom surprise_rerank.tokens import TokenBatch",
+        "import numpy\nfrom surprise_rerank.core.tokens import TokenBatch",
         "import clickhouse, richer",
         "from . import tokens",
         "from surprise_rerank.evaluation import x",
@@ -279,7 +397,7 @@ def test_the_check_of_extras_finds_imports_that_run_at_once(source: str):
         "def f():\n    import qdrant_edge",
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import pyserini",
         "try:\n    import haystack\nexcept ImportError as error:\n    raise MissingExtraError from error",
-        "from surprise_rerank.connectors.pyserini import search",
+        "from surprise_rerank.connectors.lucene.bm25 import search",
     ],
 )
 def test_the_check_of_extras_lets_late_and_guarded_imports_pass(source: str):

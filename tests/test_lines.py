@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from surprise_rerank.errors import DataError, DatasetError
-from surprise_rerank.eval.lines import data_folder, read_lines, same_length
+from surprise_rerank.eval.line_files import data_folder, read_lines, same_length
 
 
 def written(tmp_path: Path, content: bytes, name: str = "pairs.txt") -> Path:

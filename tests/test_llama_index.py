@@ -16,11 +16,11 @@ from words import WordEncoder
 
 from surprise_rerank import Document, Pipeline
 from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex, IndexOptions
-from surprise_rerank.connectors.stored import StoredCandidates
+from surprise_rerank.connectors.qdrant.retrievers.stored import StoredCandidates
+from surprise_rerank.core.extras import is_installed
+from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError, MissingExtraError
-from surprise_rerank.extras import is_installed
-from surprise_rerank.passages import Passages
-from surprise_rerank.rerank import DynaMaxReranker
+from surprise_rerank.rerank.rerankers import DynaMaxReranker
 from surprise_rerank.text_reranker import TextReranker
 
 if not is_installed("llama_index"):

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from surprise_rerank.core.moments import Moments, MomentStream, percentile_moments, pooled_moments
 from surprise_rerank.errors import DataError
-from surprise_rerank.moments import Moments, MomentStream, percentile_moments, pooled_moments
 
 PROPERTY = settings(max_examples=60, deadline=None)
 seeds = st.integers(0, 2**32 - 1)

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surprise_rerank import neighbour_products
-from surprise_rerank import neighbours as module
-from surprise_rerank.arrays import Float32Array, unit_rows
-from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.core.arrays import Float32Array, unit_rows
+from surprise_rerank.core.moments import Moments
 from surprise_rerank.errors import DataError
-from surprise_rerank.moments import Moments
-from surprise_rerank.neighbour_products import CpuProducts, TorchProducts
-from surprise_rerank.neighbours import Keys, Neighbours, NeighbourSearch, neighbours_by_definition
+from surprise_rerank.surprise import neighbour_products
+from surprise_rerank.surprise import neighbours as module
+from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.surprise.neighbour_products import CpuProducts, TorchProducts
+from surprise_rerank.surprise.neighbours import Keys, Neighbours, NeighbourSearch, neighbours_by_definition
 
 
 def unit_vectors(n: int, d: int, seed: int = 0, copies: int = 0) -> Float32Array:

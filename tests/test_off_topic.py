@@ -12,10 +12,10 @@ from click.testing import CliRunner, Result
 
 from surprise_rerank.candidates import Ranking
 from surprise_rerank.errors import DataError, DatasetError
-from surprise_rerank.eval.cli import command
-from surprise_rerank.eval.off_topic.measures import auroc, joined, passed
-from surprise_rerank.eval.off_topic.questions import QuestionSource, of_file
-from surprise_rerank.eval.off_topic.scores import (
+from surprise_rerank.eval.cli.rerank_eval.main import command
+from surprise_rerank.eval.studies.off_topic.measures import auroc, joined, passed
+from surprise_rerank.eval.studies.off_topic.questions import QuestionSource, of_file
+from surprise_rerank.eval.studies.off_topic.scores import (
     FUSION,
     AskedQuestion,
     alone,

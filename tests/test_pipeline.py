@@ -11,11 +11,10 @@ import pytest
 from words import WordEncoder
 
 from surprise_rerank.candidates import Candidates, Field, Query
-from surprise_rerank.documents import Document
+from surprise_rerank.documents import Document, Passage
 from surprise_rerank.errors import DataError
-from surprise_rerank.passages import Passage
 from surprise_rerank.pipeline import Pipeline
-from surprise_rerank.rerank import DynaMaxReranker
+from surprise_rerank.rerank.rerankers import DynaMaxReranker
 
 DOCUMENTS = tuple(Document(id=f"d{i}", text=text) for i, text in enumerate(["a wing", "the lift", "a drag"]))
 

@@ -7,17 +7,17 @@ from math import log, sqrt
 import numpy as np
 import pytest
 
-from surprise_rerank.averages import AverageCosine, Removal
-from surprise_rerank.bags import Bag, BagSimilarity, Texts
-from surprise_rerank.crisp import SoftJaccard, WordJaccard
+from surprise_rerank.core.extras import is_installed
+from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError
-from surprise_rerank.extras import is_installed
-from surprise_rerank.fuzzy import DynaMax, SetMeasure
-from surprise_rerank.fuzzy_bags import FuzzyBagOfWords, ScaledDynaMax, WeightedDynaMax
-from surprise_rerank.similarities import SIMILARITIES, Corpus
-from surprise_rerank.tokens import TokenBatch
-from surprise_rerank.transport import WordMoversSimilarity
-from surprise_rerank.word_weights import (
+from surprise_rerank.similarities.averages import AverageCosine, Removal
+from surprise_rerank.similarities.bags import Bag, BagSimilarity, Texts
+from surprise_rerank.similarities.dynamax import DynaMax, SetMeasure
+from surprise_rerank.similarities.fuzzy_bags import FuzzyBagOfWords, ScaledDynaMax, WeightedDynaMax
+from surprise_rerank.similarities.registry import SIMILARITIES, Corpus
+from surprise_rerank.similarities.wmd import WordMoversSimilarity
+from surprise_rerank.similarities.word_overlap import SoftJaccard, WordJaccard
+from surprise_rerank.similarities.word_weights import (
     InverseDocumentFrequency,
     InverseFrequency,
     OncePerWord,
@@ -136,7 +136,7 @@ def test_a_large_universe_is_taken_in_parts(monkeypatch: pytest.MonkeyPatch):
     texts = Texts(TokenBatch.from_arrays([rng.normal(size=(4, 5)) for _ in range(3)]))
     similarity = FuzzyBagOfWords(rng.normal(size=(7, 5)))
     whole = similarity.pool(texts[0], texts)
-    monkeypatch.setattr("surprise_rerank.fuzzy_bags._ELEMENTS", 2)
+    monkeypatch.setattr("surprise_rerank.similarities.fuzzy_bags._ELEMENTS", 2)
     np.testing.assert_allclose(similarity.pool(texts[0], texts), whole, rtol=1e-6)
 
 

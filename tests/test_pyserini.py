@@ -18,11 +18,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surprise_rerank import extras
 from surprise_rerank.candidates import Candidates, Query
-from surprise_rerank.connectors import jvm
-from surprise_rerank.connectors.folders import staged_folder
-from surprise_rerank.connectors.pyserini import BM25Index, BM25Retriever
+from surprise_rerank.connectors.lucene import jvm
+from surprise_rerank.connectors.lucene.bm25 import BM25Index, BM25Retriever
+from surprise_rerank.core import extras
+from surprise_rerank.core.files import staged_folder
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, IndexMismatchError, MissingExtraError, StoreError
 
@@ -295,7 +295,7 @@ class TestBuilding:
     def test_killed_leaves_no_index_and_the_next_one_cleans_up(self, tmp_path):
         code = """
 import os, signal, sys
-from surprise_rerank.connectors.pyserini import BM25Index
+from surprise_rerank.connectors.lucene.bm25 import BM25Index
 from surprise_rerank.documents import Document
 
 def documents():
@@ -345,8 +345,8 @@ BM25Index.build(sys.argv[1], documents())
     def test_on_a_full_disk_is_a_store_error(self, tmp_path, limit):
         code = """
 import resource, sys
-from surprise_rerank.connectors import jvm
-from surprise_rerank.connectors.pyserini import BM25Index
+from surprise_rerank.connectors.lucene import jvm
+from surprise_rerank.connectors.lucene.bm25 import BM25Index
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import StoreError
 
@@ -493,7 +493,7 @@ class TestJava:
     def test_is_not_started_by_importing(self):
         code = """
 import sys
-import surprise_rerank.connectors.pyserini
+import surprise_rerank.connectors.lucene.bm25
 
 print(sorted({"jnius", "pyserini", "torch"} & set(sys.modules)))
 """
@@ -502,7 +502,7 @@ print(sorted({"jnius", "pyserini", "torch"} & set(sys.modules)))
     def test_needs_no_java_on_the_machine_and_keeps_quiet(self, tmp_path):
         code = """
 import os, sys
-from surprise_rerank.connectors.pyserini import BM25Index
+from surprise_rerank.connectors.lucene.bm25 import BM25Index
 from surprise_rerank.documents import Document
 
 before = dict(os.environ)
@@ -518,7 +518,7 @@ assert "torch" not in sys.modules
     def test_leaves_interrupts_to_python(self):
         code = """
 import os, signal, time
-from surprise_rerank.connectors import jvm
+from surprise_rerank.connectors.lucene import jvm
 
 # What is started in the background by a shell is started with interrupts ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -536,7 +536,7 @@ except KeyboardInterrupt:
     def test_says_that_it_does_not_run_in_a_forked_process(self, tmp_path):
         code = """
 import os, sys
-from surprise_rerank.connectors.pyserini import BM25Index
+from surprise_rerank.connectors.lucene.bm25 import BM25Index
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import StoreError
 
@@ -557,8 +557,8 @@ else:
     def test_started_by_others_is_used_if_it_knows_anserini(self, tmp_path, with_anserini):
         code = """
 import sys
-from surprise_rerank.connectors import jvm
-from surprise_rerank.connectors.pyserini import BM25Index
+from surprise_rerank.connectors.lucene import jvm
+from surprise_rerank.connectors.lucene.bm25 import BM25Index
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import StoreError
 

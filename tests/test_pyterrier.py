@@ -17,9 +17,9 @@ import pandas as pd
 import pyterrier as pt
 import pyterrier.testing
 
-from surprise_rerank.connectors.loading import pipeline_of, text_reranker_of
 from surprise_rerank.connectors.pyterrier import SurpriseRetriever, SurpriseTransformer
 from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.systems.loading import pipeline_of, text_reranker_of
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, MissingExtraError
 from surprise_rerank.pipeline import Pipeline

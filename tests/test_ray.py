@@ -21,30 +21,31 @@ from qdrant_rest import QdrantRest, Status, fresh_collection
 from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SyncReport
-from surprise_rerank.connectors.qdrant.retries import RetryPolicy
+from surprise_rerank.connectors.qdrant.engines.retries import RetryPolicy
 from surprise_rerank.connectors.readers import open_documents
 from surprise_rerank.connectors.similar import corpus as corpora
-from surprise_rerank.connectors.similar.augmented import AugmentedIndex, IndexPlace
 from surprise_rerank.connectors.similar.corpus import Corpus
 from surprise_rerank.connectors.similar.encoding import Model, Vectors, store_vectors
+from surprise_rerank.connectors.similar.index.augmented import AugmentedIndex
+from surprise_rerank.connectors.similar.index.place import IndexPlace
 from surprise_rerank.connectors.similar.job import SimilarityJob
 from surprise_rerank.connectors.similar.settings import Settings
 from surprise_rerank.connectors.similar.threads import Threads
 from surprise_rerank.connectors.similar.work import Sources, Workers
+from surprise_rerank.core.extras import is_installed
 from surprise_rerank.documents import Document
-from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError, IndexMismatchError, MissingExtraError, StoreError
-from surprise_rerank.extras import is_installed
-from surprise_rerank.neighbours import KEY_BLOCK
-from surprise_rerank.passages import Passages
+from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.surprise.neighbours import KEY_BLOCK
 
 if not (is_installed("ray") and is_installed("ray_qdrant") and is_installed("pyarrow")):
     pytest.skip("the extra 'ray' is not installed", allow_module_level=True)
 
 import pyarrow
 
-from surprise_rerank.connectors.ray import RayWorkers
-from surprise_rerank.connectors.ray_sinks import DocumentSink, IndexTarget, IndexWriter, index_documents
+from surprise_rerank.connectors.ray.sinks import DocumentSink, IndexTarget, IndexWriter, index_documents
+from surprise_rerank.connectors.ray.workers import RayWorkers
 
 # It starts Ray, and actors for every stage.
 pytestmark = pytest.mark.slow
@@ -387,8 +388,8 @@ def test_keys_are_not_shown():
 
 BESIDE_JAVA = """
 import sys
-from surprise_rerank.connectors import jvm
-from surprise_rerank.connectors.ray import RayWorkers
+from surprise_rerank.connectors.lucene import jvm
+from surprise_rerank.connectors.ray.workers import RayWorkers
 
 jvm.start()
 import jnius
@@ -441,12 +442,12 @@ def test_workers_need_something_to_work_with(wrong: dict[str, int]):
         RayWorkers(**wrong)
 
 
-@pytest.mark.parametrize("module", ["ray", "ray_sinks"])
+@pytest.mark.parametrize("module", ["workers", "sinks"])
 def test_a_missing_package_is_named_with_the_line_that_installs_it(
     monkeypatch: pytest.MonkeyPatch, module: str
 ):
-    monkeypatch.setitem(sys.modules, "ray.data" if module == "ray" else "ray_qdrant", None)
-    for name in ("ray", "ray_pipeline", "ray_sinks"):
-        monkeypatch.delitem(sys.modules, f"surprise_rerank.connectors.{name}")
+    monkeypatch.setitem(sys.modules, "ray.data" if module == "workers" else "ray_qdrant", None)
+    for name in ("workers", "pipeline", "sinks"):
+        monkeypatch.delitem(sys.modules, f"surprise_rerank.connectors.ray.{name}")
     with pytest.raises(MissingExtraError, match=r"pip install 'surprise-rerank\[ray\]'"):
-        importlib.import_module(f"surprise_rerank.connectors.{module}")
+        importlib.import_module(f"surprise_rerank.connectors.ray.{module}")

@@ -333,7 +333,7 @@ def test_text_in_utf_8_comes_back_as_it_is(tmp_path_factory: pytest.TempPathFact
 def test_without_the_extra_text_is_read_and_the_rest_names_the_pip_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("surprise_rerank.extras.is_installed", lambda _: False)
+    monkeypatch.setattr("surprise_rerank.core.extras.is_installed", lambda _: False)
     tree(tmp_path / "plain", {"a.txt": "caf\u00e9", "b.txt": "b".encode("utf-16")})
     assert texts(tmp_path / "plain") == {"a.txt": "caf\u00e9", "b.txt": "b"}
     odd = {

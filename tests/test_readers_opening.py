@@ -22,7 +22,7 @@ import pytest
 from qdrant_client import QdrantClient, models
 from words import WordEncoder
 
-from surprise_rerank.connectors.demo import DemoDocumentation
+from surprise_rerank.connectors.datasets.demo import DemoDocumentation
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.readers import (
     DocumentSource,

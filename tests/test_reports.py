@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from rich.console import Console
 
-from surprise_rerank import extras
+from surprise_rerank.core import extras
 from surprise_rerank.errors import DataError, MissingExtraError, StoreError
-from surprise_rerank.eval.exits import one_line
 from surprise_rerank.eval.reports import latex, markdown
 from surprise_rerank.eval.reports.html import to_html
 from surprise_rerank.eval.reports.latex import to_latex
 from surprise_rerank.eval.reports.markdown import to_markdown
+from surprise_rerank.eval.reports.one_line import one_line
 from surprise_rerank.eval.reports.plots import to_svg
 from surprise_rerank.eval.reports.records import read_report, to_json
 from surprise_rerank.eval.reports.report import Column, Mark, Plot, Report, Series, Table
@@ -471,7 +471,9 @@ def test_a_page_of_one_table_has_no_contents():
 
 
 def test_every_link_leads_to_a_place_of_the_page():
-    doubled = replace(REPORT, tables=(SCORES, replace(SCORES, name="scores!"), replace(SCORES, name="§")))
+    doubled = replace(
+        REPORT, tables=(SCORES, replace(SCORES, name="scores!"), replace(SCORES, name="surprise_rerank"))
+    )
     page = page_of(doubled)
     ids = [tag["id"] for tag in page.find_all(id=True) if not tag.find_parent("svg")]
     assert len(ids) == len(set(ids))

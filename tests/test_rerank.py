@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surprise_rerank.arrays import unit_rows
 from surprise_rerank.candidates import Candidates, Query
+from surprise_rerank.core.arrays import unit_rows
+from surprise_rerank.core.moments import Moments
+from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.core.vectors import vector_similarities
 from surprise_rerank.documents import Document
-from surprise_rerank.ensemble import Ensemble
 from surprise_rerank.errors import DataError
-from surprise_rerank.fuzzy import DynaMax
-from surprise_rerank.moments import Moments
-from surprise_rerank.rerank import (
+from surprise_rerank.rerank.rerankers import (
     CosineScorer,
     DynaMaxReranker,
     DynaMaxScorer,
@@ -25,9 +25,9 @@ from surprise_rerank.rerank import (
     RetrievedScorer,
     SurpriseReranker,
 )
-from surprise_rerank.surprise import normalized_similarity, probability
-from surprise_rerank.tokens import TokenBatch
-from surprise_rerank.vectors import vector_similarities
+from surprise_rerank.similarities.dynamax import DynaMax
+from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.surprise.score import normalized_similarity, probability
 
 PROPERTY = settings(max_examples=40, deadline=None)
 MODELS = ["gaussian", "pooled", "percentile", "empirical"]

@@ -19,9 +19,9 @@ from rerankers import Document
 from rerankers.models.ranker import BaseRanker
 from rerankers.results import RankedResults, Result
 
-from surprise_rerank.connectors.loading import text_reranker_of
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.rerankers import SurpriseRanker
+from surprise_rerank.connectors.systems.loading import text_reranker_of
 from surprise_rerank.documents import Document as Stored
 from surprise_rerank.errors import DataError, MissingExtraError
 from surprise_rerank.text_reranker import TextReranker

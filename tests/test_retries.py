@@ -27,7 +27,7 @@ from qdrant_client import QdrantClient, models
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 from qdrant_rest import HTML_PAGE, CutBody, Fault, NoAnswer, QdrantRest, Reset, Slow, Status, TruncatedJson
 
-from surprise_rerank.connectors.qdrant.retries import (
+from surprise_rerank.connectors.qdrant.engines.retries import (
     CollectionExists,
     CollectionGone,
     RetryPolicy,

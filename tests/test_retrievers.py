@@ -11,9 +11,7 @@ from conftest import Opener, require_one_ranking
 from qdrant_client import models
 from words import WordEncoder
 
-from surprise_rerank.arrays import unit_rows
 from surprise_rerank.candidates import Query, Ranking
-from surprise_rerank.connectors.hybrid import HybridRetriever
 from surprise_rerank.connectors.qdrant import (
     Bm25,
     DenseRetriever,
@@ -24,13 +22,20 @@ from surprise_rerank.connectors.qdrant import (
     SparseRetriever,
     SurpriseRetriever,
 )
+from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever
+from surprise_rerank.core.arrays import unit_rows
+from surprise_rerank.core.extras import is_installed
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders import encode_queries
-from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import DataError, IndexMismatchError
-from surprise_rerank.extras import is_installed
 from surprise_rerank.pipeline import Pipeline
-from surprise_rerank.rerank import DynaMaxReranker, FusionReranker, RetrievedScorer, SurpriseReranker
+from surprise_rerank.rerank.rerankers import (
+    DynaMaxReranker,
+    FusionReranker,
+    RetrievedScorer,
+    SurpriseReranker,
+)
+from surprise_rerank.surprise.ensemble import Ensemble
 
 WORDS = [f"w{i}" for i in range(40)]
 RANDOM = np.random.default_rng(7)

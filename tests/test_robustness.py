@@ -16,9 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surprise_rerank.candidates import Ranking
+from surprise_rerank.core.extras import is_installed
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.cli import main
+from surprise_rerank.eval.cli.rerank_eval.main import main
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.retrieval.comparison import compare
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset
@@ -42,7 +43,6 @@ from surprise_rerank.eval.retrieval.robustness import (
     with_robustness,
 )
 from surprise_rerank.eval.retrieval.settings import Settings
-from surprise_rerank.extras import is_installed
 
 NAMES = [f"d{i:02}" for i in range(40)]
 LENGTHS = {name: 3 + 7 * i for i, name in enumerate(NAMES)}

@@ -11,11 +11,12 @@ from conftest import Opener, require_one_ranking
 
 from surprise_rerank.candidates import Query
 from surprise_rerank.connectors.qdrant import IndexOptions, SurpriseRetriever
+from surprise_rerank.core.extras import is_installed
+from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders import Encoded, Encoder, encode_queries, load_encoder
-from surprise_rerank.ensemble import Ensemble
-from surprise_rerank.extras import is_installed
-from surprise_rerank.tokens import TokenBatch
+from surprise_rerank.encoders.base import Encoded, Encoder, encode_queries
+from surprise_rerank.encoders.loading import load_encoder
+from surprise_rerank.surprise.ensemble import Ensemble
 
 pytestmark = [
     pytest.mark.shared,

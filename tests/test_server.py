@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from serving import JSON, Log, words_reranker
 from words import WordEncoder
 
-from surprise_rerank.connectors.backgrounds import store_background
-from surprise_rerank.connectors.loading import pipeline_of, text_reranker_of
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.server import ServerOptions, Service, create_app, service_app
 from surprise_rerank.connectors.server.ranking import falling
+from surprise_rerank.connectors.systems.backgrounds import store_background
+from surprise_rerank.connectors.systems.loading import pipeline_of, text_reranker_of
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
-from surprise_rerank.rerank import DynaMaxReranker
+from surprise_rerank.rerank.rerankers import DynaMaxReranker
 from surprise_rerank.text_reranker import RankedText, TextReranker
 
 TEXTS = ["cats sleep all day", "dogs bark at night", "dogs bark", "a wing gives lift"]

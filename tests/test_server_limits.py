@@ -20,7 +20,7 @@ from serving import JSON, Log, SteppingEncoder, served, wait_until, words_rerank
 from words import WordEncoder
 
 from surprise_rerank.connectors.server import ServerOptions, create_app
-from surprise_rerank.encoders import Encoded
+from surprise_rerank.encoders.base import Encoded
 from surprise_rerank.errors import StoreError
 from surprise_rerank.text_reranker import TextReranker
 

@@ -24,22 +24,22 @@ import numpy as np
 from click.testing import CliRunner
 from serving import wait_until
 
-from surprise_rerank.connectors.backgrounds import store_background
-from surprise_rerank.connectors.loading import pipeline_of
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.server import ServerOptions, process
 from surprise_rerank.connectors.server.app import _ERRORS
+from surprise_rerank.connectors.systems.backgrounds import store_background
+from surprise_rerank.connectors.systems.loading import pipeline_of
+from surprise_rerank.core.extras import is_installed
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders import load_encoder
+from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.errors import DataError, SurpriseRerankError
-from surprise_rerank.eval.commands.serve import TOKEN_VARIABLE, serve
-from surprise_rerank.extras import is_installed
+from surprise_rerank.eval.cli.surprise_rerank.serve import TOKEN_VARIABLE, serve
 
 TEXTS = ["cats sleep", "dogs bark at night", "wings lift"]
 WORDS = ("cats", "sleep", "dogs", "bark", "at", "night", "wings", "lift", "who", "painted", "that", "chapel")
 CODE = (
-    "from surprise_rerank.eval import exits; from surprise_rerank.eval.commands.serve import serve; "
-    "exits.run(serve)"
+    "from surprise_rerank.eval.cli import exits; "
+    "from surprise_rerank.eval.cli.surprise_rerank.serve import serve; exits.run(serve)"
 )
 
 

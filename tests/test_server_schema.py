@@ -19,10 +19,10 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from serving import Log
 from words import WordEncoder
 
-from surprise_rerank.connectors.loading import pipeline_of, text_reranker_of
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.server import ServerOptions, create_app
 from surprise_rerank.connectors.server.answers import WORK_ROUTES
+from surprise_rerank.connectors.systems.loading import pipeline_of, text_reranker_of
 from surprise_rerank.documents import Document
 
 PATHS = ("/health", "/ready", "/info", "/metrics", "/v1/rerank", "/v2/rerank", "/rerank", "/v1/search")

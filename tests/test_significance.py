@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.significance import (
+from surprise_rerank.eval.stats.significance import (
     difference_interval,
     holm,
     paired_bootstrap,

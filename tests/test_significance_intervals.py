@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.significance_intervals import (
+from surprise_rerank.eval.stats.intervals import (
     difference_interval,
     difference_intervals,
     pearson_difference,
@@ -46,7 +46,7 @@ def test_batches_of_resamples_change_nothing(monkeypatch: pytest.MonkeyPatch) ->
     gold, baseline, rng = pairs(60)
     systems = gold + rng.normal(0, 2, (2, 60))
     whole = difference_intervals(gold, systems, baseline, resamples=500)
-    monkeypatch.setattr("surprise_rerank.eval.significance_intervals._NUMBERS", 60 * 7)
+    monkeypatch.setattr("surprise_rerank.eval.stats.intervals._NUMBERS", 60 * 7)
     parts = difference_intervals(gold, systems, baseline, resamples=500)
     np.testing.assert_array_equal([whole.low, whole.high], [parts.low, parts.high])
 

@@ -23,12 +23,12 @@ from surprise_rerank.connectors.similar.encoding import Vectors
 from surprise_rerank.connectors.similar.groups import DUPLICATE
 from surprise_rerank.connectors.similar.neighbour_batches import Documents, neighbours
 from surprise_rerank.connectors.similar.settings import Mode, Settings, Similarity
+from surprise_rerank.core.extras import is_installed
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders import load_encoder
+from surprise_rerank.encoders.loading import load_encoder
+from surprise_rerank.encoders.static import StaticEncoder
 from surprise_rerank.errors import DataError, ModelError
-from surprise_rerank.eval.commands import similar_options
-from surprise_rerank.extras import is_installed
-from surprise_rerank.static import StaticEncoder
+from surprise_rerank.eval.cli.arguments import similar as similar_options
 
 pytest.importorskip("pyarrow")
 
@@ -247,7 +247,7 @@ class TestWork:
         code = (
             "import os, signal\n"
             "from surprise_rerank.connectors.similar.job import SimilarityJob\n"
-            "from surprise_rerank.eval.commands.group import main\n"
+            "from surprise_rerank.eval.cli.surprise_rerank.main import main\n"
             "SimilarityJob.parts = lambda self: os.kill(os.getpid(), signal.SIGKILL)\n"
             "main()"
         )

@@ -13,8 +13,6 @@ from hypothesis import settings as trials
 from hypothesis import strategies as st
 from words import WordEncoder
 
-from surprise_rerank import joint_jaccard as jaccard
-from surprise_rerank import neighbours as module_of_neighbours
 from surprise_rerank.connectors.similar import dynamax, encoding
 from surprise_rerank.connectors.similar import settings as similar_settings
 from surprise_rerank.connectors.similar.corpus import Corpus
@@ -24,12 +22,14 @@ from surprise_rerank.connectors.similar.job import SimilarityJob
 from surprise_rerank.connectors.similar.settings import Settings
 from surprise_rerank.connectors.similar.threads import Threads
 from surprise_rerank.connectors.similar.work import Sources, Workers
+from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, StoreError
-from surprise_rerank.fuzzy import DynaMax
-from surprise_rerank.joint_jaccard import joint_jaccard
-from surprise_rerank.products import int8_is_exact
-from surprise_rerank.tokens import TokenBatch
+from surprise_rerank.similarities import int8_jaccard as jaccard
+from surprise_rerank.similarities.dynamax import DynaMax
+from surprise_rerank.similarities.int8_jaccard import joint_jaccard
+from surprise_rerank.similarities.products import int8_is_exact
+from surprise_rerank.surprise import neighbours as module_of_neighbours
 
 pytest.importorskip("pyarrow")
 

@@ -18,22 +18,26 @@ from qdrant_client import models
 from qdrant_rest import HTML_PAGE, CutBody, QdrantRest, Status, fresh_collection
 from words import WordEncoder
 
-from surprise_rerank import neighbours as module_of_neighbours
-from surprise_rerank.connectors.similar import augmented, corpus, index_scorer, threads
+from surprise_rerank.connectors.similar import corpus, threads
 from surprise_rerank.connectors.similar import settings as similar_settings
-from surprise_rerank.connectors.similar.augmented import AugmentedIndex, IndexPlace
-from surprise_rerank.connectors.similar.augmented_server import wait_until_indexed
 from surprise_rerank.connectors.similar.encoding import Model, Vectors
-from surprise_rerank.connectors.similar.index_scorer import IndexScorer
+from surprise_rerank.connectors.similar.index import augmented
+from surprise_rerank.connectors.similar.index import scorer as index_scorer
+from surprise_rerank.connectors.similar.index.augmented import AugmentedIndex
+from surprise_rerank.connectors.similar.index.place import IndexPlace
+from surprise_rerank.connectors.similar.index.scorer import IndexScorer
+from surprise_rerank.connectors.similar.index.server import wait_until_indexed
 from surprise_rerank.connectors.similar.job import SimilarityJob
 from surprise_rerank.connectors.similar.recall import interval, sample_check
-from surprise_rerank.connectors.similar.scoring import ExactScorer, PartScorer
+from surprise_rerank.connectors.similar.scorers import ExactScorer
+from surprise_rerank.connectors.similar.scoring import PartScorer
 from surprise_rerank.connectors.similar.settings import Settings
 from surprise_rerank.connectors.similar.threads import Threads
 from surprise_rerank.connectors.similar.work import Sources
+from surprise_rerank.core.extras import is_installed
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, MissingExtraError, StoreError
-from surprise_rerank.extras import is_installed
+from surprise_rerank.surprise import neighbours as module_of_neighbours
 
 pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -74,7 +78,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[IndexPlace
 
 
 def augmented_client(place: IndexPlace):
-    from surprise_rerank.connectors.qdrant.client import Connection
+    from surprise_rerank.connectors.qdrant.engines.client import Connection
 
     return Connection(place.url, place.api_key or os.environ.get("QDRANT_API_KEY")).open()
 
@@ -216,7 +220,9 @@ import os, signal, sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 import test_similar_index as tests
-from surprise_rerank.connectors.similar import augmented, corpus, index_scorer
+from surprise_rerank.connectors.similar import corpus
+from surprise_rerank.connectors.similar.index import augmented
+from surprise_rerank.connectors.similar.index import scorer as index_scorer
 for module in (augmented, corpus, index_scorer):
     module.KEY_BLOCK = tests.BLOCK
 fill, left = augmented.AugmentedIndex.fill_block, [2]
@@ -271,7 +277,7 @@ def test_workers_that_can_fill_an_index_on_a_server_do(tmp_path, rest):
         """Two processes would each take a block."""
 
         def fill_index(self, place: IndexPlace, corpus, ensemble: Path) -> None:
-            from surprise_rerank.ensemble import Ensemble
+            from surprise_rerank.surprise.ensemble import Ensemble
 
             with AugmentedIndex(place, corpus, Ensemble.load(ensemble)) as index:
                 self.filled = [index.fill_block(first) for first in index.missing()]

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from words import WordEncoder
 
-from surprise_rerank.arrays import unit_rows
 from surprise_rerank.connectors.similar import encoding
 from surprise_rerank.connectors.similar.corpus import Corpus, store_chunk
 from surprise_rerank.connectors.similar.encoding import Model, Vectors, store_documents
@@ -19,11 +18,12 @@ from surprise_rerank.connectors.similar.job import SimilarityJob
 from surprise_rerank.connectors.similar.settings import Settings
 from surprise_rerank.connectors.similar.threads import Threads
 from surprise_rerank.connectors.similar.work import Sources
+from surprise_rerank.core.arrays import unit_rows
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders import Encoder
-from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.errors import DataError, StoreError
-from surprise_rerank.neighbours import neighbours_by_definition
+from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.surprise.neighbours import neighbours_by_definition
 
 pytest.importorskip("pyarrow")
 

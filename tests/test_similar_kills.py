@@ -29,8 +29,8 @@ NURSERY = textwrap.dedent(
     """
     import faulthandler, json, os, signal, sys, time
     import qdrant_client, rich.progress, torch
-    from surprise_rerank import static
-    from surprise_rerank.eval.commands.group import main
+    from surprise_rerank.encoders import static
+    from surprise_rerank.eval.cli.surprise_rerank.main import main
 
     PATIENCE = 240  # seconds
     OPERATIONS = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "shutil.rmtree"}
@@ -184,7 +184,7 @@ SMALL_DISK = textwrap.dedent(
     from pathlib import Path
     import pyarrow.parquet as parquet
     from surprise_rerank.connectors.similar import encoding, settings
-    from surprise_rerank.eval.commands.group import main
+    from surprise_rerank.eval.cli.surprise_rerank.main import main
 
     encoding.CHUNK = 16
     settings._PART_ROWS["cosine"] = 16
@@ -269,7 +269,7 @@ LIMITED = (
     "import resource, sys\n"
     "resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv.pop(1)),) * 2)\n"
     "from surprise_rerank.connectors.similar import encoding, job, settings\n"
-    "from surprise_rerank.eval.commands.group import main\n"
+    "from surprise_rerank.eval.cli.surprise_rerank.main import main\n"
     "settings._PART_ROWS['cosine'] = 16\n"
     "encoding.CHUNK = 16\n"
     "sys.argv[0] = 'surprise-rerank'\n"

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surprise_rerank.bags import Bag, BagSimilarity, Texts
+from surprise_rerank.core.extras import is_installed
+from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError
-from surprise_rerank.extras import is_installed
-from surprise_rerank.kernels import with_own_memberships
-from surprise_rerank.similarities import SIMILARITIES, Corpus, find_similarity, similarity_names
-from surprise_rerank.tokens import TokenBatch
-from surprise_rerank.word_weights import WordStatistics
+from surprise_rerank.similarities.bags import Bag, BagSimilarity, Texts
+from surprise_rerank.similarities.kernels import with_own_memberships
+from surprise_rerank.similarities.registry import SIMILARITIES, Corpus, find_similarity, similarity_names
+from surprise_rerank.similarities.word_weights import WordStatistics
 
 PROPERTY = settings(max_examples=10, deadline=None)
 D = 6

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surprise_rerank.connectors.beir import BeirFolder
-from surprise_rerank.connectors.demo import DemoDocumentation
-from surprise_rerank.connectors.sources import IrDataset, open_source
+from surprise_rerank.connectors.datasets.beir import BeirFolder
+from surprise_rerank.connectors.datasets.demo import DemoDocumentation
+from surprise_rerank.connectors.datasets.sources import IrDataset, open_source
 from surprise_rerank.documents import Document, encodable
 from surprise_rerank.errors import DataError, DatasetError
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from surprise_rerank.core.extras import is_installed, pip_line
 from surprise_rerank.documents import encodable
-from surprise_rerank.encoders import Encoder, encode_queries
+from surprise_rerank.encoders.base import Encoder, encode_queries
+from surprise_rerank.encoders.static import StaticEncoder, Tokenize, Unknown, default_tokenize
+from surprise_rerank.encoders.word_vectors import GLOVE, WordVectors, load_word_vectors
 from surprise_rerank.errors import DataError
-from surprise_rerank.extras import is_installed, pip_line
-from surprise_rerank.static import StaticEncoder, Tokenize, Unknown, default_tokenize
-from surprise_rerank.word_vectors import GLOVE, WordVectors, load_word_vectors
 
 WORDS = ["the", "wing", "lifts", "NASA", "😀", "of"]
 VECTORS = np.float32([[1, 0, 0], [0, 2, 0], [0, 0, 4], [3, 4, 0], [1, 1, 1], [0, 0, -4]])

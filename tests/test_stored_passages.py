@@ -19,12 +19,12 @@ from surprise_rerank.connectors.qdrant import (
     SurpriseRetriever,
 )
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders import encode_queries
-from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.encoders.base import encode_queries
+from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError, IndexingError, IndexMismatchError, StoreError
-from surprise_rerank.passages import Passages
 from surprise_rerank.pipeline import Pipeline
-from surprise_rerank.rerank import DynaMaxReranker
+from surprise_rerank.rerank.rerankers import DynaMaxReranker
+from surprise_rerank.surprise.ensemble import Ensemble
 
 OPTIONS = IndexOptions(passages=Passages(overlap=2), surprise_vector=True)
 LONG = Document(

@@ -14,20 +14,20 @@ from test_sts_data import write, year
 from words import WordEncoder
 
 from surprise_rerank import TextSimilarity
+from surprise_rerank.core.extras import is_installed
+from surprise_rerank.encoders.static import StaticEncoder
+from surprise_rerank.encoders.word_vectors import WordVectors
 from surprise_rerank.errors import DataError
+from surprise_rerank.eval.cli.rerank_eval.sts import command
 from surprise_rerank.eval.reports.report import Report
-from surprise_rerank.eval.sentence_models import SentenceModel, load_sentence_model, lower_words
-from surprise_rerank.eval.sts.command import command
-from surprise_rerank.eval.sts.correlations import Correlations, correlations, mean_correlations
-from surprise_rerank.eval.sts.data import YEARS, DataSet, SubTask, read_data_sets
-from surprise_rerank.eval.sts.evaluation import Settings, evaluate_sts
-from surprise_rerank.eval.sts.scoring import EncodedPairs
-from surprise_rerank.eval.sts.systems import missing_modules, similarities_for
-from surprise_rerank.eval.sts.word_counts import statistics_of
-from surprise_rerank.extras import is_installed
-from surprise_rerank.similarities import SIMILARITIES
-from surprise_rerank.static import StaticEncoder
-from surprise_rerank.word_vectors import WordVectors
+from surprise_rerank.eval.stats.correlations import Correlations, correlations, mean_correlations
+from surprise_rerank.eval.studies.sentence_models import SentenceModel, load_sentence_model, lower_words
+from surprise_rerank.eval.studies.sts.data import YEARS, DataSet, SubTask, read_data_sets
+from surprise_rerank.eval.studies.sts.evaluation import Settings, evaluate_sts
+from surprise_rerank.eval.studies.sts.scoring import EncodedPairs
+from surprise_rerank.eval.studies.sts.systems import missing_modules, similarities_for
+from surprise_rerank.eval.studies.sts.word_counts import statistics_of
+from surprise_rerank.similarities.registry import SIMILARITIES
 
 WORDS = (
     *("the", "a", "of", "cat", "dog", "bird", "fish", "tree"),
@@ -301,7 +301,9 @@ def test_nothing_to_measure_and_equal_names_are_refused(data_sets: list[DataSet]
 def test_similarities_that_lack_a_module_are_left_out_with_a_note(
     data_sets: list[DataSet], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("surprise_rerank.eval.sts.systems.is_installed", lambda module: module != "ot")
+    monkeypatch.setattr(
+        "surprise_rerank.eval.studies.sts.systems.is_installed", lambda module: module != "ot"
+    )
     report = measured([word_model()], data_sets[2:], "cosine", "wmd")
     assert {row[1] for row in report.table("sts-weighted").rows} == {"cosine"}
     assert any("wmd: not measured" in note and "pip install" in note for note in report.notes)
@@ -358,7 +360,7 @@ def test_the_command_tells_wrong_input_before_it_loads_a_model(
 
 def test_help_waits_for_nothing_heavy() -> None:
     code = (
-        "import sys\nfrom surprise_rerank.eval.sts.command import command\n"
+        "import sys\nfrom surprise_rerank.eval.cli.rerank_eval.sts import command\n"
         "assert not {'torch', 'numpy', 'scipy', 'sklearn'} & set(sys.modules), 'heavy'\n"
         "command(['--help'])"
     )

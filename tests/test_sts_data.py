@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from surprise_rerank.errors import DataError, DatasetError
-from surprise_rerank.eval.sts.data import NAMES, PUBLISHED, YEARS, check_names, read_data_sets
-from surprise_rerank.eval.sts.word_counts import read_word_counts
+from surprise_rerank.eval.studies.sts.data import NAMES, PUBLISHED, YEARS, check_names, read_data_sets
+from surprise_rerank.eval.studies.sts.word_counts import read_word_counts
 
 SICK_HEADER = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"
 

@@ -13,11 +13,11 @@ from click.testing import CliRunner
 from conftest import NEEDS_EDGE
 from words import WordEncoder
 
-from surprise_rerank.auto import DEFAULTS, ROBUST, AutoReranker, AutoSettings
 from surprise_rerank.candidates import Candidates
+from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, load_dataset
-from surprise_rerank.fuzzy import DynaMax
-from surprise_rerank.tokens import TokenBatch
+from surprise_rerank.rerank.auto import DEFAULTS, ROBUST, AutoReranker, AutoSettings
+from surprise_rerank.similarities.dynamax import DynaMax
 
 # Behind what is installed: the scripts of benchmarks/ belong to no package.
 sys.path.append(str(Path(__file__).parents[1]))
@@ -34,7 +34,7 @@ from benchmarks.study.reading import read_collection
 from benchmarks.study.table import AUTO_ROW, Evaluator, Row
 from benchmarks.study.tokens import measured
 from surprise_rerank.errors import DataError
-from surprise_rerank.fuzzy import SetMeasure
+from surprise_rerank.similarities.dynamax import SetMeasure
 
 WORDS = "ash bay cod dew elm fig gnu hay ivy jam kit log map nut oak pea ray sap tin urn".split()  # noqa: SIM905
 DOCUMENTS, QUESTIONS = 60, 10

@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from surprise_rerank.arrays import unit_rows
-from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.core.arrays import unit_rows
+from surprise_rerank.core.moments import Moments
+from surprise_rerank.core.vectors import pair_similarities, vector_similarities
 from surprise_rerank.errors import DataError
-from surprise_rerank.moments import Moments
-from surprise_rerank.sampled import SampledEnsemble
-from surprise_rerank.surprise import (
+from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.surprise.sampled import SampledEnsemble
+from surprise_rerank.surprise.score import (
     Surprise,
     crossover_weight,
     empirical_probability,
@@ -25,7 +26,6 @@ from surprise_rerank.surprise import (
     probability_by_definition,
     z_scores,
 )
-from surprise_rerank.vectors import pair_similarities, vector_similarities
 
 PROPERTY = settings(max_examples=60, deadline=None)
 MODELS = ["gaussian", "pooled", "percentile", "empirical"]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from surprise_rerank.core.terms import TermBatch, TermSpace
 from surprise_rerank.errors import DataError
-from surprise_rerank.terms import TermBatch, TermSpace
 
 texts = st.lists(
     st.dictionaries(st.integers(0, 12), st.floats(0.25, 3.0, width=32), max_size=6), min_size=0, max_size=7

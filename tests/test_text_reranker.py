@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from words import WordEncoder
 
-from surprise_rerank.connectors.backgrounds import store_background
-from surprise_rerank.connectors.loading import Settings, pipeline_of, text_reranker_of
 from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex, IndexOptions
-from surprise_rerank.connectors.stored import StoredCandidates
+from surprise_rerank.connectors.qdrant.retrievers.stored import StoredCandidates
+from surprise_rerank.connectors.systems.backgrounds import store_background
+from surprise_rerank.connectors.systems.loading import Settings, pipeline_of, text_reranker_of
+from surprise_rerank.core.extras import is_installed
 from surprise_rerank.documents import Document
+from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError, NoIndexError
-from surprise_rerank.extras import is_installed
-from surprise_rerank.passages import Passages
 from surprise_rerank.text_reranker import TextReranker
 
 TEXTS = ["tea and milk", "a wing gives lift", "the wing", "a wing gives lift"]
@@ -136,7 +136,7 @@ def test_threads_and_tasks_share_one(reranker: TextReranker):
 
 def test_settings_are_names_that_make_what_they_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     encoder = WordEncoder()
-    monkeypatch.setattr("surprise_rerank.connectors.loading.load_encoder", lambda name: encoder)
+    monkeypatch.setattr("surprise_rerank.connectors.systems.loading.load_encoder", lambda name: encoder)
     with DocumentIndex.open(tmp_path / "index", encoder, options=IndexOptions(bm25=None)) as index:
         index.sync(DOCUMENTS)
     settings = Settings(index=str(tmp_path / "index"), system="dynamax")

@@ -10,17 +10,17 @@ from words import WordEncoder
 
 from surprise_rerank import SimilarityReranker, TextSimilarity, similarity_names
 from surprise_rerank.candidates import Candidates, Query
+from surprise_rerank.core.extras import is_installed
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders import Kind, encode_queries
+from surprise_rerank.encoders.base import Kind, encode_queries
 from surprise_rerank.errors import DataError, MissingExtraError
 from surprise_rerank.eval.retrieval import evaluation
 from surprise_rerank.eval.retrieval.systems import SYSTEMS, find_systems
-from surprise_rerank.extras import is_installed
-from surprise_rerank.fuzzy import DynaMax
-from surprise_rerank.fuzzy_bags import WeightedDynaMax
-from surprise_rerank.rerank import DynaMaxReranker
-from surprise_rerank.similarities import SIMILARITIES
-from surprise_rerank.word_weights import WordStatistics
+from surprise_rerank.rerank.rerankers import DynaMaxReranker
+from surprise_rerank.similarities.dynamax import DynaMax
+from surprise_rerank.similarities.fuzzy_bags import WeightedDynaMax
+from surprise_rerank.similarities.registry import SIMILARITIES
+from surprise_rerank.similarities.word_weights import WordStatistics
 
 CORPUS = ["a cat sleeps", "the dog barks at the cat", "the sun is a star", "a dog sleeps in the sun"]
 DOCUMENTS = [*CORPUS, "", "a cat sleeps a cat"]
@@ -202,7 +202,7 @@ def test_systems_whose_extra_is_missing_are_left_out_with_a_line(monkeypatch: py
 
 
 def test_word_movers_distance_without_its_library_names_the_pip_line(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("surprise_rerank.extras.is_installed", lambda module: False)
+    monkeypatch.setattr("surprise_rerank.core.extras.is_installed", lambda module: False)
     similarity = TextSimilarity("wmd", WordEncoder())
     with pytest.raises(MissingExtraError, match=r"pip install 'surprise-rerank\[transport\]'"):
         similarity.scores("a", ["b"])

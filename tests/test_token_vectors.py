@@ -11,16 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from qdrant_client import QdrantClient, models
 
-from surprise_rerank.arrays import unit_rows
-from surprise_rerank.connectors.qdrant.token_vectors import (
+from surprise_rerank.connectors.qdrant.multivectors import (
     TokenStorage,
     dimension,
     document_vectors,
     query_vectors,
     similarities,
 )
+from surprise_rerank.core.arrays import unit_rows
+from surprise_rerank.core.extras import is_installed
 from surprise_rerank.errors import DataError
-from surprise_rerank.extras import is_installed
 
 DIMENSIONS = [3, 50, 384]
 STORAGES: list[TokenStorage] = ["float16", "uint8"]

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError
-from surprise_rerank.kernels import with_own_memberships
-from surprise_rerank.tokens import TokenBatch
+from surprise_rerank.similarities.kernels import with_own_memberships
 
 PROPERTY = settings(max_examples=60, deadline=None)
 STORAGES = ["float32", "float16", "bfloat16", "int8"]

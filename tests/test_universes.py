@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surprise_rerank.bags import Texts
+from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError
-from surprise_rerank.tokens import TokenBatch
-from surprise_rerank.universes import centroids, principal_axes, random_vectors, vocabulary
-from surprise_rerank.word_weights import InverseFrequency, OncePerWord, WordStatistics, stacked
+from surprise_rerank.similarities.bags import Texts
+from surprise_rerank.similarities.universes import centroids, principal_axes, random_vectors, vocabulary
+from surprise_rerank.similarities.word_weights import InverseFrequency, OncePerWord, WordStatistics, stacked
 
 PROPERTY = settings(max_examples=30, deadline=None)
 texts_of_words = st.lists(st.lists(st.sampled_from("abcdef"), max_size=6), max_size=5)

@@ -19,11 +19,11 @@ from surprise_rerank.connectors.qdrant import (
     IndexOptions,
     SparseRetriever,
 )
+from surprise_rerank.core.extras import is_installed
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders import encode_queries
+from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import DataError, IndexMismatchError, MissingExtraError
 from surprise_rerank.eval.retrieval.workspace import Workspace
-from surprise_rerank.extras import is_installed
 
 DOCUMENTS = [
     Document("cat", "the cat sat on the mat"),

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from surprise_rerank.core.vectors import pair_similarities, vector_similarities
 from surprise_rerank.errors import DataError
-from surprise_rerank.vectors import pair_similarities, vector_similarities
 
 PROPERTY = settings(max_examples=50, deadline=None)
 

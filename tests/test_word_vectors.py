@@ -13,17 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from surprise_rerank import word_vector_formats as formats
-from surprise_rerank import word_vectors as module
-from surprise_rerank.errors import DataError, MissingExtraError, ModelError
-from surprise_rerank.extras import is_installed, pip_line
-from surprise_rerank.word_vectors import (
+from surprise_rerank.core.extras import is_installed, pip_line
+from surprise_rerank.encoders import formats as formats
+from surprise_rerank.encoders import word_vectors as module
+from surprise_rerank.encoders.word_vectors import (
     GLOVE,
     WordVectors,
     fingerprint_of,
     is_word_vectors,
     load_word_vectors,
 )
+from surprise_rerank.errors import DataError, MissingExtraError, ModelError
 
 WORDS = ["the", "Wing", "naïve", "日本", "3.5", "</s>", "\u0085", "\u00a0x"]
 VECTORS = np.random.default_rng(0).normal(size=(len(WORDS), 3)).astype(np.float32)

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from surprise_rerank.workers import in_thread
+from surprise_rerank.core.workers import in_thread
 
 
 def test_the_result_and_the_arguments_pass_through():
@@ -104,7 +104,7 @@ def test_a_cancelled_coroutine_stops_waiting():
 FORKED = textwrap.dedent(
     """
     import asyncio, os, sys
-    from surprise_rerank.workers import in_thread
+    from surprise_rerank.core.workers import in_thread
 
     asyncio.run(in_thread(int))
     child = os.fork()

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from surprise_rerank.arrays import IntArray, unit_rows
+from surprise_rerank.core.arrays import IntArray, unit_rows
+from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import encodable
-from surprise_rerank.encoders import Encoded, Kind
-from surprise_rerank.tokens import TokenBatch
+from surprise_rerank.encoders.base import Encoded, Kind
 
 
 class WordEncoder:

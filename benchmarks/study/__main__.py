@@ -17,12 +17,12 @@ from benchmarks.study.reading import read_collection
 from benchmarks.study.table import Evaluator, Row
 from benchmarks.study.tokens import token_rows
 from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.encoders import DEFAULT_MODEL, load_encoder
+from surprise_rerank.core.files import cache_folder
+from surprise_rerank.encoders.loading import DEFAULT_MODEL, load_encoder
 from surprise_rerank.errors import SurpriseRerankError
-from surprise_rerank.eval.options import cache_option, present, quiet_option, report_option
+from surprise_rerank.eval.cli.options import cache_option, present, quiet_option, report_option
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.retrieval.datasets import load_dataset
-from surprise_rerank.files import cache_folder
 
 SUBJECTS: dict[str, Callable[[Collection], list[Row]]] = {
     "parts": part_rows,

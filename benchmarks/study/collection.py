@@ -12,17 +12,17 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from surprise_rerank.arrays import Float32Array, Float64Array, IntArray
 from surprise_rerank.candidates import Candidates, Query
-from surprise_rerank.connectors.systems import AUTO_SAMPLE_SIZE
-from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.connectors.systems.register import AUTO_SAMPLE_SIZE
+from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray
+from surprise_rerank.core.files import whole_file
+from surprise_rerank.core.moments import Moments
+from surprise_rerank.core.terms import TermBatch, TermSpace
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset
-from surprise_rerank.files import whole_file
-from surprise_rerank.fusion import surprise_normalized
-from surprise_rerank.moments import Moments
-from surprise_rerank.rarity import token_weights
-from surprise_rerank.terms import TermBatch, TermSpace
+from surprise_rerank.rerank.fusion import surprise_normalized
+from surprise_rerank.rerank.token_weights import token_weights
+from surprise_rerank.surprise.ensemble import Ensemble
 
 Lexical: TypeAlias = Literal["bm25", "lucene"]
 Arrays: TypeAlias = Mapping[str, npt.NDArray[Any]]

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 from scipy.cluster import hierarchy
 
-from surprise_rerank.arrays import Float32Array, row_norms, unit_rows
+from surprise_rerank.core.arrays import Float32Array, row_norms, unit_rows
+from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError
-from surprise_rerank.tokens import TokenBatch
 
 FORMS = ("longest half", "every other", "pairs", "clusters")
 _BLOCK = 256

@@ -12,10 +12,10 @@ from benchmarks.study.formula import AUTO, Scores, with_voice
 from benchmarks.study.pseudo_questions import OTHERS, SENTENCES, TITLES
 from benchmarks.study.table import AUTO_ROW, Row
 from benchmarks.study.tokens import default
-from surprise_rerank.arrays import Float32Array, Float64Array, IntArray
-from surprise_rerank.ensemble import Ensemble
-from surprise_rerank.moments import Moments
-from surprise_rerank.surprise import Surprise, z_scores
+from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray
+from surprise_rerank.core.moments import Moments
+from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.surprise.score import Surprise, z_scores
 
 COSINE, INCLUSION = "alone: cosine", "alone: inclusion"
 _BLOCK = 1024

@@ -11,9 +11,9 @@ from benchmarks.study.collection import Case, Collection, z_over
 from benchmarks.study.formula import AUTO, Recipe, Share, softmax
 from benchmarks.study.parts import settings_rows
 from benchmarks.study.table import AUTO_ROW, Row
-from surprise_rerank.arrays import Float64Array, IntArray, unit_rows
-from surprise_rerank.auto import DEFAULTS
-from surprise_rerank.feedback import neighbour_support
+from surprise_rerank.core.arrays import Float64Array, IntArray, unit_rows
+from surprise_rerank.rerank.auto import DEFAULTS
+from surprise_rerank.rerank.feedback import neighbour_support
 
 
 def first(k: int) -> Share:

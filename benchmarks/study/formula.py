@@ -9,10 +9,10 @@ from typing import TypeAlias
 import numpy as np
 
 from benchmarks.study.collection import Case, z_over
-from surprise_rerank.arrays import Float64Array
-from surprise_rerank.auto import DEFAULTS, AutoSettings
-from surprise_rerank.feedback import agreement, neighbour_support, shares
-from surprise_rerank.fusion import surprise_normalized, weighted_sum
+from surprise_rerank.core.arrays import Float64Array
+from surprise_rerank.rerank.auto import DEFAULTS, AutoSettings
+from surprise_rerank.rerank.feedback import agreement, neighbour_support, shares
+from surprise_rerank.rerank.fusion import surprise_normalized, weighted_sum
 
 Voices: TypeAlias = Mapping[str, Float64Array]
 Share: TypeAlias = Callable[[Case, Float64Array], Float64Array]

@@ -12,9 +12,10 @@ from benchmarks.study.collection import NOWHERE, Case, Collection
 from benchmarks.study.formula import AUTO, Recipe, Scores, with_voice
 from benchmarks.study.parts import THREE, fusion
 from benchmarks.study.table import AUTO_ROW, Row
-from surprise_rerank.arrays import Float64Array
-from surprise_rerank.auto import DEFAULTS, AutoSettings
-from surprise_rerank.fusion import (
+from surprise_rerank.core.arrays import Float64Array
+from surprise_rerank.core.moments import Moments
+from surprise_rerank.rerank.auto import DEFAULTS, AutoSettings
+from surprise_rerank.rerank.fusion import (
     fit_weights,
     min_max,
     pool_z,
@@ -23,7 +24,6 @@ from surprise_rerank.fusion import (
     surprise_normalized,
     weighted_sum,
 )
-from surprise_rerank.moments import Moments
 
 VOICES = "the three voices"
 _GRID = (

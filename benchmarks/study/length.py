@@ -10,10 +10,10 @@ from benchmarks.study.collection import Case, Collection, z_over
 from benchmarks.study.formula import AUTO, Scores, with_voice
 from benchmarks.study.table import AUTO_ROW, Row
 from benchmarks.study.tokens import default
-from surprise_rerank.arrays import Float64Array
-from surprise_rerank.auto import ROBUST
-from surprise_rerank.fusion import surprise_normalized
-from surprise_rerank.lengths import without_length
+from surprise_rerank.core.arrays import Float64Array
+from surprise_rerank.rerank.auto import ROBUST
+from surprise_rerank.rerank.fusion import surprise_normalized
+from surprise_rerank.rerank.lengths import without_length
 
 
 def by_length(share: float) -> Scores:

@@ -9,9 +9,9 @@ import numpy as np
 from benchmarks.study.collection import Case, Collection
 from benchmarks.study.formula import AUTO, Recipe, Scores, with_voice
 from benchmarks.study.table import AUTO_ROW, Evaluator, Row
-from surprise_rerank.arrays import Float64Array
-from surprise_rerank.auto import DEFAULTS
-from surprise_rerank.fusion import BM25_WEIGHT
+from surprise_rerank.core.arrays import Float64Array
+from surprise_rerank.rerank.auto import DEFAULTS
+from surprise_rerank.rerank.fusion import BM25_WEIGHT
 
 THREE = replace(DEFAULTS, feedback=0, words=0, neighbours=0)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from surprise_rerank.connectors.sources import open_source
+from surprise_rerank.connectors.datasets.sources import open_source
 from surprise_rerank.documents import Document
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, judged_questions
 

@@ -12,24 +12,28 @@ import numpy as np
 from benchmarks.study.collection import DEEPEST, NOWHERE, Case, Collection, Corpus, Lexical, load, save
 from benchmarks.study.document_tokens import FORMS, reduced
 from benchmarks.study.pseudo_questions import OTHERS, other_questions, pseudo_questions
-from surprise_rerank.arrays import Float32Array, Float64Array, IntArray, unit_rows
 from surprise_rerank.candidates import Query
-from surprise_rerank.connectors.hybrid import HybridRetriever, LexicalIndex
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.connectors.qdrant.queries import NO_OPTIONS
-from surprise_rerank.connectors.systems import auto_system
-from surprise_rerank.encoders import Encoder, encode_queries
+from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever, LexicalIndex
+from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
+from surprise_rerank.connectors.systems.register import auto_system
+from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray, unit_rows
+from surprise_rerank.core.moments import Moments
+from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset
 from surprise_rerank.eval.retrieval.fitting import Lessons
 from surprise_rerank.eval.retrieval.workspace import Workspace, has_bm25, index_key
-from surprise_rerank.fuzzy import DynaMax
-from surprise_rerank.kernels import pool_maxima
-from surprise_rerank.moments import Moments
-from surprise_rerank.sampled import of_questions
-from surprise_rerank.tokens import TokenBatch
-from surprise_rerank.word_weights import InverseDocumentFrequency, InverseFrequency, WordStatistics
+from surprise_rerank.similarities.dynamax import DynaMax
+from surprise_rerank.similarities.kernels import pool_maxima
+from surprise_rerank.similarities.word_weights import (
+    InverseDocumentFrequency,
+    InverseFrequency,
+    WordStatistics,
+)
+from surprise_rerank.surprise.sampled import of_questions
 
 # Other questions whose usual inclusion in a document is measured.
 _INCLUDED = 48

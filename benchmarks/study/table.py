@@ -9,13 +9,13 @@ import numpy as np
 
 from benchmarks.study.collection import DEPTH, Collection, Lexical
 from benchmarks.study.formula import AUTO, Scores
-from surprise_rerank.arrays import Float64Array
 from surprise_rerank.candidates import Ranking
-from surprise_rerank.connectors.systems import AUTO_SAMPLE_SIZE
+from surprise_rerank.connectors.systems.register import AUTO_SAMPLE_SIZE
+from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.reports.report import Cell, Column, Table
 from surprise_rerank.eval.retrieval.measures import measure_run, parse_measures
-from surprise_rerank.eval.significance import paired_randomization
+from surprise_rerank.eval.stats.significance import paired_randomization
 
 MEASURE = "nDCG@10"
 # p is known to .0005 then; a table of many rows should not take minutes.

@@ -14,9 +14,9 @@ from benchmarks.study.document_tokens import FORMS
 from benchmarks.study.formula import AUTO, Scores, with_voice
 from benchmarks.study.parts import crossed
 from benchmarks.study.table import AUTO_ROW, Row
-from surprise_rerank.arrays import Float64Array, row_norms
-from surprise_rerank.fuzzy import SetMeasure
-from surprise_rerank.rarity import EXPONENT, token_weights
+from surprise_rerank.core.arrays import Float64Array, row_norms
+from surprise_rerank.rerank.token_weights import EXPONENT, token_weights
+from surprise_rerank.similarities.dynamax import SetMeasure
 
 ALONE = "alone: length and soft IDF"
 PLAIN = "alone: all alike"

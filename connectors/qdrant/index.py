@@ -10,30 +10,30 @@ from typing import Any
 
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.connectors.qdrant import maintenance, statistics
-from surprise_rerank.connectors.qdrant.changes import alone
-from surprise_rerank.connectors.qdrant.engines import EngineKind
-from surprise_rerank.connectors.qdrant.homes import Home
-from surprise_rerank.connectors.qdrant.indexing import Indexer, SyncReport
-from surprise_rerank.connectors.qdrant.maintenance import IndexStatus
+from surprise_rerank.connectors.qdrant.engines.base import EngineKind
+from surprise_rerank.connectors.qdrant.engines.retries import DEFAULT, RetryPolicy
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest, StatisticsRecord
-from surprise_rerank.connectors.qdrant.places import open_home
-from surprise_rerank.connectors.qdrant.points import PointMaker
-from surprise_rerank.connectors.qdrant.pools import Pools
-from surprise_rerank.connectors.qdrant.queries import (
+from surprise_rerank.connectors.qdrant.search.pools import Pools
+from surprise_rerank.connectors.qdrant.search.queries import (
     NO_OPTIONS,
     SearchOptions,
     dense_stage,
     dense_vector,
 )
-from surprise_rerank.connectors.qdrant.retries import DEFAULT, RetryPolicy
-from surprise_rerank.connectors.qdrant.statistics import Statistics
+from surprise_rerank.connectors.qdrant.storage.base import Home
+from surprise_rerank.connectors.qdrant.storage.location import open_home
+from surprise_rerank.connectors.qdrant.writing import maintenance, statistics
+from surprise_rerank.connectors.qdrant.writing.indexing import Indexer, SyncReport
+from surprise_rerank.connectors.qdrant.writing.locking import alone
+from surprise_rerank.connectors.qdrant.writing.maintenance import IndexStatus
+from surprise_rerank.connectors.qdrant.writing.points import PointMaker
+from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
+from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.core.workers import in_thread
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders import Encoded, Encoder
-from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.encoders.base import Encoded, Encoder
 from surprise_rerank.errors import DataError, IndexMismatchError, StoreError
-from surprise_rerank.tokens import TokenBatch
-from surprise_rerank.workers import in_thread
+from surprise_rerank.surprise.ensemble import Ensemble
 
 
 class DocumentIndex:

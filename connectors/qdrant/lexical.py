@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from surprise_rerank.arrays import Float32Array
+from surprise_rerank.core.arrays import Float32Array
+from surprise_rerank.core.extras import import_extra, is_installed, pip_line
 from surprise_rerank.errors import DataError, MissingExtraError
-from surprise_rerank.extras import import_extra, is_installed, pip_line
 
 if TYPE_CHECKING:
     import qdrant_edge

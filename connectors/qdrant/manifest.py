@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, TypeAlias, get_args
 
 from surprise_rerank.connectors.qdrant.lexical import Bm25
+from surprise_rerank.connectors.qdrant.multivectors import TokenStorage
 from surprise_rerank.connectors.qdrant.schema import SCHEMA_VERSION
-from surprise_rerank.connectors.qdrant.token_vectors import TokenStorage
-from surprise_rerank.encoders import Encoder
+from surprise_rerank.core.extras import is_installed
+from surprise_rerank.encoders.base import Encoder
+from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError, IndexMismatchError
-from surprise_rerank.extras import is_installed
-from surprise_rerank.passages import Passages
 
 Quantization: TypeAlias = Literal["int8", "binary"]
 PayloadType: TypeAlias = Literal["keyword", "integer", "float", "bool", "datetime", "text", "uuid", "geo"]

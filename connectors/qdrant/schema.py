@@ -12,12 +12,11 @@ from typing import Any, TypeAlias
 import pybase64
 from qdrant_client import models
 
-from surprise_rerank.arrays import FloatArray
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
-from surprise_rerank.documents import Document
+from surprise_rerank.core.arrays import FloatArray
+from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.documents import Document, Passage
 from surprise_rerank.errors import DataError
-from surprise_rerank.passages import Passage
-from surprise_rerank.tokens import TokenBatch
 
 Payload: TypeAlias = dict[str, Any]
 StoredVector: TypeAlias = FloatArray | SparseVector

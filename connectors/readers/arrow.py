@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from surprise_rerank.connectors.batches import CountedBatches
-from surprise_rerank.connectors.readers.fields import Columns, Fields
-from surprise_rerank.connectors.readers.rows import Row, documents_of
+from surprise_rerank.connectors.readers.fields import Columns, Fields, Row, documents_of
 from surprise_rerank.connectors.readers.source import EXTRA, Refusals, RefusedError
+from surprise_rerank.core.extras import import_extra
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, DatasetError
-from surprise_rerank.extras import import_extra
 
 STATE_FILE = "state.json"  # lists the Arrow files of a saved data set
 SPLITS_FILE = "dataset_dict.json"  # lists the folders of its splits
@@ -174,3 +172,20 @@ def _reading(path: Path) -> Iterator[None]:
 
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:160]
+
+
+class CountedBatches:
+    """Batches, and how many rows have passed.
+
+    Attributes:
+        rows: so far.
+    """
+
+    def __init__(self, batches: Iterable[Any]) -> None:
+        self._batches = batches
+        self.rows = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in self._batches:
+            self.rows += batch.num_rows
+            yield batch

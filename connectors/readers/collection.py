@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from surprise_rerank.connectors.readers.fields import Fields
-from surprise_rerank.connectors.readers.rows import Row, documents_of
+from surprise_rerank.connectors.readers.fields import Fields, Row, documents_of
 from surprise_rerank.connectors.readers.source import DocumentSource, OnError, Refusals
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import StoreError
@@ -58,7 +57,7 @@ class _Reader:
     def rows(self) -> Iterator[Row]:
         from qdrant_client import models
 
-        from surprise_rerank.connectors.qdrant.retries import call
+        from surprise_rerank.connectors.qdrant.engines.retries import call
         from surprise_rerank.connectors.qdrant.schema import DOCUMENT_FIELDS, TEXT
 
         info = call(lambda: self._client.get_collection(self._collection), self._where)
@@ -81,7 +80,7 @@ class _Reader:
                 return
 
     def _check_exists(self, place: str) -> None:
-        from surprise_rerank.connectors.qdrant.retries import RetryPolicy, call
+        from surprise_rerank.connectors.qdrant.engines.retries import RetryPolicy, call
 
         # No retries: a wrong address should be told at once.
         listed = call(self._client.get_collections, place, RetryPolicy(attempts=1))
@@ -97,7 +96,7 @@ class _Reader:
 @contextmanager
 def _opened(where: str | QdrantClient, api_key: str | None) -> Iterator[tuple[QdrantClient, str]]:
     """A client, closed at the end if it was made here, and the place for messages."""
-    from surprise_rerank.connectors.qdrant.client import Connection
+    from surprise_rerank.connectors.qdrant.engines.client import Connection
 
     if not isinstance(where, str):
         yield where, "the Qdrant client"

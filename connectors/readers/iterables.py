@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
-from surprise_rerank.connectors.readers.fields import Fields, id_string
-from surprise_rerank.connectors.readers.rows import Row, documents_of
+from surprise_rerank.connectors.readers.fields import Fields, Row, documents_of, id_string
 from surprise_rerank.connectors.readers.source import DocumentSource, OnError, Refusals, RefusedError
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError

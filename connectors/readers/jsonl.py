@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from surprise_rerank.connectors.readers.fields import Columns, Fields
-from surprise_rerank.connectors.readers.rows import Row, documents_of
+from surprise_rerank.connectors.readers.fields import Columns, Fields, Row, documents_of
 from surprise_rerank.connectors.readers.source import Refusals, RefusedError
 from surprise_rerank.connectors.readers.text_streams import MAX_ROW, check_decoded, open_text
 from surprise_rerank.documents import Document

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from surprise_rerank.connectors.demo import DEMO
+from surprise_rerank.connectors.datasets.demo import DEMO
+from surprise_rerank.connectors.datasets.sources import open_source
 from surprise_rerank.connectors.readers.arrow import (
     SPLITS_FILE,
     STATE_FILE,
@@ -23,7 +24,6 @@ from surprise_rerank.connectors.readers.folder import FileRules, read_folder, wa
 from surprise_rerank.connectors.readers.iterables import from_iterable
 from surprise_rerank.connectors.readers.jsonl import read_jsonl
 from surprise_rerank.connectors.readers.source import DocumentSource, OnError, Refusals, RefusedError, Skipped
-from surprise_rerank.connectors.sources import open_source
 from surprise_rerank.documents import Document, encodable
 from surprise_rerank.errors import DataError, DatasetError
 

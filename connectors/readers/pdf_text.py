@@ -13,7 +13,7 @@ from typing import Any
 
 from surprise_rerank.connectors.readers.plain_text import Extracted
 from surprise_rerank.connectors.readers.source import EXTRA, RefusedError
-from surprise_rerank.extras import import_extra
+from surprise_rerank.core.extras import import_extra
 
 # Small files can unfold to endless work, one form that draws another many times for example. pypdf bounds
 # every stream and the forms of every page; these are bounds of the whole file.

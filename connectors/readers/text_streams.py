@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from surprise_rerank.connectors.readers.source import EXTRA, RefusedError
+from surprise_rerank.core.extras import import_extra
 from surprise_rerank.errors import DataError, DatasetError
-from surprise_rerank.extras import import_extra
 
 MAX_ROW = 64 * 2**20  # characters; a longer row is the sign of another format
 

@@ -41,8 +41,8 @@ from surprise_rerank.connectors.server.schemas import (
 )
 from surprise_rerank.connectors.server.service import Opened, Service
 from surprise_rerank.connectors.server.work import Workers
+from surprise_rerank.core.extras import pip_line
 from surprise_rerank.errors import MissingExtraError, StoreError
-from surprise_rerank.extras import pip_line
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.text_reranker import TextReranker
 

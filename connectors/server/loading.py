@@ -6,10 +6,10 @@ import threading
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from surprise_rerank.connectors.loading import Settings, pipeline_of, text_reranker_of
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.server.service import Service
-from surprise_rerank.connectors.systems import SystemName, default_system
+from surprise_rerank.connectors.systems.loading import Settings, pipeline_of, text_reranker_of
+from surprise_rerank.connectors.systems.register import SystemName, default_system
 from surprise_rerank.errors import DataError
 from surprise_rerank.text_reranker import TextReranker
 

@@ -16,7 +16,7 @@ from surprise_rerank.connectors.server.schemas import DocumentObject, RerankRequ
 from surprise_rerank.connectors.server.service import Opened, threshold
 from surprise_rerank.connectors.server.work import RequestEncoder
 from surprise_rerank.documents import encodable
-from surprise_rerank.encoders import Encoder
+from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.text_reranker import RankedText
 
 # What each service answers to more than it takes: Jina 422, Text Embeddings Inference 413.

@@ -6,13 +6,13 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from surprise_rerank.background import QuestionBackground, require_background
 from surprise_rerank.candidates import Ranking
 from surprise_rerank.connectors.server.answers import RefusedError
 from surprise_rerank.connectors.server.work import RequestEncoder
 from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.text_reranker import RankedText, TextReranker
+from surprise_rerank.thresholds.background import QuestionBackground, require_background
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from surprise_rerank.arrays import IntArray
 from surprise_rerank.connectors.server.answers import CLIENT_GONE, Receive, RefusedError
-from surprise_rerank.encoders import Encoded, Encoder, Kind, Progress
+from surprise_rerank.core.arrays import IntArray
+from surprise_rerank.encoders.base import Encoded, Encoder, Kind, Progress
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from surprise_rerank.connectors.similar.augmented import IndexPlace
+    from surprise_rerank.connectors.similar.index.place import IndexPlace
     from surprise_rerank.connectors.similar.job import SimilarityJob
     from surprise_rerank.connectors.similar.neighbour_batches import neighbours
     from surprise_rerank.connectors.similar.recall import sample_check
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 # Name -> module. Loaded when first asked for, as the modules of this package import each other.
 _EXPORTS = {
-    "IndexPlace": "augmented",
+    "IndexPlace": "index.place",
     "Settings": "settings",
     "SimilarityJob": "job",
     "Threads": "threads",

@@ -25,15 +25,14 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from surprise_rerank.arrays import Float32Array, IntArray
-from surprise_rerank.connectors.folders import disk_errors
-from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.core.arrays import Float32Array, IntArray
+from surprise_rerank.core.extras import import_extra
+from surprise_rerank.core.files import disk_errors, whole_file, whole_folder
+from surprise_rerank.core.moments import Moments
+from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError, StoreError
-from surprise_rerank.extras import import_extra
-from surprise_rerank.files import whole_file, whole_folder
-from surprise_rerank.moments import Moments
-from surprise_rerank.neighbours import KEY_BLOCK, Keys
-from surprise_rerank.tokens import TokenBatch
+from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.surprise.neighbours import KEY_BLOCK, Keys
 
 EXTRA = "similar"  # the extra with pyarrow
 NAMES = ("documents", "against")  # of a job's corpora

@@ -16,18 +16,16 @@ from pathlib import Path
 
 import numpy as np
 
-from surprise_rerank.arrays import Float64Array, IntArray
-from surprise_rerank.connectors.folders import disk_errors
 from surprise_rerank.connectors.similar.corpus import Corpus, hash_of
-from surprise_rerank.connectors.similar.rescored import Rescored
-from surprise_rerank.connectors.similar.scoring import Scorer
+from surprise_rerank.connectors.similar.scorers import Rescored, Scorer
 from surprise_rerank.connectors.similar.settings import Settings
-from surprise_rerank.files import whole_file
-from surprise_rerank.forms import LinearForm
-from surprise_rerank.joint_jaccard import joint_jaccard
-from surprise_rerank.moments import Moments, MomentStream
-from surprise_rerank.neighbours import Neighbours, require_few
-from surprise_rerank.tokens import TokenBatch
+from surprise_rerank.core.arrays import Float64Array, IntArray
+from surprise_rerank.core.files import disk_errors, whole_file
+from surprise_rerank.core.moments import Moments, MomentStream
+from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.similarities.int8_jaccard import joint_jaccard
+from surprise_rerank.surprise.linear_form import LinearForm
+from surprise_rerank.surprise.neighbours import Neighbours, require_few
 
 # Documents whose moments are one file: what a kill loses, and what workers share out among themselves.
 MOMENT_ROWS = 1024

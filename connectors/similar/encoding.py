@@ -11,12 +11,12 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from surprise_rerank.arrays import Float32Array, matrix, unit_rows
 from surprise_rerank.connectors.similar.corpus import hash_of, is_stored, store_chunk, twice
+from surprise_rerank.core.arrays import Float32Array, matrix, unit_rows
+from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document, encodable
-from surprise_rerank.encoders import Encoder
+from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.errors import DataError
-from surprise_rerank.tokens import TokenBatch
 
 # Documents of a chunk: what is encoded again after a kill is less than one.
 CHUNK = 1024
@@ -118,7 +118,7 @@ def store_documents(
     digest = digest_of(documents, model, tokens)
     if is_stored(folder, name, digest):
         return
-    from surprise_rerank.kernels import with_own_memberships  # which needs torch
+    from surprise_rerank.similarities.kernels import with_own_memberships  # which needs torch
 
     encoder = load()
     order = sorted(range(len(documents)), key=lambda i: -len(documents[i].content))

@@ -5,14 +5,17 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from surprise_rerank.connectors.folders import disk_errors
+from surprise_rerank.connectors.similar import corpus as corpora
+from surprise_rerank.core.files import disk_errors
 from surprise_rerank.errors import StoreError
 
 if sys.platform != "win32":  # where nothing is locked
@@ -20,6 +23,16 @@ if sys.platform != "win32":  # where nothing is locked
 
 MARKER = "similar.job"  # by which a folder is known that may be removed; it holds what that is made of
 LOCK = "similar.lock"  # of a folder that stays
+# Where what is made of a corpus lies, and how it is called; groups are the digits of the corpora.
+_DIGITS = "([0-9a-f]{12})"
+_MADE = (
+    (".", re.compile(rf"ensemble-{_DIGITS}\.npz")),
+    (".", re.compile(rf"parts-[0-9a-f]{{12}}-{_DIGITS}(?:-{_DIGITS})?")),
+    ("index", re.compile(rf"similar-{_DIGITS}")),
+    *((f"{name}/moments", re.compile(rf"(?:dynamax-\d+-)?{_DIGITS}-\w+\.npy")) for name in corpora.NAMES),
+)
+_DRAFT = re.compile(r"\..+\.[0-9a-f]{32}\.part")  # see `files.py`
+_OLD = 3600.0  # seconds; a younger draft may be another worker's
 _TAKEN = frozenset({errno.EAGAIN, errno.EACCES})  # of a lock; other errors are of file systems without any
 
 
@@ -124,3 +137,36 @@ def _lock(file: IO[bytes], path: Path) -> bool:
 
 def _done(path: Path) -> Path:
     return path.with_name(f".{path.name}.done")
+
+
+def clear_leftovers(folder: Path) -> None:
+    """Delete what belongs to no corpus that is there now.
+
+    Args:
+        folder: of the job; its corpora are complete.
+
+    Raises:
+        StoreError: if the folder cannot be read.
+    """
+    with disk_errors(str(folder)):
+        found = [corpora.read_about(folder / name) for name in corpora.NAMES]
+        current = {about["content"] for about in found if about is not None and "content" in about}
+        for place, pattern in _MADE:
+            for path in (folder / place).glob("*"):
+                match = pattern.fullmatch(path.name)
+                if (match and not set(filter(None, match.groups())) <= current) or _is_old_draft(path):
+                    _remove(path)
+        for name in corpora.NAMES:
+            for path in filter(_is_old_draft, (folder / name).glob(".*.part")):
+                _remove(path)
+
+
+def _is_old_draft(path: Path) -> bool:
+    return bool(_DRAFT.fullmatch(path.name)) and time.time() - path.stat().st_mtime > _OLD
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from surprise_rerank.arrays import IntArray
 from surprise_rerank.connectors.similar.corpus import EXTRA, Corpus
 from surprise_rerank.connectors.similar.outputs import ROW_COLUMNS, Target, part_batches
 from surprise_rerank.connectors.similar.settings import Settings, Similarity
+from surprise_rerank.core.arrays import IntArray
+from surprise_rerank.core.extras import import_extra
 from surprise_rerank.errors import DataError
-from surprise_rerank.extras import import_extra
 
 # From which similarity on documents count as the same. Copies of abstracts with sentences or words left out
 # had a DynaMax of .91 where their cosine was .95; other abstracts stayed below .73 and .83 (docs/similar.md).

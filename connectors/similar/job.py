@@ -9,24 +9,29 @@ A job's folder holds everything that is done; running the job again goes on with
 
 from __future__ import annotations
 
+import errno
+import json
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from surprise_rerank.connectors.folders import disk_errors
 from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.connectors.similar import augmented, leftovers
 from surprise_rerank.connectors.similar import corpus as corpora
-from surprise_rerank.connectors.similar.augmented import IndexPlace
-from surprise_rerank.connectors.similar.corpus import Corpus
+from surprise_rerank.connectors.similar.corpus import CHUNK_FILE, Corpus
 from surprise_rerank.connectors.similar.encoding import CHUNK, Model, Vectors, store_vectors
+from surprise_rerank.connectors.similar.folder import clear_leftovers
+from surprise_rerank.connectors.similar.index import augmented
+from surprise_rerank.connectors.similar.index.place import IndexPlace
 from surprise_rerank.connectors.similar.outputs import part_batches
 from surprise_rerank.connectors.similar.settings import Settings
 from surprise_rerank.connectors.similar.threads import Threads
 from surprise_rerank.connectors.similar.work import ScoringWork, Sources, Workers
-from surprise_rerank.ensemble import Ensemble
-from surprise_rerank.errors import DataError
-from surprise_rerank.files import whole_file
+from surprise_rerank.core.files import disk_errors, whole_file
+from surprise_rerank.errors import DataError, StoreError
+from surprise_rerank.surprise.ensemble import Ensemble
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class SimilarityJob:
@@ -80,7 +85,7 @@ class SimilarityJob:
             StoreError: if the disk is full, or cannot be used.
         """
         if self._device != "cpu":
-            from surprise_rerank.kernels import device_of  # which needs torch
+            from surprise_rerank.core.device import device_of  # which needs torch
 
             device_of(self._device)  # before anything is encoded
         if self.settings.mode == "index":
@@ -92,7 +97,7 @@ class SimilarityJob:
                 f"vectors of dimension {queries.dimension} cannot be compared with vectors of dimension "
                 f"{keys.dimension}; use one model for both"
             )
-        leftovers.clear(self.folder)
+        clear_leftovers(self.folder)
         path = self.folder / f"ensemble-{keys.content}.npz"
         with disk_errors(str(path)):
             if not path.exists():
@@ -186,3 +191,41 @@ class SimilarityJob:
         with self._terminal.bar(f"encoding {name}", total, "docs") as advance:
             names, skipped = self._workers.encode(folder, documents, self._model, tokens, advance)
         return corpora.complete(folder, skipped, names)
+
+
+@contextmanager
+def telling_of_a_full_disk(job: SimilarityJob) -> Iterator[None]:
+    """Have the error of a full disk say what of a job is done, and where it is.
+
+    Raises:
+        StoreError: in place of the block's own, where that is of a full disk.
+    """
+    try:
+        yield
+    except (StoreError, OSError) as error:
+        if not _is_full(error):
+            raise
+        raise StoreError(
+            f"the disk is full: {_done(job)}; free some space and run the same again, it goes on from there"
+        ) from error
+
+
+def _is_full(error: BaseException | None) -> bool:
+    while error is not None:
+        # numpy gives no number for what a disk did not take, and an embedded index looks before it writes.
+        if isinstance(error, OSError) and (error.errno in _FULL or " requested and " in str(error)):
+            return True
+        if isinstance(error, StoreError) and "the disk is full" in str(error):
+            return True
+        error = error.__cause__
+    return False
+
+
+def _done(job: SimilarityJob) -> str:
+    """How far a job is, and in which folder."""
+    if not job.is_prepared:
+        chunks = (json.loads(path.read_bytes()) for path in job.folder.glob(f"*/chunk-*/{CHUNK_FILE}"))
+        return f"{sum(chunk['rows'] for chunk in chunks)} documents are encoded, in {job.folder}"
+    work, total = job.work, len(job.documents)
+    done = sum(len(work.rows(n, total)) for n in range(work.count(total)) if work.path(n).exists())
+    return f"{done} of {total} documents are done, in Parquet files that can be read, in {work.parts}"

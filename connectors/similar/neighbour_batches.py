@@ -12,19 +12,20 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from surprise_rerank.arrays import FloatArray
 from surprise_rerank.connectors.readers import DocumentSource, from_iterable
 from surprise_rerank.connectors.readers.iterables import Item
 from surprise_rerank.connectors.similar.encoding import Model, Vectors
 from surprise_rerank.connectors.similar.job import SimilarityJob
 from surprise_rerank.connectors.similar.settings import Settings
 from surprise_rerank.connectors.similar.work import Sources, Workers
+from surprise_rerank.core.arrays import FloatArray
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders import DEFAULT_MODEL, Encoder, load_encoder
+from surprise_rerank.encoders.base import Encoder
+from surprise_rerank.encoders.loading import DEFAULT_MODEL, load_encoder
 from surprise_rerank.errors import DataError
 
 if TYPE_CHECKING:
-    from surprise_rerank.connectors.similar.augmented import IndexPlace
+    from surprise_rerank.connectors.similar.index.place import IndexPlace
 
 # Documents, rows of a table, or pairs of id and text; or (ids, (n, d) vectors).
 Documents: TypeAlias = DocumentSource | Iterable[Item] | tuple[Sequence[str], FloatArray] | Vectors

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import csv
-import errno
 import io
 import json
 import os
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import IO, Any, Literal, TypeAlias
 
-from surprise_rerank.connectors.batches import CountedBatches
-from surprise_rerank.connectors.folders import disk_errors, require_replaceable, staged_folder
-from surprise_rerank.connectors.similar.corpus import CHUNK_FILE, EXTRA
-from surprise_rerank.errors import DataError, StoreError
-from surprise_rerank.extras import import_extra
-from surprise_rerank.files import whole_file
-
-if TYPE_CHECKING:
-    from surprise_rerank.connectors.similar.job import SimilarityJob
+from surprise_rerank.connectors.readers.arrow import CountedBatches
+from surprise_rerank.connectors.similar.corpus import EXTRA
+from surprise_rerank.core.extras import import_extra
+from surprise_rerank.core.files import disk_errors, require_replaceable, staged_folder, whole_file
+from surprise_rerank.errors import DataError
 
 Form: TypeAlias = Literal["parquet", "csv", "jsonl", "parts"]
 # What writes a schema and rows to an open file.
@@ -39,7 +33,6 @@ _CONTENTS = re.compile(rf"part-\d+\.parquet|{COMPLETE}|{re.escape(MARKER)}")
 
 _BATCH = 1 << 16  # rows that are in memory at a time
 _ROW_GROUP = 1 << 17  # of a Parquet file, whatever the parts
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,41 +223,3 @@ def _remove_drafts(path: Path) -> None:
 
 def _literal(name: str) -> str:
     return "".join(f"[{c}]" if c in "*?[" else c for c in name)
-
-
-@contextmanager
-def telling_of_a_full_disk(job: SimilarityJob) -> Iterator[None]:
-    """Have the error of a full disk say what of a job is done, and where it is.
-
-    Raises:
-        StoreError: in place of the block's own, where that is of a full disk.
-    """
-    try:
-        yield
-    except (StoreError, OSError) as error:
-        if not _is_full(error):
-            raise
-        raise StoreError(
-            f"the disk is full: {_done(job)}; free some space and run the same again, it goes on from there"
-        ) from error
-
-
-def _is_full(error: BaseException | None) -> bool:
-    while error is not None:
-        # numpy gives no number for what a disk did not take, and an embedded index looks before it writes.
-        if isinstance(error, OSError) and (error.errno in _FULL or " requested and " in str(error)):
-            return True
-        if isinstance(error, StoreError) and "the disk is full" in str(error):
-            return True
-        error = error.__cause__
-    return False
-
-
-def _done(job: SimilarityJob) -> str:
-    """How far a job is, and in which folder."""
-    if not job.is_prepared:
-        chunks = (json.loads(path.read_bytes()) for path in job.folder.glob(f"*/chunk-*/{CHUNK_FILE}"))
-        return f"{sum(chunk['rows'] for chunk in chunks)} documents are encoded, in {job.folder}"
-    work, total = job.work, len(job.documents)
-    done = sum(len(work.rows(n, total)) for n in range(work.count(total)) if work.path(n).exists())
-    return f"{done} of {total} documents are done, in Parquet files that can be read, in {work.parts}"

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from surprise_rerank.arrays import IntArray
 from surprise_rerank.connectors.similar.dynamax import drawn
 from surprise_rerank.connectors.similar.outputs import ROW_COLUMNS, part_batches
 from surprise_rerank.connectors.similar.scoring import scorer_of
 from surprise_rerank.connectors.similar.work import ScoringWork
+from surprise_rerank.core.arrays import IntArray
 from surprise_rerank.errors import DataError
-from surprise_rerank.neighbours import QUERY_BLOCK
+from surprise_rerank.surprise.neighbours import QUERY_BLOCK
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.similar.job import SimilarityJob

@@ -3,72 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from surprise_rerank.arrays import IntArray
-from surprise_rerank.connectors.folders import disk_errors
 from surprise_rerank.connectors.similar.corpus import EXTRA, Corpus
 from surprise_rerank.connectors.similar.outputs import ROW_COLUMNS
-from surprise_rerank.connectors.similar.rescored import Rescored
+from surprise_rerank.connectors.similar.scorers import ExactScorer, Rescored, Scorer
 from surprise_rerank.connectors.similar.settings import Settings
 from surprise_rerank.connectors.similar.work import ScoringWork
-from surprise_rerank.ensemble import Ensemble
-from surprise_rerank.extras import import_extra
-from surprise_rerank.files import whole_file
-from surprise_rerank.neighbours import Neighbours, NeighbourSearch
-from surprise_rerank.surprise import probability
+from surprise_rerank.core.arrays import IntArray
+from surprise_rerank.core.extras import import_extra
+from surprise_rerank.core.files import disk_errors, whole_file
+from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.surprise.neighbours import Neighbours
+from surprise_rerank.surprise.score import probability
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.similar.dynamax import DynaMaxMoments
-
-
-class Scorer(Protocol):
-    """What finds the neighbours of some consecutive documents."""
-
-    def neighbours(self, rows: IntArray) -> Neighbours:
-        """The neighbours of the documents at these rows; `query` counts from 0 in them."""
-        ...
-
-    def close(self) -> None:
-        """Close connections and files."""
-        ...
-
-
-class ExactScorer:
-    """Surprise over the cosine, against every document.
-
-    Args:
-        queries: the documents whose neighbours are looked for.
-        keys: the documents that may be neighbours, and the ensemble; the same corpus, or another.
-        ensemble: of the keys.
-        settings: k and the threshold.
-        device: where to multiply: `cpu`, `cuda`, ...
-    """
-
-    def __init__(
-        self, queries: Corpus, keys: Corpus, ensemble: Ensemble, settings: Settings, device: str = "cpu"
-    ) -> None:
-        self._queries, self._keys, self._ensemble = queries, keys, ensemble
-        self._settings, self._device = settings, device
-        self._same = queries.folder == keys.folder
-
-    def neighbours(self, rows: IntArray) -> Neighbours:
-        """See `Scorer`."""
-        search = NeighbourSearch(
-            self._queries.vectors_of(rows),
-            k=self._settings.k,
-            above=self._settings.above,
-            own=rows if self._same else None,
-            device=self._device,
-        )
-        for first in self._keys.key_blocks():
-            search.add(self._keys.keys(self._ensemble, first, self._device))
-        return search.found()
-
-    def close(self) -> None:
-        """See `Scorer`; nothing is open."""
 
 
 def table_of(found: Neighbours, rows: IntArray, queries: Corpus, keys: Corpus, settings: Settings) -> Any:
@@ -152,7 +104,7 @@ def scorer_of(work: ScoringWork, queries: Corpus, keys: Corpus) -> Scorer:
         return RescoringScorer(candidates, queries, keys, work.settings, work.device)
     ensemble = Ensemble.load(work.ensemble)
     if work.settings.mode == "index":
-        from surprise_rerank.connectors.similar.index_scorer import IndexScorer
+        from surprise_rerank.connectors.similar.index.scorer import IndexScorer
 
         assert work.index is not None
         return IndexScorer(queries, keys, ensemble, work.settings, work.index)

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Literal, TypeAlias, get_args
 
 from surprise_rerank.errors import DataError
-from surprise_rerank.neighbours import MOST_PAIRS, check_wanted
+from surprise_rerank.surprise.neighbours import MOST_PAIRS, check_wanted
 
 Similarity: TypeAlias = Literal["cosine", "dynamax", "both"]
 Mode: TypeAlias = Literal["exact", "index"]

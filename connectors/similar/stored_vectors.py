@@ -7,15 +7,15 @@ from typing import TypeAlias
 
 import numpy as np
 
-from surprise_rerank.arrays import Float32Array
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.connectors.qdrant.homes import Home
-from surprise_rerank.connectors.qdrant.maintenance import packed_tokens
 from surprise_rerank.connectors.qdrant.schema import DENSE, ID, WITH_VECTORS, Record
+from surprise_rerank.connectors.qdrant.storage.base import Home
+from surprise_rerank.connectors.qdrant.writing.maintenance import packed_tokens
 from surprise_rerank.connectors.similar.encoding import Vectors
+from surprise_rerank.core.arrays import Float32Array
+from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError
-from surprise_rerank.tokens import TokenBatch
 
 # Documents of a chunk; their token vectors can take a hundred megabytes.
 _BATCH = 1024
@@ -68,6 +68,6 @@ class _Stored:
         vectors = np.array([record.vectors[DENSE] for record in records], np.float32)
         if not self._tokens:
             return ids, vectors
-        from surprise_rerank.kernels import with_own_memberships  # which needs torch
+        from surprise_rerank.similarities.kernels import with_own_memberships  # which needs torch
 
         return ids, vectors, with_own_memberships(packed_tokens(home, [record.id for record in records]))

@@ -23,7 +23,7 @@ from surprise_rerank.connectors.similar.encoding import (
 )
 from surprise_rerank.connectors.similar.scoring import PartScorer, moments_of
 from surprise_rerank.connectors.similar.work import Advance, ScoringWork, Sources
-from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.surprise.ensemble import Ensemble
 
 
 class Threads:

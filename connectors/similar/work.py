@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
-from surprise_rerank.arrays import IntArray
 from surprise_rerank.connectors.similar.corpus import Corpus
 from surprise_rerank.connectors.similar.encoding import Model
 from surprise_rerank.connectors.similar.settings import Settings
+from surprise_rerank.core.arrays import IntArray
 from surprise_rerank.documents import Document
-from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.surprise.ensemble import Ensemble
 
 if TYPE_CHECKING:
-    from surprise_rerank.connectors.similar.augmented import IndexPlace  # with Qdrant's client: a second
+    from surprise_rerank.connectors.similar.index.place import IndexPlace  # with Qdrant's client: a second
 
 Advance: TypeAlias = Callable[[int], None]
 
@@ -73,7 +73,7 @@ class ScoringWork:
 
 
 class Workers(Protocol):
-    """Who does the work of a job: threads of this process, or Ray's workers (`connectors/ray.py`)."""
+    """Who does the work of a job: threads of this process, or Ray's workers (`connectors/ray/workers.py`)."""
 
     def count(self, documents: Sources) -> int | None:
         """How many documents there are, where that is worth a reading of its own: for the time left.

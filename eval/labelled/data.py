@@ -15,7 +15,7 @@ from surprise_rerank.connectors.readers.fields import TITLE_NAMES
 from surprise_rerank.connectors.readers.source import OnError
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, DatasetError
-from surprise_rerank.eval.lines import read_lines
+from surprise_rerank.eval.line_files import read_lines
 
 _SAMPLE_SEED = 0
 

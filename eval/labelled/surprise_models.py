@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from surprise_rerank.surprise import SurpriseModel
+from surprise_rerank.surprise.score import SurpriseModel
 
 COSINE = "cosine"
 SURPRISE: Mapping[str, SurpriseModel] = {

@@ -10,12 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from surprise_rerank.arrays import Float32Array
-from surprise_rerank.connectors.folders import disk_errors
 from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.encoders import Encoder, Kind
-from surprise_rerank.files import whole_file
-from surprise_rerank.text_vectors import dense_vectors
+from surprise_rerank.core.arrays import Float32Array
+from surprise_rerank.core.files import disk_errors, whole_file
+from surprise_rerank.encoders.base import Encoder, Kind
+from surprise_rerank.encoders.text_vectors import dense_vectors
 
 # Part of every key: vectors that were made another way are not read.
 _VERSION = 1

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-from surprise_rerank.eval.exits import one_line
+from surprise_rerank.core.extras import import_extra
+from surprise_rerank.eval.reports.one_line import one_line
 from surprise_rerank.eval.reports.plots import to_svg
 from surprise_rerank.eval.reports.records import json_value, provenance
 from surprise_rerank.eval.reports.report import Cell, Report, Table
-from surprise_rerank.extras import import_extra
 
 # A click on a heading sorts by it, another one turns the order round; what is empty stays last.
 _SORTING = """

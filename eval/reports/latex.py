@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from surprise_rerank.eval.exits import one_line
+from surprise_rerank.eval.reports.one_line import one_line
 from surprise_rerank.eval.reports.report import Report, Table
 
 # A floating table of more rows than that runs out of its page.
@@ -56,7 +56,7 @@ _MATHS = {
     "∈": "in",
 }
 # Signs beyond ASCII that LaTeX itself knows in its oldest encoding of fonts.
-_KNOWN = frozenset("ßæœøłıÆŒØŁ§©®°±·×÷–—‘’“”…€™¡¿†•¬¹²³µ£←→")  # noqa: RUF001
+_KNOWN = frozenset("ßæœøłıÆŒØŁsurprise_rerank©®°±·×÷–—‘’“”…€™¡¿†•¬¹²³µ£←→")  # noqa: RUF001
 _OGONEK = "\u0328"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from surprise_rerank.eval.exits import one_line
+from surprise_rerank.eval.reports.one_line import one_line
 from surprise_rerank.eval.reports.report import Report, Table
 
 # An underscore inside a word, as in toy_emb.txt, begins nothing.

@@ -13,9 +13,9 @@ from xml.dom import minidom
 
 import numpy as np
 
-from surprise_rerank.eval.exits import one_line
+from surprise_rerank.core.extras import import_extra
+from surprise_rerank.eval.reports.one_line import one_line
 from surprise_rerank.eval.reports.report import Mark, Plot, Series
-from surprise_rerank.extras import import_extra
 
 # Okabe and Ito's colours, which the colour-blind tell apart, without the yellow that white swallows.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, get_args
 
 import numpy as np
 
-from surprise_rerank.connectors.folders import disk_errors
+from surprise_rerank.core.files import disk_errors
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.reports.report import Cell, Column, Kind, Mark, Plot, Report, Series, Table
 

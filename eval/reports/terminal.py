@@ -7,7 +7,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from surprise_rerank.eval.exits import one_line
+from surprise_rerank.eval.reports.one_line import one_line
 from surprise_rerank.eval.reports.report import Report, Table
 
 # A table in a file or a pipe is not folded at 80 columns.

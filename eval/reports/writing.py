@@ -6,15 +6,14 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from surprise_rerank.connectors.folders import disk_errors
+from surprise_rerank.core.extras import import_extra
+from surprise_rerank.core.files import disk_errors, whole_file
 from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.eval.reports.html import to_html
 from surprise_rerank.eval.reports.latex import to_latex
 from surprise_rerank.eval.reports.markdown import to_markdown
 from surprise_rerank.eval.reports.records import to_json
 from surprise_rerank.eval.reports.report import Report
-from surprise_rerank.extras import import_extra
-from surprise_rerank.files import whole_file
 
 _FORMATS: Mapping[str, Callable[[Report], str]] = {
     ".md": to_markdown,

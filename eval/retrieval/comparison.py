@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from surprise_rerank.arrays import Float64Array
+from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.eval.reports.report import Cell, Column, Report, Table
 from surprise_rerank.eval.retrieval.evaluation import Evaluation
 from surprise_rerank.eval.retrieval.plots import plots
 from surprise_rerank.eval.retrieval.results import SystemResult
 from surprise_rerank.eval.retrieval.settings import Test
-from surprise_rerank.eval.significance import (
+from surprise_rerank.eval.stats.significance import (
     difference_interval,
     holm,
     paired_bootstrap,

@@ -10,22 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from surprise_rerank.candidates import Query, Ranking
+from surprise_rerank.connectors.datasets.sources import open_source
 from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.connectors.qdrant.engines import shown_url
-from surprise_rerank.connectors.sources import open_source
+from surprise_rerank.connectors.qdrant.engines.base import shown_url
+from surprise_rerank.core.extras import is_installed, pip_line
+from surprise_rerank.core.files import cache_folder
 from surprise_rerank.documents import encodable
-from surprise_rerank.encoders import Encoder, encode_queries, load_encoder
+from surprise_rerank.encoders.base import Encoder, encode_queries
+from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.errors import DataError, DatasetError, MissingExtraError, did_you_mean
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, load_dataset
-from surprise_rerank.eval.retrieval.described import (
-    RunFiles,
-    check_name,
-    read_systems,
-    run_names,
-    run_path,
-    split_run,
-    system_of,
-)
 from surprise_rerank.eval.retrieval.fitting import Lessons
 from surprise_rerank.eval.retrieval.measures import measure_run, parse_measures, try_measures
 from surprise_rerank.eval.retrieval.pools import POOLS, PoolName
@@ -34,8 +28,15 @@ from surprise_rerank.eval.retrieval.settings import DEFAULTS, Settings
 from surprise_rerank.eval.retrieval.systems import SYSTEMS, RunOfAnother, System, find_systems
 from surprise_rerank.eval.retrieval.trec import Run
 from surprise_rerank.eval.retrieval.workspace import Workspace, has_bm25, index_key, load_anchors
-from surprise_rerank.extras import is_installed, pip_line
-from surprise_rerank.files import cache_folder
+from surprise_rerank.eval.retrieval.yaml_systems import (
+    RunFiles,
+    check_name,
+    read_systems,
+    run_names,
+    run_path,
+    split_run,
+    system_of,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from surprise_rerank.candidates import Candidates, Query
 from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.encoders import Encoder, encode_queries
+from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.errors import DatasetError
 from surprise_rerank.eval.retrieval.datasets import judged_questions
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from surprise_rerank.arrays import Float64Array, IntArray
 from surprise_rerank.candidates import Ranking
+from surprise_rerank.core.arrays import Float64Array, IntArray
 from surprise_rerank.eval.reports.report import Plot, Series
 from surprise_rerank.eval.retrieval.evaluation import Evaluation
 from surprise_rerank.eval.retrieval.results import SystemResult

@@ -9,18 +9,18 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from surprise_rerank.candidates import Candidates, Field, Query
-from surprise_rerank.connectors.hybrid import HybridRetriever, LexicalIndex
-from surprise_rerank.connectors.pyserini import BM25Index, BM25Retriever
+from surprise_rerank.connectors.lucene.bm25 import BM25Index, BM25Retriever
 from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex
-from surprise_rerank.encoders import Encoder
-from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever, LexicalIndex
+from surprise_rerank.core.extras import pip_line
+from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.errors import MissingExtraError
 from surprise_rerank.eval.retrieval.fitting import Lessons
 from surprise_rerank.eval.retrieval.trec import Run
-from surprise_rerank.extras import pip_line
 from surprise_rerank.pipeline import Retriever
-from surprise_rerank.similarities import Corpus, FittedOn
-from surprise_rerank.tokens import TokenBatch
+from surprise_rerank.similarities.registry import Corpus, FittedOn
+from surprise_rerank.surprise.ensemble import Ensemble
 
 PoolName: TypeAlias = Literal["cosine", "bm25", "both"]
 POOLS: tuple[PoolName, ...] = ("cosine", "bm25", "both")

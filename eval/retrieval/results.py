@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from surprise_rerank.arrays import Float64Array
 from surprise_rerank.candidates import Query, Ranking
+from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.eval.retrieval.systems import AnyRunner, RunOfAnother
 
 

@@ -9,20 +9,19 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from surprise_rerank.auto import DEFAULTS, ROBUST, AutoReranker, AutoSettings
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
-from surprise_rerank.connectors.hybrid import HybridRetriever
 from surprise_rerank.connectors.qdrant import SparseRetriever
-from surprise_rerank.connectors.qdrant.queries import NO_OPTIONS
-from surprise_rerank.connectors.systems import AUTO_SAMPLE_SIZE, auto_system
+from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever
+from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
+from surprise_rerank.connectors.systems.register import AUTO_SAMPLE_SIZE, auto_system
 from surprise_rerank.errors import SurpriseRerankError, did_you_mean
 from surprise_rerank.eval.retrieval.fitting import MOST_GUARDED
 from surprise_rerank.eval.retrieval.pools import LexicallyScored, PoolName, Resources
 from surprise_rerank.eval.retrieval.trec import Run
-from surprise_rerank.fusion import BM25_WEIGHT, FusionMethod
-from surprise_rerank.guarded_weights import fit_guarded
 from surprise_rerank.pipeline import Retriever
-from surprise_rerank.rerank import (
+from surprise_rerank.rerank.auto import DEFAULTS, ROBUST, AutoReranker, AutoSettings
+from surprise_rerank.rerank.fusion import BM25_WEIGHT, FusionMethod
+from surprise_rerank.rerank.rerankers import (
     CosineScorer,
     DynaMaxScorer,
     FusionReranker,
@@ -31,9 +30,10 @@ from surprise_rerank.rerank import (
     Scorer,
     SurpriseReranker,
 )
-from surprise_rerank.similarities import SIMILARITIES, NamedSimilarity
-from surprise_rerank.similarity_rerank import SimilarityReranker
-from surprise_rerank.surprise import SurpriseModel, Weight
+from surprise_rerank.rerank.weight_fitting import fit_guarded
+from surprise_rerank.similarities.registry import SIMILARITIES, NamedSimilarity
+from surprise_rerank.similarities.reranker import SimilarityReranker
+from surprise_rerank.surprise.score import SurpriseModel, Weight
 
 # Size of the pools that fusion weights are fitted on.
 _FIT_DEPTH = 100

@@ -10,10 +10,10 @@ from urllib.parse import quote
 import numpy as np
 
 from surprise_rerank.candidates import Ranking
-from surprise_rerank.connectors.folders import disk_errors
+from surprise_rerank.core.files import disk_errors
 from surprise_rerank.documents import encodable
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.lines import read_lines
+from surprise_rerank.eval.line_files import read_lines
 
 _COLUMNS = ("question", "Q0", "document", "rank", "score", "tag")
 

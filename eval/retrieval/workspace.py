@@ -10,25 +10,25 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from surprise_rerank.bags import Texts, word_lists
-from surprise_rerank.connectors.demo import DEMO
-from surprise_rerank.connectors.folders import disk_errors
+from surprise_rerank.connectors.datasets.demo import DEMO
+from surprise_rerank.connectors.lucene.bm25 import BM25Index
 from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.connectors.pyserini import BM25Index
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SyncReport
-from surprise_rerank.connectors.qdrant.engines import shown_url
-from surprise_rerank.connectors.systems import SAMPLE_SIZE
-from surprise_rerank.encoders import Encoder
-from surprise_rerank.ensemble import Ensemble
+from surprise_rerank.connectors.qdrant.engines.base import shown_url
+from surprise_rerank.connectors.systems.register import SAMPLE_SIZE
+from surprise_rerank.core.extras import is_installed
+from surprise_rerank.core.files import disk_errors
+from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.encoders.base import Encoder
+from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, judged_questions
 from surprise_rerank.eval.retrieval.fitting import Lessons
 from surprise_rerank.eval.retrieval.pools import Resources
-from surprise_rerank.extras import is_installed
-from surprise_rerank.passages import Passages
-from surprise_rerank.similarities import Corpus, FittedOn
-from surprise_rerank.tokens import TokenBatch
-from surprise_rerank.word_weights import WordStatistics
+from surprise_rerank.similarities.bags import Texts, word_lists
+from surprise_rerank.similarities.registry import Corpus, FittedOn
+from surprise_rerank.similarities.word_weights import WordStatistics
+from surprise_rerank.surprise.ensemble import Ensemble
 
 # Documents whose words are counted at a time, between two signs of progress.
 _COUNTED = 256

@@ -7,13 +7,12 @@ import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from surprise_rerank.connectors.folders import disk_errors
+from surprise_rerank.core.files import disk_errors, whole_file
 from surprise_rerank.documents import encodable
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.reports.writing import write_report
 from surprise_rerank.eval.retrieval.evaluation import Evaluation
 from surprise_rerank.eval.retrieval.trec import write_run
-from surprise_rerank.files import whole_file
 
 
 def make_folder(folder: Path) -> None:

@@ -1,0 +1,272 @@
+"""Where documents, questions and judgements come from: BEIR folders, ir_datasets, and the built-in demo."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+from surprise_rerank.connectors.datasets.beir import DEFAULT_SPLIT, BeirFolder
+from surprise_rerank.connectors.datasets.demo import DEMO, DemoDocumentation
+from surprise_rerank.documents import Document, encodable
+from surprise_rerank.errors import DatasetError
+
+_CATALOGUE = "https://ir-datasets.com"
+
+
+class Source(Protocol):
+    """A collection of documents with, where it has them, judged questions.
+
+    Nothing is read before a method asks for it.
+    """
+
+    @property
+    def name(self) -> str:
+        """The data set's name, without the split."""
+
+    @property
+    def split(self) -> str:
+        """The split whose questions and judgements are read; DatasetError if there is none."""
+
+    def splits(self) -> tuple[str, ...]:
+        """The splits that have judgements."""
+
+    def at(self, split: str) -> Source:
+        """The same documents with the questions of another split."""
+
+    def documents(self) -> Iterator[Document]:
+        """The documents, in the source's order."""
+
+    def queries(self) -> dict[str, str]:
+        """Question id -> text, in the source's order; not all of them need be judged."""
+
+    def qrels(self) -> dict[str, dict[str, int]]:
+        """Question id -> document id -> relevance; what is not there is not judged."""
+
+
+def open_source(spec: str, split: str | None = None) -> Source:
+    """Find a data set by its name.
+
+    Args:
+        spec: `demo`, the path of a BEIR folder, or an id of ir_datasets such as `beir/scifact`. An existing
+            folder goes before an id of the same name, and `./demo` is a folder where `demo` is not.
+        split: the split to judge by; None means the one that the id names, else `test`.
+
+    Raises:
+        DatasetError: if nothing has that name.
+    """
+    if not spec.strip():
+        raise DatasetError(f"no data set was named: give {DEMO!r}, a BEIR folder, or an id from {_CATALOGUE}")
+    if spec == DEMO:
+        return DemoDocumentation().at(split or DEFAULT_SPLIT)
+    path = Path(spec).expanduser()
+    if path.is_dir() or spec.startswith((".", "/", "~")) or spec.endswith("/") or "\\" in spec:
+        return BeirFolder(path, split)
+    return IrDataset.find(spec, split)
+
+
+@dataclass(frozen=True)
+class IrDataset:
+    """A data set of the ir_datasets catalogue, downloaded when it is first read.
+
+    Attributes:
+        dataset_id: its id there; may name a split, as `beir/scifact/train` does.
+        asked_split: the split to judge by; None means the id's own judgements, else `<id>/test`.
+    """
+
+    dataset_id: str
+    asked_split: str | None = None
+
+    @classmethod
+    def find(cls, dataset_id: str, split: str | None = None) -> IrDataset:
+        """Look an id up in the catalogue, which comes with ir_datasets and needs no network.
+
+        Raises:
+            DatasetError: if there is no such id, or it names a family of data sets.
+        """
+        with _reading(dataset_id):
+            known = list(_registry())
+            found = _lookup(dataset_id)
+        if found is None:
+            close = difflib.get_close_matches(dataset_id, known, n=3)
+            hint = f"did you mean {' or '.join(close)}?" if close else f"the ids are listed at {_CATALOGUE}"
+            raise DatasetError(f"{dataset_id!r} is not {DEMO!r}, no folder, and no id of ir_datasets; {hint}")
+        if not found.has_docs():
+            family = [name for name in known if name.startswith(f"{dataset_id}/")]
+            raise DatasetError(f"{dataset_id!r} has no documents of its own; {_choice(family)}")
+        return cls(dataset_id, split)
+
+    @cached_property
+    def name(self) -> str:
+        """The id of the documents: `beir/scifact` for `beir/scifact/train`."""
+        import ir_datasets
+
+        with _reading(self.dataset_id):
+            return str(ir_datasets.docs_parent_id(self.dataset_id))
+
+    @property
+    def split(self) -> str:
+        """The split that is judged by; `test` for a data set with one unnamed set of judgements.
+
+        Raises:
+            DatasetError: if there is no such split, or the id names another one.
+        """
+        return self._judged_id.removeprefix(self.name).removeprefix("/") or DEFAULT_SPLIT
+
+    def splits(self) -> tuple[str, ...]:
+        """The splits of these documents that have judgements, in alphabetical order."""
+        with _reading(self.dataset_id):
+            names = [name for name in _registry() if name == self.name or name.startswith(f"{self.name}/")]
+            judged = sorted(name for name in names if self._judges(name))
+        return tuple(name.removeprefix(self.name).removeprefix("/") or DEFAULT_SPLIT for name in judged)
+
+    def at(self, split: str) -> IrDataset:
+        """The same documents with the questions of another split."""
+        return IrDataset(self.name, split)
+
+    def documents(self) -> Iterator[Document]:
+        """Read the corpus, in the catalogue's order.
+
+        Raises:
+            DatasetError: if it cannot be downloaded or read.
+        """
+        return map(_document, self._read(self.dataset_id, "docs_iter"))
+
+    def queries(self) -> dict[str, str]:
+        """Read the split's questions, id -> text.
+
+        Raises:
+            DatasetError: if the split does not exist, or cannot be downloaded or read.
+        """
+        return {
+            encodable(query.query_id): encodable(_text(query))
+            for query in self._read(self._judged_id, "queries_iter")
+        }
+
+    def qrels(self) -> dict[str, dict[str, int]]:
+        """Read the split's judgements; of several for one pair (by sub-topic, say) the highest counts.
+
+        Raises:
+            DatasetError: if the split does not exist, or cannot be downloaded or read.
+        """
+        qrels: dict[str, dict[str, int]] = {}
+        for row in self._read(self._judged_id, "qrels_iter"):
+            judged = qrels.setdefault(encodable(row.query_id), {})
+            document = encodable(row.doc_id)
+            judged[document] = max(int(row.relevance), judged.get(document, int(row.relevance)))
+        return qrels
+
+    @cached_property
+    def _judged_id(self) -> str:
+        """The id whose questions and judgements are meant."""
+        asked, own = self.asked_split, self.dataset_id.removeprefix(self.name).removeprefix("/")
+        candidates = [f"{self.dataset_id}/{asked or DEFAULT_SPLIT}"]
+        if asked is None:
+            candidates.insert(0, self.dataset_id)
+        elif asked == (own or DEFAULT_SPLIT):
+            candidates.append(self.dataset_id)
+        with _reading(self.dataset_id):
+            judged = next((name for name in candidates if self._judges(name)), None)
+        if judged is not None:
+            return judged
+        if own and asked is not None:
+            raise DatasetError(
+                f"{self.dataset_id!r} names the split {own!r}, but {asked!r} was asked for; leave one out"
+            )
+        wanted = asked or DEFAULT_SPLIT
+        raise DatasetError(
+            f"{self.dataset_id!r} has no judgements for the split {wanted!r}; {_choice(self.splits())}"
+        )
+
+    def _judges(self, dataset_id: str) -> bool:
+        """Whether an id exists, has judgements, and they are about these documents."""
+        import ir_datasets
+
+        found = _lookup(dataset_id)
+        return bool(found and found.has_qrels() and ir_datasets.docs_parent_id(dataset_id) == self.name)
+
+    def _read(self, dataset_id: str, part: str) -> Iterator[Any]:
+        with _reading(dataset_id):
+            rows = iter(getattr(_lookup(dataset_id), part)())
+        done = object()
+        # Each step is guarded by itself, so that the logger is silent only while ir_datasets runs.
+        while True:
+            with _reading(dataset_id):
+                row = next(rows, done)
+            if row is done:
+                return
+            yield row
+
+
+@contextmanager
+def _reading(dataset_id: str) -> Iterator[None]:
+    """Silence the log of ir_datasets, but not its progress bars, and turn its errors into one line."""
+    logger = logging.getLogger("ir_datasets")
+    was_disabled = logger.disabled
+    # Its level would be set again by ir_datasets' first message.
+    logger.disabled = True
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise DatasetError(
+            f"{dataset_id!r} needs {error.filename or error}, which is missing and cannot be downloaded;"
+            f" {_CATALOGUE}/{dataset_id.partition('/')[0]}.html says how to get it"
+        ) from error
+    except ImportError as error:
+        raise DatasetError(f"{dataset_id!r} cannot be read: {_one_line(str(error))}") from error
+    except (OSError, RuntimeError, EOFError) as error:
+        # A RuntimeError holds all the mirrors' errors after its message.
+        reason = error.args[0] if isinstance(error, RuntimeError) and error.args else error
+        raise DatasetError(
+            f"{dataset_id!r} is not on this machine and could not be downloaded; check the network, or let"
+            f" IR_DATASETS_HOME name a folder with a copy ({_one_line(f'{type(error).__name__}: {reason}')})"
+        ) from error
+    finally:
+        logger.disabled = was_disabled
+
+
+def _registry() -> Any:
+    import ir_datasets
+
+    return ir_datasets.registry
+
+
+def _lookup(dataset_id: str) -> Any:
+    """The catalogue's entry, or None; `in` would miss the ids that it makes up from patterns."""
+    try:
+        return _registry()[dataset_id]
+    except KeyError:
+        return None
+
+
+def _document(row: Any) -> Document:
+    title = getattr(row, "title", None) or ""
+    text = _text(row)
+    if not hasattr(row, "text"):
+        text = text.removeprefix(title).lstrip()
+    return Document(id=row.doc_id, text=text, title=title)
+
+
+def _text(row: Any) -> str:
+    """The field `text`, or else what ir_datasets takes for the text, or else every word that there is."""
+    if getattr(row, "text", None) is not None:
+        return str(row.text)
+    if hasattr(row, "default_text"):
+        return str(row.default_text())
+    return " ".join(value for value in row[1:] if isinstance(value, str))
+
+
+def _choice(names: tuple[str, ...] | list[str]) -> str:
+    if not names:
+        return "nor has any other part of it"
+    return f"choose one of {', '.join(names[:12])}{', ...' if len(names) > 12 else ''}"
+
+
+def _one_line(text: str, width: int = 160) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= width else f"{line[:width]}..."

@@ -1,0 +1,1 @@
+"""What stores points and answers requests: Edge, and Qdrant's client."""

@@ -1,0 +1,390 @@
+"""qdrant-client: a server or a cluster, or the client's own local mode in a folder or in memory."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from qdrant_client import QdrantClient, models
+
+from surprise_rerank.connectors.qdrant.engines import retries
+from surprise_rerank.connectors.qdrant.engines.base import EngineKind, Group, payload_indexes, shown_url
+from surprise_rerank.connectors.qdrant.engines.retries import CollectionExists, RetryPolicy
+from surprise_rerank.connectors.qdrant.lexical import SparseVector
+from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
+from surprise_rerank.connectors.qdrant.multivectors import TokenStorage
+from surprise_rerank.connectors.qdrant.multivectors import dimension as token_dimension
+from surprise_rerank.connectors.qdrant.schema import (
+    BM25,
+    DENSE,
+    SURPRISE,
+    TOKEN_VECTORS,
+    Payload,
+    Point,
+    Record,
+    StoredVector,
+)
+from surprise_rerank.core.files import disk_errors
+from surprise_rerank.errors import StoreError
+
+T = TypeVar("T")
+
+# Changes in one request; each is a small operation of its own.
+_OPERATIONS = 500
+_REQUEST_BYTES = 8 * 2**20  # a quarter of what a server takes
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How a server is reached.
+
+    Attributes:
+        url: such as http://localhost:6333.
+        api_key: for the server.
+        prefer_grpc: send requests by gRPC instead of REST.
+        grpc_port: where gRPC listens.
+        timeout: seconds until a request counts as failed; whole ones.
+        retries: how often and how long a failed request is sent again.
+    """
+
+    url: str
+    api_key: str | None = None
+    prefer_grpc: bool = False
+    grpc_port: int = 6334
+    timeout: float = 60.0
+    retries: RetryPolicy = retries.DEFAULT
+
+    def __repr__(self) -> str:
+        return f"Connection({shown_url(self.url)!r})"  # without the key
+
+    @property
+    def where(self) -> str:
+        """The place, for messages."""
+        return f"the Qdrant server at {shown_url(self.url)}"
+
+    def open(self) -> QdrantClient:
+        """A client that has reached the server.
+
+        Raises:
+            StoreError: if it cannot be reached, or refuses the key.
+        """
+        try:
+            client = QdrantClient(
+                url=self.url,
+                api_key=self.api_key,
+                timeout=math.ceil(self.timeout),
+                prefer_grpc=self.prefer_grpc,
+                grpc_port=self.grpc_port,
+                check_compatibility=False,
+            )
+        except UnicodeEncodeError:  # which holds the whole key, as a header
+            raise StoreError(
+                "the API key holds characters that no key of Qdrant has; check QDRANT_API_KEY"
+            ) from None
+        except ValueError:  # which can hold a password of the url
+            raise StoreError(f"{shown_url(self.url)!r} is not the url of a Qdrant server") from None
+        try:
+            # One attempt: a wrong address should be told at once.
+            retries.call(client.get_collections, self.where, RetryPolicy(attempts=1))
+        except BaseException:
+            client.close()
+            raise
+        return client
+
+
+def open_local(folder: Path) -> QdrantClient:
+    """The client's local mode in a folder: plain Python, brute force.
+
+    Raises:
+        StoreError: if another process has it open, or it is damaged.
+    """
+    with disk_errors(str(folder)):
+        try:
+            # Its threads are kept apart by a lock of ours, where sqlite would refuse all but the first.
+            return QdrantClient(path=str(folder), force_disable_check_same_thread=True)
+        except RuntimeError as error:
+            raise StoreError(
+                f"{folder} is open in another process; close that one, or use a server"
+            ) from error
+        except (ValueError, LookupError, TypeError, EOFError, sqlite3.Error) as error:
+            raise StoreError(f"{folder} is damaged; delete it and index again") from error
+
+
+class ClientEngine:
+    """A collection behind a `QdrantClient`.
+
+    Args:
+        client: a server's, or one in local mode.
+        kind: which of the two.
+        where: the place, for messages.
+        collection: its name; see `create`.
+        policy: how often and how long a failed request is sent again.
+        moved: asked when the collection is gone: the name of the one that took its place, if one did.
+    """
+
+    def __init__(
+        self,
+        client: QdrantClient,
+        kind: EngineKind,
+        where: str,
+        collection: str,
+        policy: RetryPolicy = retries.DEFAULT,
+        moved: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        self.kind: EngineKind = kind
+        self.where = f"{where}, collection {collection!r}"
+        self.client = client
+        self.collection = collection
+        self._policy = policy
+        self._moved = moved
+        self._lock = threading.RLock()
+
+    def exists(self) -> bool:
+        """Whether there is such a collection."""
+        return self._call(lambda: self.client.collection_exists(self.collection))
+
+    def create(self, manifest: Manifest, settings: Mapping[str, Any]) -> None:
+        """Make the collection, with its payload indexes.
+
+        Args:
+            manifest: what it will hold, and remember.
+            settings: more for `QdrantClient.create_collection`, such as `shard_number`.
+        """
+        arguments = {
+            "vectors_config": _vector_params(manifest),
+            "sparse_vectors_config": _sparse_params(manifest.options),
+            "on_disk_payload": True,
+            "metadata": manifest.to_json(),
+            **settings,
+        }
+        # An attempt whose answer was lost may have made it, or another process.
+        with contextlib.suppress(CollectionExists):
+            self._call(lambda: self.client.create_collection(self.collection, **arguments))
+        if self.kind == "server":  # local mode has no payload indexes, and warns of being told so
+            for path, kind in payload_indexes(manifest.options).items():
+                self._call(
+                    lambda path=path, kind=kind: self.client.create_payload_index(  # type: ignore[misc]
+                        self.collection, path, models.PayloadSchemaType(kind), wait=True
+                    )
+                )
+
+    def metadata(self) -> Mapping[str, Any]:
+        """What the collection remembers of how it was made."""
+        info = self._call(lambda: self.client.get_collection(self.collection))
+        return info.config.metadata or {}
+
+    def set_metadata(self, values: Mapping[str, Any]) -> None:
+        """Change what it remembers."""
+        self._call(lambda: self.client.update_collection(self.collection, metadata=dict(values)))
+
+    def count(self, condition: models.Filter | None = None) -> int:
+        """Number of stored points, or of those that a filter lets through."""
+        return self._read(lambda name: self.client.count(name, count_filter=condition, exact=True)).count
+
+    def upsert(self, points: Sequence[Point]) -> None:
+        """Store points, or replace those of the same id; waits until they are applied."""
+        batch = [models.PointStruct(id=p.id, vector=_vectors(p.vectors), payload=p.payload) for p in points]
+        self._call(lambda: self.client.upsert(self.collection, batch, wait=True))
+
+    def delete(self, point_ids: Sequence[str]) -> None:
+        """Remove points; waits until they are gone."""
+        for start in range(0, len(point_ids), 10 * _OPERATIONS):
+            selector = models.PointIdsList(points=list(point_ids[start : start + 10 * _OPERATIONS]))
+            self._call(lambda chosen=selector: self.client.delete(self.collection, chosen, wait=True))  # type: ignore[misc]
+
+    def set_payloads(self, changes: Sequence[tuple[str, Payload]]) -> None:
+        """Set some fields of points."""
+        operations = [
+            models.SetPayloadOperation(set_payload=models.SetPayload(payload=payload, points=[name]))
+            for name, payload in changes
+        ]
+        for start in range(0, len(operations), _OPERATIONS):
+            part = operations[start : start + _OPERATIONS]
+            self._call(
+                lambda part=part: self.client.batch_update_points(self.collection, part, wait=True)  # type: ignore[misc]
+            )
+
+    def set_vectors(self, changes: Sequence[tuple[str, Mapping[str, StoredVector]]]) -> None:
+        """Set some vectors of points."""
+        points = [models.PointVectors(id=name, vector=_vectors(vectors)) for name, vectors in changes]
+        widest = max((Point("", vectors, {}).size for _, vectors in changes), default=1)
+        step = max(1, min(_OPERATIONS, _REQUEST_BYTES // widest))
+        for start in range(0, len(points), step):
+            part = points[start : start + step]
+            self._call(lambda part=part: self.client.update_vectors(self.collection, part, wait=True))  # type: ignore[misc]
+
+    def query(self, request: models.QueryRequest) -> list[Record]:
+        """The best points, best first."""
+        response = self._read(
+            lambda name: self.client.query_points(name, **self._arguments(request), offset=request.offset)
+        )
+        return [_record(p, p.score) for p in response.points]
+
+    def query_groups(self, request: models.QueryGroupsRequest) -> list[Group]:
+        """The best groups of points that share a payload value, best first."""
+        response = self._read(
+            lambda name: self.client.query_points_groups(
+                name,
+                **self._arguments(request),
+                group_by=request.group_by,
+                group_size=request.group_size or 3,
+            )
+        )
+        return [(group.id, [_record(p, p.score) for p in group.hits]) for group in response.groups]
+
+    def retrieve(
+        self, point_ids: Sequence[str], fields: Sequence[str], vectors: Sequence[str] = ()
+    ) -> list[Record]:
+        """Points by id."""
+        if not point_ids:
+            return []
+        found = self._read(
+            lambda name: self.client.retrieve(
+                name,
+                ids=list(point_ids),
+                with_payload=list(fields) or False,
+                with_vectors=list(vectors) or False,
+            )
+        )
+        return [_record(r) for r in found]
+
+    def scroll(
+        self,
+        fields: Sequence[str],
+        vectors: Sequence[str] = (),
+        *,
+        batch: int = 1000,
+        condition: models.Filter | None = None,
+    ) -> Iterator[list[Record]]:
+        """All points, in batches."""
+        offset: Any = None
+        while True:
+            start = offset
+            records, offset = self._read(
+                lambda name, start=start: self.client.scroll(  # type: ignore[misc]
+                    name,
+                    scroll_filter=condition,
+                    limit=batch,
+                    offset=start,
+                    with_payload=list(fields) or False,
+                    with_vectors=list(vectors) or False,
+                )
+            )
+            yield [_record(r) for r in records]
+            if offset is None:
+                return
+
+    def smallest(
+        self, limit: int, fields: Sequence[str], condition: models.Filter | None = None
+    ) -> list[Record]:
+        """The points of the smallest ids: the first of a scroll, but in local mode, which does not sort."""
+        if self.kind == "server":
+            return next(self.scroll(fields, batch=limit, condition=condition))
+        ids = sorted(record.id for batch in self.scroll((), condition=condition) for record in batch)
+        return sorted(self.retrieve(ids[:limit], fields), key=lambda record: record.id)
+
+    def finish(self) -> None:
+        """Nothing to do: every write waited until it was applied, and a server optimises by itself."""
+
+    def close(self) -> None:
+        """Close connections and files."""
+        self.client.close()
+
+    def _arguments(self, request: models.QueryRequest | models.QueryGroupsRequest) -> dict[str, Any]:
+        return {
+            "query": request.query,
+            "using": request.using,
+            "prefetch": request.prefetch,
+            "query_filter": request.filter,
+            "limit": request.limit or 10,
+            "score_threshold": request.score_threshold,
+            "with_payload": request.with_payload or False,
+            "with_vectors": request.with_vector or False,
+            # Local mode is always exact, and warns of being told so.
+            "search_params": request.params if self.kind == "server" else None,
+        }
+
+    def _call(self, request: Callable[[], T]) -> T:
+        """Send a request; again while its fault may pass, as all of them are idempotent."""
+        if self.kind == "server":
+            return retries.call(request, self.where, self._policy)
+
+        def alone() -> T:
+            with self._lock:
+                return request()
+
+        return retries.call(alone, self.where, self._policy)
+
+    def _read(self, request: Callable[[str], T]) -> T:
+        """Send a request that reads; where the collection was replaced meanwhile, to the one in its place."""
+        try:
+            return self._call(lambda: request(self.collection))
+        except retries.CollectionGone:
+            name = self._moved()
+            if name is None or name == self.collection:
+                raise
+            self.collection = name
+            return self._call(lambda: request(name))
+
+
+def _vector_params(manifest: Manifest) -> dict[str, models.VectorParams]:
+    options, d = manifest.options, manifest.dimension
+    dot, on_disk = models.Distance.DOT, options.on_disk or None
+    quantization = _quantization(options)
+    params = {
+        DENSE: models.VectorParams(size=d, distance=dot, on_disk=on_disk, quantization_config=quantization)
+    }
+    if options.surprise_vector:
+        params[SURPRISE] = models.VectorParams(size=d + 1, distance=dot, on_disk=on_disk)
+    if options.token_vectors is not None:
+        params[TOKEN_VECTORS] = _token_params(d, options.token_vectors)
+    return params
+
+
+def _token_params(d: int, storage: TokenStorage) -> models.VectorParams:
+    return models.VectorParams(
+        size=token_dimension(d, storage),
+        distance=models.Distance.DOT,
+        multivector_config=models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM),
+        datatype=models.Datatype(storage),
+        # They only re-score what another stage found: a graph of them would be built in vain.
+        hnsw_config=models.HnswConfigDiff(m=0),
+        on_disk=True,
+    )
+
+
+def _sparse_params(options: IndexOptions) -> dict[str, models.SparseVectorParams] | None:
+    if options.bm25 is None:
+        return None
+    return {BM25: models.SparseVectorParams(modifier=models.Modifier.IDF)}
+
+
+def _quantization(options: IndexOptions) -> models.QuantizationConfig | None:
+    match options.quantization:
+        case "int8":
+            scalar = models.ScalarQuantizationConfig(type=models.ScalarType.INT8)
+            return models.ScalarQuantization(scalar=scalar)
+        case "binary":
+            return models.BinaryQuantization(binary=models.BinaryQuantizationConfig())
+        case _:
+            return None
+
+
+def _vectors(vectors: Mapping[str, StoredVector]) -> Any:
+    return {
+        name: models.SparseVector(indices=v.indices.tolist(), values=v.values.tolist())
+        if isinstance(v, SparseVector)
+        else v.tolist()
+        for name, v in vectors.items()
+    }
+
+
+def _record(point: models.ScoredPoint | models.Record, score: float = 0.0) -> Record:
+    vectors: Any = point.vector
+    return Record(id=str(point.id), payload=point.payload or {}, vectors=vectors or {}, score=float(score))

@@ -1,0 +1,226 @@
+"""Qdrant Edge: the Rust engine in this process, one shard in one folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qdrant_client import models
+
+from surprise_rerank.connectors.qdrant.engines.base import EngineKind, Group, payload_indexes
+from surprise_rerank.connectors.qdrant.engines.edge_requests import to_filter, to_query_request
+from surprise_rerank.connectors.qdrant.engines.edge_shard import Shard
+from surprise_rerank.connectors.qdrant.lexical import SparseVector
+from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
+from surprise_rerank.connectors.qdrant.multivectors import TokenStorage
+from surprise_rerank.connectors.qdrant.multivectors import dimension as token_dimension
+from surprise_rerank.connectors.qdrant.schema import (
+    BM25,
+    DENSE,
+    SURPRISE,
+    TOKEN_VECTORS,
+    Payload,
+    Point,
+    Record,
+    StoredVector,
+)
+from surprise_rerank.core.extras import import_extra
+
+if TYPE_CHECKING:
+    import qdrant_edge
+else:
+    qdrant_edge = import_extra("qdrant_edge", "edge")
+
+
+class EdgeEngine:
+    """One shard.
+
+    Args:
+        folder: where it lives; made where there is none.
+        manifest: what it holds.
+
+    Raises:
+        StoreError: if the shard cannot be opened.
+    """
+
+    kind: EngineKind = "edge"
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self._shard = Shard(folder, _config(manifest), lambda shard: _index_payloads(shard, manifest))
+        self.where = self._shard.where
+
+    def count(self, condition: models.Filter | None = None) -> int:
+        """Number of stored points, or of those that a filter lets through."""
+        request = qdrant_edge.CountRequest(exact=True, filter=to_filter(condition))
+        with self._shard.use() as shard:
+            return int(shard.count(request))
+
+    def upsert(self, points: Sequence[Point]) -> None:
+        """Store points, or replace those of the same id."""
+        batch = [qdrant_edge.Point(p.id, _vectors(p.vectors), p.payload) for p in points]
+        self._shard.update(qdrant_edge.UpdateOperation.upsert_points(batch))
+
+    def delete(self, point_ids: Sequence[str]) -> None:
+        """Remove points."""
+        if point_ids:
+            self._shard.update(qdrant_edge.UpdateOperation.delete_points(list(point_ids)))
+
+    def set_payloads(self, changes: Sequence[tuple[str, Payload]]) -> None:
+        """Set some fields of points; an operation each, as Edge has none for several payloads."""
+        for name, payload in changes:
+            self._shard.update(qdrant_edge.UpdateOperation.set_payload([name], payload))
+
+    def set_vectors(self, changes: Sequence[tuple[str, Mapping[str, StoredVector]]]) -> None:
+        """Set some vectors of points."""
+        batch = [qdrant_edge.PointVectors(name, _vectors(vectors)) for name, vectors in changes]
+        if batch:
+            self._shard.update(qdrant_edge.UpdateOperation.update_vectors(batch))
+
+    def query(self, request: models.QueryRequest) -> list[Record]:
+        """The best points, best first."""
+        translated = to_query_request(request)
+        with self._shard.use() as shard:
+            return [_record(p, p.score) for p in shard.query(translated)]
+
+    def query_groups(self, request: models.QueryGroupsRequest) -> list[Group]:
+        """The best groups: Edge has no such request, so ever more points are looked at until they suffice."""
+        wanted, size = request.limit or 10, request.group_size or 3
+        limit = wanted * size
+        while True:
+            found = self.query(_ungrouped(request, limit))
+            groups: dict[str | int, list[Record]] = {}
+            for record in found:
+                for value in _values(record.payload, request.group_by):
+                    groups.setdefault(value, []).append(record)
+            # A group's place is that of its best point; the first ones are known when they are full.
+            first = list(groups.items())[:wanted]
+            is_known = len(first) == wanted and all(len(group) >= size for _, group in first)
+            if len(found) < limit or is_known:
+                return [(value, group[:size]) for value, group in first]
+            limit *= 4
+
+    def retrieve(
+        self, point_ids: Sequence[str], fields: Sequence[str], vectors: Sequence[str] = ()
+    ) -> list[Record]:
+        """Points by id."""
+        selector = _selector(fields)
+        with self._shard.use() as shard:
+            found = shard.retrieve(list(point_ids), selector, list(vectors) or False)
+        return [_record(r) for r in found]
+
+    def scroll(
+        self,
+        fields: Sequence[str],
+        vectors: Sequence[str] = (),
+        *,
+        batch: int = 1000,
+        condition: models.Filter | None = None,
+    ) -> Iterator[list[Record]]:
+        """All points, in batches."""
+        offset: Any = None
+        chosen = to_filter(condition)
+        while True:
+            request = qdrant_edge.ScrollRequest(
+                offset=offset,
+                limit=batch,
+                filter=chosen,
+                with_payload=_selector(fields),
+                with_vector=list(vectors) or False,
+            )
+            with self._shard.use() as shard:
+                records, offset = shard.scroll(request)
+            yield [_record(r) for r in records]
+            if offset is None:
+                return
+
+    def smallest(
+        self, limit: int, fields: Sequence[str], condition: models.Filter | None = None
+    ) -> list[Record]:
+        """The points of the smallest ids: the first of a scroll."""
+        return next(self.scroll(fields, batch=limit, condition=condition))
+
+    def finish(self) -> None:
+        """Build the approximate index where there is enough to index, and write everything to disk."""
+        self._shard.finish()
+
+    def close(self) -> None:
+        """Flush, and let go of the folder's lock, when the requests of other threads are done."""
+        self._shard.close()
+
+
+def _index_payloads(shard: qdrant_edge.EdgeShard, manifest: Manifest) -> None:
+    for path, kind in payload_indexes(manifest.options).items():
+        schema = getattr(qdrant_edge.PayloadSchemaType, kind.capitalize())
+        shard.update(qdrant_edge.UpdateOperation.create_field_index(path, schema))
+
+
+def _config(manifest: Manifest) -> qdrant_edge.EdgeConfig:
+    options, d = manifest.options, manifest.dimension
+    dot = qdrant_edge.Distance.Dot
+    memory = qdrant_edge.Memory.Cold if options.on_disk else None
+    quantization = _quantization(options)
+    vectors = {DENSE: qdrant_edge.EdgeVectorParams(d, dot, quantization_config=quantization, memory=memory)}
+    if options.surprise_vector:
+        vectors[SURPRISE] = qdrant_edge.EdgeVectorParams(d + 1, dot, memory=memory)
+    if options.token_vectors is not None:
+        vectors[TOKEN_VECTORS] = _token_params(d, options.token_vectors)
+    sparse = {BM25: qdrant_edge.EdgeSparseVectorParams(modifier=qdrant_edge.Modifier.Idf)}
+    return qdrant_edge.EdgeConfig(vectors=vectors, sparse_vectors=sparse if options.bm25 else None)
+
+
+def _token_params(d: int, storage: TokenStorage) -> qdrant_edge.EdgeVectorParams:
+    kinds = qdrant_edge.VectorStorageDatatype
+    return qdrant_edge.EdgeVectorParams(
+        size=token_dimension(d, storage),
+        distance=qdrant_edge.Distance.Dot,
+        multivector_config=qdrant_edge.MultiVectorConfig(qdrant_edge.MultiVectorComparator.MaxSim),
+        datatype=kinds.Float16 if storage == "float16" else kinds.Uint8,
+        # They only re-score what another stage found: a graph of them would be built in vain.
+        hnsw_config=qdrant_edge.HnswIndexConfig(m=0, ef_construct=100, full_scan_threshold=10_000),
+    )
+
+
+def _quantization(options: IndexOptions) -> Any:
+    match options.quantization:
+        case "int8":
+            return qdrant_edge.ScalarQuantizationConfig(qdrant_edge.ScalarType.Int8)
+        case "binary":
+            return qdrant_edge.BinaryQuantizationConfig()
+        case _:
+            return None
+
+
+def _vectors(vectors: Mapping[str, StoredVector]) -> dict[str, Any]:
+    return {
+        name: qdrant_edge.SparseVector(v.indices.tolist(), v.values.tolist())
+        if isinstance(v, SparseVector)
+        else v.tolist()
+        for name, v in vectors.items()
+    }
+
+
+def _selector(fields: Sequence[str]) -> Any:
+    """Which payload fields to read; for none, payloads, which hold the tokens, are not read at all."""
+    return qdrant_edge.PayloadSelector.Include(list(fields)) if fields else False
+
+
+def _record(point: qdrant_edge.ScoredPoint | qdrant_edge.Record, score: float = 0.0) -> Record:
+    vectors: Any = point.vector
+    return Record(id=str(point.id), payload=point.payload or {}, vectors=vectors or {}, score=score)
+
+
+def _ungrouped(request: models.QueryGroupsRequest, limit: int) -> models.QueryRequest:
+    """The same search without groups, for this many points."""
+    shared = set(models.QueryRequest.model_fields) & set(models.QueryGroupsRequest.model_fields)
+    values = {name: getattr(request, name) for name in shared - {"limit"}}
+    return models.QueryRequest(**values, limit=limit)
+
+
+def _values(payload: Mapping[str, Any], path: str) -> list[str | int]:
+    """The values at a payload path, by which a point is grouped: strings and integers, one or a list."""
+    found: Any = payload
+    for key in path.split("."):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    values = found if isinstance(found, list) else [found]
+    return [v for v in values if isinstance(v, str | int) and not isinstance(v, bool)]

@@ -1,0 +1,334 @@
+"""Requests to a vector store: sent again while a fault may pass, and told in one line when it does not."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TypeVar
+
+import grpc  # type: ignore[import-untyped]
+import httpx
+import tenacity
+from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
+from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
+
+from surprise_rerank.core.files import disk_errors
+from surprise_rerank.errors import StoreError
+
+T = TypeVar("T")
+
+_TRANSIENT_STATUS = frozenset({408, 429, 502, 503, 504})
+_TRANSIENT_CODES = frozenset(
+    {
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.ABORTED,
+    }
+)
+_NO_ACCESS = frozenset({grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED})
+# Qdrant's REST and gRPC, gRPC's client, and strict mode's limits of a batch and of tokens per minute.
+_TOO_LARGE = re.compile(
+    r"larger than (allowed|max)|has exceeded limit|length too large|upsert limit|split your request",
+    re.IGNORECASE,
+)
+_NO_COLLECTION = re.compile(r"collection .*(doesn't exist|does not exist|not found)", re.IGNORECASE)
+_COLLECTION_EXISTS = re.compile(r"collection .*already exists", re.IGNORECASE)
+_NO_RESULT = re.compile(r"returned None")  # qdrant-client, of JSON that has no `result`
+_BAD_RETRY_AFTER = "Retry-After header value is not a valid integer: "
+_SHOWN = 200  # characters of somebody else's message
+
+
+class TooLarge(StoreError):  # noqa: N818 (what is wrong with the request, rather than with the store)
+    """A request that is larger than the store accepts; half of it may not be."""
+
+
+class CollectionGone(StoreError):  # noqa: N818
+    """A collection that was deleted after it had been opened."""
+
+
+class CollectionExists(StoreError):  # noqa: N818
+    """A collection that somebody else, or an attempt whose answer was lost, has made already."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often and how long a request is sent again.
+
+    Waits are drawn evenly from 0 to `first_wait`, twice that, and so on up to `longest_wait`: full jitter, so
+    that clients which failed together do not return together. A wait that the server asks for comes on top.
+
+    Attributes:
+        attempts: how often it is sent at most, the first time included.
+        first_wait: seconds, the bound of the first wait.
+        longest_wait: seconds, the bound of every wait that the server did not ask for.
+        time_limit: seconds from the first attempt after which none is begun. A server that asks to wait for
+            longer than what is left is not asked again.
+    """
+
+    attempts: int = 6
+    first_wait: float = 0.5
+    longest_wait: float = 20.0
+    time_limit: float = 300.0
+
+
+DEFAULT = RetryPolicy()
+
+
+def call(request: Callable[[], T], where: str, policy: RetryPolicy = DEFAULT) -> T:
+    """Send a request, with jittered back-off while the fault may pass.
+
+    Args:
+        request: sends it; must be idempotent, because an answer may be lost after it was carried out.
+        where: the place, for messages.
+        policy: how often and how long.
+
+    Raises:
+        TooLarge: if the store refuses the request for its size.
+        CollectionGone: if the collection does not exist.
+        CollectionExists: if it was to be made, and exists.
+        StoreError: if the request fails for another reason, or keeps failing.
+    """
+    retrying = tenacity.Retrying(
+        retry=tenacity.retry_if_exception(_is_transient),
+        wait=_Pause(policy),
+        stop=tenacity.stop_after_attempt(policy.attempts) | tenacity.stop_before_delay(policy.time_limit),
+        reraise=True,
+    )
+    try:
+        with disk_errors(where):
+            return retrying(request)
+    except (
+        ApiException,
+        QdrantException,
+        grpc.RpcError,
+        sqlite3.Error,
+        ValueError,
+        AssertionError,
+    ) as error:
+        told = _told(error, where)
+        if told is None:
+            raise
+        cause = None if _shows_headers(error) else error
+    # Outside the handler: an error raised in it would keep the original, and what that shows, as its context.
+    attempts = retrying.statistics.get("attempt_number", 1)
+    raise type(told)(f"{told} (tried {attempts} times)" if attempts > 1 else str(told)) from cause
+
+
+class _Pause(tenacity.wait.wait_base):
+    """Full jitter, and what the server asks for."""
+
+    def __init__(self, policy: RetryPolicy) -> None:
+        self._jitter = tenacity.wait_random_exponential(policy.first_wait, max=policy.longest_wait)
+
+    def __call__(self, retry_state: tenacity.RetryCallState) -> float:
+        error = retry_state.outcome.exception() if retry_state.outcome else None
+        return self._jitter(retry_state) + (_asked_wait(error) or 0.0)
+
+
+def _asked_wait(error: BaseException | None) -> float | None:
+    """Seconds that the server asks to wait for before the next attempt; None if it does not say."""
+    if isinstance(error, ResourceExhaustedResponse):
+        return max(0.0, float(error.retry_after_s))
+    if isinstance(error, UnexpectedResponse):
+        return _seconds(error.headers.get("Retry-After", ""))
+    if _is_bad_retry_after(error):
+        return _seconds(str(error).removeprefix(_BAD_RETRY_AFTER))
+    return None
+
+
+def _seconds(value: str) -> float | None:
+    """A Retry-After header: a number of seconds or a date (RFC 9110, 10.2.3)."""
+    if value.strip().isdecimal():
+        return float(value)
+    try:
+        date = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    if date.tzinfo is None:
+        date = date.replace(tzinfo=UTC)
+    return max(0.0, (date - datetime.now(UTC)).total_seconds())
+
+
+def _is_bad_retry_after(error: BaseException | None) -> bool:
+    """A 429 whose Retry-After is a date, which qdrant-client takes for an error of its own."""
+    return isinstance(error, QdrantException) and str(error).startswith(_BAD_RETRY_AFTER)
+
+
+def _is_transient(error: BaseException) -> bool:
+    match error:
+        case UnexpectedResponse():
+            return error.status_code in _TRANSIENT_STATUS and not _TOO_LARGE.search(_reason(error))
+        case ResponseHandlingException():
+            return _is_transient_transport(error.source)
+        case ResourceExhaustedResponse():
+            return True
+        case grpc.RpcError():
+            return _code(error) in _TRANSIENT_CODES and not _TOO_LARGE.search(_details(error))
+    # An answer that is no JSON was cut off, or is the page of a proxy whose server is away; or it is
+    # another service's, which the last attempt tells.
+    return _is_no_json(error) or _is_bad_retry_after(error)
+
+
+def _is_transient_transport(source: BaseException) -> bool:
+    """Time-outs, lost connections, broken answers; not what another attempt would meet again."""
+    if isinstance(source, httpx.UnsupportedProtocol | httpx.LocalProtocolError):
+        return False
+    return isinstance(source, httpx.TransportError | httpx.DecodingError) and not _is_untrusted(source)
+
+
+def _is_untrusted(source: BaseException | None) -> bool:
+    while source is not None:
+        if isinstance(source, ssl.SSLCertVerificationError):
+            return True
+        source = source.__cause__ or source.__context__  # httpcore names no cause
+    return False
+
+
+def _is_no_json(error: BaseException) -> bool:
+    return isinstance(error, json.JSONDecodeError | UnicodeDecodeError)
+
+
+def _shows_headers(error: BaseException) -> bool:
+    """Whether the error's own message may quote the request's headers, and with them the API key."""
+    return isinstance(error, ResponseHandlingException) and isinstance(error.source, httpx.LocalProtocolError)
+
+
+def _told(error: Exception, where: str) -> StoreError | None:
+    """What failed where, and what to do, in one line; never the request, which holds the API key."""
+    match error:
+        case UnexpectedResponse():
+            return _told_response(error, where)
+        case ResponseHandlingException():
+            return _told_transport(error.source, where)
+        case grpc.RpcError():
+            return _told_grpc(error, where)
+        case sqlite3.Error():
+            return StoreError(f"cannot use {where}: {error}; what is stored stays")
+        case ValueError() | AssertionError():
+            return _told_value(error, where)
+    asked = _asked_wait(error)
+    wait = "" if asked is None else f" and asks to wait for {asked:.0f} s"
+    return StoreError(f"{where} is overloaded{wait}; try again later")
+
+
+def _told_response(error: UnexpectedResponse, where: str) -> StoreError:
+    status, reason = error.status_code, _reason(error)
+    if status == 413 or _TOO_LARGE.search(reason):
+        return _too_large(where, reason or str(status))
+    if status in (401, 403):
+        return _refused(where, f"{status} {reason}".strip())
+    if status == 404 and _NO_COLLECTION.search(reason):
+        return _gone(where)
+    if status == 409 or _COLLECTION_EXISTS.search(reason):
+        return _exists(where)
+    shown = f"{status} {error.reason_phrase}".strip()
+    asked = _asked_wait(error)
+    advice = f"; it asks to wait for {asked:.0f} s" if asked else ""
+    return StoreError(f"{where} answered {shown}: {reason or 'without a reason'}{advice}")
+
+
+def _told_transport(source: Exception, where: str) -> StoreError:
+    match source:
+        case httpx.LocalProtocolError():
+            return _unwritable(where)
+        case httpx.ConnectError() if _is_untrusted(source):
+            return StoreError(f"the certificate of {where} is not trusted: {_line(source)}")
+        case httpx.ConnectError() | httpx.ConnectTimeout() | httpx.UnsupportedProtocol():
+            reason = _line(source) or type(source).__name__
+            return StoreError(
+                f"cannot reach {where} ({reason}); start it with 'docker compose up -d' or check the url"
+            )
+        case httpx.WriteTimeout() | httpx.WriteError():
+            # A server that refuses a request by its length may stop to read it, and its answer is lost.
+            return _too_large(where, "it stopped to read")
+        case httpx.TimeoutException():
+            return StoreError(f"{where} does not answer in time; give it longer, or send it less at once")
+        case httpx.TransportError() | httpx.DecodingError():
+            reason = _line(source) or type(source).__name__
+            return StoreError(f"the connection to {where} was lost ({reason}); see whether it still runs")
+    return _not_qdrant(where)  # JSON, but of another form
+
+
+def _told_grpc(error: grpc.RpcError, where: str) -> StoreError:
+    code, details = _code(error), _details(error)
+    name = code.name if code else "UNKNOWN"
+    if code in _NO_ACCESS:
+        return _refused(where, name)
+    if code == grpc.StatusCode.INTERNAL and details == "Invalid metadata":
+        return _unwritable(where)
+    if _TOO_LARGE.search(details):
+        return _too_large(where, details)
+    if code == grpc.StatusCode.NOT_FOUND and _NO_COLLECTION.search(details):
+        return _gone(where)
+    if code == grpc.StatusCode.ALREADY_EXISTS or _COLLECTION_EXISTS.search(details):
+        return _exists(where)
+    if code == grpc.StatusCode.UNAVAILABLE:
+        return StoreError(
+            f"cannot reach {where} ({details}); start it with 'docker compose up -d' or check the url"
+        )
+    if code == grpc.StatusCode.DEADLINE_EXCEEDED:
+        return StoreError(f"{where} does not answer in time; give it longer, or send it less at once")
+    return StoreError(f"{where} answered {name}: {details or 'without a reason'}")
+
+
+def _told_value(error: ValueError | AssertionError, where: str) -> StoreError | None:
+    """Answers that are not Qdrant's, and what local mode says of collections; others are bugs, and stay."""
+    if _is_no_json(error) or (isinstance(error, AssertionError) and _NO_RESULT.search(str(error))):
+        return _not_qdrant(where)
+    if _NO_COLLECTION.match(str(error)):
+        return _gone(where)
+    return _exists(where) if _COLLECTION_EXISTS.match(str(error)) else None
+
+
+def _unwritable(where: str) -> StoreError:
+    return StoreError(
+        f"cannot send requests to {where}: a header cannot be written; "
+        "see that QDRANT_API_KEY is one line of plain characters"
+    )
+
+
+def _refused(where: str, code: str) -> StoreError:
+    return StoreError(f"{where} refuses access ({code}); set QDRANT_API_KEY to a key that may write")
+
+
+def _too_large(where: str, reason: str) -> TooLarge:
+    return TooLarge(f"the request is too large for {where} ({reason}); send less at once")
+
+
+def _gone(where: str) -> CollectionGone:
+    return CollectionGone(f"{where}: the collection does not exist any more; index again")
+
+
+def _exists(where: str) -> CollectionExists:
+    return CollectionExists(f"{where}: the collection exists already; use it, or choose another name")
+
+
+def _not_qdrant(where: str) -> StoreError:
+    return StoreError(f"what answers as {where} does not answer like Qdrant; check the url")
+
+
+def _reason(error: UnexpectedResponse) -> str:
+    """What a Qdrant server gives as reason. Other services' pages are left out: they may echo the request."""
+    try:
+        return _line(json.loads(error.content)["status"]["error"])
+    except (ValueError, LookupError, TypeError):
+        return ""
+
+
+def _code(error: grpc.RpcError) -> grpc.StatusCode | None:
+    return error.code() if isinstance(error, grpc.Call) else None
+
+
+def _details(error: grpc.RpcError) -> str:
+    return _line(error.details() or "") if isinstance(error, grpc.Call) else ""
+
+
+def _line(text: object) -> str:
+    return " ".join(str(text).split())[:_SHOWN]

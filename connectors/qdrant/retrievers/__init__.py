@@ -1,0 +1,1 @@
+"""Retrievers: from a query to a candidate pool."""

@@ -1,0 +1,67 @@
+"""What a retriever did for a query, in words and figures."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from surprise_rerank.candidates import Candidates, Field, Query, Ranking
+from surprise_rerank.connectors.qdrant.index import DocumentIndex
+from surprise_rerank.connectors.qdrant.search.queries import SearchOptions, Stage
+from surprise_rerank.core.workers import in_thread
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What a retriever did for a query.
+
+    Attributes:
+        steps: one line each, in their order: where, what, over how many.
+        seconds: how long it took, fetching included.
+        ranking: the documents in order, with what each stage gave them.
+    """
+
+    steps: tuple[str, ...]
+    seconds: float
+    ranking: Ranking
+
+
+class ExplainingRetriever(ABC):
+    """What every retriever from an index can do, once it can retrieve and say how."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
+        """The pool, best first by the first of its scores."""
+
+    @abstractmethod
+    def steps(self, query: Query, depth: int) -> list[str]:
+        """What `retrieve` does, in words."""
+
+    async def aretrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
+        """`retrieve` for an event loop."""
+        return await in_thread(self.retrieve, query, depth, fields)
+
+    def explain(
+        self, query: Query, depth: int, fields: frozenset[Field] = frozenset({"documents"})
+    ) -> Explanation:
+        """Retrieve, and tell what was done."""
+        begun = time.perf_counter()
+        pool = self.retrieve(query, depth, fields)
+        seconds = time.perf_counter() - begun
+        scores = next(iter(pool.scores.values()))
+        return Explanation(tuple(self.steps(query, depth)), seconds, Ranking.order(pool, scores, pool.scores))
+
+
+def in_words(index: DocumentIndex, stages: Sequence[Stage], options: SearchOptions) -> list[str]:
+    """The stages in words."""
+    first = f"all {len(index)} documents"
+    if options.filter is not None:
+        first += " that the filter lets through"
+    sources = [first, *(f"the {stage.limit} best of these" for stage in stages[:-1])]
+    return [
+        f"{index.engine}: {stage.name} over {source}" for stage, source in zip(stages, sources, strict=True)
+    ]

@@ -1,0 +1,303 @@
+"""First-stage retrieval from a `DocumentIndex`: by cosine, by surprise in three places, and by MaxSim."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+
+from surprise_rerank.candidates import Candidates, Field, Query
+from surprise_rerank.connectors.qdrant.index import DocumentIndex
+from surprise_rerank.connectors.qdrant.multivectors import TokenStorage, query_vectors, similarities
+from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever, in_words
+from surprise_rerank.connectors.qdrant.search.queries import (
+    NO_OPTIONS,
+    SearchOptions,
+    Stage,
+    dense_stage,
+    dense_vector,
+    formula_stage,
+    maxsim_stage,
+    surprise_stage,
+)
+from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
+from surprise_rerank.core.arrays import Float32Array, Float64Array
+from surprise_rerank.errors import DataError, IndexMismatchError
+from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.surprise.score import probability
+
+SurpriseMode: TypeAlias = Literal["client", "formula", "vector"]
+
+# The augmented vectors rank by a float32 sum, so those behind the last place may belong before it.
+_MARGIN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class DenseRetriever(ExplainingRetriever):
+    """The documents nearest by cosine.
+
+    Attributes:
+        index: where they are.
+        exact: search without the approximate index, where the engine has built one.
+        options: filter, offset, threshold and parameters of Qdrant.
+    """
+
+    index: DocumentIndex
+    exact: bool = False
+    options: SearchOptions = NO_OPTIONS
+
+    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
+        """The `depth` nearest documents, with what the re-ranker needs."""
+        return self.index.search(query, depth, fields, exact=self.exact, options=self.options)
+
+    def steps(self, query: Query, depth: int) -> list[str]:
+        """What `retrieve` does, in words."""
+        return in_words(self.index, [dense_stage(dense_vector(query), depth)], self.options)
+
+
+@dataclass(frozen=True)
+class SurpriseRetriever(ExplainingRetriever):
+    """Documents by the surprise of their cosine to the query, the document as anchor.
+
+    The index needs an ensemble. Three places can compute it; over the same documents they rank alike.
+
+    - `client`: the nearest by cosine are fetched with their vectors, and re-scored here from the ensemble.
+    - `formula`: Qdrant re-scores the nearest by cosine from the moments in their payload; only ids travel.
+    - `vector`: Qdrant searches the augmented vectors, so that no pool misses what cosine ranks low,
+      and then re-scores what it found as above. Needs an index with `IndexOptions(surprise_vector=True)`.
+
+    Scores are z, in float32, as Qdrant computes it; ties are ordered by id.
+
+    Attributes:
+        index: where the documents are; `DocumentIndex.set_ensemble` gave it an ensemble.
+        mode: which of the three.
+        pool: how many documents are taken by cosine before they are re-scored; `depth` where None.
+        exact: search without the approximate index, where the engine has built one.
+        options: filter, offset, threshold (on z) and parameters of Qdrant.
+        ensemble: the one that is expected; whichever the index carries where None.
+
+    Raises:
+        DataError: if the mode is not known, or the index has no augmented vectors.
+        IndexMismatchError: if the index, or a document of it, carries no ensemble or another one.
+    """
+
+    index: DocumentIndex
+    mode: SurpriseMode = "formula"
+    pool: int | None = None
+    exact: bool = False
+    options: SearchOptions = NO_OPTIONS
+    ensemble: Ensemble | None = None
+
+    def __post_init__(self) -> None:
+        if self.mode not in get_args(SurpriseMode):
+            raise DataError(
+                f"mode {self.mode!r} is not known; choose one of {', '.join(get_args(SurpriseMode))}"
+            )
+        if self.mode == "vector" and not self.index.manifest.options.surprise_vector:
+            raise DataError(
+                "the index stores no augmented vectors; make it with IndexOptions(surprise_vector=True), or "
+                "choose mode='formula'"
+            )
+        statistics = self.index.manifest.statistics
+        if statistics is None:
+            raise IndexMismatchError(
+                f"{self.index.where} has no ensemble; give it one with set_ensemble, or on the command line "
+                "with 'surprise-rerank ensemble'"
+            )
+        if self.ensemble is not None and self.ensemble.identity != statistics.ensemble:
+            raise IndexMismatchError(
+                f"{self.index.where} carries the ensemble {statistics.ensemble} of {statistics.count} "
+                f"members, asked for is {self.ensemble.identity} of {self.ensemble.count}; set it with "
+                "set_ensemble, or leave it away"
+            )
+        if self.mode != "client":
+            behind = self.index.carrying_others(statistics)
+            if behind:
+                raise IndexMismatchError(
+                    f"{behind} documents of {self.index.where} carry moments of another ensemble than "
+                    f"{statistics.version} ({statistics.source or 'no source given'}); finish the pass with "
+                    "refresh_statistics, or choose mode='client'"
+                )
+
+    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
+        """The `depth` most surprising documents; scores are `surprise` (z) and its `probability`."""
+        if self.mode == "client":
+            return self._on_the_client(query, depth, fields)
+        dense, skipped = dense_vector(query), self.options.offset or 0
+        options = replace(self._options, offset=None)
+        last, margin = depth + skipped, _MARGIN
+        while True:
+            wanted = self._wanted(last, margin)
+            found = self.index.pools.run(
+                lambda limit: self._stages(dense, limit), wanted, fields, "surprise", options
+            )
+            ordered = _ordered(found, np.asarray(found.scores["surprise"], np.float64))
+            names = list(dict.fromkeys(ordered.ids))
+            # Qdrant cuts equals anywhere: only with all of them here is it known which come first by id.
+            whole = len(names) < wanted or self._wanted(last, 4 * margin) == wanted
+            if whole or not _is_tied(ordered, names[last - 1], names[-1]):
+                return _documents(ordered, skipped, last)
+            margin *= 4
+
+    def steps(self, query: Query, depth: int) -> list[str]:
+        """What `retrieve` does, in words."""
+        dense = dense_vector(query)
+        record = self._statistics.record
+        source = f", {record.source}" if record.source else ""
+        ensemble = f"ensemble {record.ensemble} of {record.count} members{source}"
+        if self.mode == "client":
+            lines = in_words(self.index, [dense_stage(dense, self._pool(depth))], self.options)
+            return [
+                *lines,
+                f"client: z = (cosine - mu) / sigma over the {self._pool(depth)} best, {ensemble}",
+            ]
+        lines = in_words(self.index, self._stages(dense, self._wanted(depth, 0)), self.options)
+        return [*lines, f"mu and sigma: of each document, {ensemble}"]
+
+    @cached_property
+    def _statistics(self) -> Statistics:
+        found = self.index.statistics()
+        if found is None:
+            raise IndexMismatchError(f"{self.index.where} has no ensemble any more")
+        return found
+
+    @property
+    def _options(self) -> SearchOptions:
+        return self.options.exactly() if self.exact else self.options
+
+    def _pool(self, depth: int) -> int:
+        return max(depth, self.pool or depth)
+
+    def _wanted(self, last: int, margin: int) -> int:
+        """How many documents are asked for, so that `last` of them are certain."""
+        return last + margin if self.mode == "vector" else min(last + margin, self._pool(last))
+
+    def _stages(self, dense: Float32Array, limit: int) -> list[Stage]:
+        if self.mode == "formula":
+            return [dense_stage(dense, _points(self.index, self.pool, limit)), formula_stage(limit)]
+        wide = limit + _MARGIN
+        return [surprise_stage(dense, wide), dense_stage(dense, wide), formula_stage(limit)]
+
+    def _on_the_client(self, query: Query, depth: int, fields: frozenset[Field]) -> Candidates:
+        skipped = self.options.offset or 0
+        # Threshold and offset are about z, which is not known before the vectors are here.
+        options = replace(self._options, offset=None, score_threshold=None)
+        wide = self._pool(depth + skipped)
+        found = self.index.search(query, wide, fields | {"dense"}, options=options)
+        assert found.dense is not None
+        moments = self._statistics.moments(found.dense)
+        cosine = np.asarray(found.scores["cosine"], np.float64)
+        if self.index.engine == "server":
+            # What a server computes with; JSON has the shortest decimal that tells it from its neighbours.
+            cosine = cosine.astype(np.float32).astype(np.float64)
+        # Rounded as Qdrant rounds it, so that documents it holds for equal are equal here.
+        z = ((cosine - moments.mean) / moments.deviation).astype(np.float32).astype(np.float64)
+        if "dense" not in fields:
+            found = replace(found, dense=None)
+        ordered = _ordered(found, z)
+        least = self.options.score_threshold
+        if least is not None:
+            ordered = ordered.take(np.flatnonzero(ordered.scores["surprise"] >= np.float32(least)))
+        return _documents(ordered, skipped, skipped + depth)
+
+
+@dataclass(frozen=True, slots=True)
+class MaxSimRetriever(ExplainingRetriever):
+    """The nearest by cosine, re-scored inside Qdrant by MaxSim: inclusion over the query's universe.
+
+    Scores are the mean over the query's tokens of the largest cosine, which is what `DynaMaxReranker` gives
+    but for negative cosines, and for the storage's rounding. The index needs
+    `IndexOptions(token_vectors="float16")` or `"uint8"`.
+
+    Attributes:
+        index: where the documents are.
+        pool: how many documents are taken by cosine before they are re-scored; `depth` where None.
+        exact: search without the approximate index, where the engine has built one.
+        options: filter, offset and parameters of Qdrant; a threshold is on the score.
+
+    Raises:
+        DataError: if the index has no token vectors.
+    """
+
+    index: DocumentIndex
+    pool: int | None = None
+    exact: bool = False
+    options: SearchOptions = NO_OPTIONS
+
+    def __post_init__(self) -> None:
+        if self.index.manifest.options.token_vectors is None:
+            raise DataError(
+                "the index stores no multivectors; make it with IndexOptions(token_vectors='float16'), or "
+                "re-rank with DynaMaxReranker"
+            )
+
+    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
+        """The `depth` best documents, with what the re-ranker needs."""
+        tokens = _tokens(query)
+        options = self.options.exactly() if self.exact else self.options
+        # Qdrant's score has another zero and scale, so the threshold is applied here.
+        found = self.index.pools.run(
+            lambda limit: self._stages(query, limit),
+            depth,
+            fields,
+            "maxsim",
+            replace(options, score_threshold=None),
+        )
+        scores = similarities(found.scores["maxsim"], tokens, self._storage) / max(len(tokens), 1)
+        found = replace(found, scores={"maxsim": scores})
+        least = self.options.score_threshold
+        kept = [i for i in range(len(found)) if least is None or scores[i] >= least]
+        return found.take(sorted(kept, key=lambda i: (-scores[i], found.ids[i])))
+
+    def steps(self, query: Query, depth: int) -> list[str]:
+        """What `retrieve` does, in words."""
+        return in_words(self.index, self._stages(query, depth), self.options)
+
+    @property
+    def _storage(self) -> TokenStorage:
+        storage = self.index.manifest.options.token_vectors
+        assert storage is not None
+        return storage
+
+    def _stages(self, query: Query, limit: int) -> list[Stage]:
+        vectors = query_vectors(_tokens(query), self._storage)
+        wide = _points(self.index, self.pool, limit)
+        return [dense_stage(dense_vector(query), wide), maxsim_stage(vectors, limit)]
+
+
+def _points(index: DocumentIndex, pool: int | None, limit: int) -> int:
+    """How many points a pool of documents has, about, where they are split; no fewer than asked for."""
+    return max(limit, math.ceil((pool or 0) * index.pools.density))
+
+
+def _tokens(query: Query) -> Float32Array:
+    if query.tokens is None:
+        raise DataError("the query has no token vectors; encode it with the index's encoder first")
+    return query.tokens
+
+
+def _ordered(found: Candidates, z: Float64Array) -> Candidates:
+    """Candidates by z, ties by id, with z and its probability as their scores."""
+    others = {name: own for name, own in found.scores.items() if name != "surprise"}
+    scores = {"surprise": z, "probability": probability(z), **others}
+    order = sorted(range(len(found)), key=lambda i: (-z[i], found.ids[i]))
+    scored = replace(found, scores=scores)
+    return scored if order == list(range(len(found))) else scored.take(order)
+
+
+def _is_tied(ordered: Candidates, name: str, other: str) -> bool:
+    """Whether the best scores of two documents are equal."""
+    z = ordered.scores["surprise"]
+    return bool(z[ordered.ids.index(name)] == z[ordered.ids.index(other)])
+
+
+def _documents(ordered: Candidates, first: int, last: int) -> Candidates:
+    """The documents from one place to another, each with all its rows."""
+    names = list(dict.fromkeys(ordered.ids))
+    if first == 0 and len(names) <= last:
+        return ordered
+    kept = set(names[first:last])
+    return ordered.take([i for i, name in enumerate(ordered.ids) if name in kept])

@@ -1,0 +1,39 @@
+"""Candidates by id from an index, for re-ranking what somebody else retrieved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from surprise_rerank.candidates import Candidates, Field, Query
+from surprise_rerank.connectors.qdrant.index import DocumentIndex
+from surprise_rerank.connectors.qdrant.retrievers.hybrid import LexicalIndex
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCandidates:
+    """What an index has of documents that are named.
+
+    Attributes:
+        index: where vectors, tokens and texts come from.
+        words: for BM25's scores of them; none where None.
+        sample: ids of a uniform sample of the corpus, for BM25's moments.
+    """
+
+    index: DocumentIndex
+    words: LexicalIndex | None = None
+    sample: tuple[str, ...] = ()
+
+    def candidates(self, query: Query, ids: Sequence[str], fields: frozenset[Field]) -> Candidates:
+        """Those of these documents that the index has, in this order; with BM25's scores, if any."""
+        pool = self.index.pools.fetch(ids, fields, skip_missing=True)
+        if self.words is None:
+            return pool
+        scores = self.words.score(query.text, pool.ids) if len(pool) else np.zeros(0)
+        return replace(
+            pool,
+            scores={"bm25": scores},
+            backgrounds={"bm25": self.words.moments(query.text, self.sample)},
+        )

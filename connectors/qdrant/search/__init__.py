@@ -1,0 +1,1 @@
+"""Requests to Qdrant, and the candidates that come back."""

@@ -1,0 +1,176 @@
+"""The requests that are sent to Qdrant: first stages, and surprise and MaxSim inside the engine."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from qdrant_client import models
+
+from surprise_rerank.candidates import Query
+from surprise_rerank.connectors.qdrant.lexical import SparseVector
+from surprise_rerank.connectors.qdrant.manifest import Quantization
+from surprise_rerank.connectors.qdrant.schema import DENSE, MU, SIGMA, SURPRISE, TOKEN_VECTORS
+from surprise_rerank.core.arrays import Float32Array
+from surprise_rerank.errors import DataError
+from surprise_rerank.surprise.linear_form import augmented_query
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """What Qdrant offers for a search, passed through unchanged.
+
+    Attributes:
+        filter: only points that it lets through; a document's metadata is at `metadata.KEY`.
+        offset: how many of the best are skipped.
+        score_threshold: only points that score at least this, by what the search ranks by.
+        params: `hnsw_ef`, `exact`, quantisation.
+    """
+
+    filter: models.Filter | None = None
+    offset: int | None = None
+    score_threshold: float | None = None
+    params: models.SearchParams | None = None
+
+    def __post_init__(self) -> None:
+        if self.filter is not None and not isinstance(self.filter, models.Filter):
+            raise DataError(
+                f"the filter must be a qdrant_client.models.Filter, got {type(self.filter).__name__}"
+            )
+        if self.offset is not None and self.offset < 0:
+            raise DataError(f"the offset must not be negative, got {self.offset}")
+
+    def exactly(self) -> SearchOptions:
+        """The same without the approximate index."""
+        params = self.params or models.SearchParams()
+        return replace(self, params=params.model_copy(update={"exact": True}))
+
+
+NO_OPTIONS = SearchOptions()
+
+# More candidates than asked for are rescored with the originals; one bit tells less than eight.
+_OVERSAMPLING: Mapping[Quantization, float] = {"int8": 1.5, "binary": 4.0}
+
+
+def rescored(options: SearchOptions, quantization: Quantization | None) -> SearchOptions:
+    """The same, with what quantised vectors found rescored, unless the caller says how."""
+    params = options.params or models.SearchParams()
+    if quantization is None or params.quantization is not None:
+        return options
+    own = models.QuantizationSearchParams(rescore=True, oversampling=_OVERSAMPLING[quantization])
+    return replace(options, params=params.model_copy(update={"quantization": own}))
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage of a query: what ranks, over all points or over what the stage before found.
+
+    Attributes:
+        query: a vector, a sparse vector, token vectors, or a formula.
+        using: the vector's name; None for a formula.
+        name: what the stage does, for `explain`.
+        limit: how many points it hands on, where another stage follows.
+    """
+
+    query: Any
+    using: str | None
+    name: str
+    limit: int
+
+
+def dense_vector(query: Query) -> Float32Array:
+    """The query's dense vector.
+
+    Raises:
+        DataError: if it has none.
+    """
+    if query.dense is None:
+        raise DataError("the query has no dense vector; encode it with the index's encoder first")
+    return query.dense
+
+
+def dense_stage(query: Float32Array, limit: int) -> Stage:
+    """Cosine of dense vectors."""
+    return Stage(_nearest(query.tolist()), DENSE, "cosine of dense vectors", limit)
+
+
+def surprise_stage(query: Float32Array, limit: int) -> Stage:
+    """The augmented vectors' dot product, which is the surprise z but for float32's rounding."""
+    return Stage(_nearest(augmented_query(query).tolist()), SURPRISE, "surprise by augmented vectors", limit)
+
+
+def sparse_stage(query: SparseVector, using: str, limit: int) -> Stage:
+    """BM25 of sparse vectors."""
+    vector = models.SparseVector(indices=query.indices.tolist(), values=query.values.tolist())
+    return Stage(models.NearestQuery(nearest=vector), using, "BM25 of sparse vectors", limit)
+
+
+def maxsim_stage(query_vectors: Any, limit: int) -> Stage:
+    """MaxSim of token vectors."""
+    return Stage(_nearest(query_vectors.tolist()), TOKEN_VECTORS, "MaxSim of token vectors", limit)
+
+
+def formula_stage(limit: int) -> Stage:
+    """Z = (score - mu) / sigma of the stage before, from the moments in each document's payload.
+
+    Qdrant computes it in float64 and rounds to float32; a document without moments keeps its score.
+    """
+    return Stage(_surprise_formula(), None, f"formula ($score - {MU}) / {SIGMA}", limit)
+
+
+@functools.cache
+def _surprise_formula() -> models.FormulaQuery:
+    difference = models.SumExpression(sum=["$score", models.NegExpression(neg=MU)])
+    divided = models.DivParams(left=difference, right=SIGMA, by_zero_default=0.0)
+    return models.FormulaQuery(formula=models.DivExpression(div=divided), defaults={MU: 0.0, SIGMA: 1.0})
+
+
+def _nearest(vector: Any) -> models.NearestQuery:
+    # Without pydantic's look at every number, which takes as long as a small collection's search.
+    return models.NearestQuery.model_construct(nearest=vector)
+
+
+def request(
+    stages: Sequence[Stage],
+    limit: int,
+    fields: Sequence[str],
+    vectors: Sequence[str],
+    options: SearchOptions = NO_OPTIONS,
+) -> models.QueryRequest:
+    """One request of several stages, each over what the one before it found.
+
+    The filter and the search parameters hold for the first, the threshold and the offset for the last.
+
+    Args:
+        stages: in the order in which they run.
+        limit: how many points come back.
+        fields: of the payload.
+        vectors: by name.
+        options: see `SearchOptions`.
+    """
+    first, last = stages[0], stages[-1]
+    inner: models.Prefetch | None = None
+    for stage in stages[:-1]:
+        inner = models.Prefetch(
+            query=stage.query,
+            using=stage.using,
+            limit=stage.limit,
+            prefetch=inner,
+            filter=options.filter if stage is first else None,
+            params=options.params if stage is first else None,
+        )
+    alone = inner is None
+    return models.QueryRequest(
+        query=last.query,
+        using=last.using,
+        prefetch=inner,
+        limit=limit,
+        offset=options.offset,
+        score_threshold=options.score_threshold,
+        filter=options.filter if alone else None,
+        params=options.params if alone else None,
+        with_payload=list(fields) or False,
+        with_vector=list(vectors) or False,
+    )

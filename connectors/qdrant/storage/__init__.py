@@ -1,0 +1,1 @@
+"""Where an index is, folder or server: its points, its versions and the files beside them."""

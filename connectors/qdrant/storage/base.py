@@ -1,0 +1,92 @@
+"""Where an index lives: its manifest, its points, the files beside them, and its versions.
+
+A version is a complete index. A new one is filled beside the one in use and put into its place in one step:
+by an alias on a server, by one small file in a folder. What fails on the way leaves the old one in use.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from surprise_rerank.connectors.qdrant.engines.base import Engine
+from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
+
+
+class Home(Protocol):
+    """One version of an index. Every error is a `StoreError`."""
+
+    @property
+    def where(self) -> str:
+        """The place, for messages."""
+        ...
+
+    @property
+    def manifest(self) -> Manifest:
+        """How it was made, and which statistics it has."""
+        ...
+
+    @property
+    def engine(self) -> Engine:
+        """Its points."""
+        ...
+
+    def reload(self) -> Manifest:
+        """The manifest as it is stored now; another process may have changed it."""
+        ...
+
+    def save(self, manifest: Manifest) -> None:
+        """Remember a changed manifest."""
+        ...
+
+    def read_file(self, name: str) -> bytes | None:
+        """A file that is kept beside the points; None where there is none."""
+        ...
+
+    def write_file(self, name: str, content: bytes) -> None:
+        """Keep a file beside the points, in place of the one of this name."""
+        ...
+
+    def delete_file(self, name: str) -> None:
+        """Forget a file; nothing happens where there is none."""
+        ...
+
+    def successor(self, manifest: Manifest) -> Home:
+        """The next version, not in use yet; what an interrupted call began is gone on with where it fits."""
+        ...
+
+    def promote(self) -> None:
+        """Put this version into use, in place of the one before."""
+        ...
+
+    def hand_over(self) -> None:
+        """What this version shares with the one that replaced it belongs to that one now."""
+        ...
+
+    def drop_others(self) -> None:
+        """Delete the versions that are not in use; nobody may have them open here."""
+        ...
+
+    def close(self) -> None:
+        """Let go of files, locks and connections."""
+        ...
+
+
+def check(manifest: Manifest, expected: Manifest | None, options: IndexOptions | None, where: str) -> None:
+    """Compare an index with the model and the options that the caller brings, where they are given.
+
+    Raises:
+        IndexMismatchError: if they differ.
+    """
+    if expected is not None:
+        manifest.check(expected, where)
+    if options is not None:
+        manifest.check_options(options, where)
+
+
+def differs(one: Manifest, other: Manifest) -> bool:
+    """Whether two versions hold vectors of other models, or store other things."""
+    return (one.fingerprint, one.dimension, one.options) != (
+        other.fingerprint,
+        other.dimension,
+        other.options,
+    )

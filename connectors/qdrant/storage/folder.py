@@ -1,0 +1,200 @@
+"""An index in a folder: `index.json` names the version in use, and each version is a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+from surprise_rerank.connectors.qdrant.engines.base import Engine, EngineKind
+from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, open_local
+from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
+from surprise_rerank.connectors.qdrant.storage.base import check, differs
+from surprise_rerank.core.extras import is_installed, pip_line
+from surprise_rerank.core.files import disk_errors, whole_file
+from surprise_rerank.errors import IndexMismatchError, NoIndexError, StoreError
+
+MANIFEST_FILE = "manifest.json"
+VERSION_FILE = "index.json"  # which version is in use
+
+
+class FolderHome:
+    """A folder: `index.json` names the version in use, and each version is a folder of its own.
+
+    Args:
+        folder: of the whole index.
+        version: which one.
+        kind: `edge` or `local`.
+        manifest: of the version; written where it is new.
+    """
+
+    def __init__(self, folder: Path, version: int, kind: EngineKind, manifest: Manifest) -> None:
+        self.where = str(folder)
+        self._folder, self._version, self._kind = folder, version, kind
+        self._own = folder / str(version)
+        with disk_errors(self.where):
+            self._own.mkdir(exist_ok=True)
+        if not (self._own / MANIFEST_FILE).exists():
+            self.save(manifest)
+        self.manifest = manifest
+        self.engine: Engine = _embedded_engine(self._own, kind, manifest)
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path,
+        expected: Manifest | None,
+        options: IndexOptions | None,
+        kind: EngineKind | None,
+    ) -> FolderHome:
+        """The version in use, or an empty first one.
+
+        Raises:
+            IndexMismatchError: if the folder is something else, or another model's.
+            StoreError: if it cannot be used, or there is no index and no manifest to make one with.
+        """
+        with disk_errors(str(folder)):
+            found = _current(folder)
+            if found is not None:
+                version, stored = found
+                manifest = _read_manifest(folder / str(version))
+                check(manifest, expected, options, str(folder))
+                return cls(folder, version, stored, manifest)
+            if expected is None:
+                raise NoIndexError(f"there is no index at {folder}; make one first, or give its folder")
+            _require_free(folder)
+            folder.mkdir(parents=True, exist_ok=True)
+            chosen: EngineKind = kind or ("edge" if is_installed("qdrant_edge") else "local")
+            _write_json(folder / VERSION_FILE, {"engine": chosen, "version": 1})
+            return cls(folder, 1, chosen, expected)
+
+    def reload(self) -> Manifest:
+        """The manifest; nobody else can change it while the folder is open."""
+        return self.manifest
+
+    def save(self, manifest: Manifest) -> None:
+        """Remember a changed manifest."""
+        with disk_errors(self.where):
+            _write_json(self._own / MANIFEST_FILE, manifest.to_json())
+        self.manifest = manifest
+
+    def read_file(self, name: str) -> bytes | None:
+        """A file of the version's folder."""
+        with disk_errors(self.where):
+            path = self._own / name
+            return path.read_bytes() if path.exists() else None
+
+    def write_file(self, name: str, content: bytes) -> None:
+        """Write a file into the version's folder, whole or not at all."""
+        with disk_errors(self.where), whole_file(self._own / name) as file:
+            file.write(content)
+
+    def delete_file(self, name: str) -> None:
+        """Delete a file of the version's folder."""
+        with disk_errors(self.where):
+            (self._own / name).unlink(missing_ok=True)
+
+    def successor(self, manifest: Manifest) -> FolderHome:
+        """The version after this one."""
+        version = self._version + 1
+        own = self._folder / str(version)
+        with disk_errors(self.where):
+            if own.exists() and not _is_begun(own, manifest):
+                shutil.rmtree(own)
+        return FolderHome(self._folder, version, self._kind, manifest)
+
+    def promote(self) -> None:
+        """Name this version in `index.json`."""
+        with disk_errors(self.where):
+            _write_json(self._folder / VERSION_FILE, {"engine": self._kind, "version": self._version})
+
+    def hand_over(self) -> None:
+        """Nothing is shared."""
+
+    def drop_others(self) -> None:
+        """Delete the folders of the other versions."""
+        with disk_errors(self.where):
+            for path in self._folder.iterdir():
+                if path.is_dir() and path.name.isdecimal() and path != self._own:
+                    shutil.rmtree(path, ignore_errors=True)
+
+    def close(self) -> None:
+        """Close the engine."""
+        self.engine.close()
+
+
+def _embedded_engine(folder: Path, kind: EngineKind, manifest: Manifest) -> Engine:
+    if kind == "edge":
+        if not is_installed("qdrant_edge"):
+            raise StoreError(f"{folder} is of Qdrant Edge, which is not installed: run {pip_line('edge')}")
+        from surprise_rerank.connectors.qdrant.engines.edge import EdgeEngine
+
+        return EdgeEngine(folder / "edge", manifest)
+    engine = ClientEngine(open_local(folder / "local"), "local", str(folder), "documents")
+    try:
+        if not engine.exists():
+            engine.create(manifest, {})
+    except BaseException:
+        engine.close()
+        raise
+    return engine
+
+
+def _current(folder: Path) -> tuple[int, EngineKind] | None:
+    """Version and engine of the index in a folder; None where there is none yet."""
+    path = folder / VERSION_FILE
+    if not path.exists():
+        return None
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        version, kind = int(values["version"]), values["engine"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise IndexMismatchError(f"{path} is damaged; delete {folder} and index again") from error
+    if kind not in get_args(EngineKind):
+        raise IndexMismatchError(f"{path} names the engine {kind!r}; delete {folder} and index again")
+    # A process that was killed between this file and the first manifest has stored nothing yet.
+    if version == 1 and not (folder / "1" / MANIFEST_FILE).exists():
+        return None
+    return version, kind
+
+
+def _read_manifest(folder: Path) -> Manifest:
+    path = folder / MANIFEST_FILE
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise IndexMismatchError(f"{path} is missing; delete {folder.parent} and index again") from error
+    except ValueError as error:
+        raise IndexMismatchError(f"{path} is damaged; delete {folder.parent} and index again") from error
+    return Manifest.from_json(values, str(folder.parent))
+
+
+def _is_begun(folder: Path, manifest: Manifest) -> bool:
+    """Whether a version that is not in use was begun for the same model and options."""
+    try:
+        return not differs(_read_manifest(folder), manifest)
+    except IndexMismatchError:
+        return False
+
+
+def _require_free(folder: Path) -> None:
+    """Refuse a folder that holds something else than what a killed process of ours left behind.
+
+    Raises:
+        IndexMismatchError: if it does.
+    """
+    names = [entry.name for entry in os.scandir(folder)] if folder.exists() else []
+    if MANIFEST_FILE in names:
+        raise IndexMismatchError(f"{folder} holds an index of an older version; delete it and index again")
+    if any(name not in (VERSION_FILE, "1") and not name.startswith(f".{VERSION_FILE}.") for name in names):
+        raise IndexMismatchError(
+            f"{folder} is not empty and was not made by surprise-rerank; choose another folder"
+        )
+
+
+def _write_json(path: Path, values: Mapping[str, Any]) -> None:
+    with whole_file(path) as file:
+        file.write(json.dumps(values, indent=1).encode())

@@ -1,0 +1,293 @@
+"""An index on a Qdrant server or in memory: a collection for each version, an alias for the one in use."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pybase64
+from qdrant_client import QdrantClient, models
+
+from surprise_rerank.connectors.qdrant.engines import retries
+from surprise_rerank.connectors.qdrant.engines.base import EngineKind
+from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, Connection
+from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
+from surprise_rerank.connectors.qdrant.schema import point_id
+from surprise_rerank.connectors.qdrant.storage.base import check, differs
+from surprise_rerank.errors import IndexMismatchError, NoIndexError, StoreError
+
+_FORBIDDEN = frozenset('<>:"/\\|?*\0\x1f')  # what Qdrant refuses in the name of a collection
+_VERSION = re.compile(r"[0-9]+(-[0-9a-f]{8})?")
+_PART_BYTES = 4 * 2**20  # of a file, in one point; a server takes 32 MiB in a request
+
+
+class ServerHome:
+    """Collections of a Qdrant: `NAME@VERSION` holds the points, and the alias NAME stands for the one in use.
+
+    Files lie in a second collection, `NAME@VERSION.files`. A version is a number and, after the first, digits
+    of what it is made with, so that two processes which build different ones never write into one collection.
+
+    Args:
+        client: a server's, or one in local mode, whose collections live in memory.
+        name: the alias.
+        version: which one.
+        manifest: of the version.
+        connection: how the server is reached; None in memory.
+        settings: more for `create_collection`.
+    """
+
+    def __init__(
+        self,
+        client: QdrantClient,
+        name: str,
+        version: str,
+        manifest: Manifest,
+        connection: Connection | None,
+        settings: Mapping[str, Any],
+    ) -> None:
+        place = connection.where if connection else "memory"
+        self.where = f"{place}, collection {name!r}"
+        self._client, self._name, self._version = client, name, version
+        self._connection, self._settings = connection, settings
+        self._before: str | None = None
+        self._owns_client = True
+        self.engine = self._points(f"{name}@{version}", self._moved)
+        self._files = self._points(f"{name}@{version}.files", lambda: None)
+        if not self.engine.exists():
+            self.engine.create(manifest, settings)
+        self.manifest = Manifest.from_json(self.engine.metadata(), self.engine.where)
+
+    @classmethod
+    def open(
+        cls,
+        connection: Connection | None,
+        name: str,
+        expected: Manifest | None,
+        options: IndexOptions | None,
+        settings: Mapping[str, Any],
+    ) -> ServerHome:
+        """The version in use, or an empty first one.
+
+        Raises:
+            IndexMismatchError: if the collection is something else, or another model's.
+            StoreError: if the server cannot be reached, or there is no index and nothing to make one with.
+        """
+        if not name or set(name) & _FORBIDDEN:
+            raise StoreError(f"{name!r} is not a name for a collection; use letters, digits, '-' and '_'")
+        client = connection.open() if connection else QdrantClient(":memory:")
+        try:
+            return cls._opened(client, connection, name, expected, options, settings)
+        except BaseException:
+            client.close()
+            raise
+
+    @classmethod
+    def _opened(
+        cls,
+        client: QdrantClient,
+        connection: Connection | None,
+        name: str,
+        expected: Manifest | None,
+        options: IndexOptions | None,
+        settings: Mapping[str, Any],
+    ) -> ServerHome:
+        where = f"{connection.where if connection else 'memory'}, collection {name!r}"
+        policy = connection.retries if connection else retries.DEFAULT
+        version = retries.call(lambda: _version_in_use(client, name), where, policy)
+        if version is None:
+            if retries.call(lambda: client.collection_exists(name), where, policy):
+                raise IndexMismatchError(
+                    f"{where} was not made by surprise-rerank; choose another name for the collection"
+                )
+            if expected is None:
+                raise NoIndexError(f"there is no index at {where}; make one first, or give its name")
+            home = cls(client, name, "1", expected, connection, settings)
+            home.promote()
+        else:
+            stored = expected or Manifest("", "", 1)  # the collection exists, so that nothing is made of it
+            home = cls(client, name, version, stored, connection, settings)
+        check(home.manifest, expected, options, where)
+        return home
+
+    def reload(self) -> Manifest:
+        """The manifest as the collection has it now."""
+        self.manifest = Manifest.from_json(self.engine.metadata(), self.engine.where)
+        return self.manifest
+
+    def save(self, manifest: Manifest) -> None:
+        """Remember a changed manifest, in the collection's metadata."""
+        self.engine.set_metadata(manifest.to_json())
+        self.manifest = manifest
+
+    def read_file(self, name: str) -> bytes | None:
+        """A file, put together from its parts; the latest content that is there whole.
+
+        Raises:
+            StoreError: if a part is damaged.
+        """
+        if not self._files.exists():
+            return None
+        contents: dict[str, dict[int, Mapping[str, Any]]] = defaultdict(dict)
+        fields = ("part", "data", "parts", "of", "written")
+        for batch in self._files.scroll(fields, batch=4, condition=_named(name)):
+            for record in batch:
+                contents[record.payload.get("of", "")][record.payload["part"]] = record.payload
+        whole = [own for own in contents.values() if len(own) == own[min(own)]["parts"]]
+        if not whole:
+            return None
+        latest = max(whole, key=lambda own: max(part.get("written", 0.0) for part in own.values()))
+        try:
+            return pybase64.b64decode("".join(latest[i]["data"] for i in sorted(latest)), validate=True)
+        except ValueError as error:
+            raise StoreError(f"{self.where}: the file {name!r} is damaged; write it again") from error
+
+    def write_file(self, name: str, content: bytes) -> None:
+        """Keep a file, in parts that a request takes, in place of the content that the name stood for.
+
+        The old parts go when all new ones are there: whoever reads meanwhile finds one of the two, whole.
+        """
+        if not self._files.exists():
+            # An attempt whose answer was lost may have made it.
+            with contextlib.suppress(retries.CollectionExists):
+                retries.call(
+                    lambda: self._client.create_collection(self._files.collection, vectors_config={}),
+                    self.where,
+                    self._policy,
+                )
+        text = pybase64.b64encode(content).decode("ascii")
+        own = hashlib.sha256(content).hexdigest()[:16]
+        starts = range(0, len(text), _PART_BYTES)
+        shared = {"name": name, "of": own, "parts": len(starts), "written": time.time()}
+        for part, start in enumerate(starts):
+            payload = {**shared, "part": part, "data": text[start : start + _PART_BYTES]}
+            point = models.PointStruct(id=point_id(f"{name}@{own}", part), vector={}, payload=payload)
+            retries.call(
+                lambda point=point: self._client.upsert(self._files.collection, [point], wait=True),  # type: ignore[misc]
+                self.where,
+                self._policy,
+            )
+        before = [
+            record.id
+            for batch in self._files.scroll(("of",), condition=_named(name))
+            for record in batch
+            if record.payload.get("of") != own
+        ]
+        if before:
+            self._files.delete(before)
+
+    def delete_file(self, name: str) -> None:
+        """Forget a file."""
+        if self._files.exists():
+            ids = [r.id for batch in self._files.scroll((), condition=_named(name)) for r in batch]
+            self._files.delete(ids)
+
+    def successor(self, manifest: Manifest) -> ServerHome:
+        """The version after this one.
+
+        Raises:
+            StoreError: if another process has replaced this one.
+        """
+        self._require_in_use(self._version)
+        version = f"{_number(self._version) + 1}-{_digest(manifest)}"
+        made = ServerHome(self._client, self._name, version, manifest, self._connection, self._settings)
+        made._owns_client = False
+        made._before = self._version
+        return made
+
+    def hand_over(self) -> None:
+        """The connection belongs to the version that replaced this one."""
+        self._owns_client = False
+
+    def promote(self) -> None:
+        """Let the alias stand for this version, in one request.
+
+        Raises:
+            StoreError: if another process has put one into use since this one was begun.
+        """
+        self._require_in_use(self._before)
+        create = models.CreateAlias(collection_name=self.engine.collection, alias_name=self._name)
+        changes: list[models.AliasOperations] = [models.CreateAliasOperation(create_alias=create)]
+        if self._before is not None:
+            delete = models.DeleteAlias(alias_name=self._name)
+            changes.insert(0, models.DeleteAliasOperation(delete_alias=delete))
+        retries.call(lambda: self._client.update_collection_aliases(changes), self.where, self._policy)
+        self._owns_client = True
+
+    def drop_others(self) -> None:
+        """Delete the collections of the version that this one replaced, and of others that were begun."""
+        listed = retries.call(self._client.get_collections, self.where, self._policy).collections
+        for name in [found.name for found in listed if found.name.startswith(f"{self._name}@")]:
+            version = name.removesuffix(".files").removeprefix(f"{self._name}@")
+            known = _VERSION.fullmatch(version) and version != self._version
+            if known and _number(version) <= _number(self._version):
+                retries.call(lambda name=name: self._client.delete_collection(name), self.where, self._policy)  # type: ignore[misc]
+
+    def close(self) -> None:
+        """Close the connection; a version that is not in use has its predecessor's, and leaves it open."""
+        if self._owns_client:
+            self.engine.close()
+
+    @property
+    def _policy(self) -> retries.RetryPolicy:
+        return self._connection.retries if self._connection else retries.DEFAULT
+
+    def _points(self, collection: str, moved: Callable[[], str | None]) -> ClientEngine:
+        kind: EngineKind = "server" if self._connection else "local"
+        place = self._connection.where if self._connection else "memory"
+        return ClientEngine(self._client, kind, place, collection, self._policy, moved)
+
+    def _moved(self) -> str | None:
+        """The collection that the alias stands for now, if it is of the same model and options."""
+        version = _version_in_use(self._client, self._name)
+        if version is None or version == self._version:
+            return None
+        name = f"{self._name}@{version}"
+        now = Manifest.from_json(self._client.get_collection(name).config.metadata or {}, name)
+        if differs(now, self.manifest):
+            return None
+        self._version, self.manifest = version, now
+        self._files = self._points(f"{name}.files", lambda: None)
+        return name
+
+    def _require_in_use(self, version: str | None) -> None:
+        """Refuse to build on a version that is not in use.
+
+        Raises:
+            StoreError: if another one is.
+        """
+        found = retries.call(lambda: _version_in_use(self._client, self._name), self.where, self._policy)
+        if found not in (version, self._version):
+            raise StoreError(
+                f"another process has put version {found} of {self.where} into use, this one knows "
+                f"{version}; open it again"
+            )
+
+
+def _version_in_use(client: QdrantClient, name: str) -> str | None:
+    """The version that an alias stands for; None where there is no such alias of ours."""
+    for alias in client.get_aliases().aliases:
+        stem, _, version = alias.collection_name.rpartition("@")
+        if alias.alias_name == name and stem == name and _VERSION.fullmatch(version):
+            return version
+    return None
+
+
+def _number(version: str) -> int:
+    return int(version.partition("-")[0])
+
+
+def _digest(manifest: Manifest) -> str:
+    """Eight digits of what a version is made with."""
+    options = json.dumps(manifest.options.to_json(), sort_keys=True)
+    made = f"{manifest.fingerprint}\0{manifest.dimension}\0{options}"
+    return hashlib.sha256(made.encode()).hexdigest()[:8]
+
+
+def _named(name: str) -> models.Filter:
+    return models.Filter(must=[models.FieldCondition(key="name", match=models.MatchValue(value=name))])

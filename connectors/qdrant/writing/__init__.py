@@ -1,0 +1,1 @@
+"""Documents to points, statistics and upkeep."""

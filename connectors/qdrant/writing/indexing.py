@@ -1,0 +1,266 @@
+"""Bringing a collection up to date: only what changed is encoded, and nothing that was stored is lost.
+
+The next window of documents is encoded while a thread stores the one before. The queue between them is
+short, so that a slow store slows the encoder down instead of filling the memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Protocol, runtime_checkable
+
+from surprise_rerank.connectors.qdrant.engines.base import Engine
+from surprise_rerank.connectors.qdrant.schema import (
+    HASH,
+    ID,
+    NUMBER,
+    PASSAGES,
+    WITH_VECTORS,
+    point_id,
+    stored_hash,
+)
+from surprise_rerank.connectors.qdrant.writing.pipeline import (
+    Job,
+    StoppedError,
+    Unit,
+    Writer,
+    delete_documents,
+)
+from surprise_rerank.connectors.qdrant.writing.points import Piece, PointMaker
+from surprise_rerank.documents import Document
+from surprise_rerank.encoders.base import Encoded
+from surprise_rerank.errors import DataError
+
+# Documents whose state is looked up together, and that are sorted by length: like lengths pad little.
+_CHUNK = 8192
+# Texts are encoded a window at a time: an interruption loses two, and float32 tokens stay under 50 MiB.
+_WINDOW = 128
+
+
+@dataclass(frozen=True, slots=True)
+class SyncReport:
+    """What `DocumentIndex.sync` did.
+
+    Attributes:
+        added: documents that were new.
+        updated: documents whose text or metadata had changed.
+        unchanged: documents that were there already and were not encoded again.
+        removed: stored documents that were no longer in the collection.
+        split: how many of the added and updated ones are stored as several passages.
+    """
+
+    added: int
+    updated: int
+    unchanged: int
+    removed: int
+    split: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What is known of a stored document: its hash, and the number of its passages, 1 where it is whole."""
+
+    hash: str
+    passages: int
+
+
+@dataclass(slots=True)
+class _Counts:
+    added: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    split: int = 0
+
+
+@dataclass(slots=True)
+class Indexer:
+    """One pass over a collection of documents.
+
+    Attributes:
+        engine: where they are stored.
+        maker: makes their points.
+        on_progress: called with the number of documents of every finished part.
+    """
+
+    engine: Engine
+    maker: PointMaker
+    on_progress: Callable[[int], None] | None = None
+    _counts: _Counts = field(default_factory=_Counts)
+    _seen: dict[str, None] = field(default_factory=dict)  # ids, in their order
+
+    def run(
+        self, documents: Iterable[Document], *, prune: bool = False, encoded: Encoded | None = None
+    ) -> SyncReport:
+        """Store what is new or changed; see `DocumentIndex.sync`."""
+        known = dict(self._all_stored()) if prune else None
+        source = iter(documents)
+        row = 0
+        with Writer(self.engine) as writer:
+            while chunk := list(islice(source, _CHUNK)):
+                try:
+                    part = None if encoded is None else slice_encoded(encoded, row, len(chunk))
+                    self._chunk(chunk, known, part, writer)
+                    row += len(chunk)
+                except StoppedError:
+                    # Ids that follow are told where that needs no reading of a stream that may have no end.
+                    rest = [d.id for d in source] if isinstance(documents, Sequence) else []
+                    writer.give_up(self._seen, rest)
+            writer.finish(self._seen)
+            self._told(writer)
+        removed = 0
+        if known is not None:
+            _require_all_read(documents)
+            removed = self._prune(known)
+        if removed or self._counts.added or self._counts.updated:
+            self.engine.finish()
+        done = self._counts
+        return SyncReport(done.added, done.updated, done.unchanged, removed, done.split)
+
+    def _chunk(
+        self,
+        documents: Sequence[Document],
+        known: Mapping[str, Stored] | None,
+        encoded: Encoded | None,
+        writer: Writer,
+    ) -> None:
+        self._require_unique(documents)
+        writer.expect([d.id for d in documents])
+        # This also finds what cannot be stored before anything is encoded.
+        hashes = [stored_hash(d) for d in documents]
+        stored = known if known is not None else self._stored(documents, writer)
+        current = {d.id for d, own in zip(documents, hashes, strict=True) if _hash(stored, d.id) == own}
+        rows = [i for i, d in enumerate(documents) if d.id not in current]
+        writer.acknowledge(current, done=0)
+        self._counts.unchanged += len(current)
+        self._report(len(current))
+        rows.sort(key=lambda i: -len(documents[i].content))
+        for window in self._windows(rows, documents):
+            pieces = [piece for own in window.values() for piece in own]
+            units = self._units(pieces, list(window), encoded)
+            jobs = []
+            for i, own in window.items():
+                before = stored.get(documents[i].id)
+                passages = before.passages if before else 0
+                jobs.append(Job(documents[i], list(islice(units, len(own))), passages))
+                self._counts.updated += before is not None
+                self._counts.added += before is None
+                self._counts.split += len(own) > 1
+            writer.put(jobs)
+            self._told(writer)
+
+    def _windows(
+        self, rows: Sequence[int], documents: Sequence[Document]
+    ) -> Iterator[dict[int, list[Piece]]]:
+        """Row -> pieces, of about `_WINDOW` pieces each; a document's pieces stay together."""
+        window: dict[int, list[Piece]] = {}
+        size = 0
+        for start in range(0, len(rows), _WINDOW):
+            part = rows[start : start + _WINDOW]
+            for i, own in zip(part, self.maker.pieces([documents[i] for i in part]), strict=True):
+                if window and size + len(own) > _WINDOW:
+                    yield window
+                    window, size = {}, 0
+                window[i] = own
+                size += len(own)
+        if window:
+            yield window
+
+    def _units(self, pieces: Sequence[Piece], rows: Sequence[int], encoded: Encoded | None) -> Iterator[Unit]:
+        """What is stored of pieces; those of a very long document are encoded some at a time, too."""
+        if encoded is not None:
+            if len(pieces) != len(rows):
+                longest = next(piece for piece in pieces if piece.count > 1)
+                raise DataError(
+                    f"document {longest.document.id!r} is longer than the model reads and would be split, "
+                    "but its vector was given; make the index with passages=None, or let it encode"
+                )
+            given = Encoded(encoded.dense[list(rows)], encoded.tokens.take(rows))
+            yield from self.maker.points(pieces, given)
+            return
+        for start in range(0, len(pieces), _WINDOW):
+            part = pieces[start : start + _WINDOW]
+            texts = [piece.text for piece in part]
+            yield from self.maker.points(part, self.maker.encoder.encode(texts, kind="document"))
+
+    def _require_unique(self, documents: Sequence[Document]) -> None:
+        for document in documents:
+            if not document.id:
+                raise DataError(f"a document has an empty id (its text begins {document.text[:40]!r})")
+            if document.id in self._seen:
+                raise DataError(f"the document id {document.id!r} stands twice; ids must be unique")
+            self._seen[document.id] = None
+
+    def _all_stored(self) -> Iterator[tuple[str, Stored]]:
+        for batch in self.engine.scroll((ID, HASH, PASSAGES, NUMBER), batch=5000, condition=WITH_VECTORS):
+            for record in batch:
+                if record.payload.get(NUMBER, 0) == 0:
+                    yield record.payload[ID], _stored(record.payload)
+
+    def _stored(self, documents: Sequence[Document], writer: Writer) -> dict[str, Stored]:
+        found = writer.asking(
+            lambda: self.engine.retrieve([point_id(d.id) for d in documents], (ID, HASH, PASSAGES))
+        )
+        return {record.payload[ID]: _stored(record.payload) for record in found}
+
+    def _prune(self, known: Mapping[str, Stored]) -> int:
+        gone = sorted(name for name in known if name not in self._seen)
+        delete_documents(self.engine, [(name, known[name].passages) for name in gone])
+        return len(gone)
+
+    def _told(self, writer: Writer) -> None:
+        self._report(writer.take_done())
+
+    def _report(self, count: int) -> None:
+        if self.on_progress is not None and count:
+            self.on_progress(count)
+
+
+def slice_encoded(encoded: Encoded, start: int, count: int) -> Encoded:
+    """Rows `start` to `start + count` of given vectors.
+
+    Raises:
+        DataError: if there are fewer.
+    """
+    if len(encoded.dense) < start + count or len(encoded.tokens) < start + count:
+        raise DataError(
+            f"there are {len(encoded.dense)} given vectors and {len(encoded.tokens)} token lists, but more "
+            "documents; give one of each for every document"
+        )
+    rows = range(start, start + count)
+    return Encoded(encoded.dense[start : start + count], encoded.tokens.take(rows))
+
+
+def _hash(stored: Mapping[str, Stored], name: str) -> str | None:
+    found = stored.get(name)
+    return None if found is None else found.hash
+
+
+def _stored(payload: Mapping[str, object]) -> Stored:
+    points = payload.get(PASSAGES, 1)
+    return Stored(str(payload[HASH]), points if isinstance(points, int) else 1)
+
+
+@runtime_checkable
+class _Accounting(Protocol):
+    """A source that tells what it could not read, such as `readers.DocumentSource`."""
+
+    @property
+    def unreadable(self) -> list[str]:
+        """Places that the operating system did not let it read."""
+        ...
+
+
+def _require_all_read(documents: Iterable[Document]) -> None:
+    """Refuse to prune after a source that could not be read as a whole: what it missed is not gone.
+
+    Raises:
+        DataError: if it says so.
+    """
+    if isinstance(documents, _Accounting) and documents.unreadable:
+        first = documents.unreadable[0]
+        raise DataError(
+            f"{len(documents.unreadable)} files or folders could not be read, such as {first}; the others "
+            "are stored and nothing was removed: mend it, exclude it, or leave prune away"
+        )

@@ -1,0 +1,244 @@
+"""A thread that stores what is encoded while the next window is encoded, and knows what is missing."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias, TypeVar
+
+from surprise_rerank.connectors.qdrant.engines.base import Engine
+from surprise_rerank.connectors.qdrant.engines.retries import CollectionGone, TooLarge
+from surprise_rerank.connectors.qdrant.schema import (
+    HASH,
+    INCOMPLETE,
+    PASSAGES,
+    Payload,
+    Point,
+    point_id,
+    tokens_id,
+)
+from surprise_rerank.documents import Document
+from surprise_rerank.errors import IndexingError, StoreError
+
+T = TypeVar("T")
+Unit: TypeAlias = tuple[Point, ...]  # what is stored of a document or a passage; its own point is the last
+_Named: TypeAlias = tuple[str, Unit]  # with the document's id
+
+_UPSERT_UNITS = 64
+_UPSERT_BYTES = 8 * 2**20  # a quarter of what a Qdrant server accepts in one request
+_QUEUED = 2
+_NAMED = 5  # ids that an error shows
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A document to store: a unit for each of its passages, and how many it had before."""
+
+    document: Document
+    units: Sequence[Unit]
+    before: int
+
+
+class StoppedError(Exception):
+    """The writer has met an error; it is raised when what is missing is known."""
+
+
+class Writer:
+    """A thread that stores windows in their order; an error stops it, and is raised as an `IndexingError`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._queue: queue.Queue[Sequence[Job] | None] = queue.Queue(_QUEUED)
+        self._thread = threading.Thread(target=self._run, name="surprise-rerank-writer", daemon=True)
+        self._error: BaseException | None = None
+        self._missing: dict[str, None] = {}  # ids that are not known to be stored, in their order
+        self._oversized: dict[str, str] = {}  # id -> why no request holds it
+        self._done = 0
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Writer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # Also after an interruption: what is encoded is stored.
+        self._stop()
+
+    def put(self, jobs: Sequence[Job]) -> None:
+        """Hand over a window; waits while the queue is full."""
+        if self._error is not None:
+            raise StoppedError
+        self._queue.put(jobs)
+
+    def expect(self, names: Sequence[str]) -> None:
+        """These documents are to be stored, unless they are acknowledged."""
+        with self._lock:
+            self._missing.update(dict.fromkeys(names))
+
+    def acknowledge(self, names: set[str], done: int) -> None:
+        """These documents are stored, of which `done` are to be reported."""
+        with self._lock:
+            for name in names:
+                self._missing.pop(name, None)
+            self._done += done
+
+    def asking(self, request: Callable[[], list[T]]) -> list[T]:
+        """What a request of the main thread gives; its failure counts as the writer's."""
+        try:
+            return request()
+        except StoreError as error:
+            self._error = self._error or error
+            raise StoppedError from error
+
+    def take_done(self) -> int:
+        """How many documents were stored since the last call."""
+        with self._lock:
+            done, self._done = self._done, 0
+        return done
+
+    def finish(self, seen: Iterable[str]) -> None:
+        """Wait until everything is stored.
+
+        Args:
+            seen: ids of all documents.
+
+        Raises:
+            IndexingError: if something is not.
+        """
+        self._stop()
+        if self._error is not None:
+            self.give_up(seen, [])
+        if self._oversized:
+            name, reason = next(iter(self._oversized.items()))
+            raise IndexingError(
+                f"{_named(list(self._oversized))} not stored: {reason}; all others are stored "
+                f"(shorten {name!r}, or raise the server's limit)",
+                list(self._oversized),
+            )
+
+    def give_up(self, seen: Iterable[str], rest: Sequence[str]) -> None:
+        """Raise the error, with the ids that are not known to be stored.
+
+        Args:
+            seen: ids of all documents so far.
+            rest: ids of those that were not looked at.
+
+        Raises:
+            IndexingError: always.
+            BaseException: what the thread met, if it was no fault of the store.
+        """
+        self._stop()
+        assert self._error is not None
+        if not isinstance(self._error, StoreError):
+            raise self._error
+        # What was stored before went with its collection.
+        missing = [*(seen if isinstance(self._error, CollectionGone) else self._missing), *rest]
+        raise IndexingError(
+            f"{self._error}; {_named(missing)} not known to be stored, run it again to store the rest",
+            missing,
+        ) from self._error
+
+    def _stop(self) -> None:
+        if self._thread.is_alive():
+            self._queue.put(None)
+            self._thread.join()
+
+    def _run(self) -> None:
+        while (jobs := self._queue.get()) is not None:
+            if self._error is None:  # else the queue is emptied, so that nobody waits for it
+                try:
+                    self._store(jobs)
+                except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits for it
+                    self._error = error
+
+    def _store(self, jobs: Sequence[Job]) -> None:
+        """A window. A document of several points counts as stored when the last of them is."""
+        single = [job for job in jobs if len(job.units) == 1 and job.before <= 1]
+        several = [job for job in jobs if not (len(job.units) == 1 and job.before <= 1)]
+        for batch in _batches([(job.document.id, job.units[0]) for job in single]):
+            failed = self._upsert(batch)
+            stored = {name for name, _ in batch} - failed
+            self.acknowledge(stored, len(stored))
+        if not several:
+            return
+        failed = set()
+        firsts = [(job.document.id, _incomplete(job)) for job in several]
+        others = [(job.document.id, unit) for job in several for unit in job.units[1:]]
+        for batch in (*_batches(firsts), *_batches(others)):
+            failed |= self._upsert(batch)
+        whole = [job for job in several if job.document.id not in failed]
+        surplus = [p for job in whole for p in points_of(job.document.id, range(len(job.units), job.before))]
+        self._engine.delete(surplus)
+        self._engine.set_payloads([(job.units[0][-1].id, _completed(job)) for job in whole])
+        self.acknowledge({job.document.id for job in whole}, len(whole))
+
+    def _upsert(self, batch: Sequence[_Named]) -> set[str]:
+        """Store points; returns the ids of documents whose point no request can hold."""
+        try:
+            self._engine.upsert([point for _, unit in batch for point in unit])
+        except TooLarge as error:
+            # A unit goes in one request, or a document's point could be of another text than its tokens.
+            if len(batch) > 1:
+                half = len(batch) // 2
+                return self._upsert(batch[:half]) | self._upsert(batch[half:])
+            name = batch[0][0]
+            self._oversized[name] = str(error)
+            return {name}
+        return set()
+
+
+def points_of(document_id: str, numbers: Iterable[int]) -> Iterator[str]:
+    """Ids of the points of some passages: of what is found before what it needs."""
+    for number in numbers:
+        point = point_id(document_id, number)
+        yield point
+        yield tokens_id(point)
+
+
+def _incomplete(job: Job) -> Unit:
+    """The first unit, marked until the others are stored; it knows of every passage that may exist."""
+    *tokens, first = job.units[0]
+    marked: Payload = {HASH: INCOMPLETE, PASSAGES: max(len(job.units), job.before)}
+    return (*tokens, replace(first, payload={**first.payload, **marked}))
+
+
+def _completed(job: Job) -> Payload:
+    return {HASH: job.units[0][-1].payload[HASH], PASSAGES: len(job.units)}
+
+
+def _batches(units: Iterable[_Named]) -> Iterator[list[_Named]]:
+    """Batches bounded by count and by bytes; a unit larger than the bound stands alone."""
+    batch: list[_Named] = []
+    size = 0
+    for name, unit in units:
+        own = sum(point.size for point in unit)
+        if batch and (len(batch) == _UPSERT_UNITS or size + own > _UPSERT_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append((name, unit))
+        size += own
+    if batch:
+        yield batch
+
+
+def _named(ids: Sequence[str]) -> str:
+    """How many documents, and the first of them."""
+    shown = ", ".join(repr(name) for name in ids[:_NAMED])
+    if len(ids) == 1:
+        return f"1 document ({shown}) is"
+    return f"{len(ids)} documents ({shown}{', ...' if len(ids) > _NAMED else ''}) are"
+
+
+def delete_documents(engine: Engine, documents: Sequence[tuple[str, int]]) -> None:
+    """Remove documents with all their points.
+
+    A document is there as long as its first point is, so that goes last: what is interrupted can be repeated.
+
+    Args:
+        engine: where they are.
+        documents: id and number of passages of each.
+    """
+    engine.delete([p for name, passages in documents for p in points_of(name, range(1, passages))])
+    engine.delete([p for name, _ in documents for p in points_of(name, [0])])

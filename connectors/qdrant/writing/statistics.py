@@ -1,0 +1,137 @@
+"""Every document's moments over an ensemble: what is stored of them, and how they are computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from surprise_rerank.connectors.qdrant.manifest import StatisticsRecord
+from surprise_rerank.connectors.qdrant.schema import MU, SIGMA, STATISTICS, Payload
+from surprise_rerank.connectors.qdrant.storage.base import Home
+from surprise_rerank.core.arrays import Float32Array
+from surprise_rerank.core.moments import Moments
+from surprise_rerank.errors import DataError, IndexMismatchError
+from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.surprise.linear_form import augmented_documents
+from surprise_rerank.surprise.score import has_spread
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Statistics:
+    """The Gaussian surprise of documents as anchors, over one ensemble.
+
+    Attributes:
+        record: what the collection remembers of it.
+        ensemble: the members.
+    """
+
+    record: StatisticsRecord
+    ensemble: Ensemble
+
+    @classmethod
+    def of(
+        cls,
+        ensemble: Ensemble,
+        source: str,
+        *,
+        shrink_mean: float = 0.0,
+        shrink_deviation: float = 0.0,
+        documents: Ensemble | None = None,
+    ) -> Statistics:
+        """Statistics over an ensemble.
+
+        Args:
+            ensemble: its members.
+            source: where they come from, in a user's words.
+            shrink_mean: how far each document's mean is moved to the one that all share, from 0 to 1.
+            shrink_deviation: the same for deviations; 1 is the pooled model.
+            documents: the population that shares them; needed where something is shrunk.
+
+        Raises:
+            DataError: if the ensemble has fewer than two members, or compares otherwise than by dot product.
+        """
+        if ensemble.count < 2:
+            raise DataError(f"statistics need an ensemble of at least 2 members, got {ensemble.count}")
+        if ensemble.similarity != "dot":
+            raise DataError(
+                f"the ensemble compares by {ensemble.similarity!r}, Qdrant by dot product of unit vectors; "
+                "make it with similarity='dot'"
+            )
+        for name, share in (("shrink_mean", shrink_mean), ("shrink_deviation", shrink_deviation)):
+            if not 0 <= share <= 1:
+                raise DataError(f"{name} must be a number from 0 to 1, got {share!r}")
+        shrinks = bool(shrink_mean or shrink_deviation)
+        pooled = ensemble.pooled(documents) if shrinks else Moments(np.zeros(()), np.zeros(()))
+        record = StatisticsRecord(
+            ensemble=ensemble.identity,
+            count=ensemble.count,
+            source=source,
+            shrink_mean=float(shrink_mean),
+            shrink_deviation=float(shrink_deviation),
+            pooled_mean=float(pooled.mean),
+            pooled_deviation=float(pooled.deviation),
+        )
+        return cls(record, ensemble)
+
+    def extended(self, members: Float32Array) -> Statistics:
+        """The same with members added; what documents share stays as it was measured."""
+        ensemble = self.ensemble.update(members)
+        record = replace(self.record, ensemble=ensemble.identity, count=ensemble.count)
+        return Statistics(record, ensemble)
+
+    def moments(self, vectors: Float32Array) -> Moments:
+        """(n,) means and deviations of (n, d) documents; 0 and 1 where the ensemble gives them no spread.
+
+        With 0 and 1 the score of such a document is its plain similarity, in every place that computes it.
+        """
+        record = self.record
+        own = self.ensemble.moments(vectors)
+        if record.shrink_mean or record.shrink_deviation:
+            pooled = Moments(np.asarray(record.pooled_mean), np.asarray(record.pooled_deviation))
+            own = own.shrunk(pooled, mean=record.shrink_mean, deviation=record.shrink_deviation)
+        defined = has_spread(own)
+        return Moments(np.where(defined, own.mean, 0.0), np.where(defined, own.deviation, 1.0))
+
+    def payloads(self, moments: Moments) -> list[Payload]:
+        """What each document's payload holds of its moments."""
+        rows = zip(moments.mean.tolist(), moments.deviation.tolist(), strict=True)
+        return [{MU: mean, SIGMA: deviation, STATISTICS: self.record.version} for mean, deviation in rows]
+
+    def augmented(self, vectors: Float32Array, moments: Moments) -> Sequence[Float32Array]:
+        """(d + 1,) vector of every document, whose dot product with [q, 1] is its surprise."""
+        return list(augmented_documents(vectors, moments))
+
+
+def file_name(record: StatisticsRecord) -> str:
+    """What the ensemble of a record is called among an index's files."""
+    return f"ensemble-{record.ensemble}.npz"
+
+
+def load(home: Home, record: StatisticsRecord, model: str) -> Statistics:
+    """The statistics that a record names.
+
+    Raises:
+        IndexMismatchError: if the ensemble is missing, or of another model than the index.
+    """
+    content = home.read_file(file_name(record))
+    if content is None:
+        raise IndexMismatchError(
+            f"{home.where} has lost the ensemble {record.ensemble} of its statistics; set it again"
+        )
+    ensemble = Ensemble.from_bytes(content, f"{home.where}: {file_name(record)}")
+    require_model(ensemble, model, home.where)
+    return Statistics(record, ensemble)
+
+
+def require_model(ensemble: Ensemble, model: str, where: str) -> None:
+    """Refuse an ensemble of another model's vectors.
+
+    Raises:
+        IndexMismatchError: if it names another model; the message names both.
+    """
+    if ensemble.model and ensemble.model != model:
+        raise IndexMismatchError(
+            f"the ensemble is of model {ensemble.model!r}, {where} is of {model!r}; use one model for both"
+        )

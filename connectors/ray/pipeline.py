@@ -1,0 +1,343 @@
+"""Pipelines of Ray Data: a task reads rows, actors answer them, the driver takes the answers.
+
+Every row is a block of its own, so that it goes to whatever actor is free. An error of ours is a row, too: as
+an exception Ray would wrap it, log its stack, and add advice to its message.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from surprise_rerank import errors
+from surprise_rerank.connectors.lucene.signal_handlers import kept_handlers
+from surprise_rerank.core.extras import import_extra, pip_line
+from surprise_rerank.errors import DataError, MissingExtraError, StoreError, SurpriseRerankError
+
+EXTRA = "ray"
+
+try:
+    import ray
+    import ray.data
+    from ray.cloudpickle import PicklingError  # type: ignore[attr-defined]
+    from ray.data.block import BlockMetadata
+except ImportError as error:
+    raise MissingExtraError(f"ray is not installed: run {pip_line(EXTRA)}") from error
+
+T = TypeVar("T")
+Row: TypeAlias = dict[str, Any]
+Read: TypeAlias = Callable[[], Iterator[Any]]
+
+# Rows that wait at an actor while it answers one.
+_AHEAD = 2
+_PATIENCE = 10.0  # seconds, with an address
+
+
+def connect(address: str | None, options: Mapping[str, Any]) -> bool:
+    """Start Ray, or connect to it; returns whether this did, or false where this process has it already.
+
+    Args:
+        address: of a cluster; see `ray.init`.
+        options: more for `ray.init`.
+
+    Raises:
+        StoreError: if there is no cluster at the address.
+    """
+    if ray.is_initialized():
+        return False
+    where = address or os.environ.get("RAY_ADDRESS") or "local"
+    given: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, **options}
+    try:
+        _require_listening(where)
+        with kept_handlers():
+            ray.init(address=where, **given)  # for None it would take any that runs on this machine
+    except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+        raise StoreError(
+            f"Ray cannot be reached at {where!r} ({first_line(error)}); start a cluster there with "
+            "`ray start --head`, or give 'local' for one of this machine's own"
+        ) from error
+    return True
+
+
+def _require_listening(address: str) -> None:
+    """Refuse an address where nobody listens: Ray would look for minutes.
+
+    Raises:
+        OSError: if nobody does.
+    """
+    found = re.fullmatch(r"(?:ray://)?([^/:]+):(\d+)", address)
+    if found:
+        socket.create_connection((found[1], int(found[2])), timeout=_PATIENCE).close()
+
+
+def disconnect() -> None:
+    """Shut Ray down, or leave the cluster that it was connected to."""
+    with kept_handlers():
+        ray.shutdown()
+
+
+class Answering:
+    """An actor that answers rows, one at a time."""
+
+    def __call__(self, rows: Any) -> Any:
+        """Answer a table of one row, in a table of one row."""
+        (row,) = rows.to_pylist()
+        if row["error"] is not None:
+            return rows
+        try:
+            return table_of(**self.answer(row))
+        except SurpriseRerankError as error:
+            return table_of(**told(error))
+
+    def answer(self, row: Row) -> Row:
+        """The answer to one row."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Actors:
+    """Who answers.
+
+    Attributes:
+        concurrency: how many there are at most; fewer where the cluster has no room for all.
+        num_cpus: cores of each.
+        num_gpus: graphics processors of each, or parts of one; cores are not counted then.
+
+    Raises:
+        DataError: if there are none, or one has neither cores nor graphics processors.
+    """
+
+    concurrency: int = 2
+    num_cpus: float = 1
+    num_gpus: float = 0
+
+    def __post_init__(self) -> None:
+        if self.concurrency < 1:
+            raise DataError(f"concurrency must be at least 1, got {self.concurrency}")
+        if self.num_gpus < 0 or self.num_cpus <= 0:
+            raise DataError(
+                "a worker needs more than 0 num_cpus and at least 0 num_gpus, "
+                f"got {self.num_cpus} and {self.num_gpus}"
+            )
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """For `Dataset.map_batches`."""
+        # All are asked for at once, and none is waited for.
+        pool = ray.data.ActorPoolStrategy(
+            min_size=1,
+            max_size=self.concurrency,
+            initial_size=self.concurrency,
+            max_tasks_in_flight_per_actor=_AHEAD,
+        )
+        resources = {"num_gpus": self.num_gpus} if self.num_gpus else {"num_cpus": self.num_cpus}
+        return {"compute": pool, **resources}
+
+
+def quiet_context() -> Any:
+    """The settings of Ray Data, without its own progress bars."""
+    context = ray.data.DataContext.get_current().copy()
+    context.enable_progress_bars = context.print_on_execution_start = False
+    return context
+
+
+def answers(
+    reads: Sequence[Read],
+    actors: Actors,
+    worker: type[Answering] | None = None,
+    arguments: tuple[Any, ...] = (),
+    *,
+    ordered: bool = False,
+) -> Iterator[Row]:
+    """What actors answer to rows, as the answers come.
+
+    Args:
+        reads: each gives tables of one row, and is called by a task of its own.
+        actors: how many, with what.
+        worker: what they are; None takes the rows as they are.
+        arguments: that each is made with.
+        ordered: whether answers come in the order of the rows.
+
+    Raises:
+        SurpriseRerankError: that a reader or an actor has met.
+        StoreError: if Ray gives up.
+    """
+    context = quiet_context()
+    context.target_max_block_size = 1
+    context.execution_options.preserve_order = ordered
+    with ray.data.DataContext.current(context):
+        # Readers wait for files, and take no core from an actor. As they have other resources than an actor,
+        # Ray does not let the actors read, where one source would be one actor's.
+        rows = ray.data.read_datasource(
+            RowSource(reads),
+            override_num_blocks=len(reads),
+            num_cpus=0,
+            concurrency=min(len(reads), 2 * actors.concurrency),
+        )
+        if worker is not None:
+            rows = rows.map_batches(
+                worker,
+                fn_constructor_args=arguments,
+                batch_size=1,
+                batch_format="pyarrow",
+                **actors.arguments,
+            )
+    with told_in_one_line():
+        for batch in rows.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
+            for row in batch.to_pylist():
+                raise_told(row)
+                yield row
+
+
+class RowSource(ray.data.Datasource):
+    """What functions read, each in one task.
+
+    Args:
+        reads: give tables.
+    """
+
+    def __init__(self, reads: Sequence[Read]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._reads = reads
+
+    def estimate_inmemory_data_size(self) -> int | None:
+        """It is not known."""
+        return None
+
+    def get_read_tasks(
+        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+    ) -> list[Any]:
+        """One for each function."""
+        unknown = BlockMetadata(num_rows=None, size_bytes=None, input_files=None, exec_stats=None)
+        return [ray.data.ReadTask(read, unknown) for read in self._reads]
+
+
+class Numbers:
+    """A row for each number."""
+
+    def __init__(self, numbers: Iterable[int]) -> None:
+        self._numbers = numbers
+        self.__name__ = "numbers"  # which Ray puts into its messages
+
+    def __call__(self) -> Iterator[Any]:
+        """Tables of one row."""
+        return (table_of(number=number) for number in self._numbers)
+
+
+@cache
+def _schema() -> Any:
+    pyarrow = import_extra("pyarrow", EXTRA)
+    strings = pyarrow.large_list(pyarrow.large_string())
+    return pyarrow.schema(
+        {
+            "number": pyarrow.int64(),
+            "name": pyarrow.string(),
+            "ids": strings,
+            "titles": strings,
+            "texts": strings,
+            "count": pyarrow.int64(),
+            "account": pyarrow.string(),
+            "content": pyarrow.large_binary(),
+            "error": pyarrow.string(),
+            "message": pyarrow.string(),
+        }
+    )
+
+
+def table_of(**row: Any) -> Any:
+    """A table of one row, of the columns that pipelines have; what is not given is null."""
+    return import_extra("pyarrow", EXTRA).Table.from_pylist([row], schema=_schema())
+
+
+_KINDS = {
+    kind.__name__: kind
+    for kind in (
+        errors.DataError,
+        errors.DatasetError,
+        errors.ModelError,
+        errors.IndexMismatchError,
+        errors.MissingExtraError,
+        errors.StoreError,
+        errors.SurpriseRerankError,
+    )
+}
+
+
+def told(error: SurpriseRerankError) -> Row:
+    """An error as a row."""
+    kind = next(base.__name__ for base in type(error).__mro__ if base.__name__ in _KINDS)
+    return {"error": kind, "message": str(error)}
+
+
+def raise_told(row: Row) -> None:
+    """Raise the error that a row tells of.
+
+    Raises:
+        SurpriseRerankError: if it does.
+    """
+    if row["error"] is not None:
+        raise _KINDS[row["error"]](row["message"])
+
+
+@contextmanager
+def told_in_one_line() -> Iterator[None]:
+    """Keep Ray's log of a pipeline in its files, and turn what makes it give up into one line."""
+    log = logging.getLogger("ray.data")
+    quieted: list[tuple[logging.Handler | logging.Logger, int]] = [
+        # Which says that there are no bars of Ray's.
+        (log.getChild("_internal.progress"), logging.ERROR),
+        *((h, logging.WARNING) for h in log.handlers if isinstance(h, logging.StreamHandler)),
+    ]
+    levels = [place.level for place, _ in quieted]
+    for place, level in quieted:
+        place.setLevel(level)
+    try:
+        yield
+    except ray.exceptions.RayTaskError:
+        raise  # not Ray's: something that nobody foresaw, with its place
+    except ray.exceptions.RayError as error:
+        raise StoreError(
+            f"Ray gave up ({first_line(error)}); what is done stays, run it again to go on"
+        ) from error
+    finally:
+        for (place, _), level in zip(quieted, levels, strict=True):
+            place.setLevel(level)
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0].strip()
+
+
+class Passed(Generic[T]):
+    """Something that passes to workers once, however many they are.
+
+    Args:
+        thing: to pass.
+        what: it is, for the error.
+
+    Raises:
+        DataError: if it cannot pass from process to process.
+    """
+
+    def __init__(self, thing: T, what: str) -> None:
+        try:
+            self._reference = ray.put(thing)
+        except (TypeError, AttributeError, PicklingError) as error:
+            raise DataError(
+                f"{what} cannot pass to Ray's workers (it holds an open file, a connection or an iterator); "
+                "give something that every worker opens for itself, such as a path, a url or a function"
+            ) from error
+
+    def get(self) -> T:
+        """The thing, in a worker."""
+        thing: T = ray.get(self._reference)
+        return thing

@@ -1,0 +1,1 @@
+"""The approximate index of a similarity job."""

@@ -1,0 +1,312 @@
+"""Why an index's documents stand where they do: samples of the corpus and the documents' tokens, fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol, TypeAlias, cast
+
+import numpy as np
+from qdrant_client import models
+
+from surprise_rerank.candidates import Candidates, Field, Query, Ranking
+from surprise_rerank.connectors.qdrant import DocumentIndex, MaxSimRetriever, SearchOptions, SparseRetriever
+from surprise_rerank.connectors.qdrant.schema import ID, WITH_VECTORS
+from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
+from surprise_rerank.connectors.systems.register import System, SystemName, sampled
+from surprise_rerank.core.arrays import Float32Array, Float64Array
+from surprise_rerank.core.moments import Moments
+from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.core.vectors import pair_similarities
+from surprise_rerank.diagnosis.explanation import RankingExplanation, ScoreDistribution, ScorerShare
+from surprise_rerank.documents import Passage
+from surprise_rerank.encoders.base import Encoder
+from surprise_rerank.errors import DataError
+from surprise_rerank.rerank.auto import AutoReranker
+from surprise_rerank.rerank.fusion import surprise_normalized
+from surprise_rerank.rerank.rerankers import FusionReranker
+from surprise_rerank.rerank.token_weights import measured_weights
+from surprise_rerank.similarities.dynamax import DynaMax
+from surprise_rerank.similarities.token_matches import TokenMatch, token_matches
+from surprise_rerank.thresholds.background import QuestionBackground
+
+# Documents whose own distribution is told, where documents are the anchors.
+OWN_DISTRIBUTIONS = 3
+_READS_TOKENS: frozenset[SystemName] = frozenset({"maxsim", "dynamax", "fusion", "auto"})
+# What made the pool, where something else ordered it then.
+_FIRST_STAGE: Mapping[SystemName, tuple[str, ...]] = {
+    "surprise": ("cosine",),
+    "maxsim": ("cosine",),
+    "dynamax": ("cosine",),
+    "fusion": ("cosine", "bm25"),
+    "auto": ("cosine", "bm25"),
+}
+
+_Row: TypeAlias = tuple[str, int]  # a document's id and its passage's number
+
+
+class _OverIndex(Protocol):
+    """A retriever from an index: all of `systems` are."""
+
+    @property
+    def index(self) -> DocumentIndex: ...
+
+
+def explain_ranking(
+    system: System,
+    encoder: Encoder,
+    query: Query,
+    ranking: Ranking,
+    shown: Sequence[int],
+    background: QuestionBackground | None = None,
+) -> RankingExplanation:
+    """How a system's ranking of a question comes about.
+
+    Reads what the ranking does not hold: a sample of the documents, the candidates' vectors, and
+    token vectors of those that are shown.
+
+    Args:
+        system: that made the ranking.
+        encoder: of the index's model.
+        query: encoded.
+        ranking: all candidates, with documents, and with `raw` as the re-ranker gave it.
+        shown: which candidates are explained one by one, as positions in the ranking.
+        background: of other questions, for this system.
+
+    Raises:
+        DataError: if documents were deleted meanwhile, or the background is of other scorers.
+    """
+    index = cast(_OverIndex, system.retriever).index
+    pool = _Pool(index, query, ranking)
+    sample = _Sample(index, query, system.sample_size, isinstance(system.reranker, AutoReranker))
+    names = _scorers(system)
+    shares = tuple(_share(system, name, pool, sample) for name in names)
+    if isinstance(system.reranker, AutoReranker):
+        shares += tuple(_told(name, part) for name, part in ranking.parts.items() if name not in names)
+    distributions = tuple(
+        ScoreDistribution(name, sample.described(name), sample.similarities(name), sample.moments(name))
+        for name in names
+        if len(sample.similarities(name))
+    )
+    if system.name == "surprise":
+        own = _Anchored(index, pool)
+        shares = (*shares, own.share)
+        distributions = (*distributions, *(own.distribution(row) for row in shown[:OWN_DISTRIBUTIONS]))
+    return RankingExplanation(
+        question=query.text,
+        ranking=ranking,
+        shown=tuple(shown),
+        shares=shares,
+        first_stage=tuple(name for name in _FIRST_STAGE.get(system.name, ()) if name in names),
+        distributions=distributions,
+        matches=_matches(index, encoder, query, ranking, shown, sample.token_weights)
+        if system.name in _READS_TOKENS
+        else {},
+        background=background,
+    )
+
+
+def _scorers(system: System) -> tuple[str, ...]:
+    if system.scorers:
+        return system.scorers
+    return (*_FIRST_STAGE.get(system.name, ()), *((system.name,) if system.name != "surprise" else ()))
+
+
+def _share(system: System, name: str, pool: _Pool, sample: _Sample) -> ScorerShare:
+    ranking, weight = pool.ranking, float(name == system.name)
+    contribution = ranking.scores if weight else np.zeros(len(ranking))
+    if isinstance(system.reranker, FusionReranker):
+        weight = system.reranker.weights.get(name, 1.0)
+        contribution = weight * ranking.parts[name]
+    if isinstance(system.reranker, AutoReranker):
+        contribution = ranking.parts[name]
+        z = surprise_normalized(pool.raw(name), sample.moments(name))
+        # Weights differ from question to question: what a deviation added here.
+        weight = round(float(contribution @ z / (z @ z)), 6) if z.any() else 0.0
+    return ScorerShare(name, pool.raw(name), sample.moments(name), weight, contribution)
+
+
+def _told(name: str, part: Float64Array) -> ScorerShare:
+    """What the pool says of its candidates: deviations already."""
+    return ScorerShare(name, part, Moments(np.zeros(()), np.ones(())), 1.0, part)
+
+
+@dataclass(frozen=True)
+class _Pool:
+    """The candidates, with the similarities that the ranking does not hold."""
+
+    index: DocumentIndex
+    query: Query
+    ranking: Ranking
+
+    def raw(self, name: str) -> Float64Array:
+        """(n,) similarities; what the scorer said where it was asked, cosines of stored vectors elsewhere."""
+        ranking = self.ranking
+        if name in ranking.raw:
+            return ranking.raw[name]
+        if name == "cosine" and (name not in ranking.parts or np.isnan(ranking.parts[name]).any()):
+            return pair_similarities(self.vectors, self.query.require_dense())
+        return ranking.parts[name]
+
+    @cached_property
+    def vectors(self) -> Float32Array:
+        """(n, d) dense vectors of the candidates (of their best passages, where there are any)."""
+        found = self.index.fetch(self.ranking.ids, frozenset({"dense"}))
+        return found.require_dense()[self.ranking.rows_in(found)]
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """What every scorer says of a uniform sample of the corpus: the one that a fusion measures by.
+
+    Attributes:
+        index: that is sampled.
+        query: encoded.
+        size: how many points it has.
+        weighs_tokens: whether DynaMax is of weighted tokens.
+    """
+
+    index: DocumentIndex
+    query: Query
+    size: int
+    weighs_tokens: bool
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        """As many documents, or fewer of many passages: those of the smallest point ids, which are hashes."""
+        records = self.index.files.engine.smallest(self.size, (ID,), WITH_VECTORS)
+        return tuple(dict.fromkeys(record.payload[ID] for record in records))
+
+    @cached_property
+    def _found(self) -> dict[str, Float64Array]:
+        return {}
+
+    def similarities(self, name: str) -> Float64Array:
+        """(s,) what a scorer says of the sample."""
+        if name not in self._found:
+            self._found[name] = _SIMILARITIES[name](self) if self.ids else np.zeros(0)
+        return self._found[name]
+
+    def moments(self, name: str) -> Moments:
+        """Mean and deviation of `similarities`; zeros where there are none."""
+        return Moments.of(self.similarities(name))
+
+    def described(self, name: str) -> str:
+        """What the similarities are of, in words."""
+        what = "passages" if name in _OF_PASSAGES and self.index.pools.density > 1 else "documents"
+        return f"{len(self.similarities(name))} sampled {what}"
+
+    def cosines(self) -> Float64Array:
+        found = sampled(self.index, self.ids, self.size, frozenset({"dense"}))
+        return pair_similarities(found.require_dense(), self.query.require_dense())
+
+    def dynamax(self) -> Float64Array:
+        query = self.query.require_tokens()
+        return DynaMax().pool(query, self._tokens, query_weights=self.token_weights)
+
+    @cached_property
+    def _tokens(self) -> TokenBatch:
+        return self.index.token_sample(self.size)[1]
+
+    @cached_property
+    def token_weights(self) -> Float64Array | None:
+        """(m,) what each of the question's tokens counts; None where all count alike."""
+        if not self.weighs_tokens:
+            return None
+        return measured_weights(self.query.require_tokens(), self._tokens)[0]
+
+    def bm25(self) -> Float64Array:
+        return SparseRetriever(self.index).score(self.query.text, self.ids)
+
+    def maxsim(self) -> Float64Array:
+        among = models.FieldCondition(key=ID, match=models.MatchAny(any=list(self.ids)))
+        options = SearchOptions(filter=models.Filter(must=[among]))
+        found = MaxSimRetriever(self.index, options=options).retrieve(self.query, len(self.ids))
+        return np.asarray(found.scores["maxsim"], np.float64)
+
+
+_SIMILARITIES: Mapping[str, Callable[[_Sample], Float64Array]] = {
+    "cosine": _Sample.cosines,
+    "dynamax": _Sample.dynamax,
+    "bm25": _Sample.bm25,
+    "maxsim": _Sample.maxsim,
+}
+_OF_PASSAGES = frozenset({"cosine", "dynamax", "maxsim"})
+
+
+@dataclass(frozen=True)
+class _Anchored:
+    """Every candidate as the anchor of surprise."""
+
+    index: DocumentIndex
+    pool: _Pool
+
+    @property
+    def share(self) -> ScorerShare:
+        """The score: z of the question's cosine among the ensemble's, to each document."""
+        return ScorerShare("surprise", self.pool.raw("cosine"), self._moments, 1.0, self.pool.ranking.scores)
+
+    def distribution(self, row: int) -> ScoreDistribution:
+        """The ensemble's similarities to one candidate."""
+        ensemble, record = self._statistics.ensemble, self._statistics.record
+        source = f", {record.source}" if record.source else ""
+        return ScoreDistribution(
+            scorer="surprise",
+            of=f"{ensemble.sampled} of {ensemble.count} members of the ensemble{source}",
+            sample=ensemble.similarities(self.pool.vectors[row : row + 1])[0],
+            moments=Moments(self._moments.mean[row], self._moments.deviation[row]),
+            anchor=self.pool.ranking.ids[row],
+        )
+
+    @cached_property
+    def _moments(self) -> Moments:
+        return self._statistics.moments(self.pool.vectors)
+
+    @cached_property
+    def _statistics(self) -> Statistics:
+        found = self.index.statistics()
+        if found is None:
+            raise DataError(f"{self.index.where} has no ensemble any more; set one and ask again")
+        return found
+
+
+def _matches(
+    index: DocumentIndex,
+    encoder: Encoder,
+    query: Query,
+    ranking: Ranking,
+    shown: Sequence[int],
+    weights: Float64Array | None,
+) -> dict[int, list[TokenMatch]]:
+    """Which token matched which, of the shown candidates' best passages."""
+    if not shown:
+        return {}
+    packed = index.manifest.options.packed_tokens
+    fields: frozenset[Field] = frozenset({"documents", "tokens"} if packed else {"documents"})
+    found = index.fetch([ranking.ids[row] for row in shown], fields)
+    chosen = ranking.take(shown).rows_in(found).tolist()
+    encoded_texts = _encoded_texts(index, encoder, found)
+    texts = [encoded_texts[row] for row in chosen]
+    (query_words,) = encoder.words([query.text], kind="query")
+    words = encoder.words(texts)
+    # Tokens that are stored for Qdrant alone cannot be read again.
+    tokens = encoder.encode(texts).tokens if found.tokens is None else found.tokens.take(chosen)
+    return {
+        row: token_matches(query.require_tokens(), tokens[i], query_words, words[i], weights)
+        for i, row in enumerate(shown)
+    }
+
+
+def _encoded_texts(index: DocumentIndex, encoder: Encoder, found: Candidates) -> list[str]:
+    """What was encoded for every row of documents that were fetched with all their passages."""
+    documents = found.documents or ()
+    splitting = index.manifest.options.passages
+    if splitting is None or found.passages is None:
+        return [document.content for document in documents]
+    whole = dict(zip(found.ids, documents, strict=True))
+    own: dict[str, list[Passage]] = {name: [] for name in whole}
+    for name, passage in zip(found.ids, found.passages, strict=True):
+        own[name].append(passage)
+    texts = splitting.texts(list(whole.values()), list(own.values()), encoder)
+    return [text for parts in texts for text in parts]

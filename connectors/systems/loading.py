@@ -1,0 +1,215 @@
+"""Pipelines and re-rankers from a few names: for the command line, the server, and adapters in files."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from dataclasses import dataclass
+
+from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.qdrant.engines.base import shown_url
+from surprise_rerank.connectors.qdrant.manifest import Manifest
+from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever
+from surprise_rerank.connectors.qdrant.retrievers.stored import StoredCandidates
+from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
+from surprise_rerank.connectors.systems.backgrounds import load_background
+from surprise_rerank.connectors.systems.register import SystemName, build_system, default_system
+from surprise_rerank.encoders.base import Encoder
+from surprise_rerank.encoders.loading import DEFAULT_MODEL, load_encoder
+from surprise_rerank.errors import DataError
+from surprise_rerank.pipeline import Pipeline
+from surprise_rerank.rerank.rerankers import (
+    CosineScorer,
+    DynaMaxReranker,
+    FusionReranker,
+    Reranker,
+    SurpriseReranker,
+)
+from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.text_reranker import TextReranker
+
+# The systems that need nothing but the texts.
+_OF_TEXTS = ("cosine", "dynamax")
+
+# An embedded index can be open once: whoever asks for it in this process gets the same one.
+_open: weakref.WeakValueDictionary[tuple[str, ...], DocumentIndex] = weakref.WeakValueDictionary()
+_opening = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A pipeline or a re-ranker in names and numbers, so that it can be written to a file.
+
+    Attributes:
+        index: folder of an index; None where documents are not stored, or on a server.
+        url: of a Qdrant server instead; its key comes from the environment variable QDRANT_API_KEY.
+        collection: on the server.
+        model: of the encoder; the index's own where there is one, else all-MiniLM-L6-v2.
+        system: what ranks: `auto`, `cosine`, `surprise`, `dynamax` or `fusion`, for a pipeline also
+            `maxsim` and `bm25`; the best that the index stores enough for, or `dynamax` without an index.
+        depth: size of the candidate pool that a pipeline re-ranks.
+        min_surprise: leave out what is less surprising; the index must have a background for the system.
+
+    Raises:
+        DataError: if both an index and a url are given.
+    """
+
+    index: str | None = None
+    url: str | None = None
+    collection: str = "documents"
+    model: str | None = None
+    system: SystemName | None = None
+    depth: int = 100
+    min_surprise: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.index is not None and self.url is not None:
+            raise DataError(
+                f"index={self.index!r} and url={shown_url(self.url)!r} are both given; give the one where "
+                "the documents are"
+            )
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether there is an index."""
+        return self.index is not None or self.url is not None
+
+    def open_index(self) -> DocumentIndex:
+        """The index with its model; the same one for all who ask while it is in use.
+
+        Raises:
+            DataError: if there is none in the settings.
+            StoreError: if it cannot be opened, or does not exist.
+            IndexMismatchError: if it is of another model.
+        """
+        if not self.is_stored:
+            raise DataError("which index? give index=FOLDER, or url=URL with collection=NAME")
+        folder = "" if self.index is None else os.path.realpath(self.index)
+        key = (folder, self.url or "", self.collection if self.url else "")
+        with _opening:
+            found = _open.get(key)
+            if found is None or found.is_closed:
+                found = _open[key] = self._opened()
+        if self.model not in (None, found.manifest.model, found.encoder.name):
+            assert self.model is not None
+            found.manifest.check(Manifest.of(load_encoder(self.model)), found.where)
+        return found
+
+    def pipeline(self) -> Pipeline:
+        """A pipeline on the index.
+
+        Raises:
+            SurpriseRerankError: as `open_index`; if the index lacks what the system, or min_surprise, needs.
+        """
+        return pipeline_of(self.open_index(), self.system, depth=self.depth, min_surprise=self.min_surprise)
+
+    def text_reranker(self) -> TextReranker:
+        """A re-ranker of texts, which fetches the vectors of those that the index holds.
+
+        Raises:
+            SurpriseRerankError: as `pipeline`; if the system cannot rank given texts.
+        """
+        if self.is_stored:
+            return text_reranker_of(self.open_index(), self.system, min_surprise=self.min_surprise)
+        encoder = load_encoder(self.model or DEFAULT_MODEL)
+        reranker = _of_texts(self.system or "dynamax", encoder)
+        return TextReranker(encoder, reranker, min_surprise=self.min_surprise)
+
+    def _opened(self) -> DocumentIndex:
+        with self._connected(None) as index:
+            name = self.model or index.manifest.model
+        return self._connected(load_encoder(name))
+
+    def _connected(self, encoder: Encoder | None) -> DocumentIndex:
+        return DocumentIndex.open(self.index, encoder, collection=self.collection, url=self.url)
+
+
+def pipeline_of(
+    index: DocumentIndex,
+    system: SystemName | None = None,
+    *,
+    depth: int = 100,
+    min_surprise: float | None = None,
+) -> Pipeline:
+    """A system as a pipeline, with its background where the index has one.
+
+    Args:
+        index: opened with its encoder.
+        system: which; the best that the index stores enough for by default.
+        depth: size of the candidate pool.
+        min_surprise: leave out what is less surprising.
+
+    Raises:
+        DataError: if the index lacks what the system needs, or min_surprise is given and it has no
+            background for the system.
+    """
+    name = system or default_system(index)
+    built = build_system(name, index, NO_OPTIONS, None)
+    background = load_background(index, name, min_surprise, built.scorers)
+    return Pipeline(index.encoder, built.retriever, built.reranker, depth, background, min_surprise)
+
+
+def text_reranker_of(
+    index: DocumentIndex, system: SystemName | None = None, *, min_surprise: float | None = None
+) -> TextReranker:
+    """A re-ranker of given texts that fetches the vectors of those that an index holds, by their ids.
+
+    Args:
+        index: opened with its encoder.
+        system: `auto`, `cosine`, `surprise`, `dynamax` or `fusion`; the best that the index stores enough
+            for by default.
+        min_surprise: leave out what is less surprising.
+
+    Raises:
+        DataError: if the system cannot rank given texts, the index lacks what it needs, or min_surprise is
+            given and it has no background for the system.
+    """
+    name = system or default_system(index)
+    name = "dynamax" if name == "maxsim" and system is None else name
+    if name in ("maxsim", "bm25"):
+        raise DataError(
+            f"the system {name!r} ranks inside Qdrant; given texts take auto, cosine, surprise, dynamax or "
+            "fusion"
+        )
+    stored = StoredCandidates(index)
+    if name in _OF_TEXTS:
+        background = load_background(index, name, min_surprise)
+        reranker = _of_texts(name, index.encoder)
+        return TextReranker(index.encoder, reranker, stored, background, min_surprise)
+    built = build_system(name, index, NO_OPTIONS, None)
+    background = load_background(index, name, min_surprise, built.scorers)
+    if isinstance(built.retriever, HybridRetriever):
+        stored = StoredCandidates(index, built.retriever.lexical, built.retriever.sample)
+    return TextReranker(index.encoder, built.reranker or _surprise(index), stored, background, min_surprise)
+
+
+def _of_texts(system: str, encoder: Encoder) -> Reranker:
+    """What ranks texts with nothing but their vectors."""
+    match system:
+        case "dynamax":
+            return DynaMaxReranker()
+        case "cosine":
+            # Only its similarity is read: nothing is normalised.
+            return FusionReranker([CosineScorer(Ensemble.empty(encoder.dimension))], "sum")
+        case _:
+            raise DataError(
+                f"the system {system!r} needs an index, for the statistics of its documents; give one, or "
+                f"choose of {', '.join(_OF_TEXTS)}"
+            )
+
+
+def _surprise(index: DocumentIndex) -> Reranker:
+    statistics = index.statistics()
+    if statistics is None:
+        raise DataError(
+            f"{index.where} has no ensemble, which surprise is measured against; set one with set_ensemble"
+        )
+    record = statistics.record
+    return SurpriseReranker(
+        statistics.ensemble,
+        weight=1.0,
+        shrink_mean=record.shrink_mean,
+        shrink_deviation=record.shrink_deviation,
+        anchors=index.ensemble() if record.shrink_mean or record.shrink_deviation else None,
+    )

@@ -1,0 +1,1 @@
+"""What the commands are given: places, documents, questions, filters."""

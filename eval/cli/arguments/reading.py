@@ -1,0 +1,180 @@
+"""The documents that commands read: one source after another, and what was skipped."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from surprise_rerank.eval.cli.arguments.location import Command
+
+if TYPE_CHECKING:
+    from surprise_rerank.connectors.readers import DocumentSource, Fields
+    from surprise_rerank.connectors.readers.opening import Format
+    from surprise_rerank.connectors.readers.source import OnError
+    from surprise_rerank.documents import Document
+
+_PLACES = 3  # that a reason shows
+
+# As `readers.opening.Format`, which `--help` cannot wait for.
+FORMATS = ("jsonl", "csv", "tsv", "tsv-unquoted", "parquet", "dataset", "files", "beir", "ir_datasets")
+
+_OPTIONS = (
+    click.argument("sources", metavar="SOURCE...", nargs=-1),
+    click.option(
+        "--format", "form", type=click.Choice(FORMATS), help="What sources are, if it does not show."
+    ),
+    click.option("--id-field", metavar="NAME", help="Column of ids; `content` or `row` makes ids."),
+    click.option("--title-field", metavar="NAME", help="Column of titles."),
+    click.option("--text-field", metavar="NAME", help="Column of texts."),
+    click.option(
+        "--on-error",
+        type=click.Choice(("raise", "skip")),
+        default="raise",
+        show_default=True,
+        help="What becomes of malformed rows.",
+    ),
+    click.option(
+        "--include", metavar="GLOB", multiple=True, help="Only these files of a folder. Several times."
+    ),
+    click.option(
+        "--exclude", metavar="GLOB", multiple=True, help="Not these files and folders. Several times."
+    ),
+    click.option(
+        "--max-bytes", type=click.IntRange(min=1), metavar="N", help="Skip larger files.  [default: 32 MiB]"
+    ),
+    click.option("--from-url", metavar="URL", help="Read a collection of this Qdrant server, too."),
+    click.option("--from-collection", metavar="NAME", help="Which; on the index's own server without a url."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What is read.
+
+    Attributes:
+        sources: files, folders, ids of data sets.
+        form: their format.
+        id_field: column of ids.
+        title_field: column of titles.
+        text_field: column of texts.
+        on_error: what becomes of malformed rows.
+        include: patterns of files of a folder.
+        exclude: patterns of files of a folder that are left out.
+        max_bytes: of a file.
+        from_url: of a Qdrant server.
+        from_collection: of that server.
+    """
+
+    sources: tuple[str, ...]
+    form: Format | None
+    id_field: str | None
+    title_field: str | None
+    text_field: str | None
+    on_error: OnError
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+    max_bytes: int | None
+    from_url: str | None
+    from_collection: str | None
+
+    def open(self, index_url: str | None) -> Sources:
+        """All sources; nothing of them is read but names.
+
+        Args:
+            index_url: the server of the index, where it is on one.
+
+        Raises:
+            SurpriseRerankError: if there is no source, or one cannot be opened.
+        """
+        from surprise_rerank.connectors.readers import FileRules, open_documents
+
+        if self.from_url and not self.from_collection:
+            raise click.UsageError("--from-url needs --from-collection NAME")
+        if not self.sources and not self.from_collection:
+            raise click.UsageError(
+                "what is to be indexed? give files, folders, data sets, or --from-url with --from-collection"
+            )
+        limit = {} if self.max_bytes is None else {"max_bytes": self.max_bytes}
+        rules = FileRules(include=self.include, exclude=self.exclude, **limit)
+        fields = self._fields()
+        opened = [
+            open_documents(name, format=self.form, fields=fields, on_error=self.on_error, files=rules)
+            for name in self.sources
+        ]
+        if self.from_collection:
+            opened.append(self._collection(self.from_collection, index_url, fields))
+        return Sources([*self.sources, self.from_collection or ""], opened)
+
+    def _collection(self, name: str, index_url: str | None, fields: Fields | None) -> DocumentSource:
+        from surprise_rerank.connectors.readers import from_collection
+
+        url = self.from_url or index_url
+        if url is None:
+            raise click.UsageError("--from-collection needs --from-url URL, the server that it is on")
+        key = os.environ.get("QDRANT_FROM_API_KEY")  # or QDRANT_API_KEY
+        return from_collection(url, name, fields=fields, api_key=key, on_error=self.on_error)
+
+    def _fields(self) -> Fields | None:
+        from surprise_rerank.connectors.readers import Fields
+
+        fields = Fields(id=self.id_field, title=self.title_field, text=self.text_field)
+        return None if fields == Fields() else fields
+
+
+class Sources:
+    """Documents of several sources, one after another.
+
+    Args:
+        names: what the user called them.
+        sources: in the same order.
+
+    Attributes:
+        named: names and sources.
+    """
+
+    def __init__(self, names: Sequence[str], sources: Sequence[DocumentSource]) -> None:
+        self.named = list(zip(names, sources, strict=False))
+
+    def __iter__(self) -> Iterator[Document]:
+        for _, source in self.named:
+            yield from source
+
+    @property
+    def unreadable(self) -> list[str]:
+        """Places that the operating system did not let the last reading see; nothing is pruned for them."""
+        return [place for _, source in self.named for place in source.unreadable]
+
+    def skipped(self) -> list[dict[str, Any]]:
+        """What the last reading left out, by source and reason, with the first places."""
+        return [
+            {"source": name, "reason": reason, "count": count, "places": source.skipped.places[reason]}
+            for name, source in self.named
+            for reason, count in source.skipped.counts.items()
+        ]
+
+
+def skipped_lines(skipped: Sequence[dict[str, Any]]) -> list[str]:
+    """What was skipped, a line for each reason."""
+    lines = []
+    for own in skipped:
+        shown = ", ".join(own["places"][:_PLACES])
+        more = ", ..." if own["count"] > _PLACES else ""
+        lines.append(f"skipped {own['count']} of {own['source']}: {own['reason']} ({shown}{more})")
+    return lines
+
+
+def takes_reading(function: Command) -> Command:
+    """Give a command the options of what is read; it gets a `Reading`."""
+    names = Reading.__dataclass_fields__
+
+    @functools.wraps(function)
+    def command(**values: Any) -> Any:
+        reading = Reading(**{name: values.pop(name) for name in names})
+        return function(reading=reading, **values)
+
+    return functools.reduce(lambda inner, option: option(inner), reversed(_OPTIONS), command)

@@ -1,0 +1,67 @@
+"""How a command ends: bad input is one line and exit code 2, an interruption 130."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from typing import IO, Any, NoReturn
+
+import click
+
+from surprise_rerank.errors import SurpriseRerankError
+from surprise_rerank.eval.reports.one_line import one_line
+
+
+class Interrupted(click.ClickException):
+    """An interruption, with a sentence on what it leaves behind."""
+
+    exit_code = 130
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """The sentence, on the error stream."""
+        click.echo(f"\nInterrupted. {self.message}".rstrip(), file=file, err=True)
+
+
+@contextlib.contextmanager
+def telling(message: str) -> Iterator[None]:
+    """Have an interruption of the block tell this sentence.
+
+    Raises:
+        Interrupted: in place of a KeyboardInterrupt.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise Interrupted(message) from error
+
+
+def run(command: click.Command, interrupted: str = "") -> None:
+    """Run a command: bad input is one line and exit code 2, an interruption 130.
+
+    Args:
+        command: with its arguments from `sys.argv`.
+        interrupted: a sentence for an interruption that tells nothing itself.
+    """
+    try:
+        sys.exit(command(standalone_mode=False) or 0)
+    except click.UsageError as error:
+        path = error.ctx.command_path if error.ctx else command.name
+        _fail(f"{error.format_message()} (see {path} --help)")
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except SurpriseRerankError as error:
+        _fail(str(error))
+    except OSError as error:
+        from surprise_rerank.core.files import explain
+
+        _fail(f"{error.filename or 'file'}: {explain(error)}")
+    except (KeyboardInterrupt, click.Abort):
+        Interrupted(interrupted).show()
+        sys.exit(130)
+
+
+def _fail(message: str) -> NoReturn:
+    click.echo(f"Error: {one_line(message)}", err=True)
+    sys.exit(2)

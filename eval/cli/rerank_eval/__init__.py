@@ -1,0 +1,1 @@
+"""The command `rerank-eval` and its sub-commands."""

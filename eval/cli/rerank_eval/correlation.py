@@ -1,0 +1,38 @@
+"""`rerank-eval correlation`: do intrinsic scores foretell downstream accuracy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from surprise_rerank.eval.cli.options import present, report_option
+
+_EPILOG = """\b
+Examples:
+  rerank-eval words --data benchmarks --model toy_emb.txt --report runs/words.json
+  rerank-eval downstream --data benchmarks --model toy_emb.txt --report runs/downstream.json
+  rerank-eval correlation runs
+  rerank-eval correlation runs/*.json --details --report correlation.html
+"""
+
+
+@click.command("correlation", epilog=_EPILOG)
+@click.argument("places", metavar="FILE|FOLDER...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@report_option
+@click.option(
+    "--details", is_flag=True, help="Show the correlations with every task, by each coefficient, too."
+)
+def command(*, places: tuple[Path, ...], reports: tuple[Path, ...], details: bool) -> None:
+    """Correlation of intrinsic scores with downstream accuracy, over models.
+
+    Of reports that `--report FILE.json` wrote: of `words`, `sentences`, `sts` and `downstream`, for three
+    models or more; of a folder all of them, by name. Where a score of a model is given twice, the later one
+    counts.
+    """
+    # Imported here, because `--help` and shell completion should not wait for scipy.
+    from surprise_rerank.eval.reports.writing import check_files
+    from surprise_rerank.eval.studies.correlation import correlate, read_reports
+
+    check_files(reports)
+    present(correlate(read_reports(places)), reports, details=details)

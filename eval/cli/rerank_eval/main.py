@@ -1,0 +1,298 @@
+"""The command `rerank-eval`: retrieval by itself, everything else by its sub-commands."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+from click.core import ParameterSource
+
+from surprise_rerank.eval.cli.exits import run
+from surprise_rerank.eval.cli.options import present, report_option
+from surprise_rerank.eval.cli.rerank_eval import check as check_command
+from surprise_rerank.eval.cli.rerank_eval import classify as classify_command
+from surprise_rerank.eval.cli.rerank_eval import cluster as cluster_command
+from surprise_rerank.eval.cli.rerank_eval import correlation as correlation_command
+from surprise_rerank.eval.cli.rerank_eval import downstream as downstream_command
+from surprise_rerank.eval.cli.rerank_eval import ensemble_size as ensemble_size_command
+from surprise_rerank.eval.cli.rerank_eval import few_shot as few_shot_command
+from surprise_rerank.eval.cli.rerank_eval import off_topic as off_topic_command
+from surprise_rerank.eval.cli.rerank_eval import sentences as sentences_command
+from surprise_rerank.eval.cli.rerank_eval import sts as sts_command
+from surprise_rerank.eval.cli.rerank_eval import words as words_command
+from surprise_rerank.eval.retrieval.settings import DEFAULTS, Settings, Test
+
+# Not inside the parentheses of a measure's parameters: RBP(p=0.8, rel=1).
+_SEPARATOR = re.compile(r"[,\s]+(?![^()]*\))")
+
+_EPILOG = """\b
+Examples:
+  rerank-eval                                    the built-in demo, nothing to download
+  rerank-eval --dataset beir/scifact             a data set of ir_datasets (its test split)
+  rerank-eval --dataset beir/scifact,beir/nfcorpus --report both.html
+  rerank-eval --dataset beir/scifact --split train --systems cosine,dynamax
+  rerank-eval --dataset ./my-beir-folder --measures "nDCG@10 AP@100"
+  rerank-eval --dataset beir/nfcorpus --ensemble train-questions --run-dir runs
+  rerank-eval --dataset beir/scifact --systems cosine,fusion,fusion-fitted --fit train
+  rerank-eval --dataset beir/scifact --systems-from systems.yaml --run theirs=theirs.trec
+  rerank-eval --dataset beir/scifact --pool theirs.trec --systems cosine,dynamax
+  rerank-eval --model glove-6b-50d --systems bm25,cosine,dynamax-jaccard-raw,wmd
+  rerank-eval --qdrant-url http://localhost:6333 (the key from QDRANT_API_KEY)
+  rerank-eval words --data benchmarks --model glove-6b-50d
+  rerank-eval classify texts.jsonl               zero-shot by the labels' names
+  rerank-eval cluster texts.csv --model glove-6b-50d
+  rerank-eval off-topic --dataset demo --questions others.txt
+  rerank-eval check --data benchmarks            the tables of the documentation, once more
+
+Shell completion (bash; zsh and fish likewise):
+  eval "$(_RERANK_EVAL_COMPLETE=bash_source rerank-eval)"
+"""
+
+
+@click.group(
+    epilog=_EPILOG,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.option(
+    "--dataset",
+    "datasets",
+    multiple=True,
+    default=(DEFAULTS.dataset,),
+    show_default=True,
+    help="`demo`, an id of ir_datasets such as beir/scifact, or a folder in BEIR's layout "
+    "(corpus.jsonl[.gz], queries.jsonl[.gz], qrels/SPLIT.tsv). Several: with commas between, or again.",
+)
+@click.option("--split", help="Which judged questions.  [default: test]")
+@click.option(
+    "--systems",
+    help="What to compare, with commas between; `--list-systems` tells all of them.  "
+    f"[default: {','.join(DEFAULTS.systems)}; with --systems-from or --run, the baseline]",
+)
+@click.option(
+    "--systems-from",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A YAML file that describes more systems (docs/evaluation.md).",
+)
+@click.option(
+    "--run",
+    "runs",
+    metavar="[NAME=]FILE",
+    multiple=True,
+    help="A TREC run file of another program as a system; {dataset} in its name stands for the data set. "
+    "Several times.",
+)
+@click.option(
+    "--pool",
+    metavar="POOL",
+    help="Where every system takes its candidates from: cosine, bm25, both, or a TREC run file.  "
+    "[default: each its own]",
+)
+@click.option(
+    "--depth",
+    type=click.IntRange(min=1),
+    default=DEFAULTS.depth,
+    show_default=True,
+    help="Size of the candidate pool that is re-ranked.",
+)
+@click.option(
+    "--model",
+    default=DEFAULTS.model,
+    show_default=True,
+    help="A sentence-transformers model (a name on the hub, or a folder), glove-6b-50d, or a file of word "
+    "vectors (.txt, .vec, .bin, .npy).",
+)
+@click.option(
+    "--ensemble",
+    default=DEFAULTS.ensemble,
+    show_default=True,
+    help="What surprise is measured against: `documents`, `train-questions`, or a file "
+    "(an ensemble's .npz, or a text of one question a line).",
+)
+@click.option(
+    "--fit",
+    default=DEFAULTS.fit,
+    show_default=True,
+    help="The split whose judged questions the system fusion-fitted learns its weights from.",
+)
+@click.option(
+    "--measures",
+    default=" ".join(DEFAULTS.measures),
+    show_default=True,
+    help="Measures in ir_measures' syntax; differences are tested in the first.",
+)
+@click.option(
+    "--baseline",
+    metavar="SYSTEM",
+    default=DEFAULTS.baseline,
+    show_default=True,
+    help="The system that the others are compared with.",
+)
+@click.option(
+    "--test",
+    type=click.Choice(get_args(Test)),
+    default=DEFAULTS.test,
+    show_default=True,
+    help="The paired test of differences; p is given as it is and with Holm's correction.",
+)
+@click.option(
+    "--passages/--no-passages",
+    default=DEFAULTS.passages,
+    help="Split documents that are longer than the model reads; their best passage counts. Without it they "
+    "are cut, as published figures assume.  [default: no-passages]",
+)
+@click.option("--qdrant-url", envvar="QDRANT_URL", help="A Qdrant server instead of the embedded one.")
+@click.option(
+    "--cache",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where indexes are kept.  [default: $SURPRISE_RERANK_CACHE or the user's cache folder]",
+)
+@click.option(
+    "--run-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write TREC run files, every question's values and a JSON of everything that was measured here.",
+)
+@report_option
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    help="A quick look: the first N questions over a part of the corpus; its figures compare with nothing.",
+)
+@click.option(
+    "--robustness",
+    is_flag=True,
+    help="Tell which documents everybody finds, how long found ones are, and the first measure by length.",
+)
+@click.option("--details", is_flag=True, help="Show the differences with their intervals, too.")
+@click.option("--quiet", "-q", is_flag=True, help="The tables only, no progress.")
+@click.option("--list-systems", is_flag=True, help="Tell which systems there are, and leave.")
+@click.version_option(package_name="surprise-rerank")
+@click.pass_context
+def command(context: click.Context, /, *, list_systems: bool, **values: Any) -> None:
+    """Compare re-rankers on retrieval data sets: quality, significance and time.
+
+    Documents are indexed into Qdrant once (embedded, unless --qdrant-url is given) and re-used. Every system
+    answers every judged question; the table gives the mean of each measure, the p-value of its difference
+    to cosine, and the time of retrieval and re-ranking together.
+
+    The commands below evaluate models of words and sentences, classify and cluster texts, tell off-topic
+    questions, and check the tables of the documentation.
+    """
+    if context.invoked_subcommand is not None:
+        _refuse_options(context)
+        return
+    # Imported late, because `--help` and shell completion should not wait for torch.
+    if list_systems:
+        from surprise_rerank.eval.retrieval.systems import SYSTEMS
+
+        width = max(len(name) for name in SYSTEMS)
+        for name, system in SYSTEMS.items():
+            click.echo(f"{name:<{width}}  {system.summary}")
+        return
+    _compare(**values)
+
+
+def _compare(
+    *,
+    datasets: tuple[str, ...],
+    run_dir: Path | None,
+    reports: tuple[Path, ...],
+    robustness: bool,
+    details: bool,
+    quiet: bool,
+    **values: Any,
+) -> None:
+    from surprise_rerank.connectors.progress import Terminal
+    from surprise_rerank.core.files import cache_folder
+    from surprise_rerank.encoders.loading import load_encoder
+    from surprise_rerank.eval.reports.writing import check_files
+    from surprise_rerank.eval.retrieval.comparison import compare
+    from surprise_rerank.eval.retrieval.evaluation import check_together, evaluate
+    from surprise_rerank.eval.retrieval.robustness import corpus_lengths, with_robustness
+    from surprise_rerank.eval.retrieval.writing import make_folder, write_results
+
+    names = _names([name for given in datasets for name in given.split(",")], "--dataset")
+    values["systems"] = _systems(**values)
+    values["measures"] = _names(_SEPARATOR.split(values["measures"]), "--measures")
+    values["qdrant_url"] = values["qdrant_url"] or None  # the client takes an empty one for localhost
+    check_files(reports)
+    if run_dir is not None:
+        make_folder(run_dir)  # told now, not after everything was measured
+    terminal = Terminal(quiet=quiet)
+    settings = Settings(dataset=names[0], **values)
+    check_together(settings, names, run_dir)
+    encoder = None
+    evaluations = []
+    lengths = {}
+    for name in names:
+        if encoder is None and len(names) > 1:
+            terminal.say(f"loading {settings.model}")
+            encoder = load_encoder(settings.model, cache=settings.cache or cache_folder())
+        own = replace(settings, dataset=name)
+        evaluations.append(evaluate(own, terminal, encoder))
+        if robustness:
+            lengths[evaluations[-1].name] = corpus_lengths(own)
+    report = compare(evaluations, settings.baseline, settings.test)
+    if robustness:
+        report = with_robustness(report, evaluations, lengths, settings.baseline, settings.test)
+    present(report, reports, details=details)
+    if run_dir is not None:
+        write_results(run_dir, evaluations, report)
+        terminal.say(f"runs and figures are in {run_dir}")
+
+
+def _systems(
+    systems: str | None, systems_from: Path | None, runs: tuple[str, ...], baseline: str, **_: Any
+) -> tuple[str, ...]:
+    if systems is not None:
+        return _names(systems.split(","), "--systems")
+    if systems_from is None and not runs:
+        return DEFAULTS.systems
+    from surprise_rerank.eval.retrieval.systems import SYSTEMS
+
+    return (baseline,) if baseline in SYSTEMS else ()
+
+
+def _names(values: list[str], option: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(value.strip() for value in values if value.strip()))
+    if not names:
+        raise click.BadParameter("give at least one name", param_hint=option)
+    return names
+
+
+def _refuse_options(context: click.Context) -> None:
+    """Refuse retrieval's options before a sub-command, where they would do nothing."""
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if source is ParameterSource.COMMANDLINE:
+            name = context.invoked_subcommand
+            raise click.UsageError(f"{parameter.opts[0]} is for retrieval; {name}'s options follow {name}")
+
+
+for _module in (
+    words_command,
+    sentences_command,
+    sts_command,
+    downstream_command,
+    correlation_command,
+    classify_command,
+    ensemble_size_command,
+    few_shot_command,
+    cluster_command,
+    off_topic_command,
+    check_command,
+):
+    command.add_command(_module.command)
+
+
+def main() -> None:
+    """Run the command: bad input is one line and exit code 2, an interruption 130."""
+    run(command, "What was indexed stays; run the same command again to go on.")
+
+
+if __name__ == "__main__":
+    main()

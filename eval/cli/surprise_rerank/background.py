@@ -1,0 +1,199 @@
+"""`surprise-rerank background`: other questions, which a question's best document is measured against."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from surprise_rerank.errors import DataError
+from surprise_rerank.eval.cli.arguments.location import Place, model_option, takes_index
+from surprise_rerank.eval.cli.arguments.questions import read_questions
+from surprise_rerank.eval.cli.arguments.searching import SYSTEMS, pool_option
+from surprise_rerank.eval.cli.output.streams import Output
+
+if TYPE_CHECKING:
+    from surprise_rerank.connectors.systems.register import SystemName
+    from surprise_rerank.thresholds.background import QuestionBackground
+
+# Levels whose thresholds `show` tells.
+_LEVELS = (0.2, 0.1, 0.05, 0.01)
+
+_EXAMPLES = """\b
+Examples:
+  surprise-rerank background set --questions other-questions.txt --index my-index
+  surprise-rerank background set --titles beir/nfcorpus --index my-index
+  surprise-rerank background show --index my-index
+  surprise-rerank search "how do I return a parcel?" --min-surprise .95 --index my-index
+"""
+
+_SET_EXAMPLES = """\b
+Examples:
+  surprise-rerank background set --questions other-questions.txt --index my-index
+  surprise-rerank background set --titles demo --titles ./novels --index my-index
+  surprise-rerank background set --questions logged.txt --system cosine --index my-index
+"""
+
+_SHOW_EXAMPLES = """\b
+Examples:
+  surprise-rerank background show --index my-index
+  surprise-rerank background show --index my-index --json
+"""
+
+_DELETE_EXAMPLES = """\b
+Examples:
+  surprise-rerank background delete --system cosine --index my-index
+"""
+
+_system_option = click.option(
+    "--system",
+    type=click.Choice(SYSTEMS),
+    help="Whose candidates they are measured by.  [default: the best that the index stores enough for]",
+)
+
+
+@click.group(epilog=_EXAMPLES, invoke_without_command=True)
+@click.pass_context
+def background(context: click.Context) -> None:
+    """Set and tell what a question's best document is measured against.
+
+    Background questions have nothing to do with the documents. The share of them whose best document scores
+    less than a document is its surprise: with `search --min-surprise .95`, one in twenty such questions gets
+    an answer, whatever the model and the system.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+@background.command("set", epilog=_SET_EXAMPLES)
+@click.option(
+    "--questions", metavar="FILE", help="The questions of a file, one a line; `-` for the standard input."
+)
+@click.option(
+    "--titles",
+    metavar="SOURCE",
+    multiple=True,
+    help="Titles of other documents in place of questions: a file, folder or data set, as for `index`. "
+    "Several times.",
+)
+@click.option(
+    "--sample",
+    type=click.IntRange(min=1),
+    default=1000,
+    show_default=True,
+    help="How many titles of each source are drawn.",
+)
+@pool_option
+@_system_option
+@model_option
+@takes_index
+def set_background(
+    *,
+    place: Place,
+    out: Output,
+    questions: str | None,
+    titles: tuple[str, ...],
+    sample: int,
+    pool: int,
+    system: SystemName | None,
+    model: str | None,
+) -> None:
+    """Measure what background questions find at best.
+
+    Some hundred questions are enough for .95, which needs 19 at the least. The index keeps numbers, not the
+    questions. When many documents have come or gone, measure again.
+    """
+    if (questions is None) == (not titles):
+        raise click.UsageError("give --questions FILE or --titles SOURCE (not both)")
+    texts = list(read_questions(questions)) if questions is not None else _titles(titles, sample)
+
+    from surprise_rerank.connectors.progress import Terminal
+    from surprise_rerank.connectors.qdrant import SearchOptions
+    from surprise_rerank.connectors.systems.backgrounds import store_background
+    from surprise_rerank.connectors.systems.register import build_system, default_system
+    from surprise_rerank.pipeline import Pipeline
+
+    with place.open_with_model(model) as index:
+        name = system or default_system(index)
+        built = build_system(name, index, SearchOptions(), None)
+        plain = Pipeline(index.encoder, built.retriever, built.reranker, pool)
+        called = f"{name} of {index.manifest.model}, pools of {pool}"
+        with Terminal(quiet=not out.shows_progress).bar("background", len(texts), "questions") as advance:
+            measured = plain.with_background(
+                texts, scorer=called, documents=len(index), on_progress=advance
+            ).background
+        assert measured is not None
+        store_background(index, name, measured)
+    values = {"index": place.name, **_facts(name, measured)}
+    line = f"{place.name}: {measured.count} background questions for {name}"
+    out.result(values, [f"{line}, which tell a surprise of at most {measured.highest:.4f}"])
+
+
+@background.command(epilog=_SHOW_EXAMPLES)
+@takes_index
+def show(*, place: Place, out: Output) -> None:
+    """Tell which backgrounds there are.
+
+    For each system: how many questions, over how many documents, and the total (the sum of standardised
+    scores) that a document needs to surprise more than 80, 90, 95 and 99 % of them.
+    """
+    from surprise_rerank.connectors.systems.backgrounds import load_background
+
+    with place.open() as index:
+        found = {name: load_background(index, name) for name in SYSTEMS}
+        documents = len(index)
+    known = {name: own for name, own in found.items() if own is not None}
+    if out.as_json:
+        facts = [_facts(name, own) for name, own in known.items()]
+        out.json({"index": place.name, "documents": documents, "backgrounds": facts})
+        return
+    if not known:
+        out.line(f"{place.name}: no background; make one with 'surprise-rerank background set'")
+    for name, own in known.items():
+        values = [("scores", ", ".join(own.names)), ("questions", str(own.count)), ("made by", own.scorer)]
+        values.append(("documents", f"{own.documents} (now {documents})"))
+        values += [(f"total for {1 - level:g}", f"{total:.3f}") for level, total in _thresholds(own)]
+        out.facts(f"{place.name}: {name}", values)
+
+
+@background.command(epilog=_DELETE_EXAMPLES)
+@click.option("--system", type=click.Choice(SYSTEMS), required=True, help="Whose background goes.")
+@takes_index
+def delete(*, place: Place, out: Output, system: SystemName) -> None:
+    """Forget the background of a system."""
+    from surprise_rerank.connectors.systems.backgrounds import delete_background, has_background
+
+    with place.open() as index:
+        if not has_background(index, system):
+            raise DataError(
+                f"{index.where} has no background for the system {system!r}; see 'background show'"
+            )
+        delete_background(index, system)
+    out.result({"index": place.name, "deleted": system}, [f"{place.name}: background of {system} deleted"])
+
+
+def _titles(sources: tuple[str, ...], sample: int) -> list[str]:
+    from surprise_rerank.connectors.readers import open_documents
+    from surprise_rerank.connectors.systems.backgrounds import title_questions
+
+    found = [question for name in sources for question in title_questions(open_documents(name), sample)]
+    if not found:
+        raise DataError(f"{', '.join(sources)}: no document has a title or a text to take for a question")
+    return found
+
+
+def _facts(name: str, own: QuestionBackground) -> dict[str, object]:
+    return {
+        "system": name,
+        "scorers": list(own.names),
+        "questions": own.count,
+        "documents": own.documents,
+        "made_by": own.scorer,
+        "highest": own.highest,
+        "totals": {f"{1 - level:g}": total for level, total in _thresholds(own)},
+    }
+
+
+def _thresholds(own: QuestionBackground) -> list[tuple[float, float]]:
+    """The total above which a document surprises more than 1 - level of the questions, where so many tell."""
+    return [(level, own.total_at(1 - level)) for level in _LEVELS if 1 - level <= own.highest]

@@ -1,0 +1,137 @@
+"""`surprise-rerank index`: fill an index, or bring it up to date."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from surprise_rerank.errors import DataError, NoIndexError
+from surprise_rerank.eval.cli.arguments.index_options import Storage, takes_storage
+from surprise_rerank.eval.cli.arguments.location import Place, load_model, takes_index
+from surprise_rerank.eval.cli.arguments.reading import Reading, Sources, skipped_lines, takes_reading
+from surprise_rerank.eval.cli.exits import telling
+from surprise_rerank.eval.cli.output.streams import Output
+from surprise_rerank.eval.retrieval.settings import DEFAULTS
+
+if TYPE_CHECKING:
+    from surprise_rerank.connectors.qdrant import DocumentIndex, SyncReport
+    from surprise_rerank.connectors.qdrant.engines.base import EngineKind
+    from surprise_rerank.connectors.qdrant.manifest import Manifest
+
+_EXAMPLES = """\b
+Examples:
+  surprise-rerank index letters/ --index my-index
+  surprise-rerank index letters/ --index my-index --prune
+  surprise-rerank index a.jsonl b.csv --index my-index --on-error skip
+  surprise-rerank index beir/scifact --index scifact --tokens float16
+  surprise-rerank index news.csv --id-field key --text-field story --index news \\
+      --payload-index metadata.year=integer
+  surprise-rerank index letters/ --index my-index --rebuild --passage-tokens 128
+  surprise-rerank index papers.parquet --qdrant-url http://localhost:6333 \\
+      --collection papers --grpc
+  surprise-rerank index --from-url http://localhost:6333 --from-collection old \\
+      --index my-index
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@takes_reading
+@click.option(
+    "--model",
+    metavar="NAME",
+    help="A sentence-transformers model (a name on the hub, or a folder), glove-6b-50d, or a file of word "
+    f"vectors.  [default: the index's own; {DEFAULTS.model} for a new one]",
+)
+@click.option("--prune", is_flag=True, help="Remove documents from the index that are in no source.")
+@click.option(
+    "--rebuild",
+    is_flag=True,
+    help="Index everything anew, with the model and the options that are given; the old version answers "
+    "until the new one is complete.",
+)
+@click.option(
+    "--engine",
+    type=click.Choice(("edge", "local")),
+    help="Of a new folder.  [default: edge, with the extra `edge`]",
+)
+@takes_storage
+@takes_index
+def index(
+    *,
+    place: Place,
+    out: Output,
+    reading: Reading,
+    storage: Storage,
+    model: str | None,
+    prune: bool,
+    rebuild: bool,
+    engine: EngineKind | None,
+) -> None:
+    """Fill an index, or bring it up to date.
+
+    A SOURCE is a file or folder (JSONL, CSV, TSV, Parquet, text, Markdown, HTML, PDF), a saved data set, a
+    BEIR folder, an id of ir_datasets, or `demo`. Only what is new or changed is encoded: run the same command
+    again after a change, or after an interruption. The options of what is stored belong to a new index; one
+    that exists keeps its own until it is rebuilt.
+    """
+    if engine is not None and place.url is not None:
+        raise click.UsageError("--engine is for a folder; a server is its own engine")
+    sources = reading.open(place.url)
+    existing = _manifest(place)
+    if existing is None:
+        rebuild = False  # there is nothing to keep
+    options = storage.options(None if existing is None else existing.options)
+    encoder = load_model(model or (existing.model if existing else DEFAULTS.model))
+    begun = time.perf_counter()
+    with (
+        telling("What was stored stays; run the same command again to go on."),
+        place.open(
+            None if rebuild else encoder, options=None if rebuild else options, engine=engine
+        ) as opened,
+    ):
+        if engine not in (None, opened.engine):
+            raise DataError(f"{opened.where} is of the engine {opened.engine}; --engine is for a new folder")
+        shown = out.shows_progress
+        if rebuild:
+            done = opened.rebuild(sources, encoder=encoder, options=options, show_progress=shown)
+        else:
+            done = opened.sync(sources, prune=prune, show_progress=shown)
+        _report(out, place, opened, done, sources, time.perf_counter() - begun)
+
+
+def _manifest(place: Place) -> Manifest | None:
+    """How an index was made; None where there is none yet."""
+    try:
+        with place.open() as opened:
+            return opened.manifest
+    except NoIndexError:
+        return None
+
+
+def _report(
+    out: Output, place: Place, opened: DocumentIndex, done: SyncReport, sources: Sources, seconds: float
+) -> None:
+    skipped = sources.skipped()
+    encoded = done.added + done.updated
+    values = {
+        "index": place.name,
+        "engine": opened.engine,
+        "model": opened.manifest.model,
+        "documents": len(opened),
+        "added": done.added,
+        "updated": done.updated,
+        "unchanged": done.unchanged,
+        "removed": done.removed,
+        "split": done.split,
+        "seconds": seconds,
+        "documents_per_second": encoded / seconds,
+        "skipped": skipped,
+    }
+    first = (
+        f"{place.name}: {done.added} added, {done.updated} updated, {done.unchanged} unchanged, "
+        f"{done.removed} removed, {done.split} split into passages; {len(opened)} documents"
+    )
+    speed = f"{encoded} encoded in {seconds:.1f} s, {encoded / seconds:.3g} documents a second"
+    out.result(values, [first, *([speed] if encoded else []), *skipped_lines(skipped)])

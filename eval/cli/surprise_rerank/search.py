@@ -1,0 +1,119 @@
+"""`surprise-rerank search`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import click
+
+from surprise_rerank.eval.cli.arguments.location import Place, takes_index
+from surprise_rerank.eval.cli.arguments.searching import Asked, answers, takes_questions
+from surprise_rerank.eval.cli.output.streams import Output
+
+if TYPE_CHECKING:
+    from surprise_rerank.candidates import Hit
+    from surprise_rerank.eval.cli.output.answers import Answer
+
+Group: TypeAlias = "tuple[str | int, list[Hit]]"
+
+_SEARCH_EXAMPLES = """\b
+Examples:
+  surprise-rerank search "why do dogs bark" --index my-index
+  surprise-rerank search "why do dogs bark" --index my-index --system cosine
+  surprise-rerank search wings --index my-index --top 3 \\
+      --filter '{"must": [{"key": "metadata.year", "range": {"gte": 1960}}]}'
+  surprise-rerank search wings --index my-index --group-by metadata.author
+  surprise-rerank search --questions questions.txt --index my-index --json
+  surprise-rerank search --qdrant-url http://localhost:6333 -- "-1 as an index"
+"""
+
+
+@click.command(epilog=_SEARCH_EXAMPLES)
+@takes_questions
+@click.option(
+    "--group-by",
+    metavar="PATH",
+    help="The best of each group of documents with the same value at a path such as metadata.author; "
+    "--top counts groups.",
+)
+@click.option(
+    "--group-size",
+    type=click.IntRange(min=1),
+    default=3,
+    show_default=True,
+    help="Most documents of a group.",
+)
+@takes_index
+def search(*, place: Place, out: Output, asked: Asked, group_by: str | None, group_size: int) -> None:
+    """Find the best documents for a QUESTION.
+
+    Without --system, documents are ranked by `auto` where the index holds packed token vectors: candidates by
+    cosine and BM25 (where it is stored), re-scored by both and by DynaMax on one scale, with feedback.
+    """
+    if group_by is None:
+        for system, answer in answers(place, asked, out):
+            _print_hits(out, asked, answer, system.name)
+        return
+    from surprise_rerank.eval.cli.arguments.filters import check_group_path, grouped
+
+    keys = check_group_path(group_by)
+    for system, answer in answers(place, asked, out):
+        groups = grouped(asked.hits(answer), keys, asked.top, group_size)
+        if len(groups) < asked.top:
+            count, pool = len(groups), len(answer.ranking)
+            out.note(f"{count} groups among {pool} candidates; a larger --pool looks for more")
+        _print_groups(out, asked, answer, system.name, groups)
+
+
+def _head(answer: Answer, system: str) -> dict[str, object]:
+    return {"query": answer.query.text, "system": system, "seconds": answer.total}
+
+
+def _hits_json(hits: Sequence[Hit], offset: int = 0) -> list[dict[str, object]]:
+    from surprise_rerank.eval.cli.output.answers import hit_json
+
+    return [hit_json(hit, rank) for rank, hit in enumerate(hits, start=offset + 1)]
+
+
+def _print_hits(out: Output, asked: Asked, answer: Answer, system: str) -> None:
+    hits = asked.hits(answer)[: asked.top]
+    if out.as_json:
+        out.json({**_head(answer, system), "hits": _hits_json(hits, asked.offset)})
+        return
+    rows = [_row(hit, rank) for rank, hit in enumerate(hits, start=asked.offset + 1)]
+    _print_rows(out, asked, answer, ("#rank", "#score", "id", "title", "text"), rows)
+
+
+def _print_groups(out: Output, asked: Asked, answer: Answer, system: str, groups: Sequence[Group]) -> None:
+    if out.as_json:
+        own = [{"value": value, "hits": _hits_json(hits)} for value, hits in groups]
+        out.json({**_head(answer, system), "groups": own})
+        return
+    rows = [
+        (str(value), *_row(hit, rank)) for value, hits in groups for rank, hit in enumerate(hits, start=1)
+    ]
+    _print_rows(out, asked, answer, ("group", "#rank", "#score", "id", "title", "text"), rows)
+
+
+def _row(hit: Hit, rank: int) -> tuple[str, ...]:
+    title = hit.document.title if hit.document else ""
+    return str(rank), f"{hit.score:.4f}", hit.id, title, _body(hit, title)
+
+
+def _body(hit: Hit, title: str) -> str:
+    """The text that a table shows, without the title that it stands beside."""
+    text = hit.text or ""
+    return text.removeprefix(title).lstrip() if title else text
+
+
+def _print_rows(
+    out: Output, asked: Asked, answer: Answer, columns: Sequence[str], rows: Sequence[Sequence[str]]
+) -> None:
+    if asked.is_single:
+        out.table(columns, rows, wide="text")
+    elif out.is_terminal:
+        out.heading(answer.query.text)
+        out.table(columns, rows, wide="text")
+    else:
+        out.table(("question", *columns), [(answer.query.text, *row) for row in rows], wide="text")

@@ -1,0 +1,310 @@
+"""`surprise-rerank similar`: every document's most surprising neighbours, and near-duplicate groups."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from surprise_rerank.eval.cli.arguments.location import model_of as model_of_index
+from surprise_rerank.eval.cli.arguments.reading import Reading, skipped_lines, takes_reading
+from surprise_rerank.eval.cli.arguments.similar import (
+    Comparison,
+    Labour,
+    open_stored,
+    takes_comparison,
+)
+from surprise_rerank.eval.cli.arguments.similar_places import targets, work_folder
+from surprise_rerank.eval.cli.output.streams import Output
+from surprise_rerank.eval.retrieval.settings import DEFAULTS
+
+if TYPE_CHECKING:
+    from surprise_rerank.connectors.qdrant import DocumentIndex
+    from surprise_rerank.connectors.similar.corpus import Corpus
+    from surprise_rerank.connectors.similar.encoding import Model, Vectors
+    from surprise_rerank.connectors.similar.job import SimilarityJob
+    from surprise_rerank.connectors.similar.outputs import Target
+    from surprise_rerank.connectors.similar.work import Sources
+
+_EXAMPLES = """\b
+Examples:
+  surprise-rerank similar papers.jsonl --out neighbours.parquet
+  surprise-rerank similar papers.jsonl --out pairs.csv --above 4
+  surprise-rerank similar new.csv --against archive.jsonl --out matches.jsonl -k 3
+  surprise-rerank similar papers.jsonl --out neighbours.parquet --similarity both --pool 200
+  surprise-rerank similar papers.jsonl --out neighbours.parquet --groups duplicates.csv
+  surprise-rerank similar papers.jsonl --out neighbours.parquet --work kept/ -k 20
+  surprise-rerank similar --from-index my-index --out neighbours.parquet
+  surprise-rerank similar papers.parquet --out neighbours/ --mode index --sample-check 1000
+  surprise-rerank similar papers.parquet --out neighbours/ --ray --workers 4
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@takes_reading
+@click.option(
+    "--out",
+    "to",
+    metavar="FILE",
+    required=True,
+    help="Where the result goes: .parquet, .csv, .jsonl, or a folder (with a / at the end) of Parquet files.",
+)
+@click.option(
+    "--against",
+    metavar="SOURCE",
+    multiple=True,
+    help="The documents that may be neighbours, instead of the same ones. Several times.",
+)
+@click.option(
+    "--from-index",
+    metavar="INDEX",
+    help="Take the vectors of an index, a folder or URL/collections/NAME, instead of encoding.",
+)
+@click.option(
+    "--model",
+    metavar="NAME",
+    help="A sentence-transformers model (a name on the hub, or a folder), glove-6b-50d, or a file of word "
+    f"vectors.  [default: {DEFAULTS.model}, or the index's]",
+)
+@click.option(
+    "--work",
+    metavar="FOLDER",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep what is encoded here, for another result of the same documents.  "
+    "[default: beside the result, until that is complete]",
+)
+@takes_comparison
+@click.option("--json", "as_json", is_flag=True, help="The summary as JSON, without a bar.")
+@click.option("--quiet", "-q", is_flag=True, help="The summary only, no progress.")
+@click.version_option(package_name="surprise-rerank")
+def similar(
+    *,
+    reading: Reading,
+    comparison: Comparison,
+    labour: Labour,
+    to: str,
+    against: tuple[str, ...],
+    from_index: str | None,
+    model: str | None,
+    work: Path | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Find every document's most surprising neighbours.
+
+    A SOURCE is what `surprise-rerank index` reads. The surprise of a pair tells how many deviations the
+    document's similarity lies above what is usual for the neighbour. Killed or interrupted, the same command
+    goes on where it was.
+    """
+    from surprise_rerank.connectors.similar.job import SimilarityJob, telling_of_a_full_disk
+
+    settings = comparison.settings()
+    inputs = [*reading.sources, *against, from_index or ""]
+    target, groups = targets(to, comparison.groups, work, inputs)
+    out, place, index = Output(as_json=as_json, quiet=quiet), labour.place(), labour.index(comparison.mode)
+    with ExitStack() as stack:
+        if from_index is None:
+            given = _given(reading, against, model, labour)
+        else:
+            _require_no_sources(reading)
+            if not against:
+                _require_nothing_to_read(reading, model)
+            opened = stack.enter_context(open_stored(from_index))
+            given = _given_stored(opened, reading, against, model, out)
+        folder = stack.enter_context(work_folder(work, target.path, given.made_of))
+        job = SimilarityJob(
+            folder,
+            settings,
+            model=given.model,
+            workers=stack.enter_context(labour.hired()),
+            device=place,
+            show_progress=out.shows_progress,
+            index=index,
+        )
+        summary = _Summary(job, out=to, model=given.model_name, groups=None, sample_check=None)
+        with telling_of_a_full_disk(job):
+            with summary.timed("encoding"):
+                job.prepare(given.documents(settings.needs_tokens), given.against)
+            # Closed, so that nothing is computed any more where the result cannot be written.
+            with summary.timed("comparing"), closing(job.parts()) as parts:
+                summary.values["pairs"] = target.write_parts(parts)
+            if groups is not None:
+                summary.group(groups, comparison.duplicate)
+            if comparison.sample_check is not None:
+                summary.check(comparison.sample_check)
+        summary.tell(out)
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What is compared.
+
+    Attributes:
+        names: of the documents, for people.
+        documents: by whether token vectors are needed.
+        against: what may be neighbours; the same where None.
+        model: encodes them; None where nothing is to be encoded.
+        model_name: of the vectors.
+    """
+
+    names: Sequence[str]
+    documents: Callable[[bool], Sources | Vectors]
+    against: Sources | None
+    model: Model | None
+    model_name: str
+
+    @property
+    def made_of(self) -> dict[str, Any]:
+        """What a work folder is known by, as JSON."""
+        return {
+            "sources": list(self.names),
+            "against": [] if self.against is None else list(self.against.names),
+            "model": self.model_name if self.model is None else self.model.name,
+        }
+
+
+def _given(reading: Reading, against: tuple[str, ...], model: str | None, labour: Labour) -> _Given:
+    """Documents that are encoded."""
+    from surprise_rerank.connectors.similar.neighbour_batches import model_of
+
+    if not reading.sources and not reading.from_collection:
+        raise click.UsageError(
+            "what is to be compared? give files, folders, data sets, --from-index, or --from-url with "
+            "--from-collection"
+        )
+    documents, others = _sources(reading), _others(reading, against)
+    name = model or DEFAULTS.model
+    made = model_of(name, labour.place(), remote=labour.ray is not None)
+    return _Given(documents.names, lambda _: documents, others, made, name)
+
+
+def _given_stored(
+    index: DocumentIndex, reading: Reading, against: tuple[str, ...], model: str | None, out: Output
+) -> _Given:
+    """Documents of an index."""
+    from surprise_rerank.connectors.similar.neighbour_batches import model_of
+    from surprise_rerank.connectors.similar.stored_vectors import stored_vectors
+
+    others = _others(reading, against)
+    made = None if others is None else model_of(model_of_index(index, model), "")
+
+    def documents(tokens: bool) -> Vectors:
+        return stored_vectors(index, tokens=tokens, show_progress=out.shows_progress)
+
+    return _Given([index.where], documents, others, made, index.manifest.model)
+
+
+def _require_no_sources(reading: Reading) -> None:
+    if reading.sources or reading.from_collection or reading.from_url:
+        raise click.UsageError(
+            "--from-index takes the place of SOURCE and --from-collection; give one of them"
+        )
+
+
+def _require_nothing_to_read(reading: Reading, model: str | None) -> None:
+    """Refuse options of what is read and encoded, where nothing is."""
+    given = {
+        "--model": model,
+        "--format": reading.form,
+        "--id-field": reading.id_field,
+        "--title-field": reading.title_field,
+        "--text-field": reading.text_field,
+        "--on-error skip": reading.on_error == "skip",
+        "--include": reading.include,
+        "--exclude": reading.exclude,
+        "--max-bytes": reading.max_bytes,
+    }
+    for option, value in given.items():
+        if value:
+            raise click.UsageError(
+                f"{option} is for documents that are read; with --from-index, those of --against"
+            )
+
+
+def _sources(reading: Reading) -> Sources:
+    from surprise_rerank.connectors.similar.work import Sources
+
+    names, sources = zip(*reading.open(None).named, strict=True)
+    return Sources(names, sources)
+
+
+def _others(reading: Reading, against: tuple[str, ...]) -> Sources | None:
+    if not against:
+        return None
+    return _sources(replace(reading, sources=against, from_url=None, from_collection=None))
+
+
+class _Summary:
+    """What was done, for people and programs.
+
+    Args:
+        job: that does it.
+        values: of the summary.
+    """
+
+    def __init__(self, job: SimilarityJob, **values: Any) -> None:
+        self._job = job
+        self.values: dict[str, Any] = values
+        self._lines: list[str] = []
+
+    @contextmanager
+    def timed(self, what: str) -> Iterator[None]:
+        """Measure a stage."""
+        begun = time.perf_counter()
+        yield
+        self.values[f"seconds_{what}"] = time.perf_counter() - begun
+
+    def group(self, target: Target, threshold: float | None) -> None:
+        """Write near-duplicate groups."""
+        from surprise_rerank.connectors.similar.groups import DUPLICATE, near_duplicates, write_groups
+
+        job, settings = self._job, self._job.settings
+        least = DUPLICATE[settings.similarity] if threshold is None else threshold
+        against = self._against
+        found = near_duplicates(job.parts(), job.documents, against, settings, least)
+        write_groups(target, found, job.documents, against)
+        self.values["groups"] = {
+            "file": str(target.path),
+            "threshold": least,
+            "groups": len(found),
+            "documents": len(found.rows),
+        }
+        self._lines.append(
+            f"{target.path}: near-duplicate groups: {len(found)}, documents in them: {len(found.rows)} "
+            f"(similarity from {least:g})"
+        )
+
+    def check(self, size: int) -> None:
+        """Compare a sample exactly."""
+        from surprise_rerank.connectors.similar.recall import sample_check
+
+        done = sample_check(self._job, size)
+        self.values["sample_check"] = asdict(done)
+        self._lines.append(str(done))
+
+    def tell(self, out: Output) -> None:
+        """Print it."""
+        job, against = self._job, self._against
+        skipped = [*job.documents.skipped, *([] if against is None else against.skipped)]
+        values = {
+            **self.values,
+            "documents": len(job.documents),
+            "against": None if against is None else len(against),
+            "skipped": skipped,
+        }
+        compared = "" if against is None else f" against {len(against)}"
+        first = f"{values['out']}: {values['pairs']} pairs of {values['documents']} documents{compared}"
+        times = (
+            f"encoded in {values['seconds_encoding']:.1f} s, compared in {values['seconds_comparing']:.1f} s"
+        )
+        out.result(values, [first, *self._lines, times, *skipped_lines(skipped)])
+
+    @property
+    def _against(self) -> Corpus | None:
+        job = self._job
+        return None if job.neighbours.folder == job.documents.folder else job.neighbours

@@ -1,0 +1,130 @@
+"""`surprise-rerank status`: what an index holds, without loading its model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from surprise_rerank.errors import DataError
+from surprise_rerank.eval.cli.arguments.location import Place, takes_index
+from surprise_rerank.eval.cli.output.streams import Output
+
+if TYPE_CHECKING:
+    from surprise_rerank.connectors.qdrant import IndexOptions, IndexStatus
+    from surprise_rerank.connectors.qdrant.manifest import Manifest, StatisticsRecord
+
+_BLOCK = 512  # bytes, the unit of st_blocks
+
+_EXAMPLES = """\b
+Examples:
+  surprise-rerank status --index my-index
+  surprise-rerank status --index my-index --json
+  surprise-rerank status --qdrant-url http://localhost:6333 --collection papers
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@takes_index
+def status(*, place: Place, out: Output) -> None:
+    """Tell what an index holds.
+
+    Documents, model, options, ensemble, size, fitted weights; no model is loaded.
+    """
+    from surprise_rerank.connectors.systems.fitted_weights import FITTED_SYSTEMS, fitted_weights
+
+    with place.open() as index:
+        state = index.status()
+        kept, damaged = [], {}
+        for name in FITTED_SYSTEMS:
+            try:
+                own = fitted_weights(index, name)
+            except DataError as error:  # the rest of the index is to be told all the same
+                damaged[name] = str(error)
+            else:
+                kept += [] if own is None else [own]
+    size = None if place.folder is None else bytes_on_disk(place.folder)
+    if out.as_json:
+        weights = [asdict(own) for own in kept]
+        weights += [{"system": name, "error": error} for name, error in damaged.items()]
+        out.json({**state.to_json(), "weights": weights, "where": place.name, "bytes": size})
+    else:
+        facts = _facts(state, size)
+        told = {**{own.system: str(own) for own in kept}, **damaged}
+        out.facts(place.name, [*facts, *((f"weights of {name}", text) for name, text in told.items())])
+
+
+def ensemble_facts(manifest: Manifest, behind: int) -> list[tuple[str, str]]:
+    """What is to be said of an index's ensemble."""
+    used, latest = manifest.statistics, manifest.latest
+    if latest is None:
+        return [("ensemble", "none")]
+    facts = [("ensemble", _ensemble(latest))]
+    if latest.shrink_mean or latest.shrink_deviation:
+        facts.append(
+            ("shrunk", f"means by {latest.shrink_mean:g}, deviations by {latest.shrink_deviation:g}")
+        )
+    if used != latest:
+        facts.append(("in use", "none" if used is None else _ensemble(used)))
+    facts.append(("behind", f"{behind} points{'; run surprise-rerank ensemble refresh' if behind else ''}"))
+    return facts
+
+
+def bytes_on_disk(folder: str) -> int:
+    """What the files of a folder take: Qdrant's have holes, which take nothing."""
+    return sum(_taken(entry) for entry in _files(folder))
+
+
+def _ensemble(record: StatisticsRecord) -> str:
+    return f"{record.ensemble}: {record.count} members, {record.source or 'no source given'}"
+
+
+def _files(folder: str) -> Iterator[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _files(entry.path)
+            else:
+                yield entry
+
+
+def _taken(entry: os.DirEntry[str]) -> int:
+    found = entry.stat(follow_symlinks=False)
+    blocks: int | None = getattr(found, "st_blocks", None)
+    return found.st_size if blocks is None else blocks * _BLOCK
+
+
+def _facts(state: IndexStatus, size: int | None) -> list[tuple[str, str]]:
+    manifest = state.manifest
+    facts = [
+        ("documents", str(state.documents)),
+        ("points", str(state.points)),
+        ("engine", state.engine),
+        ("model", f"{manifest.model} ({manifest.dimension} dimensions, weights {manifest.fingerprint})"),
+        ("schema", str(manifest.schema)),
+        *_option_facts(manifest.options),
+        *ensemble_facts(manifest, state.behind),
+    ]
+    return facts if size is None else [*facts, ("takes", f"{size / 2**20:.1f} MiB")]
+
+
+def _option_facts(options: IndexOptions) -> list[tuple[str, str]]:
+    values: dict[str, Any] = {name: getattr(options, name) for name in options.__dataclass_fields__}
+    return [(name.replace("_", " "), _shown(value)) for name, value in values.items()]
+
+
+def _shown(value: Any) -> str:
+    if value is None or value == {}:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if hasattr(value, "__dataclass_fields__"):
+        value = asdict(value)
+    if isinstance(value, dict):
+        return ", ".join(
+            f"{name} {'as the model reads' if own is None else own}" for name, own in value.items()
+        )
+    return str(value)

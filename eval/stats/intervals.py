@@ -1,0 +1,213 @@
+"""How sure the difference of two correlations is: BCa bootstrap intervals."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+from scipy import stats
+
+from surprise_rerank.core.arrays import Float64Array, IntArray
+from surprise_rerank.errors import DataError
+
+Verdict: TypeAlias = Literal["win", "loss", "tie", "none"]
+
+LEVEL = 0.95
+RESAMPLES = 10_000
+
+# What float32 leaves of two forms of one similarity is no difference: correlations differ in later digits.
+_DIGITS = 5
+# What rounding leaves of a variance, of similarities whose variance over all pairs is 1.
+_NO_VARIANCE = 1e-12
+# A resample of n pairs is n numbers; so many numbers are held at a time.
+_NUMBERS = 1 << 23
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Differences:
+    """Differences of Pearson correlations, r(gold, system) - r(gold, baseline), with BCa intervals.
+
+    Attributes:
+        values: (k,) one per system; NaN where a correlation is not defined.
+        low: (k,) lower ends; NaN where the correlation of a resample is not defined.
+        high: (k,) upper ends.
+    """
+
+    values: Float64Array
+    low: Float64Array
+    high: Float64Array
+
+    def verdict(self, i: int) -> Verdict:
+        """Whether system i wins, loses or ties, by whether its interval excludes 0; `none` without one."""
+        if np.isnan(self.low[i]) or np.isnan(self.high[i]):
+            return "none"
+        if self.low[i] > 0:
+            return "win"
+        return "loss" if self.high[i] < 0 else "tie"
+
+
+def pearson_difference(
+    gold: Float64Array, system: Float64Array, baseline: Float64Array, axis: int = -1
+) -> Float64Array:
+    """r(gold, system) - r(gold, baseline) along an axis: the reference form.
+
+    NaN where all numbers of one of them are equal.
+
+    Args:
+        gold: (..., n) judgements.
+        system: (..., n) similarities.
+        baseline: (..., n) the baseline's similarities.
+        axis: that of the n pairs.
+    """
+
+    def standard(values: Float64Array) -> Float64Array:
+        centred = values - values.mean(axis=axis, keepdims=True)
+        constant = np.ptp(values, axis=axis, keepdims=True) == 0
+        deviations = np.where(constant, np.nan, centred.std(axis=axis, keepdims=True))
+        return np.asarray(centred / deviations, dtype=np.float64)
+
+    judged = standard(gold)
+    difference = (judged * standard(system)).mean(axis=axis) - (judged * standard(baseline)).mean(axis=axis)
+    return _rounded(np.asarray(difference))
+
+
+def difference_interval(
+    gold: Float64Array,
+    system: Float64Array,
+    baseline: Float64Array,
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> tuple[float, float]:
+    """The BCa 95 % interval of a difference of two correlations: the reference form, resample by resample.
+
+    (Efron and Tibshirani, 'An Introduction to the Bootstrap', 1993, chapter 14; scipy's `bootstrap` over
+    pairs.)
+
+    Args:
+        gold: (n,) judgements.
+        system: (n,) similarities.
+        baseline: (n,) the baseline's similarities.
+        resamples: of the n pairs.
+        seed: of the resamples.
+    """
+    result = stats.bootstrap(
+        (gold, system, baseline),
+        pearson_difference,
+        paired=True,
+        vectorized=True,
+        n_resamples=resamples,
+        batch=_batch(len(gold)),
+        confidence_level=LEVEL,
+        method="BCa",
+        rng=np.random.default_rng(seed),
+    )
+    return float(result.confidence_interval.low), float(result.confidence_interval.high)
+
+
+def difference_intervals(
+    gold: Float64Array,
+    systems: Float64Array,
+    baseline: Float64Array,
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Differences:
+    """BCa 95 % intervals of many systems' differences to a baseline, over the same pairs: the fast form.
+
+    A resample is how often it has each pair. A correlation is made of means of z, z^2 and z g, so that one
+    product of those counts with a matrix of 3 columns a system gives all systems' differences in all
+    resamples. They are the resamples that `difference_interval` draws with the same seed.
+
+    Args:
+        gold: (n,) judgements.
+        systems: (k, n) similarities.
+        baseline: (n,) the baseline's similarities.
+        resamples: of the n pairs.
+        seed: of the resamples.
+
+    Raises:
+        DataError: if there are not as many similarities as judgements, or fewer than 3.
+    """
+    n = len(gold)
+    if systems.ndim != 2 or systems.shape[1] != n or baseline.shape != (n,) or n < 3:
+        raise DataError(
+            f"{n} judgements, similarities of shape {systems.shape} and {baseline.shape}: expected n of at "
+            "least 3, and the shapes (k, n) and (n,)"
+        )
+    k = len(systems)
+    if not k:
+        return Differences(np.zeros(0), np.zeros(0), np.zeros(0))
+    products = _Products(gold, np.concatenate([systems, baseline[None, :]]))
+    with warnings.catch_warnings(), np.errstate(invalid="ignore", divide="ignore"):
+        # Degenerate distributions are looked for below.
+        warnings.simplefilter("ignore", stats.DegenerateDataWarning)
+        result = stats.bootstrap(
+            (np.arange(n),),
+            lambda rows, axis: products.differences(rows),
+            vectorized=True,
+            n_resamples=resamples,
+            batch=_batch(n),
+            confidence_level=LEVEL,
+            method="BCa",
+            rng=np.random.default_rng(seed),
+        )
+        values = products.differences(np.arange(n))
+    drawn = result.bootstrap_distribution
+    # BCa is not defined for differences that are the same in every resample, but for their last digit.
+    same = np.ptp(drawn, axis=-1) < 1.5 * 10**-_DIGITS
+    low = np.where(same, drawn.min(axis=-1), result.confidence_interval.low)
+    high = np.where(same, drawn.max(axis=-1), result.confidence_interval.high)
+    return Differences(values, low, high)
+
+
+class _Products:
+    """What the correlations of any resample are made of.
+
+    Args:
+        gold: (n,) judgements.
+        systems: (k + 1, n) similarities, the baseline's last.
+    """
+
+    def __init__(self, gold: Float64Array, systems: Float64Array) -> None:
+        g, z = _standard(gold[None, :]), _standard(systems)
+        self._k = len(z)
+        self._columns = np.concatenate([z, z * z, z * g, g, g * g]).T
+
+    def differences(self, rows: IntArray) -> Float64Array:
+        """(k, ...) differences for resamples (..., m) of row numbers, m of them each."""
+        drawn = np.asarray(rows, dtype=np.int64)
+        counts = _counts(drawn.reshape(-1, drawn.shape[-1]), len(self._columns))
+        # A column that has a NaN is one of a constant similarity: NaN for that system alone.
+        means = (counts @ self._columns).T / drawn.shape[-1]
+        z, squares, products = means[: 3 * self._k].reshape(3, self._k, -1)
+        g, g_squares = means[3 * self._k :]
+        variances = (squares - z * z) * (g_squares - g * g)
+        correlations = (products - z * g) / np.sqrt(np.where(variances > _NO_VARIANCE, variances, np.nan))
+        differences = _rounded(correlations[:-1] - correlations[-1])
+        return differences.reshape(self._k - 1, *drawn.shape[:-1])
+
+
+def _standard(values: Float64Array) -> Float64Array:
+    """Rows of mean 0 and variance 1, for sums to cancel little; NaN where all numbers of a row are equal."""
+    centred = values - values.mean(axis=1, keepdims=True)
+    deviations = centred.std(axis=1, keepdims=True)
+    constant = np.ptp(values, axis=1, keepdims=True) == 0
+    return np.where(constant, np.nan, centred / np.where(constant, 1.0, deviations))
+
+
+def _counts(drawn: IntArray, n: int) -> Float64Array:
+    """(r, n) how often each resample of (r, m) row numbers has each of the n rows."""
+    r = len(drawn)
+    flat = (drawn + n * np.arange(r)[:, None]).ravel()
+    return np.bincount(flat, minlength=r * n).reshape(r, n).astype(np.float64)
+
+
+def _rounded(differences: Float64Array) -> Float64Array:
+    return differences.round(_DIGITS) + 0.0  # no -0, which tables would show
+
+
+def _batch(n: int) -> int:
+    return max(1, _NUMBERS // n)

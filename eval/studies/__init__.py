@@ -1,0 +1,1 @@
+"""Benchmarks of models of words and sentences, classification, clustering and off-topic questions."""

@@ -1,0 +1,213 @@
+"""How large an ensemble must be: surprise with random ensembles of growing size, beside cosine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from surprise_rerank.classify.classifiers import ClassifierWeight
+from surprise_rerank.classify.labels import DEFAULT_TEMPLATE
+from surprise_rerank.connectors.progress import Advance, Terminal
+from surprise_rerank.core.arrays import Float32Array
+from surprise_rerank.core.files import cache_folder
+from surprise_rerank.encoders.loading import DEFAULT_MODEL
+from surprise_rerank.errors import DataError
+from surprise_rerank.eval.labelled.surprise_models import COSINE
+from surprise_rerank.eval.reports.report import Cell, Column, Plot, Report, Series, Table
+from surprise_rerank.eval.stats.significance import deviation
+from surprise_rerank.eval.studies.classify.measures import Quality, mean
+from surprise_rerank.eval.studies.classify.systems import AUTO, by_labels
+from surprise_rerank.eval.studies.classify.task import Task, Vectors, check_templates, load_models
+from surprise_rerank.surprise.ensemble import Ensemble
+
+# Published.
+SIZES = (3, 9, 27, 81, 243, 729, 2187)
+DRAWS = 10
+# Row of the table -> system, weight.
+SYSTEMS: dict[str, tuple[str, ClassifierWeight]] = {
+    COSINE: (COSINE, 0.0),
+    "surprise, crossover": ("surprise", "crossover"),
+    "surprise, weight 1": ("surprise", 1.0),
+    "pooled, crossover": ("pooled", "crossover"),
+    "pooled, auto": (AUTO, "auto"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is measured.
+
+    Attributes:
+        models: names, as for `load_encoder`.
+        templates: each with `{}` for a label's name.
+        sizes: of the ensembles.
+        draws: random ensembles of each size.
+        seed: of the draws.
+        cache: folder of vectors; by default the one that SURPRISE_RERANK_CACHE names, or the user's.
+    """
+
+    models: tuple[str, ...] = (DEFAULT_MODEL,)
+    templates: tuple[str, ...] = (DEFAULT_TEMPLATE,)
+    sizes: tuple[int, ...] = SIZES
+    draws: int = DRAWS
+    seed: int = 0
+    cache: Path | None = None
+
+    def __post_init__(self) -> None:
+        check_templates(self.templates)
+        if not self.sizes or min(self.sizes) < 1:
+            raise DataError(f"the sizes of ensembles must be at least 1, got {self.sizes}")
+
+
+@dataclass(slots=True)
+class _Measured:
+    """Weighted F1 and weights of a system with ensembles of one size, a value for each draw."""
+
+    f1: list[float] = field(default_factory=list)
+    weights: list[float] = field(default_factory=list)
+
+
+# Model, template, size, system.
+_Key = tuple[str, str, int, str]
+
+
+def evaluate_ensemble_size(task: Task, settings: Settings, terminal: Terminal | None = None) -> Report:
+    """Measure surprise with random ensembles of growing size, beside cosine.
+
+    The texts that are not in the ensemble are tested (inductive).
+
+    Args:
+        task: the ensembles are drawn from its texts, without their labels.
+        settings: what is measured.
+        terminal: for progress; quiet by default.
+
+    Returns:
+        The table `ensemble-size`, a row for each model, template, size and system.
+
+    Raises:
+        DataError: if no size leaves a text to be tested.
+        SurpriseRerankError: if a model cannot be loaded, or vectors cannot be kept.
+    """
+    terminal = terminal or Terminal(quiet=True)
+    wanted = tuple(dict.fromkeys(settings.sizes))
+    sizes = tuple(size for size in wanted if size < len(task.texts))
+    if not sizes:
+        raise DataError(
+            f"{task.texts.name} has {len(task.texts)} texts, the smallest ensemble {min(wanted)}: no text is "
+            "left to test; give more texts or smaller ensembles"
+        )
+    templates = check_templates(settings.templates)
+    measured: dict[_Key, _Measured] = {}
+    described = []
+    for vectors in load_models(settings.models, settings.cache or cache_folder(), terminal):
+        described.append(vectors.described())
+        texts = vectors.of(task.texts)
+        total = len(templates) * len(sizes) * settings.draws
+        with terminal.bar(f"{vectors.name}: drawing ensembles", total, "draws") as advance:
+            for template in templates:
+                found = _sizes(task, vectors, template, texts, sizes, settings, advance)
+                measured.update(
+                    {(vectors.name, template, size, system): m for (size, system), m in found.items()}
+                )
+    return Report(
+        f"Sizes of ensembles: {task.texts.name}",
+        (_table(measured),),
+        tuple(_plots(measured)),
+        (*_notes(task, settings, sizes), *task.remarks()),
+        {
+            "texts": len(task.texts),
+            "digest": task.texts.digest,
+            "names": {name: list(names) for name, names in task.names.items()},
+            "draws": settings.draws,
+            "seed": settings.seed,
+            "models": described,
+        },
+    )
+
+
+def _sizes(
+    task: Task,
+    vectors: Vectors,
+    template: str,
+    texts: Float32Array,
+    sizes: Sequence[int],
+    settings: Settings,
+    advance: Advance,
+) -> dict[tuple[int, str], _Measured]:
+    """Every size, with the same draws for every model and template."""
+    labels = task.label_vectors(vectors.encoder, template)
+    found: dict[tuple[int, str], _Measured] = {}
+    for size in sizes:
+        for number in range(settings.draws):
+            rows = np.random.default_rng((settings.seed, size, number)).permutation(len(texts))
+            ensemble, tested = Ensemble.from_vectors(texts[rows[:size]], similarity="cosine"), rows[size:]
+            for shown, (system, weight) in SYSTEMS.items():
+                answers = by_labels(system, labels, texts[tested], ensemble, weight)
+                measured = found.setdefault((size, shown), _Measured())
+                measured.f1.append(Quality.of(task.truth[tested], answers.places).weighted_f1)
+                if answers.weight is not None:
+                    measured.weights.append(answers.weight)
+            advance(1)
+    return found
+
+
+def _ratio(measured: dict[_Key, _Measured], key: _Key) -> float:
+    """Mean F1 by the mean of cosine with the same ensembles; NaN where that is 0."""
+    cosine = mean(measured[(*key[:3], COSINE)].f1)
+    return mean(measured[key].f1) / cosine if cosine > 0 else float("nan")
+
+
+def _table(measured: dict[_Key, _Measured]) -> Table:
+    columns = (
+        Column("model"),
+        Column("template"),
+        Column("ensemble"),
+        Column("system"),
+        Column("weight", 3),
+        Column("weighted F1"),
+        Column("F1 dev."),
+        Column("ratio to cosine"),
+    )
+    rows: list[tuple[Cell, ...]] = []
+    for key, found in measured.items():
+        ratio = None if key[3] == COSINE else _ratio(measured, key)
+        weight = mean(found.weights) if found.weights else None
+        rows.append((*key, weight, mean(found.f1), deviation(found.f1), ratio))
+    return Table("ensemble-size", "Means over random ensembles", columns, tuple(rows), keys=4)
+
+
+def _plots(measured: dict[_Key, _Measured]) -> Iterator[Plot]:
+    for model, template in dict.fromkeys((key[0], key[1]) for key in measured):
+        own = [key for key in measured if key[:2] == (model, template)]
+        series = tuple(
+            Series(
+                system,
+                tuple(float(key[2]) for key in own if key[3] == system),
+                tuple(_ratio(measured, key) for key in own if key[3] == system),
+            )
+            for system in SYSTEMS
+        )
+        yield Plot(
+            "line",
+            f"Surprise by cosine: {model}, {template}",
+            "texts in the ensemble",
+            "weighted F1 by that of cosine",
+            series,
+            "Ratios of means over the draws; above 1 surprise is better than cosine.",
+            log_x=True,
+        )
+
+
+def _notes(task: Task, settings: Settings, sizes: Sequence[int]) -> Iterator[str]:
+    yield (
+        f"random ensembles of each size: {settings.draws}, from the {len(task.texts)} texts, without labels; "
+        "the texts outside of the ensemble are tested (inductive)"
+    )
+    yield "dev.: standard deviation over the draws; ratio: of the means of surprise and cosine"
+    yield "crossover: weight tanh(size / 1000); auto: the crossover where the texts promise a gain, else 0"
+    left = [size for size in dict.fromkeys(settings.sizes) if size not in sizes]
+    if left:
+        yield f"ensembles of {', '.join(map(str, left))} leave no text to test and are left out"

@@ -1,0 +1,309 @@
+"""Few-shot classification: draws of examples by systems, from names of models to a report."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from surprise_rerank.classify.classifiers import ClassifierWeight
+from surprise_rerank.classify.few_shot import FewShotTraining
+from surprise_rerank.classify.labels import DEFAULT_TEMPLATE
+from surprise_rerank.connectors.progress import Terminal
+from surprise_rerank.core.arrays import IntArray
+from surprise_rerank.core.files import cache_folder
+from surprise_rerank.encoders.loading import DEFAULT_MODEL
+from surprise_rerank.encoders.word_vectors import is_word_vectors
+from surprise_rerank.errors import DataError
+from surprise_rerank.eval.reports.report import Report
+from surprise_rerank.eval.studies.classify.draws import draw_examples, draw_texts
+from surprise_rerank.eval.studies.classify.few_shot_systems import (
+    SETFIT,
+    SURPRISES,
+    SYSTEMS,
+    Examples,
+    Learners,
+    possible_systems,
+    refuse_training,
+)
+from surprise_rerank.eval.studies.classify.few_shot_tables import (
+    Cells,
+    draws_table,
+    learning_curve,
+    systems_table,
+)
+from surprise_rerank.eval.studies.classify.results import Result, kept_results
+from surprise_rerank.eval.studies.classify.task import Task, Vectors, check_templates, load_models
+from surprise_rerank.eval.studies.result_cache import KeptResults, Key
+
+SHOTS = (3, 9, 21)
+SEEDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is measured.
+
+    Attributes:
+        models: names, as for `load_encoder`.
+        template: with `{}` for a label's name.
+        systems: of `SYSTEMS`; None for those that are possible with a model.
+        shots: examples of each class.
+        seeds: draws of the examples, and of the training's randomness: 0, 1, ...
+        balanced: as many examples of each class; otherwise as many on average, drawn at random, at least 1.
+        test_size: test so many texts, drawn at random; None: all that are no examples.
+        weight: of surprise against the cosine.
+        setfit_steps: end SetFit's training after so many steps; None: after one epoch of all pairs, whose
+            number grows with the square of the examples.
+        cache: folder of vectors and results; by default the one that SURPRISE_RERANK_CACHE names, or the
+            user's.
+    """
+
+    models: tuple[str, ...] = (DEFAULT_MODEL,)
+    template: str = DEFAULT_TEMPLATE
+    systems: tuple[str, ...] | None = None
+    shots: tuple[int, ...] = SHOTS
+    seeds: int = SEEDS
+    balanced: bool = True
+    test_size: int | None = None
+    weight: ClassifierWeight = "crossover"
+    setfit_steps: int | None = None
+    cache: Path | None = None
+
+    def __post_init__(self) -> None:
+        check_templates([self.template])
+        unknown = [name for name in self.systems or () if name not in SYSTEMS]
+        if unknown:
+            raise DataError(f"there is no system {unknown[0]!r}; choose from {', '.join(SYSTEMS)}")
+        if not self.shots or min(self.shots) < 1:
+            raise DataError(f"the numbers of examples must be at least 1, got {self.shots}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Draw:
+    """The texts of one seed.
+
+    Attributes:
+        examples: rows of the examples of the largest number of shots; a smaller number takes the first.
+        tested: rows of the texts that are tested, the same for every number of shots.
+    """
+
+    examples: IntArray
+    tested: IntArray
+
+
+def evaluate_few_shot(task: Task, settings: Settings, terminal: Terminal | None = None) -> Report:
+    """Learn from a few labelled texts, with several systems, and classify others.
+
+    Results are kept in the cache, by model, texts, labels, examples and system: what was measured before is
+    read.
+
+    Args:
+        task: examples are drawn from its texts; `task.other` are tested, or the texts that are no examples.
+        settings: what is measured.
+        terminal: for progress; quiet by default.
+
+    Returns:
+        The tables `few-shot`, a row for each model, number of examples and system, and `few-shot-draws`, one
+        for each draw of them, too.
+
+    Raises:
+        DataError: if there are not enough texts.
+        MissingExtraError: if SetFit is asked for and not installed.
+        SurpriseRerankError: if a model cannot be loaded or trained, or a result cannot be kept.
+    """
+    terminal = terminal or Terminal(quiet=True)
+    folder = settings.cache or cache_folder()
+    for name in filter(is_word_vectors, settings.models):  # told before another model is trained
+        refuse_training(settings.systems or (), name)
+    models = load_models(settings.models, folder, terminal)
+    study = _Study(task, settings, kept_results(folder), terminal)
+    cells: Cells = {}
+    described = []
+    for vectors in models:
+        described.append(vectors.described())
+        cells.update(study.cells(vectors))
+    kind = "balanced" if settings.balanced else "not balanced"
+    return Report(
+        f"Few examples, {kind}: {task.texts.name}",
+        (systems_table(cells), draws_table(cells)),
+        tuple(learning_curve(cells)),
+        (*study.notes(cells), *task.remarks()),
+        {**study.facts(), "models": described},
+    )
+
+
+@dataclass
+class _Study:
+    """The draws, which are the same for every model and system, and the results that are kept."""
+
+    task: Task
+    settings: Settings
+    kept: KeptResults[Result]
+    terminal: Terminal
+    _found: int = 0
+    _missing: list[str] = field(default_factory=list)
+    _draws: list[_Draw] = field(init=False)
+
+    def __post_init__(self) -> None:
+        if len(set(self.task.texts.labels)) < 2:
+            raise DataError(f"the texts of {self.task.texts.name} have one label; examples need two at least")
+        self._draws = [self._drawn(seed) for seed in range(self.settings.seeds)]
+
+    def cells(self, vectors: Vectors) -> Cells:
+        """The results of a model: read where they are kept, measured and kept where not."""
+        systems, missing = possible_systems(self.settings.systems, vectors.encoder)
+        self._missing += [note for note in missing if note not in self._missing]
+        cells: Cells = {}
+        total = len(self.settings.shots) * len(self._draws)
+        for shots in self.settings.shots:
+            for seed, draw in enumerate(self._draws):
+                number = self.settings.shots.index(shots) * len(self._draws) + seed + 1
+                title = f"{vectors.name}: k = {shots}, draw {number} of {total}"
+                learners = self._learners(vectors, draw, shots, seed, title)
+                for system in systems:
+                    key = self._key(vectors, draw, learners.examples, system)
+                    result = self.kept.find(key)
+                    if result is None:
+                        result = learners.result(system)
+                        self.kept.keep(key, asdict(result))
+                    else:
+                        self._found += 1
+                    cells[vectors.name, shots, system, seed] = result
+        return cells
+
+    def _learners(self, vectors: Vectors, draw: _Draw, shots: int, seed: int, title: str) -> Learners:
+        own = self.task.truth
+        present = len(np.unique(own))
+        rows = draw.examples[: shots * present]
+        other = self.task.other
+        tested, truth = (self.task.texts, own) if other is None else (other, self.task.other_truth)
+        examples = Examples(
+            texts=[self.task.texts.texts[row] for row in rows],
+            truth=own[rows],
+            tested=[tested.texts[row] for row in draw.tested],
+            tested_truth=truth[draw.tested],
+            seed=seed,
+        )
+        return Learners(
+            vectors,
+            self.task,
+            examples,
+            # Read or made when a system asks for them.
+            lambda: (vectors.of(self.task.texts)[rows], vectors.of(tested)[draw.tested]),
+            self.settings.template,
+            self.settings.weight,
+            self.settings.setfit_steps,
+            self.terminal,
+            title,
+        )
+
+    def _drawn(self, seed: int) -> _Draw:
+        settings, truth = self.settings, self.task.truth
+        rng = np.random.default_rng(seed)
+        largest = max(settings.shots)
+        if self.task.other is not None:
+            tested = draw_texts(np.arange(len(self.task.other)), settings.test_size, rng)
+            source = np.arange(len(truth))
+        elif settings.test_size is not None:
+            # Drawn first, so that they are the same whatever numbers of examples are asked for.
+            tested = draw_texts(np.arange(len(truth)), settings.test_size, rng)
+            source = np.setdiff1d(np.arange(len(truth)), tested)
+        else:
+            tested, source = np.zeros(0, np.int64), np.arange(len(truth))
+        self._check_source(source)
+        picked = draw_examples(
+            truth[source],
+            largest,
+            self.task.classes,
+            np.random.default_rng((seed, 1)),
+            balanced=settings.balanced,
+        )
+        examples = source[picked]
+        if not len(tested):
+            tested = np.setdiff1d(source, examples)
+        if not len(tested):
+            raise DataError(f"all {len(truth)} texts are examples, none is left to test; give fewer shots")
+        return _Draw(examples, tested)
+
+    def _check_source(self, source: IntArray) -> None:
+        """Every class of the file has an example, or its number of shots would mean something else."""
+        truth = self.task.truth
+        lost = np.setdiff1d(truth, truth[source])
+        if len(lost):
+            raise DataError(
+                f"the test takes all texts of the class {self.task.classes[lost[0]]!r}; give a smaller "
+                "--test-size, or --test"
+            )
+
+    def _key(self, vectors: Vectors, draw: _Draw, examples: Examples, system: str) -> Key:
+        parts = {
+            "examples": [examples.texts, examples.truth.tolist()],
+            "tested": [examples.tested, examples.tested_truth.tolist()],
+            "names": [[name, list(names)] for name, names in self.task.names.items()],
+        }
+        return {
+            **vectors.described(),
+            **{name: _digits(content) for name, content in parts.items()},
+            "template": self.settings.template,
+            "seed": examples.seed,
+            "system": system,
+            "weight": self.settings.weight if system in SURPRISES else 0.0,
+            "steps": (self.settings.setfit_steps or 0) if system == SETFIT else 0,
+        }
+
+    def notes(self, cells: Cells) -> Iterator[str]:
+        """What a reader must know."""
+        settings, texts = self.settings, self.task.texts
+        drawn = "of each class" if settings.balanced else "for each class on average, at least 1 of each"
+        yield f"k: examples {drawn}, drawn from {texts.name}; a smaller k's are among a larger one's"
+        tested = self.task.other or texts
+        sizes = sorted({len(draw.tested) for draw in self._draws})
+        shown = " or ".join(map(str, sizes))
+        yield f"texts tested: {shown}, of {tested.name}; draws of examples: {settings.seeds}"
+        systems = {system for _, _, system, _ in cells}
+        if systems & {"cosine", "surprise"}:
+            yield "cosine, surprise: the encoder fine-tuned once for both"
+        if systems & {"cosine-linear", "surprise-linear"}:
+            yield "-linear: a linear map of the model's vectors, trained once for both"
+        if systems & set(SURPRISES):
+            yield "surprise's ensemble: the tested texts, without their labels"
+        training = FewShotTraining()
+        unreached = [cell for cell in cells.values() if cell.reached is False]
+        if unreached:
+            yield (
+                f"{len(unreached)} of {len(cells)} results come from a training that ended after "
+                f"{training.max_epochs} epochs, above the loss of {training.target_loss:g}"
+            )
+        if SETFIT in systems:
+            steps = settings.setfit_steps
+            cut = "one epoch of all pairs" if steps is None else f"at most {steps} steps of 16 pairs"
+            yield f"setfit: its defaults, {cut}, and a logistic regression as head"
+        yield from self._missing
+        if self._found:
+            yield f"{self._found} of {len(cells)} results were measured before and read from {self.kept.path}"
+
+    def facts(self) -> dict[str, Any]:
+        """Settings and sizes."""
+        settings = self.settings
+        return {
+            "texts": len(self.task.texts),
+            "digest": self.task.texts.digest,
+            "tested": [len(draw.tested) for draw in self._draws],
+            "names": {name: list(names) for name, names in self.task.names.items()},
+            "template": settings.template,
+            "shots": list(settings.shots),
+            "seeds": settings.seeds,
+            "balanced": settings.balanced,
+            "weight": settings.weight,
+            "setfit_steps": settings.setfit_steps,
+        }
+
+
+def _digits(content: Sequence[Any]) -> str:
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]

@@ -1,0 +1,91 @@
+"""Tables and plot of few-shot classification."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from surprise_rerank.eval.reports.report import Cell, Column, Plot, Series, Table
+from surprise_rerank.eval.stats.significance import deviation
+from surprise_rerank.eval.studies.classify.measures import mean
+from surprise_rerank.eval.studies.classify.results import Result
+
+# Model, shots, system, seed -> its result.
+Cells: TypeAlias = dict[tuple[str, int, str, int], Result]
+
+_MEASURES = {"weighted_f1": "weighted F1", "macro_f1": "macro F1", "accuracy": "accuracy"}
+
+
+def systems_table(cells: Cells) -> Table:
+    """A row for each model, number of examples and system: means and deviations over the draws."""
+    columns = [Column("model"), Column("k"), Column("system")]
+    for heading in _MEASURES.values():
+        columns += [Column(heading), Column(f"{heading} dev.")]
+    columns.append(Column("seconds of training", 1))
+    rows: list[tuple[Cell, ...]] = []
+    for key, results in _groups(cells).items():
+        values: list[Cell] = []
+        for measure in _MEASURES:
+            own = [float(getattr(result.quality, measure)) for result in results]
+            values += [mean(own), deviation(own)]
+        rows.append((*key, *values, mean([result.seconds for result in results])))
+    notes = ("dev.: standard deviations over the draws; seconds: means",)
+    return Table(
+        "few-shot", "Means over the draws of examples", tuple(columns), tuple(rows), keys=3, notes=notes
+    )
+
+
+def draws_table(cells: Cells) -> Table:
+    """A row for each model, number of examples, system and draw."""
+    columns = (
+        Column("model"),
+        Column("k"),
+        Column("system"),
+        Column("draw"),
+        *(Column(heading) for heading in _MEASURES.values()),
+        Column("weight", 3),
+        Column("epochs"),
+        Column("loss reached"),
+        Column("seconds of training", 1),
+    )
+    rows = tuple(
+        (
+            *key,
+            *(float(getattr(result.quality, measure)) for measure in _MEASURES),
+            result.weight,
+            result.epochs,
+            {True: "yes", False: "no", None: None}[result.reached],
+            result.seconds,
+        )
+        for key, result in cells.items()
+    )
+    notes = ("loss reached: whether the training's loss became low enough before its last epoch",)
+    return Table("few-shot-draws", "Single draws", columns, rows, keys=4, notes=notes, detail=True)
+
+
+def learning_curve(cells: Cells) -> Iterator[Plot]:
+    """Weighted F1 over the number of examples, a plot for each model."""
+    means = {key: mean([r.quality.weighted_f1 for r in results]) for key, results in _groups(cells).items()}
+    for model in dict.fromkeys(model for model, _, _ in means):
+        series = []
+        for system in dict.fromkeys(system for _, _, system in means):
+            points = sorted((k, f1) for (m, k, s), f1 in means.items() if (m, s) == (model, system))
+            if points:
+                series.append(
+                    Series(system, tuple(float(k) for k, _ in points), tuple(f1 for _, f1 in points))
+                )
+        yield Plot(
+            "line",
+            f"Learning from few examples: {model}",
+            "examples of each class",
+            "weighted F1",
+            tuple(series),
+            "Means over the draws.",
+        )
+
+
+def _groups(cells: Cells) -> dict[tuple[str, int, str], list[Result]]:
+    groups: dict[tuple[str, int, str], list[Result]] = {}
+    for (model, shots, system, _), result in cells.items():
+        groups.setdefault((model, shots, system), []).append(result)
+    return groups

@@ -1,0 +1,116 @@
+"""Tables and plot of a classification by the names of the labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from surprise_rerank.classify.offset_share import PROMISING_OFFSET_SHARE, Contrast
+from surprise_rerank.eval.labelled.surprise_models import COSINE
+from surprise_rerank.eval.reports.report import Cell, Column, Plot, Series, Table
+from surprise_rerank.eval.stats.significance import deviation
+from surprise_rerank.eval.studies.classify.measures import mean
+from surprise_rerank.eval.studies.classify.outcomes import Key, Outcome, p_values
+
+# Name of a measure of `Quality` -> heading.
+MEASURES = {"accuracy": "accuracy", "macro_f1": "macro F1", "weighted_f1": "weighted F1"}
+_KEYS = (Column("model"), Column("template"), Column("system"))
+
+
+def systems_table(found: Mapping[Key, Outcome]) -> Table:
+    """A row for each model, template and system; deviations where there are several repeats."""
+    repeated = any(len(outcome.qualities) > 1 for outcome in found.values())
+    columns = [*_KEYS, Column("weight", 3)]
+    for heading in MEASURES.values():
+        columns.append(Column(heading, 4, "max"))
+        if repeated:
+            columns.append(Column(f"{heading} dev.", 4))
+    columns += [Column("p (accuracy vs cosine)"), Column("p (Holm)")]
+    p = p_values(found)
+    rows: list[tuple[Cell, ...]] = []
+    for key, outcome in found.items():
+        cells: list[Cell] = [*key, mean(outcome.weights) if outcome.weights else None]
+        for measure in MEASURES:
+            values = outcome.values(measure)
+            cells += [mean(values), deviation(values)] if repeated else [mean(values)]
+        rows.append((*cells, *p.get(key, (None, None))))
+    return Table("zero-shot", "How well each system does", tuple(columns), tuple(rows), keys=3)
+
+
+def contrast_table(promised: Mapping[tuple[str, str], Contrast], found: Mapping[Key, Outcome]) -> Table:
+    """What the unlabelled texts promise for each model and template, beside what pooled surprise gained."""
+    rows: list[tuple[Cell, ...]] = []
+    for (model, template), contrast in promised.items():
+        pooled, cosine = (found[model, template, system] for system in ("pooled", COSINE))
+        gains = (mean(pooled.values(measure)) - mean(cosine.values(measure)) for measure in MEASURES)
+        expected = "gain" if contrast.promising else "none"
+        rows.append((model, template, contrast.offset_share, contrast.cone, expected, *gains))
+    columns = (
+        Column("model"),
+        Column("template"),
+        Column("offset share", 3),
+        Column("cone", 3),
+        Column("expected"),
+        *(Column(f"{heading} gained") for heading in MEASURES.values()),
+    )
+    notes = (
+        "offset share: the part of the labels' differences that is the same for all texts; a gain is "
+        f"expected above {PROMISING_OFFSET_SHARE:g}",
+        "cone: mean cosine of two texts (both of the first draw); gained: by pooled surprise over the "
+        "cosine, with the weight of the table above",
+    )
+    return Table("contrast", "What unlabelled texts promise", columns, tuple(rows), keys=2, notes=notes)
+
+
+def classes_table(found: Mapping[Key, Outcome], classes: Sequence[str]) -> Table:
+    """A row for each model, template, system and class; the texts of all repeats are counted together."""
+    columns = (
+        *_KEYS,
+        Column("class"),
+        Column("texts"),
+        Column("precision"),
+        Column("recall"),
+        Column("F1"),
+        Column("share of texts"),
+        Column("share of answers"),
+    )
+    rows = tuple(
+        (*key, name, *cells)
+        for key, outcome in found.items()
+        for name, cells in zip(classes, _of_classes(outcome), strict=True)
+    )
+    notes = ("precision is empty where a class was never chosen, recall and F1 where it has no text",)
+    return Table("zero-shot-classes", "Single classes", columns, rows, keys=4, notes=notes, detail=True)
+
+
+def _of_classes(outcome: Outcome) -> Iterator[tuple[Cell, ...]]:
+    counts = outcome.confusion if outcome.confusion is not None else np.zeros((0, 0), np.int64)
+    total = max(int(counts.sum()), 1)
+    for place in range(len(counts)):
+        own, chosen = int(counts[place].sum()), int(counts[:, place].sum())
+        right = int(counts[place, place])
+        yield (
+            own,
+            right / chosen if chosen else None,
+            right / own if own else None,
+            2 * right / (own + chosen) if own else None,
+            own / total,
+            chosen / total,
+        )
+
+
+def accuracy_bars(found: Mapping[Key, Outcome]) -> Plot:
+    """The accuracy of each system, a series for each model and template."""
+    models = dict.fromkeys(model for model, _, _ in found)
+    templates = dict.fromkeys(template for _, template, _ in found)
+    groups: dict[str, list[tuple[str, float]]] = {}
+    for (model, template, system), outcome in found.items():
+        parts = [model] if len(models) > 1 else []
+        parts += [template] if len(templates) > 1 else []
+        groups.setdefault(" ".join(parts) or model, []).append((system, mean(outcome.values("accuracy"))))
+    series = tuple(
+        Series(name, tuple(system for system, _ in bars), tuple(value for _, value in bars))
+        for name, bars in groups.items()
+    )
+    return Plot("bars", "Accuracy", "system", "accuracy", series, "Accuracy of each system.")

@@ -1,0 +1,222 @@
+"""Clusterings of labelled texts, from names of models and files to a report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from surprise_rerank.connectors.progress import Terminal
+from surprise_rerank.core.files import cache_folder
+from surprise_rerank.encoders.base import Encoder
+from surprise_rerank.encoders.loading import load_encoder
+from surprise_rerank.errors import DataError
+from surprise_rerank.eval.labelled.data import LabelledTexts
+from surprise_rerank.eval.labelled.vectors import VectorFolder
+from surprise_rerank.eval.reports.report import Report
+from surprise_rerank.eval.studies.cluster.assignments import find_assignments
+from surprise_rerank.eval.studies.cluster.results import kept_runs
+from surprise_rerank.eval.studies.cluster.runs import Run, measure
+from surprise_rerank.eval.studies.cluster.tables import Clustering, plots, tables
+from surprise_rerank.eval.studies.sentence_models import require_distinct
+
+# Of the random sample that stands for a file: the same texts whatever the seed of the repeats.
+_SAMPLE_SEED = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How texts are clustered.
+
+    Attributes:
+        assignments: names, for `find_assignments`.
+        clusters: k; the number of labels of each file by default.
+        repeats: beginnings of k-means.
+        seed: of the first repeat; each one has the next.
+        mini_batch: points of a mini-batch; all of them by default.
+        limit: texts of a file, a random sample that is always the same; all of them by default.
+    """
+
+    assignments: tuple[str, ...]
+    clusters: int | None = None
+    repeats: int = 20
+    seed: int = 0
+    mini_batch: int | None = None
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        find_assignments(self.assignments)
+        for name in ("clusters", "repeats", "mini_batch", "limit"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise DataError(f"{name} must be a whole number from 1 on, got {value!r}")
+
+    def clusters_of(self, data: LabelledTexts) -> int:
+        """The number of clusters of a file."""
+        return len(data.classes) if self.clusters is None else self.clusters
+
+
+def evaluate_clustering(
+    models: Sequence[str],
+    files: Sequence[LabelledTexts],
+    settings: Settings,
+    *,
+    cache: Path | None = None,
+    terminal: Terminal | None = None,
+) -> Report:
+    """Compare assignments of texts to the same k-means centres with the texts' labels.
+
+    Vectors and finished repeats are kept in the cache: what was measured before is read.
+
+    Args:
+        models: names, as for `load_encoder`.
+        files: at least one, of different names.
+        settings: how to cluster.
+        cache: by default the folder that SURPRISE_RERANK_CACHE names, or the user's cache folder.
+        terminal: for progress and messages; none by default.
+
+    Returns:
+        The tables `cluster`, `cluster-details` and `cluster-differences`, a row for each file, model and
+        assignment.
+
+    Raises:
+        DataError: if there is no file, two have one name, one has fewer than two labels or fewer texts than
+            clusters, or two models have one name.
+        SurpriseRerankError: if a model cannot be loaded, or results cannot be kept.
+    """
+    terminal = terminal or Terminal(quiet=True)
+    names = tuple(dict.fromkeys(models))
+    require_distinct([Path(name).name for name in names])
+    data = [file.sample(settings.limit) for file in files]
+    _check(data, settings)
+    folder = cache or cache_folder()
+    measurement = _Measurement(settings, folder, terminal)
+    found = []
+    for name in names:
+        terminal.say(f"loading {name}")
+        encoder = load_encoder(name, cache=folder)
+        found += [measurement.clustering(encoder, Path(name).name, file) for file in data]
+    found.sort(key=lambda clustering: [file.name for file in data].index(clustering.data))
+    return Report(
+        title="Clusters of texts beside their labels",
+        tables=tables(found),
+        plots=plots(found),
+        notes=(*_protocol(settings, data), *measurement.remarks()),
+        facts={
+            "repeats": settings.repeats,
+            "seed": settings.seed,
+            "mini_batch": settings.mini_batch,
+            "clusterings": [clustering.facts() for clustering in found],
+        },
+    )
+
+
+def _check(data: Sequence[LabelledTexts], settings: Settings) -> None:
+    if not data:
+        raise DataError("no texts to cluster; give at least one file")
+    names = [file.name for file in data]
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if twice is not None:
+        raise DataError(f"two files are called {twice!r}; give each once, or rename one")
+    for file in data:
+        if len(file.classes) < 2:
+            raise DataError(
+                f"{file.name}: every text has the label {file.labels[0]!r}; clusters are compared with two "
+                "labels or more"
+            )
+        clusters = settings.clusters_of(file)
+        if clusters > len(file):
+            raise DataError(
+                f"{file.name}: {clusters} clusters for {len(file)} texts; ask for {len(file)} at most"
+            )
+
+
+class _Measurement:
+    """Repeats: read where they are kept, measured and kept where not.
+
+    Args:
+        settings: how to cluster.
+        cache: of vectors and results.
+        terminal: for progress.
+    """
+
+    def __init__(self, settings: Settings, cache: Path, terminal: Terminal) -> None:
+        self._settings = settings
+        self._assignments = find_assignments(settings.assignments)
+        self._vectors = VectorFolder(cache)
+        self._kept = kept_runs(cache)
+        self._terminal = terminal
+        self._found = self._all = 0
+
+    def clustering(self, encoder: Encoder, model: str, data: LabelledTexts) -> Clustering:
+        """All repeats of a model on a file."""
+        title = f"{model}: encoding {data.name}"
+        # Texts are compared with texts: for models with prompts, both sides have the one of a query.
+        vectors = self._vectors.vectors(encoder, data.digest, data.texts, "query", self._terminal, title)
+        clusters, repeats = self._settings.clusters_of(data), self._settings.repeats
+        runs: dict[str, list[Run]] = {assignment.name: [] for assignment in self._assignments}
+        with self._terminal.bar(f"{model}: {data.name}", repeats, "repeats") as advance:
+            for seed in range(self._settings.seed, self._settings.seed + repeats):
+                key: dict[str, str | int | None] = {
+                    "model": encoder.name,
+                    "fingerprint": encoder.fingerprint,
+                    "dimension": encoder.dimension,
+                    "data": data.digest,
+                    "clusters": clusters,
+                    "mini_batch": self._settings.mini_batch,
+                    "seed": seed,
+                }
+                repeat = self._repeat(key, vectors, data.labels, clusters, seed)
+                for name, own in runs.items():
+                    own.append(repeat[name])
+                advance(1)
+        return Clustering(
+            data.name,
+            model,
+            len(data),
+            len(data.classes),
+            clusters,
+            {n: tuple(own) for n, own in runs.items()},
+        )
+
+    def remarks(self) -> list[str]:
+        """How much was read."""
+        if not self._found:
+            return []
+        return [f"{self._found} of {self._all} runs were measured before and read from {self._kept.path}"]
+
+    def _repeat(
+        self,
+        key: dict[str, str | int | None],
+        vectors: np.ndarray,
+        labels: Sequence[str],
+        clusters: int,
+        seed: int,
+    ) -> dict[str, Run]:
+        kept = self._kept.find(key) or {}
+        missing = [a for a in self._assignments if a.name not in kept]
+        self._all += len(self._assignments)
+        self._found += len(self._assignments) - len(missing)
+        if missing:
+            batch_size = self._settings.mini_batch
+            kept |= measure(vectors, labels, missing, clusters=clusters, seed=seed, batch_size=batch_size)
+            self._kept.keep(key, {name: asdict(run) for name, run in kept.items()})
+        return kept
+
+
+def _protocol(settings: Settings, data: Sequence[LabelledTexts]) -> list[str]:
+    batches = f"mini-batches of {settings.mini_batch}" if settings.mini_batch else "all points"
+    notes = [
+        f"Each repeat: centres of k-means++ and k-means on unit vectors ({batches}), seeds {settings.seed} "
+        f"to {settings.seed + settings.repeats - 1}; every assignment takes the same centres.",
+        "cosine: the nearest centre. The others: the most surprising one, the ensemble being the texts "
+        "themselves; the weight is 1, or what stands behind @.",
+    ]
+    if settings.limit is not None:
+        notes.append(f"Of each file {settings.limit} texts at most, a random sample that is always the same.")
+    left_out = [f"{file.name} {file.left_out}" for file in data if file.left_out]
+    if left_out:
+        notes.append(f"Rows left out: {', '.join(left_out)}.")
+    return notes

@@ -1,0 +1,269 @@
+"""Accuracy of downstream tasks, from names of models to a report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from surprise_rerank.connectors.progress import Advance, Terminal
+from surprise_rerank.core.arrays import Float32Array
+from surprise_rerank.core.files import cache_folder
+from surprise_rerank.errors import DataError
+from surprise_rerank.eval.reports.report import Cell, Column, Plot, Report, Series, Table
+from surprise_rerank.eval.studies.downstream.classification import SEED, Vectors, classify, fits
+from surprise_rerank.eval.studies.downstream.classifiers import Classifier, ClassifierName, find_classifier
+from surprise_rerank.eval.studies.downstream.results import Result, kept_results
+from surprise_rerank.eval.studies.downstream.tasks import TASKS, Task, read_task
+from surprise_rerank.eval.studies.result_cache import KeptResults
+from surprise_rerank.eval.studies.sentence_models import (
+    POST_PROCESSED,
+    SentenceModel,
+    load_sentence_model,
+    post_processed,
+    require_distinct,
+)
+
+# An encoder makes token vectors, too: those of so many texts are in memory together.
+_TEXTS_AT_ONCE = 4096
+
+
+def evaluate_downstream(
+    models: Sequence[str],
+    data: Path | None,
+    *,
+    tasks: Sequence[str] = TASKS,
+    classifier: ClassifierName = "senteval",
+    post_process: bool = False,
+    cache: Path | None = None,
+    terminal: Terminal | None = None,
+) -> Report:
+    """Accuracy of classifiers of sentence vectors, as SentEval measures it.
+
+    Results are kept in the cache, by model, task and its texts, and classifier: what was measured before is
+    read.
+
+    Args:
+        models: names, as for `load_sentence_model`.
+        data: what `--data` names.
+        tasks: names, of `TASKS`.
+        classifier: `senteval`, stopped early, as the published figures were made; `logistic`, converged.
+        post_process: measure once more without the first two principal components of each task's texts.
+        cache: folder of results and converted word vectors; by default the one that SURPRISE_RERANK_CACHE
+            names, or the user's cache folder.
+        terminal: for progress and messages; none by default.
+
+    Returns:
+        The tables `downstream`, a row for each model, and `downstream-details`, a row for each model and
+        task.
+
+    Raises:
+        DatasetError: if a task does not exist, or a file is missing.
+        DataError: if data are malformed, or two models have one name.
+        SurpriseRerankError: if a model cannot be loaded, or a result cannot be kept.
+    """
+    terminal = terminal or Terminal(quiet=True)
+    names = tuple(dict.fromkeys(models))
+    _check(names, tasks)
+    used = find_classifier(classifier)
+    read = [read_task(name, data) for name in dict.fromkeys(tasks)]
+    folder = cache or cache_folder()
+    measurement = _Measurement(classifier, kept_results(folder), terminal)
+    measured: dict[str, dict[str, Result]] = {}
+    described = []
+    for name in names:
+        terminal.say(f"loading {name}")
+        model = load_sentence_model(name, folder)
+        described.append(_described(model))
+        texts = _TextVectors(model)
+        variants = (
+            {model.name: False, model.name + POST_PROCESSED: True} if post_process else {model.name: False}
+        )
+        measured.update({shown: {} for shown in variants})
+        for task in read:
+            for shown, processed in variants.items():
+                measured[shown][task.name] = measurement.result(task, texts, shown, post_process=processed)
+    notes = [*_protocol(classifier, used, read), *measurement.remarks(len(measured) * len(read))]
+    if post_process:
+        notes.append(
+            f"{POST_PROCESSED}: without the first two principal components of each task's texts, not centred"
+        )
+    return Report(
+        title=f"Downstream tasks: {', '.join(task.name for task in read)}",
+        tables=(_accuracies(measured, read), _details(measured, used)),
+        plots=(_bars(measured),),
+        notes=tuple(notes),
+        facts={"classifier": classifier, "seed": SEED, "models": described},
+    )
+
+
+def _check(names: Sequence[str], tasks: Sequence[str]) -> None:
+    if not tasks:
+        raise DataError("no task to measure; give at least one")
+    require_distinct([Path(name).name for name in names])
+
+
+def _described(model: SentenceModel) -> dict[str, str | int | bool]:
+    encoder = model.encoder
+    return {"name": model.name, "fingerprint": encoder.fingerprint, "dimension": encoder.dimension}
+
+
+class _Measurement:
+    """Results of tasks: read where they are kept, measured and kept where not.
+
+    Args:
+        classifier: its name.
+        kept: earlier results.
+        terminal: for progress.
+    """
+
+    def __init__(self, classifier: ClassifierName, kept: KeptResults[Result], terminal: Terminal) -> None:
+        self._classifier = classifier
+        self._kept = kept
+        self._terminal = terminal
+        self._found = 0
+
+    def result(self, task: Task, texts: _TextVectors, shown: str, *, post_process: bool) -> Result:
+        """The result of a task, for a model or its post-processed vectors, by the name that is shown."""
+        key = {
+            **_described(texts.model),
+            "post_process": post_process,
+            "task": task.name,
+            "texts": task.digest,
+            "classifier": self._classifier,
+            "seed": SEED,
+        }
+        result = self._kept.find(key)
+        if result is not None:
+            self._found += 1
+            return result
+        result = self._measure(task, texts, shown, post_process=post_process)
+        self._kept.keep(key, asdict(result))
+        return result
+
+    def remarks(self, of: int) -> Iterator[str]:
+        """How many of the results were read."""
+        if self._found:
+            yield f"{self._found} of {of} results were measured before and read from {self._kept.path}"
+
+    def _measure(self, task: Task, texts: _TextVectors, shown: str, *, post_process: bool) -> Result:
+        start = time.perf_counter()
+        new = texts.unknown(task.texts)
+        with self._terminal.bar(f"{texts.model.name}: encoding {task.name}", len(new), "texts") as advance:
+            texts.learn(new, advance)
+        vectors = _without_components(task.texts, texts) if post_process else texts
+        classifier = find_classifier(self._classifier)
+        with self._terminal.bar(f"{shown}: {task.name}", fits(task, classifier), "fits") as advance:
+            outcome = classify(task, vectors, classifier, on_progress=advance)
+        return Result(outcome, len(task.texts), time.perf_counter() - start)
+
+
+class _TextVectors:
+    """Vectors of texts, each made once.
+
+    Args:
+        model: that makes them.
+    """
+
+    def __init__(self, model: SentenceModel) -> None:
+        self.model = model
+        self._rows: dict[str, int] = {}
+        self._vectors = np.zeros((0, model.encoder.dimension), dtype=np.float32)
+
+    def __call__(self, texts: tuple[str, ...]) -> Float32Array:
+        """(n, d) vectors of n texts that were learnt."""
+        return self._vectors[[self._rows[text] for text in texts]]
+
+    def unknown(self, texts: Sequence[str]) -> list[str]:
+        """Those that were not learnt, in their order."""
+        return [text for text in texts if text not in self._rows]
+
+    def learn(self, texts: Sequence[str], on_progress: Advance) -> None:
+        """Make the vectors of texts that are not known."""
+        blocks = [
+            self.model.vectors(texts[start : start + _TEXTS_AT_ONCE], on_progress)
+            for start in range(0, len(texts), _TEXTS_AT_ONCE)
+        ]
+        self._rows.update({text: len(self._rows) + i for i, text in enumerate(texts)})
+        self._vectors = np.concatenate([self._vectors, *blocks])
+
+
+def _without_components(texts: tuple[str, ...], vectors: _TextVectors) -> Vectors:
+    """Vectors of a task's texts, post-processed together."""
+    rows = {text: i for i, text in enumerate(texts)}
+    processed = post_processed(vectors(texts))
+    return lambda wanted: processed[[rows[text] for text in wanted]]
+
+
+def _accuracies(measured: dict[str, dict[str, Result]], tasks: Sequence[Task]) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    for model, results in measured.items():
+        values = [results[task.name].outcome.accuracy for task in tasks]
+        rows.append((model, *values, float(np.mean(values))))
+    columns = [Column(task.name, 1, "max") for task in tasks]
+    return Table(
+        "downstream",
+        "Accuracy in %",
+        (Column("model"), *columns, Column("mean", 1, "max")),
+        tuple(rows),
+    )
+
+
+def _details(measured: dict[str, dict[str, Result]], classifier: Classifier) -> Table:
+    columns = (
+        Column("model"),
+        Column("task"),
+        Column("accuracy", 2),
+        Column("deviation", 2),
+        Column("dev accuracy", 2),
+        Column("F1", 2),
+        Column(classifier.parameter),
+        Column("texts"),
+        Column("seconds", 1),
+    )
+    rows = tuple(
+        (
+            model,
+            task,
+            result.outcome.accuracy,
+            result.outcome.deviation,
+            result.outcome.dev_accuracy,
+            result.outcome.f1,
+            ", ".join(f"{value:g}" for value in sorted(set(result.outcome.chosen))),
+            result.texts,
+            result.seconds,
+        )
+        for model, results in measured.items()
+        for task, result in results.items()
+    )
+    notes = (
+        "deviation: of the accuracies of the single runs",
+        f"dev accuracy: by which {classifier.parameter} was chosen in each run",
+        "texts: different ones; seconds: encoding of those that no task before had, and classification",
+    )
+    return Table("downstream-details", "Single tasks, in %", columns, rows, keys=2, notes=notes, detail=True)
+
+
+def _bars(measured: dict[str, dict[str, Result]]) -> Plot:
+    series = tuple(
+        Series(model, tuple(results), tuple(result.outcome.accuracy for result in results.values()))
+        for model, results in measured.items()
+    )
+    note = "Accuracy of each model in each task."
+    return Plot("bars", "Downstream tasks", "task", "accuracy in %", series, note)
+
+
+def _protocol(name: ClassifierName, classifier: Classifier, tasks: Sequence[Task]) -> Iterator[str]:
+    crossed = [task.name for task in tasks if "all" in task.parts]
+    tested = [task.name for task in tasks if "all" not in task.parts]
+    if crossed:
+        yield f"{', '.join(crossed)}: nested 5-fold cross-validation, the mean over 5 test folds"
+    if tested and classifier.repeats > 1:
+        yield f"{', '.join(tested)}: the test set, the mean over {classifier.repeats} seeds"
+    if name == "senteval":
+        yield "classifier senteval: stopped early, as the published figures were made (those are of one seed)"
+    else:
+        yield "classifier logistic: converged; published figures come from training that is stopped early"

@@ -1,0 +1,145 @@
+"""EvalRank's files: pairs of items that mean nearly the same, backgrounds, and the word-similarity sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from surprise_rerank.core.arrays import Float64Array
+from surprise_rerank.errors import DataError
+from surprise_rerank.eval.line_files import Line, data_folder, read_lines
+
+Background: TypeAlias = Literal["pairs", "basic", "wiki"]
+
+WORD_SIMILARITY_SETS = (
+    "WS-353-ALL",
+    "WS-353-SIM",
+    "WS-353-REL",
+    "MC-30",
+    "RG-65",
+    "RW-STANFORD",
+    "MEN-TR-3k",
+    "MTurk-287",
+    "MTurk-771",
+    "YP-130",
+    "SIMLEX-999",
+    "VERB-143",
+    "SimVerb-3500",
+)
+# What each choice of a background adds to the words of the pairs.
+_VOCABULARIES: dict[Background, tuple[str, ...]] = {
+    "pairs": (),
+    "basic": ("basic_vocab.txt",),
+    "wiki": ("basic_vocab.txt", "wiki_vocab.txt"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RankingTask:
+    """Pairs whose second item is to be found among a background, given the first.
+
+    Attributes:
+        pairs: of items that mean nearly the same.
+        background: items, once each; those of the pairs are among them.
+    """
+
+    pairs: tuple[tuple[str, str], ...]
+    background: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WordSimilaritySet:
+    """Pairs of words, and how similar people find them.
+
+    Attributes:
+        name: of the data set.
+        pairs: n pairs in lower case.
+        scores: (n,) the higher, the more similar; each set has a scale of its own.
+    """
+
+    name: str
+    pairs: tuple[tuple[str, str], ...]
+    scores: Float64Array
+
+
+def read_word_ranking(data: Path | None, background: Background = "wiki") -> RankingTask:
+    """The word pairs, and the words among which the second one is to be found.
+
+    Args:
+        data: what `--data` names.
+        background: the words of the pairs; with the basic vocabulary after them; with that of Wikipedia, too.
+
+    Raises:
+        DatasetError: if a file is missing.
+        DataError: if a line has another form; names file and line.
+    """
+    folder = data_folder(data, "evalrank", "word_evalrank")
+    extra = [_items(folder / name, "a word") for name in _VOCABULARIES[background]]
+    return _task(folder / "pos_pair_5514.txt", *extra)
+
+
+def read_sentence_ranking(data: Path | None) -> RankingTask:
+    """The sentence pairs, and the sentences among which the second one is to be found.
+
+    Args:
+        data: what `--data` names.
+
+    Raises:
+        DatasetError: if a file is missing.
+        DataError: if a line has another form; names file and line.
+    """
+    folder = data_folder(data, "evalrank", "sent_evalrank")
+    return _task(folder / "pos_pair.txt", _items(folder / "background_sent.txt", "a sentence"))
+
+
+def read_word_similarity(data: Path | None) -> tuple[WordSimilaritySet, ...]:
+    """The 13 word-similarity sets.
+
+    Args:
+        data: what `--data` names.
+
+    Raises:
+        DatasetError: if a file is missing.
+        DataError: if a line has another form, or a score is no number; names file and line.
+    """
+    folder = data_folder(data, "evalrank", "word_similarity")
+    return tuple(_similarity_set(name, folder / f"EN-{name}.txt") for name in WORD_SIMILARITY_SETS)
+
+
+def _similarity_set(name: str, path: Path) -> WordSimilaritySet:
+    pairs, scores = [], []
+    for line in read_lines(path):
+        first, second, score = line.fields(None, ("word", "word", "similarity"))
+        pairs.append((first.lower(), second.lower()))
+        scores.append(line.number_in(score, "similarity"))
+    if len(pairs) < 2:
+        raise DataError(f"{path} has {len(pairs)} pairs of words, expected at least 2")
+    return WordSimilaritySet(name, tuple(pairs), np.array(scores))
+
+
+def _task(path: Path, *more: Iterable[str]) -> RankingTask:
+    pairs = tuple(_pair(line) for line in read_lines(path))
+    if not pairs:
+        raise DataError(f"{path} is empty, expected a pair a line with a tab between")
+    background = dict.fromkeys(item for pair in pairs for item in pair)
+    for items in more:
+        background.update(dict.fromkeys(items))
+    return RankingTask(pairs, tuple(background))
+
+
+def _pair(line: Line) -> tuple[str, str]:
+    first, second = line.fields("\t", ("first", "second"))
+    if not first.strip() or not second.strip():
+        raise line.wrong(f"one of the pair is empty, expected two with a tab between: {line.text[:80]!r}")
+    return first.strip(), second.strip()
+
+
+def _items(path: Path, what: str) -> Iterator[str]:
+    for line in read_lines(path):
+        if not line.text.strip():
+            raise line.wrong(f"an empty line, expected {what}")
+        yield line.text.strip()

@@ -1,0 +1,109 @@
+"""Word vectors as EvalRank processes them: centred over the vocabulary, with one vector for unknown words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from surprise_rerank.connectors.progress import Advance, Terminal
+from surprise_rerank.core.arrays import Float32Array, FloatArray, IntArray, unit_rows
+from surprise_rerank.eval.studies.sentence_models import SentenceModel
+from surprise_rerank.similarities.averages import Removal
+
+# How many principal components post-processing takes off.
+_COMPONENTS = 2
+_ROWS_AT_ONCE = 8192
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProcessedWords:
+    """The vectors of n words.
+
+    Attributes:
+        plain: (n, d) float32, centred; zeros for unknown words, the mean of a centred vocabulary.
+        unit: (n, d) float32, centred and scaled to length 1; for unknown words, the mean of these over the
+            vocabulary, which is shorter.
+        known: (n,) whether the vocabulary has the word.
+    """
+
+    plain: Float32Array
+    unit: Float32Array
+    known: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Vocabulary:
+    """The words of a model, and where n words that are asked for stand among them.
+
+    Attributes:
+        name: of the model.
+        vectors: (v, d), as the model has them; of an encoder, which knows every word, those of the n words.
+        rows: (n,) of the words; -1 for those that are unknown.
+    """
+
+    name: str
+    vectors: FloatArray
+    rows: IntArray
+
+    @classmethod
+    def of(cls, model: SentenceModel, words: Sequence[str], terminal: Terminal) -> Vocabulary:
+        """A model's vocabulary.
+
+        Args:
+            model: word vectors in lower case, or an encoder.
+            words: n words; word vectors are looked up in lower case.
+            terminal: for progress.
+        """
+        vectors = model.word_vectors
+        if vectors is not None:
+            return cls(model.name, vectors.vectors, vectors.lookup(word.lower() for word in words))
+        with terminal.bar(f"encoding words with {model.name}", len(words), "words") as advance:
+            return cls(model.name, model.vectors(words, advance), np.arange(len(words)))
+
+    def processed(self, terminal: Terminal, *, post_process: bool = False) -> ProcessedWords:
+        """The vectors of the n words.
+
+        Args:
+            terminal: for progress.
+            post_process: whether the first two principal components of the vocabulary are removed, too. (Mu
+                and Viswanath, 'All-but-the-Top', ICLR 2018.)
+        """
+        passes = 3 if post_process else 2
+        with terminal.bar(f"centring {self.name}", passes * len(self.vectors), "words") as advance:
+            taken = _removal(self.vectors, post_process, advance)
+            total = np.zeros(self.vectors.shape[1])
+            for block in _blocks(self.vectors):
+                total += unit_rows(taken(block)).sum(axis=0, dtype=np.float64)
+                advance(len(block))
+        known = self.rows >= 0
+        plain = np.zeros((len(self.rows), self.vectors.shape[1]), dtype=np.float32)
+        plain[known] = taken(self.vectors[self.rows[known]])
+        unit = unit_rows(plain)
+        unit[~known] = total / len(self.vectors)
+        return ProcessedWords(plain, unit, known)
+
+
+def _removal(vectors: FloatArray, post_process: bool, advance: Advance) -> Removal:
+    """The mean of a vocabulary, and its first principal components where asked; in blocks, for large ones."""
+    d = vectors.shape[1]
+    total = np.zeros(d)
+    for block in _blocks(vectors):
+        total += block.sum(axis=0, dtype=np.float64)
+        advance(len(block))
+    centre = total / len(vectors)
+    if not post_process:
+        return Removal(centre, np.zeros((0, d)))
+    scatter = np.zeros((d, d))
+    for block in _blocks(vectors):
+        centred = block - centre
+        scatter += centred.T @ centred
+        advance(len(block))
+    return Removal(centre, np.linalg.eigh(scatter).eigenvectors[:, ::-1][:, :_COMPONENTS].T)
+
+
+def _blocks(vectors: FloatArray) -> Iterator[FloatArray]:
+    for start in range(0, len(vectors), _ROWS_AT_ONCE):
+        yield vectors[start : start + _ROWS_AT_ONCE]

@@ -1,0 +1,178 @@
+"""What every scorer gives the candidates of a question, and the statistics of a question that follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from surprise_rerank.candidates import Query, Ranking
+from surprise_rerank.core.arrays import BoolArray, Float64Array
+from surprise_rerank.pipeline import Retriever
+from surprise_rerank.rerank.fusion import min_max, weighted_sum
+from surprise_rerank.rerank.rerankers import Scorer
+from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.surprise.score import z_scores
+from surprise_rerank.thresholds.background import QuestionBackground
+from surprise_rerank.thresholds.question_contrast import CONTRAST, contrast
+
+# All scorers together, as `background.py` adds them.
+FUSION = "fusion"
+# The background of all sources.
+ALL = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AskedQuestion:
+    """A question with what its candidates score.
+
+    Attributes:
+        text: in words.
+        scores: scorer -> (n,) scores of its candidates.
+        contrasts: source -> (n,) the surprise of the cosine over the background questions of all other
+            sources; under `ALL` of every source.
+        relevant: (n,) whether a candidate is relevant; nothing is, for a question of another corpus.
+        z_documents: the best cosine in deviations above the question's mean over all documents.
+        min_max: the best sum of scores that are moved to [0, 1] within the pool.
+    """
+
+    text: str
+    scores: Mapping[str, Float64Array]
+    contrasts: Mapping[str, Float64Array]
+    relevant: BoolArray
+    z_documents: float
+    min_max: float
+
+    def best(self, scorer: str) -> float:
+        """The best candidate's score; minus infinity without candidates."""
+        own = self.contrasts[ALL] if scorer == CONTRAST else self.scores[scorer]
+        return float(np.max(own, initial=-np.inf))
+
+
+# A question's candidates with the raw scores that a background looks at; their order says nothing.
+View: TypeAlias = Callable[[AskedQuestion], Ranking]
+
+
+def alone(scorer: str) -> View:
+    """One scorer's scores, and nothing else."""
+    return lambda question: _ranking({scorer: question.scores[scorer]})
+
+
+def as_system(scorer: str, without: str = ALL) -> View:
+    """What a pipeline's background looks at: the scores of one scorer, or of all, and the contrast.
+
+    Args:
+        scorer: which; or `FUSION`.
+        without: a source whose questions the contrast does not know.
+    """
+
+    def view(question: AskedQuestion) -> Ranking:
+        own = question.scores if scorer == FUSION else {scorer: question.scores[scorer]}
+        return _ranking({**own, CONTRAST: question.contrasts[without]})
+
+    return view
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What questions are put to.
+
+    Attributes:
+        retriever: makes the pools.
+        scorers: score them.
+        corpus: the ensemble of all documents.
+        questions: source -> the ensemble of the background questions of all other sources; under `ALL` of
+            every source.
+        depth: size of the pools.
+    """
+
+    retriever: Retriever
+    scorers: Sequence[Scorer]
+    corpus: Ensemble
+    questions: Mapping[str, Ensemble]
+    depth: int
+
+    def on_topic(
+        self,
+        queries: Sequence[Query],
+        qrels: Mapping[str, Mapping[str, int]],
+        on_progress: Callable[[int], None],
+    ) -> list[AskedQuestion]:
+        """The corpus' own questions, with judgements: question id -> document id -> relevance."""
+        return self._ask(queries, qrels, {ALL: False}, on_progress)
+
+    def background(
+        self, queries: Sequence[Query], source: str, on_progress: Callable[[int], None]
+    ) -> list[AskedQuestion]:
+        """Background questions of a source, each compared with the others."""
+        members = {name: True for name in self.questions if name != source}
+        return self._ask(queries, {}, members, on_progress)
+
+    def others(
+        self, queries: Sequence[Query], source: str, on_progress: Callable[[int], None]
+    ) -> list[AskedQuestion]:
+        """Off-topic questions of a source that are no background."""
+        known = {name: False for name in (ALL, source) if name in self.questions}
+        return self._ask(queries, {}, known, on_progress)
+
+    def _ask(
+        self,
+        queries: Sequence[Query],
+        qrels: Mapping[str, Mapping[str, int]],
+        backgrounds: Mapping[str, bool],
+        on_progress: Callable[[int], None],
+    ) -> list[AskedQuestion]:
+        """The questions, compared with these backgrounds; whether they are members of them stands beside."""
+        found = []
+        for query in queries:
+            found.append(self._asked(query, qrels.get(query.id, {}), backgrounds))
+            on_progress(1)
+        return found
+
+    def _asked(
+        self, query: Query, judged: Mapping[str, int], backgrounds: Mapping[str, bool]
+    ) -> AskedQuestion:
+        pool = self.retriever.retrieve(query, self.depth, frozenset({"dense", "tokens"}))
+        scores = {s.name: np.asarray(s.scores(query, pool), np.float64) for s in self.scorers}
+        relevant = np.array([judged.get(name, 0) > 0 for name in pool.ids], dtype=bool)
+        contrasts = {
+            name: contrast(query, pool, self.questions[name], is_member=is_member)
+            for name, is_member in backgrounds.items()
+        }
+        if not len(pool):
+            return AskedQuestion(query.text, scores, contrasts, relevant, -np.inf, 0.0)
+        assert query.dense is not None
+        # A question of no known word is as near to all documents.
+        z = np.nan_to_num(z_scores(scores["cosine"], self.corpus.moments(query.dense[None, :])), nan=0.0)
+        fused = weighted_sum({name: min_max(values) for name, values in scores.items()}, {})
+        return AskedQuestion(query.text, scores, contrasts, relevant, float(z.max()), float(fused.max()))
+
+
+def background_of(asked: Iterable[AskedQuestion], view: View) -> QuestionBackground:
+    """The background of these questions."""
+    return QuestionBackground.of((own.text, view(own)) for own in asked)
+
+
+def totals(asked: Sequence[AskedQuestion], background: QuestionBackground, view: View) -> Float64Array:
+    """(n,) T of each question's best candidate; minus infinity without candidates."""
+    own = [background.totals_of(view(question), question.text) for question in asked]
+    return np.array([values.max(initial=-np.inf) for values in own])
+
+
+def best_is_relevant(asked: Sequence[AskedQuestion], background: QuestionBackground, view: View) -> BoolArray:
+    """(n,) whether the candidate of the largest T is relevant."""
+
+    def is_relevant(question: AskedQuestion) -> bool:
+        if not len(question.relevant):
+            return False
+        values = background.totals_of(view(question), question.text)
+        return bool(question.relevant[np.argmax(values)])
+
+    return np.array([is_relevant(question) for question in asked])
+
+
+def _ranking(raw: Mapping[str, Float64Array]) -> Ranking:
+    count = len(next(iter(raw.values())))
+    return Ranking(tuple(map(str, range(count))), np.zeros(count), raw=raw)

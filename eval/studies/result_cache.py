@@ -1,0 +1,77 @@
+"""Results by what they depend on, kept so that an interrupted evaluation goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from surprise_rerank.core.files import disk_errors, whole_file
+
+Key: TypeAlias = Mapping[str, str | int | float | bool | None]
+Result = TypeVar("Result")
+
+# What reading JSON of another form raises.
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
+
+
+class KeptResults(Generic[Result]):
+    """A folder of results, a JSON file for each.
+
+    Args:
+        folder: that they are kept in.
+        read: makes a result of the JSON values that were kept; what it raises for values of another form
+            counts as no result.
+        protocol: part of every key: a result that was measured another way is not read.
+        named_by: the part of a key that stands before the digits of a file's name.
+
+    Raises:
+        StoreError: if the folder cannot be made.
+    """
+
+    def __init__(
+        self, folder: Path, read: Callable[[Any], Result], *, protocol: int, named_by: str | None = None
+    ) -> None:
+        self.path = folder
+        self._read = read
+        self._protocol = protocol
+        self._named_by = named_by
+        with disk_errors(f"the results in {folder}"):
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def find(self, key: Key) -> Result | None:
+        """A result; None where there is none, or one that cannot be read.
+
+        Args:
+            key: what the result depends on.
+        """
+        try:
+            stored = json.loads(self._file(key).read_bytes())
+            return self._read(stored["result"]) if stored["key"] == self._whole(key) else None
+        except _UNREADABLE:
+            return None
+
+    def keep(self, key: Key, values: Mapping[str, Any]) -> None:
+        """Keep a result.
+
+        Args:
+            key: what it depends on.
+            values: the result as JSON values, in place of an earlier one.
+
+        Raises:
+            StoreError: if it cannot be written.
+        """
+        path = self._file(key)
+        content = json.dumps({"key": self._whole(key), "result": values}, indent=1)
+        with disk_errors(f"the result {path}"), whole_file(path) as file:
+            file.write(content.encode())
+
+    def _file(self, key: Key) -> Path:
+        whole = json.dumps(self._whole(key), sort_keys=True)
+        digits = hashlib.sha256(whole.encode()).hexdigest()[:16]
+        return self.path / (f"{key[self._named_by]}-{digits}.json" if self._named_by else f"{digits}.json")
+
+    def _whole(self, key: Key) -> dict[str, Any]:
+        return {**key, "protocol": self._protocol}

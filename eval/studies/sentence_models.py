@@ -1,0 +1,144 @@
+"""Models as the sentence benchmarks use them: word vectors by bags of words, encoders as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from surprise_rerank.core.arrays import Float32Array
+from surprise_rerank.encoders.base import Encoder, Progress
+from surprise_rerank.encoders.loading import load_encoder
+from surprise_rerank.encoders.static import StaticEncoder
+from surprise_rerank.encoders.word_vectors import WordVectors
+from surprise_rerank.errors import DataError
+from surprise_rerank.similarities.averages import Removal
+
+# What EvalRank gives a sentence of which no word is known, in every dimension.
+_NOTHING = 1e-9
+# Behind the name of a model whose vectors are post-processed.
+POST_PROCESSED = "+pp"
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceModel:
+    """A model of sentences.
+
+    Attributes:
+        name: for tables; a file's name without its folder.
+        encoder: makes token vectors; word vectors are looked up for the lower-cased words between white
+            space, as the benchmarks' texts are tokenised already.
+    """
+
+    name: str
+    encoder: Encoder
+
+    @property
+    def word_vectors(self) -> WordVectors | None:
+        """The word vectors, where the model is nothing else."""
+        return self.encoder.vectors if isinstance(self.encoder, StaticEncoder) else None
+
+    def vectors(self, texts: Sequence[str], on_progress: Progress | None = None) -> Float32Array:
+        """(n, d) sentence vectors: the mean of the known words as long as it is; 1e-9 where there is none.
+
+        Those of another encoder are its own, of length 1.
+
+        Args:
+            texts: n sentences.
+            on_progress: called with the number of texts of every finished batch.
+        """
+        encoded = self.encoder.encode(texts, on_progress=on_progress)
+        if self.word_vectors is None:
+            return encoded.dense
+        tokens = encoded.tokens
+        means = np.full((len(texts), tokens.dimension), _NOTHING, dtype=np.float32)
+        for i in np.flatnonzero(tokens.lengths):
+            means[i] = tokens.text(int(i)).mean(axis=0)
+        return means
+
+
+def load_sentence_model(name: str, cache: Path | None = None) -> SentenceModel:
+    """Load a model for sentence benchmarks.
+
+    Args:
+        name: as for `load_encoder`.
+        cache: folder for converted word vectors.
+
+    Raises:
+        SurpriseRerankError: if it cannot be loaded.
+    """
+    encoder = load_encoder(name, cache=cache)
+    shown = Path(name).name
+    if isinstance(encoder, StaticEncoder):
+        encoder = StaticEncoder(lower_cased(encoder.vectors), tokenize=lower_words)
+    return SentenceModel(shown, encoder)
+
+
+def load_sentence_models(names: Sequence[str], cache: Path | None = None) -> Iterator[SentenceModel]:
+    """Load models one after the other, when each is asked for; names are looked at before the first one is.
+
+    Args:
+        names: as for `load_encoder`; one that is given twice is loaded once.
+        cache: folder for converted word vectors.
+
+    Raises:
+        DataError: if there are none, or tables could not tell two apart.
+        SurpriseRerankError: if one cannot be loaded.
+    """
+    distinct = list(dict.fromkeys(names))
+    require_distinct([Path(name).name for name in distinct])
+    return (load_sentence_model(name, cache) for name in distinct)
+
+
+def distinct_models(models: Iterable[SentenceModel]) -> Iterator[SentenceModel]:
+    """The models, one after the other.
+
+    Raises:
+        DataError: if there are none, or two share a name.
+    """
+    seen: list[str] = []
+    for model in models:
+        seen.append(model.name)
+        require_distinct(seen)
+        yield model
+    require_distinct(seen)
+
+
+def require_distinct(names: Sequence[str]) -> None:
+    """Refuse models that tables could not tell apart.
+
+    Raises:
+        DataError: if there are none, or two share a name.
+    """
+    if not names:
+        raise DataError("no model to evaluate; give at least one")
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if twice is not None:
+        raise DataError(f"two models are called {twice!r}; give each once, or rename one's file")
+
+
+def lower_words(text: str) -> list[str]:
+    """The words between white space, in lower case."""
+    return text.lower().split()
+
+
+def lower_cased(vectors: WordVectors) -> WordVectors:
+    """Word vectors in lower case; of words that become equal, the first one's vector stays."""
+    if all(word == word.lower() for word in vectors.words):
+        return vectors
+    rows: dict[str, int] = {}
+    for row, word in enumerate(vectors.words):
+        rows.setdefault(word.lower(), row)
+    kept = np.fromiter(rows.values(), dtype=np.int64, count=len(rows))
+    return WordVectors.from_arrays(list(rows), vectors.vectors[kept], vectors.name)
+
+
+def post_processed(vectors: Float32Array) -> Float32Array:
+    """(n, d) sentence vectors without their first two principal components, not centred (EvalRank's way).
+
+    Raises:
+        DataError: if all of them are zero.
+    """
+    return Removal.of_sentences(vectors, 2)(vectors).astype(np.float32)

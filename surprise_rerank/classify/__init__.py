@@ -1,0 +1,1 @@
+"""Classification and clustering by surprise."""

@@ -1,0 +1,160 @@
+"""Classifiers of texts by similarity to labels, plain and by surprise (scikit-learn's interface).
+
+Documents are the keys, labels play q, and the ensemble are documents (arXiv 2308.09765): a label wins where
+the text is more similar to it than other texts are, instead of where the raw similarity is highest, so that a
+broad label does not attract everything.
+
+Labels are known by their names, without any example (zero-shot), by the centres of their examples' vectors,
+or by training on a few examples (`few_shot.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, TypeAlias
+
+from surprise_rerank.classify.few_shot import FewShotTraining
+from surprise_rerank.classify.label_classifier import LabelClassifier
+from surprise_rerank.classify.labels import DEFAULT_TEMPLATE
+from surprise_rerank.classify.offset_share import Contrast, contrast
+from surprise_rerank.core.arrays import FloatArray
+from surprise_rerank.encoders.base import Encoder
+from surprise_rerank.encoders.loading import DEFAULT_MODEL
+from surprise_rerank.errors import DataError
+from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.surprise.score import Surprise, SurpriseModel, Weight
+
+ClassifierWeight: TypeAlias = Weight | Literal["auto"]
+
+
+class CosineClassifier(LabelClassifier):
+    """The label of the highest cosine.
+
+    Args:
+        labels: names; or a mapping from a class to its name, to several descriptions (the mean of their
+            vectors counts), or to a vector. By default the classes of y:
+            texts' by their names where they are strings, others by the centres of their examples.
+        template: what a name is put into before it is encoded; None for the name alone.
+        encoder: a model's name for `load_encoder`, or an encoder; loaded when a text must be encoded.
+        exclusive: whether a text has one label; if not, `predict` gives an indicator.
+        threshold: the least cosine of a label that does not exclude others, or of the best label where there
+            is a `none_label`.
+        none_label: what a text is given whose best label stays under the threshold; None: always the best.
+        training: how to learn from y; None: labels are their descriptions, or the centres of the examples.
+
+    >>> import numpy as np
+    >>> classifier = CosineClassifier(labels={"fruit": [1.0, 0.0], "tools": [0.0, 1.0]})
+    >>> classifier.fit(np.eye(2)).predict([[0.2, 0.9]]).tolist()
+    ['tools']
+    """
+
+    def __init__(
+        self,
+        labels: Any = None,
+        *,
+        template: str | None = DEFAULT_TEMPLATE,
+        encoder: str | Encoder = DEFAULT_MODEL,
+        exclusive: bool = True,
+        threshold: float | None = None,
+        none_label: Any = None,
+        training: FewShotTraining | None = None,
+    ) -> None:
+        self.labels = labels
+        self.template = template
+        self.encoder = encoder
+        self.exclusive = exclusive
+        self.threshold = threshold
+        self.none_label = none_label
+        self.training = training
+
+    def _surprise(self) -> Surprise:
+        return Surprise(self.ensemble_, weight=0.0)
+
+    def _certainty(self, vectors: FloatArray) -> FloatArray:
+        return self._scorer.similarities(vectors)
+
+
+class SurpriseClassifier(LabelClassifier):
+    """The most surprising label: that which the text is more similar to than other texts are.
+
+    Args:
+        labels: see `CosineClassifier`.
+        template: what a name is put into before it is encoded; None for the name alone.
+        encoder: a model's name for `load_encoder`, or an encoder; loaded when a text must be encoded.
+        exclusive: whether a text has one label; if not, `predict` gives an indicator.
+        threshold: the least Sigma_w of a label that does not exclude others, or of the best label where there
+            is a `none_label`; .5 by default, as published.
+        none_label: what a text is given whose best label stays under the threshold; None: always the best.
+        training: how to learn from y; None: labels are their descriptions, or the centres of the examples.
+        model: of the ensemble's similarities, see `Surprise`: `pooled` (one deviation for all labels, which
+            did better on most tasks), `gaussian` (published), `percentile`, `empirical`.
+        weight: w of (4): a number from 0 (cosine) to 1; `crossover` for tanh(|E| / 1000), published; `auto`
+            for the crossover where the ensemble and the labels promise a gain, and 0 where they do not (see
+            `contrast`); for labels that do not exclude each other the crossover.
+
+    Attributes:
+        weight_: w that is used.
+        contrast_: what the ensemble and the labels promise.
+
+    >>> import numpy as np
+    >>> texts = np.array([[0.9, 0.8], [0.8, 0.9], [0.95, 0.7], [0.7, 0.95]])
+    >>> labels = {"fruit": [1.0, 0.2], "tools": [0.5, 0.5]}
+    >>> CosineClassifier(labels).fit(texts).predict(texts).tolist()
+    ['tools', 'tools', 'tools', 'tools']
+    >>> SurpriseClassifier(labels, weight=1.0).fit(texts).predict(texts).tolist()
+    ['fruit', 'tools', 'fruit', 'tools']
+    """
+
+    default_threshold: ClassVar[float | None] = 0.5
+
+    weight_: float
+    contrast_: Contrast
+
+    def __init__(
+        self,
+        labels: Any = None,
+        *,
+        template: str | None = DEFAULT_TEMPLATE,
+        encoder: str | Encoder = DEFAULT_MODEL,
+        exclusive: bool = True,
+        threshold: float | None = None,
+        none_label: Any = None,
+        training: FewShotTraining | None = None,
+        model: SurpriseModel = "pooled",
+        weight: ClassifierWeight = "auto",
+    ) -> None:
+        self.labels = labels
+        self.template = template
+        self.encoder = encoder
+        self.exclusive = exclusive
+        self.threshold = threshold
+        self.none_label = none_label
+        self.training = training
+        self.model = model
+        self.weight = weight
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if isinstance(self.weight, str) and self.weight not in ("auto", "crossover"):
+            raise DataError(
+                f"weight must be 'auto', 'crossover' or a number from 0 to 1, got {self.weight!r}"
+            )
+        Surprise(Ensemble.empty(1), model=self.model, weight=self._crossover_or_number())
+
+    def _surprise(self) -> Surprise:
+        anchors = Ensemble.from_vectors(self.label_vectors_, similarity="cosine")
+        weight = self._crossover_or_number()
+        # The offset share tells of choices between labels, which others do not have.
+        if self.weight == "auto" and self.exclusive and not self.contrast_.promising:
+            weight = 0.0
+        return Surprise(self.ensemble_, model=self.model, weight=weight, anchors=anchors)
+
+    def _rescore(self) -> None:
+        self.contrast_ = contrast(self.label_vectors_, self.ensemble_)
+        super()._rescore()
+        self.weight_ = self._scorer.weight
+
+    def _certainty(self, vectors: FloatArray) -> FloatArray:
+        return self._scorer.probabilities(vectors)
+
+    def _crossover_or_number(self) -> Weight:
+        return "crossover" if isinstance(self.weight, str) else self.weight

@@ -1,0 +1,1 @@
+"""Arrays, moments, tokens and files: what all other rooms are made of."""

@@ -1,0 +1,87 @@
+"""The two float64 products that moments are made of, on the processor or on an accelerator.
+
+    scatter  X' X          of (n, d) centred members
+    spread   diag(Q C Q')  of (n, d) anchors
+
+Both are n d^2 multiplications, all that an ensemble of a million members costs.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from surprise_rerank.core.arrays import Float64Array
+from surprise_rerank.errors import DataError
+
+if TYPE_CHECKING:
+    import torch
+
+
+def device_of(name: str) -> torch.device:
+    """The device of a name, that can be used.
+
+    Raises:
+        DataError: if it cannot.
+    """
+    import torch  # seconds that a product on the processor can do without
+
+    try:
+        place = torch.device(name)
+        torch.zeros(1, device=place)
+    except (RuntimeError, AssertionError) as error:  # torch asserts where it was built without CUDA
+        reason = str(error).strip().split("\n")[0]
+        raise DataError(f"the device {name!r} cannot be used: {reason}; give 'cpu' or 'cuda'") from error
+    return place
+
+
+def scatter(centred: Float64Array, device: str = "cpu") -> Float64Array:
+    """(d, d) sum of x x' over the (n, d) rows.
+
+    Raises:
+        DataError: if there is no such device.
+    """
+    place = _accelerator(device)
+    if place is None:
+        own: Float64Array = centred.T @ centred
+        return own
+    rows = _moved(centred, place)
+    return np.asarray((rows.T @ rows).cpu().numpy())
+
+
+def spread(
+    anchors: Float64Array, covariance: Float64Array, device: str = "cpu", out: Float64Array | None = None
+) -> Float64Array:
+    """(n,) q' C q of the (n, d) rows.
+
+    Args:
+        anchors: (n, d).
+        covariance: (d, d).
+        device: where to multiply.
+        out: (n, d) memory to multiply in, on the processor.
+
+    Raises:
+        DataError: if there is no such device.
+    """
+    place = _accelerator(device)
+    if place is None:
+        return np.asarray(np.einsum("nd,nd->n", np.matmul(anchors, covariance, out=out), anchors))
+    rows = _moved(anchors, place)
+    return np.asarray(((rows @ _moved(covariance, place)) * rows).sum(dim=1).cpu().numpy())
+
+
+@cache
+def _accelerator(device: str) -> Any:
+    """Torch's device; None where numpy multiplies: on the processor, and for devices without float64."""
+    if device == "cpu":
+        return None
+    place = device_of(device)
+    return None if place.type == "mps" else place
+
+
+def _moved(values: Float64Array, place: Any) -> Any:
+    import torch
+
+    return torch.from_numpy(np.ascontiguousarray(values)).to(place)

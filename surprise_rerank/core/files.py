@@ -1,0 +1,196 @@
+"""The cache folder, files and folders that are there whole or not at all, and errors of the disk."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import platformdirs
+
+from surprise_rerank.errors import StoreError
+
+# Tells this process from a killed one that had the same number, as in a container that starts again.
+_TOKEN = uuid.uuid4().hex[:8]
+
+
+def cache_folder() -> Path:
+    """Where indexes and converted files are kept: SURPRISE_RERANK_CACHE, or the user's cache folder."""
+    given = os.environ.get("SURPRISE_RERANK_CACHE")
+    return Path(given) if given else Path(platformdirs.user_cache_dir("surprise-rerank", appauthor=False))
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """A draft that takes the path's place on disk if the block succeeds, and vanishes if it does not.
+
+    The draft is called `.NAME.*.part`; a killed process leaves it behind, and the path as it was.
+
+    Raises:
+        OSError: if it cannot be written.
+    """
+    draft = _draft(path)
+    try:
+        with draft.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """A draft folder that takes the path's place if the block succeeds, and vanishes if it does not.
+
+    Args:
+        path: where nothing is, or an empty folder.
+
+    Raises:
+        OSError: if it cannot be written.
+    """
+    target = path.absolute()
+    draft = _draft(target)
+    try:
+        draft.mkdir(parents=True)
+        yield draft
+        if target.exists():
+            target.rmdir()  # only an empty one goes; Windows does not rename onto it
+        draft.rename(target)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _draft(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+
+
+@contextmanager
+def disk_errors(what: str) -> Iterator[None]:
+    """Turn an OSError raised inside the block into a StoreError of one line that says what to do.
+
+    Args:
+        what: what is read or written and where ("the BM25 index /data/bm25").
+
+    Raises:
+        StoreError: in place of an OSError.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"cannot use {what}: {explain(error)}") from error
+
+
+def explain(error: OSError) -> str:
+    """What went wrong with a file, and what to do."""
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT:
+            return "the disk is full; free some space, or choose another folder (what is stored stays)"
+        case errno.EROFS:
+            return "the file system is read-only; choose another folder"
+        case errno.EACCES | errno.EPERM:
+            return "permission denied; choose a folder that you may write to"
+        case _:
+            return f"{error.strerror or error}; check the path, its permissions and the free space"
+
+
+@contextmanager
+def staged_folder(
+    target: Path, marker: str, what: str, contents: re.Pattern[str] | None = None
+) -> Iterator[Path]:
+    """A new folder that takes the target's place if the block succeeds, and vanishes if it does not.
+
+    What a killed process left behind is removed when the same target is written the next time.
+
+    Args:
+        target: an absolute path; nothing, an empty folder, or a folder that may be replaced.
+        marker: the file by which a folder that may be replaced is known.
+        what: what is written and where, for the errors.
+        contents: see `require_replaceable`.
+
+    Raises:
+        StoreError: if the target is something else, or cannot be written.
+    """
+    folder = target.with_name(f".{target.name}.{os.getpid()}-{_TOKEN}-{uuid.uuid4().hex[:8]}.partial")
+    with disk_errors(what):
+        require_replaceable(target, marker, what, contents)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(target)
+        folder.mkdir()
+    try:
+        yield folder
+        with disk_errors(what):
+            require_replaceable(target, marker, what, contents)  # again: the block may have taken days
+            _swap(folder, target)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def require_replaceable(
+    target: Path, marker: str, what: str, contents: re.Pattern[str] | None = None
+) -> None:
+    """Refuse to replace what is neither an empty folder nor known by its marker.
+
+    Args:
+        target: a path; nothing may be there either.
+        marker: the file by which a folder that may be replaced is known.
+        what: what is written and where, for the errors.
+        contents: names of the files of such a folder; where anything else is in it, too, it is refused.
+
+    Raises:
+        StoreError: if something else is there.
+        OSError: if it cannot be looked at.
+    """
+    if target.is_dir():
+        paths = list(target.iterdir())
+        foreign = [p for p in paths if contents and not (contents.fullmatch(p.name) and p.is_file())]
+        if not paths or ((target / marker).is_file() and not foreign):
+            return
+    elif not target.exists():
+        return
+    raise StoreError(f"{what} cannot be written: something else is there; choose another folder")
+
+
+def _swap(folder: Path, target: Path) -> None:
+    old = folder.with_name(f"{folder.name}.old")
+    if target.exists():
+        target.rename(old)
+    try:
+        folder.rename(target)
+    except OSError:
+        if old.exists():
+            old.rename(target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Remove what builds of this index left behind when their process was killed."""
+    pattern = re.compile(rf"\.{re.escape(target.name)}\.(\d+)-([0-9a-f]+)-[0-9a-f]+\.partial(\.old)?")
+    for path in target.parent.iterdir():
+        match = pattern.fullmatch(path.name)
+        if match and not _is_running(int(match[1]), match[2]):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_running(process: int, token: str) -> bool:
+    if process == os.getpid():
+        return token == _TOKEN
+    if os.name == "nt":
+        # Signal 0 would end the process there; but there the files of a running build cannot be removed.
+        return False
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,157 @@
+"""Words of documents as sparse vectors, and how near documents are to each other by their words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from surprise_rerank.core.arrays import Float64Array, IntArray
+from surprise_rerank.core.moments import Moments
+from surprise_rerank.errors import DataError
+
+TermArray = npt.NDArray[np.uint32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TermBatch:
+    """Sparse vectors of n texts in a row.
+
+    Attributes:
+        offsets: (n + 1,) where each text's entries begin, and where the last one's end.
+        terms: (total,) uint32, distinct within a text: words, or hashes of them.
+        values: (total,) float64, what each counts: BM25's saturated frequency.
+
+    Raises:
+        DataError: if there are not as many values as terms, or offsets do not divide them.
+    """
+
+    offsets: IntArray
+    terms: TermArray
+    values: Float64Array
+
+    def __post_init__(self) -> None:
+        total = len(self.terms)
+        divided = len(self.offsets) and self.offsets[0] == 0 and self.offsets[-1] == total
+        if len(self.values) != total or not divided or (np.diff(self.offsets) < 0).any():
+            raise DataError(
+                f"{len(self.values)} values and {len(self.offsets)} offsets do not fit {total} terms"
+            )
+
+    @classmethod
+    def of(cls, texts: Sequence[tuple[npt.ArrayLike, npt.ArrayLike]]) -> TermBatch:
+        """A batch of (terms, values) pairs, a pair for each text."""
+        terms = [np.asarray(own, dtype=np.uint32).reshape(-1) for own, _ in texts]
+        values = [np.asarray(own, dtype=np.float64).reshape(-1) for _, own in texts]
+        lengths = np.array([len(own) for own in terms], dtype=np.int64)
+        return cls(
+            np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+            np.concatenate([np.zeros(0, np.uint32), *terms]),
+            np.concatenate([np.zeros(0), *values]),
+        )
+
+    @classmethod
+    def empty(cls, n: int) -> TermBatch:
+        """N texts without a term: nothing is known of their words."""
+        return cls(np.zeros(n + 1, np.int64), np.zeros(0, np.uint32), np.zeros(0))
+
+    @classmethod
+    def concatenate(cls, batches: Sequence[TermBatch]) -> TermBatch:
+        """Several batches in a row."""
+        lengths = np.concatenate([np.zeros(0, np.int64), *(b.lengths for b in batches)])
+        return cls(
+            np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+            np.concatenate([np.zeros(0, np.uint32), *(b.terms for b in batches)]),
+            np.concatenate([np.zeros(0), *(b.values for b in batches)]),
+        )
+
+    @property
+    def lengths(self) -> IntArray:
+        """(n,) number of terms of each text."""
+        return np.diff(self.offsets)
+
+    @property
+    def owners(self) -> IntArray:
+        """(total,) which text each entry is of."""
+        return np.repeat(np.arange(len(self)), self.lengths)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, i: int) -> tuple[TermArray, Float64Array]:
+        own = slice(int(self.offsets[i]), int(self.offsets[i + 1]))
+        return self.terms[own], self.values[own]
+
+    def take(self, rows: npt.ArrayLike) -> TermBatch:
+        """The texts at these positions, in this order."""
+        return TermBatch.of([self[int(i)] for i in np.asarray(rows, dtype=np.int64)])
+
+
+@dataclass(frozen=True, eq=False)
+class TermSpace:
+    """Documents' terms, weighted by how rare they are, as vectors of length 1.
+
+        x_it = value_it ln(1 + (n - n_t + .5) / (n_t + .5)),   u_i = x_i / |x_i|
+
+    with n_t of the sample's n documents having term t. A sample of some hundred tells the frequent terms from
+    the others, which is what matters: on the development questions it ranked as well as all documents do.
+
+    Attributes:
+        sample: a uniform sample of the corpus.
+    """
+
+    sample: TermBatch
+
+    def rarity(self, terms: TermArray) -> Float64Array:
+        """(k,) the inverse document frequency of each of these terms, in the sample."""
+        known, counts = self._frequencies
+        n, found = len(self.sample), np.zeros(len(terms))
+        if len(known):
+            place = np.minimum(np.searchsorted(known, terms), len(known) - 1)
+            found = np.where(known[place] == terms, counts[place], 0)
+        rarity: Float64Array = np.log1p((n - found + 0.5) / (found + 0.5))
+        return rarity
+
+    def unit(self, batch: TermBatch) -> TermBatch:
+        """The vectors u_i; what has no term stays empty."""
+        weighted = batch.values * self.rarity(batch.terms)
+        owners = batch.owners
+        lengths = np.sqrt(np.bincount(owners, weighted**2, minlength=len(batch)))
+        return TermBatch(batch.offsets, batch.terms, weighted / lengths[owners])
+
+    def to_mixture(self, pool: TermBatch, shares: Float64Array) -> tuple[Float64Array, Moments]:
+        """How near each text is to a mixture of them, sum_j p_j u_j.
+
+        Args:
+            pool: n texts.
+            shares: (n,) p.
+
+        Returns:
+            (n,) u_i . sum_j p_j u_j, NaN for texts without a term; and the moments of the same over the
+            sample.
+        """
+        own, sample = self.unit(pool), self._sample
+        vocabulary, place = np.unique(own.terms, return_inverse=True)
+        owners = own.owners
+        mixture = np.bincount(place, own.values * shares[owners], minlength=len(vocabulary))
+        near: Float64Array = np.bincount(owners, own.values * mixture[place], minlength=len(own)).astype(
+            np.float64
+        )
+        near[own.lengths == 0] = np.nan
+        known = np.isin(sample.terms, vocabulary)
+        there = np.searchsorted(vocabulary, sample.terms[known])
+        entries = sample.values[known] * mixture[there]
+        usual = np.bincount(sample.owners[known], entries, minlength=len(sample)).astype(np.float64)
+        return near, Moments.of(usual)
+
+    @cached_property
+    def _frequencies(self) -> tuple[TermArray, IntArray]:
+        known, counts = np.unique(self.sample.terms, return_counts=True)
+        return known, counts
+
+    @cached_property
+    def _sample(self) -> TermBatch:
+        return self.unit(self.sample)

@@ -1,0 +1,1 @@
+"""Why a ranking came about, and what to expect of a model on a corpus."""

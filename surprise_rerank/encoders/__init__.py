@@ -1,0 +1,1 @@
+"""Texts to dense vectors and token vectors, and long documents to passages."""

@@ -1,0 +1,1 @@
+"""Re-rankers: from a candidate pool to a ranking."""

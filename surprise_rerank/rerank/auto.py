@@ -1,0 +1,311 @@
+"""The default re-ranker: every scorer on one scale, a doubtful one held back, the pool asked about itself.
+
+Of a question's candidates it knows how far each lies above the corpus by BM25, by cosine and by inclusion of
+the question's tokens (z, in deviations). They are added,
+
+    b = (3/2 - t) z_bm25 + t z_cosine + (1 + t)/2 z_dynamax,
+
+where t, from 0 to 1, tells whether the dense vectors are to be trusted for this question: whether their best
+documents are good ones to the others, too. Then the pool gives feedback: with p = softmax(b), and z again
+over the corpus,
+
+    c = b + z(<v_i, sum_j p_j v_j>) + 1/2 z(<u_i, sum_j p_j u_j>),
+
+v the dense vectors and u the words. At last every document hears its nearest neighbours in the pool,
+
+    score_i = c_i + 1/5 * mean over the five nearest j of max(0, <v_i, v_j>) c_j.
+
+Where no scorer tells the candidates apart, or there is only one, b is the score. Scores depend on the pool.
+
+Nothing is trained. Where the numbers come from, what each part is worth, and what was tried besides:
+docs/defaults.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from surprise_rerank.candidates import Candidates, Field, Query, Ranking
+from surprise_rerank.core.arrays import Float64Array, FloatArray
+from surprise_rerank.core.moments import Moments
+from surprise_rerank.core.terms import TermSpace
+from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.core.vectors import is_linear
+from surprise_rerank.errors import DataError
+from surprise_rerank.rerank.feedback import agreement, neighbour_support, shares
+from surprise_rerank.rerank.fusion import surprise_normalized, weighted_sum
+from surprise_rerank.rerank.lengths import without_length
+from surprise_rerank.rerank.rerankers import CosineScorer, DynaMaxScorer, RetrievedScorer
+from surprise_rerank.rerank.token_weights import weighted_inclusion
+from surprise_rerank.surprise.ensemble import Ensemble
+
+# What a candidate has by itself, and what the pool adds.
+VOICES = ("bm25", "cosine", "dynamax")
+PARTS = (*VOICES, "feedback", "words", "neighbours")
+
+
+@dataclass(frozen=True, slots=True)
+class AutoSettings:
+    """The numbers of `AutoReranker`; the defaults are chosen as docs/defaults.md tells. 0 leaves a part out.
+
+    Attributes:
+        bm25: weight of BM25 where dense vectors are trusted; it gains what they lose.
+        cosine: weight of the cosine where it is trusted.
+        dynamax: weight of inclusion.
+        feedback: weight of the similarity to the probably relevant documents, by dense vectors.
+        words: the same by words.
+        neighbours: weight of what the nearest neighbours in the pool score.
+        nearest: how many neighbours.
+        rarity: whether tokens count by length and rarity, instead of all alike.
+        hubs: how much of a document's mean similarity to the corpus is taken from its cosine, from 0 to 1:
+            against documents that are everybody's neighbour.
+        lengths: how much of what a document's length lets expect is taken from its inclusion, from 0 to 1.
+        trust: agreement with the others from which, and up to which, the cosine's weight grows from 0 to
+            its own; None trusts it always.
+
+    Raises:
+        DataError: if a number is out of its range.
+    """
+
+    bm25: float = 0.5
+    cosine: float = 1.0
+    dynamax: float = 1.0
+    feedback: float = 1.0
+    words: float = 0.5
+    neighbours: float = 0.2
+    nearest: int = 5
+    rarity: bool = True
+    hubs: float = 0.0
+    lengths: float = 0.0
+    trust: tuple[float, float] | None = (0.35, 0.55)
+
+    def __post_init__(self) -> None:
+        for name in PARTS:
+            _require(name, getattr(self, name), 0, np.inf, "a number, 0 or more")
+        for name in ("hubs", "lengths"):
+            _require(name, getattr(self, name), 0, 1, "a share from 0 to 1")
+        if not any(getattr(self, name) for name in VOICES):
+            raise DataError(f"{', '.join(VOICES)} are all 0; give one of them a weight")
+        if isinstance(self.nearest, bool) or not isinstance(self.nearest, int) or self.nearest < 1:
+            raise DataError(f"nearest={self.nearest!r} is out of range; give at least 1 neighbour")
+        if self.lengths and not self.rarity:
+            raise DataError("lengths are taken from inclusion of weighted tokens; leave rarity as it is")
+        if self.trust is not None:
+            if not isinstance(self.trust, tuple) or len(self.trust) != 2:
+                raise DataError(f"trust={self.trust!r} is no pair; give two ascending numbers from 0 to 1")
+            for number in self.trust:
+                _require("trust", number, 0, 1, "two ascending numbers from 0 to 1")
+            if self.trust[0] >= self.trust[1]:
+                raise DataError(
+                    f"trust={self.trust!r} is out of range; give two ascending numbers from 0 to 1"
+                )
+
+
+def _require(name: str, value: object, low: float, high: float, expected: str) -> None:
+    known = isinstance(value, int | float) and not isinstance(value, bool)
+    if not known or not low <= value <= high or value == np.inf:  # type: ignore[operator]
+        raise DataError(f"{name}={value!r} is out of range; give {expected}")
+
+
+DEFAULTS = AutoSettings()
+# Against hubs, and against very long and very short documents: docs/defaults.md has what it gains and costs.
+ROBUST = AutoSettings(hubs=0.5, lengths=0.5)
+
+
+@dataclass(frozen=True)
+class AutoReranker:
+    """Orders documents by BM25, cosine and inclusion, with feedback from the pool; the module has equations.
+
+    Candidates without BM25 scores are ranked without them, and without words where there is no space for
+    them; BM25's scores come from the retriever, with their moments (`HybridRetriever`).
+
+    Attributes:
+        corpus: the ensemble of documents, which cosines are measured against.
+        sample: token vectors of a uniform sample of the corpus, which inclusion is measured against.
+        words: the space that words are compared in; None without.
+        settings: the numbers.
+        weights: part -> factor of what it adds to the score; 1 where not given. `Pipeline.fit` learns them.
+        threads: how many to multiply tokens with; as many as torch uses by default.
+
+    Raises:
+        DataError: if the ensemble's similarity is not linear, or a weight is for no part.
+    """
+
+    corpus: Ensemble
+    sample: TokenBatch
+    words: TermSpace | None = None
+    settings: AutoSettings = DEFAULTS
+    weights: Mapping[str, float] = field(default_factory=dict)
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        if not is_linear(self.corpus.similarity):
+            raise DataError(f"the ensemble compares by {self.corpus.similarity!r}; give one of dot or cosine")
+        unknown = sorted(set(self.weights) - set(PARTS))
+        if unknown:
+            raise DataError(f"weights for {', '.join(unknown)}, but the parts are {', '.join(PARTS)}")
+        for name, weight in self.weights.items():
+            _require(f"the weight of {name}", weight, 0, np.inf, "a number, 0 or more")
+
+    @property
+    def needs(self) -> frozenset[Field]:
+        """Dense and token vectors, and terms where words are compared."""
+        needs: frozenset[Field] = frozenset({"dense", "tokens"})
+        return needs | {"terms"} if self.words is not None and self.settings.words else needs
+
+    def rerank(self, query: Query, candidates: Candidates) -> Ranking:
+        """The pool in order; `parts` add up to the score, `raw` is what each scorer said.
+
+        Raises:
+            DataError: if the candidates lack what is needed.
+        """
+        voices, order = self._voices(query, candidates), _order(candidates)
+        trust = self._trust(voices, order)
+        parts = self._parts(voices, trust, candidates, order)
+        own = {name: self.weights.get(name, 1.0) * part for name, part in parts.items()}
+        notes = []
+        if trust < 1:
+            notes.append(
+                "the dense vectors were trusted less than usual here: their best documents are not those of "
+                f"{' and '.join(name for name in voices if name != 'cosine')}"
+            )
+        raw = {name: voice.raw for name, voice in voices.items()}
+        return Ranking.order(candidates, self._total(own, candidates), own, notes, raw=raw)
+
+    def parts(self, query: Query, candidates: Candidates) -> dict[str, Float64Array]:
+        """Part -> (n,) what it adds to the score, before `weights`."""
+        voices, order = self._voices(query, candidates), _order(candidates)
+        return self._parts(voices, self._trust(voices, order), candidates, order)
+
+    def weighted(self, weights: Mapping[str, float]) -> AutoReranker:
+        """The same with other factors."""
+        return replace(self, weights=dict(weights))
+
+    def _voices(self, query: Query, candidates: Candidates) -> dict[str, _Voice]:
+        """What is known of every candidate by itself."""
+        voices = {}
+        if self.settings.bm25 and "bm25" in candidates.scores:
+            words = RetrievedScorer("bm25")
+            voices["bm25"] = _Voice.of(words.scores(query, candidates), words.moments(query, candidates))
+        if self.settings.cosine:
+            voices["cosine"] = self._similarity(query, candidates)
+        if self.settings.dynamax:
+            voices["dynamax"] = self._inclusion(query, candidates)
+        return voices
+
+    def _similarity(self, query: Query, candidates: Candidates) -> _Voice:
+        cosine = CosineScorer(self.corpus)
+        scores = np.asarray(cosine.scores(query, candidates), np.float64)
+        if not self.settings.hubs:
+            return _Voice.of(scores, cosine.moments(query, candidates))
+        # <q, v> - h <m, v> is a product with another question, so its moments are exact as well.
+        shifted = query.require_dense() - self.settings.hubs * self.corpus.mean
+        own = np.asarray(candidates.require_dense(), np.float64) @ shifted
+        return _Voice.of(own, self._moments_of(shifted))
+
+    def _inclusion(self, query: Query, candidates: Candidates) -> _Voice:
+        if not self.settings.rarity:
+            plain = DynaMaxScorer(self.sample, threads=self.threads)
+            return _Voice.of(plain.scores(query, candidates), plain.moments(query, candidates))
+        tokens, documents = query.require_tokens(), candidates.require_tokens()
+        scores, usual = weighted_inclusion(tokens, documents, self.sample, threads=self.threads)
+        if self.settings.lengths:
+            scores, usual = without_length(
+                scores, documents.lengths, usual, self.sample.lengths, self.settings.lengths
+            )
+        return _Voice.of(scores, Moments.of(usual))
+
+    def _trust(self, voices: Mapping[str, _Voice], order: list[int]) -> float:
+        """How far the dense vectors are to be trusted, by the agreement of their best with the others.
+
+        Of equals the same ones are looked at, wherever they stand in the pool.
+        """
+        if self.settings.trust is None or "cosine" not in voices or len(voices) < 2:
+            return 1.0
+        low, high = self.settings.trust
+        others = [voice.z[order] for name, voice in voices.items() if name != "cosine"]
+        agreed = agreement(voices["cosine"].z[order], others)
+        return float(np.clip((agreed - low) / (high - low), 0.0, 1.0))
+
+    def _parts(
+        self, voices: Mapping[str, _Voice], trust: float, candidates: Candidates, order: list[int]
+    ) -> dict[str, Float64Array]:
+        own = self.settings
+        factors = {
+            "bm25": own.bm25 + (1 - trust),
+            "cosine": own.cosine * trust,
+            "dynamax": own.dynamax * (1 + trust) / 2,
+        }
+        parts = {name: factors[name] * voice.z for name, voice in voices.items()}
+        share = self._shares(parts, candidates, order)
+        parts |= self._feedback(share, candidates)
+        if own.neighbours:
+            # Equally near neighbours are told apart by their ids, wherever they stand in the pool.
+            total, ids = self._total(parts, candidates)[order], [candidates.ids[i] for i in order]
+            support = np.empty(len(order))
+            support[order] = neighbour_support(total, candidates.require_dense()[order], ids, own.nearest)
+            parts["neighbours"] = own.neighbours * support
+        if len(share) and np.ptp(self._total({n: parts[n] for n in voices}, candidates)) == 0:
+            # No scorer tells the candidates apart: there is nothing to feed back.
+            parts |= {name: np.zeros(len(share)) for name in parts if name not in VOICES}
+        return parts
+
+    def _shares(
+        self, parts: Mapping[str, Float64Array], candidates: Candidates, order: list[int]
+    ) -> Float64Array:
+        share = np.empty(len(candidates))
+        total = self._total(parts, candidates)[order]
+        share[order] = shares(total, [candidates.ids[i] for i in order])
+        return share
+
+    def _total(self, parts: Mapping[str, Float64Array], candidates: Candidates) -> Float64Array:
+        return weighted_sum(parts, {}) + np.zeros(len(candidates))
+
+    def _feedback(self, share: Float64Array, candidates: Candidates) -> dict[str, Float64Array]:
+        """How near each candidate is to the probably relevant ones, by dense vectors and by words."""
+        own, found = self.settings, dict[str, Float64Array]()
+        if own.feedback:
+            vectors = candidates.require_dense()
+            mixture = share @ vectors if len(vectors) else np.zeros(self.corpus.dimension)
+            near = np.asarray(vectors, np.float64) @ mixture
+            found["feedback"] = own.feedback * surprise_normalized(near, self._moments_of(mixture))
+        if own.words and self.words is not None:
+            if candidates.terms is None:
+                raise DataError("the candidates have no terms; have the retriever fetch the field 'terms'")
+            said, expected = self.words.to_mixture(candidates.terms, share)
+            found["words"] = own.words * surprise_normalized(said, expected)
+        return found
+
+    def _moments_of(self, vector: Float64Array) -> Moments:
+        """The moments of dot products with a vector; an ensemble under the cosine scales it to length 1."""
+        length = float(np.linalg.norm(vector)) if self.corpus.similarity == "cosine" else 1.0
+        moments = self.corpus.moments(vector[None])
+        return Moments(moments.mean[0] * length, moments.deviation[0] * length)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Voice:
+    """What a scorer says of every candidate.
+
+    Attributes:
+        raw: (n,) its scores.
+        z: (n,) deviations above this question's mean over the corpus.
+    """
+
+    raw: Float64Array
+    z: Float64Array
+
+    @classmethod
+    def of(cls, scores: FloatArray, moments: Moments) -> _Voice:
+        raw = np.asarray(scores, dtype=np.float64)
+        return cls(raw, surprise_normalized(raw, moments))
+
+
+def _order(candidates: Candidates) -> list[int]:
+    """The candidates by id and passage, which does not depend on where they stand in the pool."""
+    numbers = [p.number for p in candidates.passages] if candidates.passages else [0] * len(candidates)
+    keys = list(zip(candidates.ids, numbers, strict=True))
+    return sorted(range(len(candidates)), key=keys.__getitem__)

@@ -1,0 +1,107 @@
+"""What a pool tells about itself: which documents are probably relevant, and who stands near those.
+
+Documents that answer one question resemble each other (the cluster hypothesis: van Rijsbergen, 'Information
+Retrieval', 1979). So the best documents of a first ranking are taken as a second question (Rocchio,
+'Relevance feedback in information retrieval', 1971), each as much as it is trusted, and every document hears
+what its neighbours in the pool scored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy import special
+
+from surprise_rerank.core.arrays import Float64Array, FloatArray, IntArray
+
+# How many of a scorer's best documents are looked at when scorers are compared.
+COMPARED = 10
+# Candidates whose products with all documents of the pool are held at a time.
+_ROWS = 256
+
+
+def representatives(total: Float64Array, ids: Sequence[str]) -> IntArray:
+    """(m,) the row of every document, in the order of the pool: of its passages the best one so far.
+
+    Args:
+        total: (n,) scores.
+        ids: n document ids; of equal passages the first one counts.
+    """
+    best: dict[str, int] = {}
+    for row, name in enumerate(ids):
+        if name not in best or total[row] > total[best[name]]:
+            best[name] = row
+    return np.array(sorted(best.values()), dtype=np.int64)
+
+
+def shares(total: Float64Array, ids: Sequence[str]) -> Float64Array:
+    """(n,) p = softmax of the first ranking's scores: how much of the feedback each candidate gives.
+
+    Scores are sums of deviations from the corpus, for which e to the score is the usual odds. Of a document's
+    passages only the best gives any, or long documents would have a larger say.
+    """
+    found, rows = np.zeros(len(total)), representatives(total, ids)
+    if len(rows):
+        found[rows] = special.softmax(total[rows])
+    return found
+
+
+def neighbour_support(
+    total: Float64Array, vectors: FloatArray, ids: Sequence[str], nearest: int
+) -> Float64Array:
+    """(n,) what each candidate's nearest other documents in the pool scored, as much as they resemble it.
+
+        s_i = 1/k sum over the k nearest j of max(0, <v_i, v_j>) b_j
+
+    Args:
+        total: (n,) b, the scores so far.
+        vectors: (n, d) dense vectors of length 1.
+        ids: n document ids; a document of several passages is near by the best one. Of equally near ones the
+            first in the pool counts.
+        nearest: k; fewer, where the pool has no more.
+    """
+    support, rows = np.zeros(len(total)), representatives(total, ids)
+    wide = np.asarray(vectors, np.float64)
+    place = {ids[row]: column for column, row in enumerate(rows.tolist())}
+    own = np.array([place[name] for name in ids], dtype=np.int64)
+    for start in range(0, len(total), _ROWS):
+        block = slice(start, min(start + _ROWS, len(total)))
+        left, each = wide[block] @ wide[rows].T, np.arange(block.stop - start)
+        left[each, own[block]] = -np.inf
+        heard = np.zeros(len(each))
+        counted = min(nearest, len(rows) - 1)
+        for _ in range(counted):
+            near = left.argmax(axis=1)
+            heard += left[each, near].clip(0.0) * total[rows[near]]
+            left[each, near] = -np.inf
+        support[block] = heard / max(counted, 1)
+    return support
+
+
+def agreement(voice: Float64Array, others: Sequence[Float64Array]) -> float:
+    """How good one scorer's best documents are in the eyes of the others, from 0 to 1.
+
+        mean over other scorers o of  mean of o over the voice's ten best / mean of o over its own ten best
+
+    Scores are deviations above the corpus' mean; a scorer whose own best are no better than that says
+    nothing. 1 where the voice, or everybody else, says nothing.
+
+    Args:
+        voice: (n,) the scorer's; of equal documents the first ones are its best.
+        others: (n,) arrays of the others.
+    """
+    if not len(voice) or np.ptp(voice) == 0:
+        return 1.0
+    best = _best(voice)
+    heard = []
+    for other in others:
+        most = float(other[_best(other)].mean())
+        if most > 0:
+            heard.append(float(np.clip(other[best].mean() / most, 0.0, 1.0)))
+    return float(np.mean(heard)) if heard else 1.0
+
+
+def _best(values: Float64Array) -> IntArray:
+    best: IntArray = np.argsort(-values, kind="stable")[:COMPARED]
+    return best

@@ -1,0 +1,239 @@
+"""Putting several scorers on one scale and adding them.
+
+Scores of different scorers are different units. Ways to a common one: ranks (RRF), the pool's own range
+(min-max) or deviations (z), or the surprise scale: how many deviations a score lies above this query's mean
+over the corpus. Only the last does not depend on which documents happen to be in the pool. The weights of the
+sum can be chosen by hand, or fitted on judged questions: from nothing (`fit_weights`), or from some that are
+good already (`refine_weights`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypeAlias
+
+import numpy as np
+from scipy import optimize, special, stats
+
+from surprise_rerank.core.arrays import Float64Array, FloatArray, IntArray
+from surprise_rerank.core.moments import Moments
+from surprise_rerank.errors import DataError
+from surprise_rerank.surprise.score import z_scores
+
+FusionMethod: TypeAlias = Literal["surprise", "rrf", "minmax", "zscore", "sum"]
+
+RRF_CONSTANT = 60  # Cormack, Clarke and Buettcher (SIGIR 2009)
+# BM25's deviations spread twice as wide over a pool as those of cosine and DynaMax (2.2 to 1.0 and 1.2), so
+# with equal weights it decides alone. Chosen on 400 training questions of scifact (nDCG@10 .743 -> .746) and
+# the development questions of nfcorpus (.336 -> .340).
+BM25_WEIGHT = 0.5
+
+_RANGE = (-4.0, 4.0)  # of a factor's logarithm: as good as none, and as good as alone
+
+
+def reciprocal_ranks(scores: FloatArray, constant: float = RRF_CONSTANT) -> Float64Array:
+    """(n,) 1 / (constant + rank), rank 1 for the best; equal scores share the better rank; 0 for NaN."""
+    values = np.asarray(scores, dtype=np.float64)
+    ranks = stats.rankdata(-values, method="min", nan_policy="omit")
+    return np.nan_to_num(1.0 / (constant + ranks), nan=0.0)
+
+
+def min_max(scores: FloatArray) -> Float64Array:
+    """(n,) scores moved to [0, 1] within the pool; 0 for NaN, and 0 everywhere where all are equal."""
+    values = np.asarray(scores, dtype=np.float64)
+    if np.isnan(values).all():
+        return np.zeros_like(values)
+    low, high = np.nanmin(values), np.nanmax(values)
+    if high <= low:
+        return np.zeros_like(values)
+    return np.nan_to_num((values - low) / (high - low), nan=0.0)
+
+
+def pool_z(scores: FloatArray) -> Float64Array:
+    """(n,) deviations from the mean of the pool; NaN becomes 0, as does everything where all are equal."""
+    values = np.asarray(scores, dtype=np.float64)
+    if np.isnan(values).all():
+        return np.zeros_like(values)
+    moments = Moments(np.asarray(np.nanmean(values)), np.asarray(np.nanstd(values)))
+    return surprise_normalized(values, moments)
+
+
+def surprise_normalized(scores: FloatArray, moments: Moments) -> Float64Array:
+    """(n,) z of each score among this query's scores over the corpus.
+
+    A NaN score, and a scorer that gives every document the same score, become 0: no evidence either way.
+    """
+    return np.nan_to_num(z_scores(scores, moments), nan=0.0)
+
+
+def weighted_sum(parts: Mapping[str, FloatArray], weights: Mapping[str, float]) -> Float64Array:
+    """(n,) sum of weight times part; a part without a weight counts 1."""
+    total = sum(weights.get(name, 1.0) * np.asarray(part, np.float64) for name, part in parts.items())
+    return np.asarray(total, dtype=np.float64)
+
+
+def fit_weights(
+    pools: Sequence[Mapping[str, FloatArray]], gains: Sequence[FloatArray], *, ridge: float = 1e-3
+) -> dict[str, float]:
+    """Weights of a sum, learned from judged questions.
+
+    Minimises the mean over questions of the listwise cross-entropy (Cao et al., 'Learning to Rank: From
+    Pairwise Approach to Listwise Approach', ICML 2007)
+
+        - sum_j g_j log softmax(sum_k w_k s_k)_j + ridge |w|^2,  w >= 0,
+
+    which is convex, so that the result does not depend on a start or a seed. g_j is document j's share of the
+    question's gain. Weights of a sum are free up to a factor; the largest is returned as 1.
+
+    Args:
+        pools: one mapping per question: scorer's name -> (n_i,) normalised scores of its pool.
+        gains: one (n_i,) array per question: graded relevance, 0 for what is not relevant. Questions without
+            a relevant document in their pool teach nothing and are passed over.
+        ridge: weight of the penalty that keeps scorers that say the same thing from trading places.
+
+    Returns:
+        Scorer's name -> weight from 0 to 1.
+
+    Raises:
+        DataError: if names or lengths do not fit, gains are negative, no question teaches anything, or no
+            scorer has anything to say of relevance.
+
+    >>> fit_weights([{"good": [1.0, 0.0], "bad": [0.0, 1.0]}], [[1, 0]])
+    {'good': 1.0, 'bad': 0.0}
+    """
+    names = tuple(pools[0]) if pools else ()
+    lessons = [(scores, gain / gain.sum()) for scores, gain in _lessons(pools, gains, names)]
+
+    def loss(weights: Float64Array) -> tuple[float, Float64Array]:
+        value, slope = ridge * float(weights @ weights), 2 * ridge * weights
+        for scores, shares in lessons:
+            logits = scores @ weights
+            value -= float(shares @ special.log_softmax(logits)) / len(lessons)
+            slope = slope + scores.T @ (special.softmax(logits) - shares) / len(lessons)
+        return value, slope
+
+    found = optimize.minimize(
+        loss, np.ones(len(names)), jac=True, method="L-BFGS-B", bounds=[(0.0, None)] * len(names)
+    )
+    if not found.success or not found.x.max() > 0:
+        why = found.message if not found.success else "no scorer tells relevant documents from others"
+        raise DataError(f"weights of {', '.join(names)} cannot be fitted: {why}")
+    weights = found.x / found.x.max()
+    return {name: float(weight) for name, weight in zip(names, weights.round(6), strict=True)}
+
+
+def refine_weights(
+    pools: Sequence[Mapping[str, FloatArray]],
+    gains: Sequence[FloatArray],
+    weights: Mapping[str, float],
+    *,
+    ridge: float = 0.3,
+) -> dict[str, float]:
+    """Weights of a sum that begin with good ones, and leave them as far as judged questions ask for it.
+
+    With factors w_k = v_k exp(t_k) of the given weights v, it maximises the mean over n questions of the nDCG
+    with smooth ranks (Qin, Liu and Li, 'A general approximation framework for direct optimization of
+    information retrieval measures', Information Retrieval, 2010)
+
+        sum_i g_i / log2(1 + r_i) - ridge / n * |t - mean(t)|^2,
+        r_i = 1 + sum_{j != i} sigmoid((s_j - s_i) / T),
+
+    where s = sum_k w_k s_k, and T is the usual deviation of s within a pool. It starts from t = 0, so that
+    the result is always the same. (With a third of T, documents can stand so far apart that no small step
+    brings them nearer.)
+
+    A listwise loss, as in `fit_weights`, asks for probabilities of all relevant documents down to the last
+    one. Weights that are good already it made worse (by .007 nDCG@10 with 30 training questions of scifact).
+
+    Args:
+        pools: as for `fit_weights`.
+        gains: one (n_i,) array per question: gain over the DCG of the question's ideal ranking, so that the
+            sum above is an nDCG; 0 for what is not relevant.
+        weights: scorer's name -> v; 1 where not given. What is 0 stays 0, and a sign stays as it is.
+        ridge: weight of the penalty: the more, the less a few questions move.
+
+    Returns:
+        Scorer's name -> weight; their absolute values have the same sum as before, lest scores change in
+        size.
+
+    Raises:
+        DataError: if names or lengths do not fit, gains are negative, no question teaches anything, or all
+            weights are 0.
+
+    >>> refine_weights([{"good": [1.0, 0.0], "bad": [0.0, 1.0]}], [[1, 0]], {})["good"] > 1
+    True
+    """
+    names = tuple(pools[0]) if pools else ()
+    lessons = _lessons(pools, gains, names)
+    given = np.array([weights.get(name, 1.0) for name in names])
+    if not given.any():
+        raise DataError(f"all weights of {', '.join(names)} are 0; give some of them a weight to begin with")
+    usual = float(np.median([(scores @ given).std() for scores, _ in lessons]))
+    scale = given / (usual or 1.0)  # without any spread all ranks are equal, whatever the scale
+    judged = [(scores * scale, gain[gain > 0], np.flatnonzero(gain > 0)) for scores, gain in lessons]
+
+    def loss(t: Float64Array) -> tuple[float, Float64Array]:
+        factors, away = np.exp(t), t - t.mean()
+        value, slope = ridge * float(away @ away), 2 * ridge * away
+        for scores, gain, relevant in judged:
+            ndcg, own = _smooth_ndcg(scores, gain, relevant, factors)
+            value -= ndcg
+            slope = slope - own * factors
+        return value / len(judged), slope / len(judged)
+
+    found = optimize.minimize(
+        loss, np.zeros(len(names)), jac=True, method="L-BFGS-B", bounds=[_RANGE] * len(names)
+    )
+    refined = given * np.exp(found.x)
+    refined *= np.abs(given).sum() / np.abs(refined).sum()
+    return {name: float(weight) for name, weight in zip(names, refined.round(6), strict=True)}
+
+
+def _smooth_ndcg(
+    scores: Float64Array, gains: Float64Array, relevant: IntArray, factors: Float64Array
+) -> tuple[float, Float64Array]:
+    """The nDCG of (n, k) scores with smooth ranks, and its (k,) slope by the factors."""
+    totals = scores @ factors
+    above = special.expit(totals[None, :] - totals[relevant][:, None])
+    ranks = 0.5 + above.sum(axis=1)  # a document is above itself by one half
+    discounts = 1 / np.log2(1 + ranks)
+    by_rank = -gains * discounts**2 / ((1 + ranks) * np.log(2))
+    by_score = by_rank[:, None] * above * (1 - above)
+    return float(gains @ discounts), by_score.sum(axis=0) @ scores - by_score.sum(axis=1) @ scores[relevant]
+
+
+def _lessons(
+    pools: Sequence[Mapping[str, FloatArray]], gains: Sequence[FloatArray], names: tuple[str, ...]
+) -> list[tuple[Float64Array, Float64Array]]:
+    """(n, k) scores and (n,) gains of the questions that teach something."""
+    if len(pools) != len(gains):
+        raise DataError(f"{len(pools)} questions have {len(gains)} arrays of gains; give one for each")
+    if pools and not names:
+        raise DataError("question 0 has no scores; give at least one scorer")
+    found = (_lesson(i, pool, gain, names) for i, (pool, gain) in enumerate(zip(pools, gains, strict=True)))
+    lessons = [lesson for lesson in found if lesson[1].any()]
+    if not lessons:
+        raise DataError(
+            f"none of {len(pools)} questions has a relevant document in its pool, so no weights can be fitted"
+        )
+    return lessons
+
+
+def _lesson(
+    position: int, pool: Mapping[str, FloatArray], gain: FloatArray, names: tuple[str, ...]
+) -> tuple[Float64Array, Float64Array]:
+    """(n, k) scores and (n,) gains of one question."""
+    if tuple(sorted(pool)) != tuple(sorted(names)):
+        raise DataError(f"question {position} has scores of {sorted(pool)}, the first one of {sorted(names)}")
+    lengths = {name: len(pool[name]) for name in names}
+    if len(set(lengths.values())) > 1:
+        raise DataError(f"question {position} has pools of different lengths: {lengths}")
+    scores = np.stack([np.asarray(pool[name], dtype=np.float64) for name in names], axis=1)
+    gains = np.asarray(gain, dtype=np.float64)
+    if gains.shape != (len(scores),) or not np.isfinite(scores).all():
+        raise DataError(
+            f"question {position}: {gains.shape} gains for {len(scores)} documents of finite scores"
+        )
+    if not ((gains >= 0) & (gains < np.inf)).all():
+        raise DataError(f"question {position}: gains must be finite and at least 0, got {gain}")
+    return scores, gains

@@ -1,0 +1,360 @@
+"""Re-rankers: pure functions from an encoded query and a candidate pool to a ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Literal, Protocol, TypeAlias, get_args
+
+import numpy as np
+
+from surprise_rerank.candidates import Candidates, Field, Query, Ranking
+from surprise_rerank.core.arrays import Float64Array, FloatArray
+from surprise_rerank.core.moments import Moments
+from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.core.vectors import VectorSimilarity, is_linear, pair_similarities
+from surprise_rerank.errors import DataError
+from surprise_rerank.rerank.fusion import (
+    FusionMethod,
+    fit_weights,
+    min_max,
+    pool_z,
+    reciprocal_ranks,
+    surprise_normalized,
+    weighted_sum,
+)
+from surprise_rerank.similarities.dynamax import DynaMax
+from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.surprise.score import Surprise, SurpriseModel, Weight
+
+Anchor: TypeAlias = Literal["document", "query"]
+
+
+class Reranker(Protocol):
+    """Anything that orders a candidate pool for a query."""
+
+    @property
+    def needs(self) -> frozenset[Field]:
+        """Which optional fields of `Candidates` must be filled."""
+        ...
+
+    def rerank(self, query: Query, candidates: Candidates) -> Ranking:
+        """The pool in order, best first."""
+        ...
+
+
+@dataclass(frozen=True)
+class SurpriseReranker:
+    """Orders documents by the surprise of their similarity to the query.
+
+    Attributes:
+        ensemble: of questions or of documents, as vectors of the same encoder; its similarity is the one that
+            documents are compared by (`dot` of unit vectors, which is the cosine, by default).
+        model: gaussian, pooled, percentile or empirical.
+        weight: w of equation (4), or `crossover` for rule (5).
+        anchor: who plays q. `document` corrects for documents that are near to everything, and changes the
+            order; `query` keeps the similarity's order and makes the score comparable across queries.
+        shrink_mean: how far each anchor's mean is moved to the one that all share, from 0 to 1.
+        shrink_deviation: the same for deviations.
+        anchors: the population that anchors come from, for `pooled` and for shrinking: the documents where
+            the ensemble is of questions. The ensemble itself where not given.
+    """
+
+    ensemble: Ensemble
+    model: SurpriseModel = "gaussian"
+    weight: Weight = "crossover"
+    anchor: Anchor = "document"
+    shrink_mean: float = 0.0
+    shrink_deviation: float = 0.0
+    anchors: Ensemble | None = None
+
+    def __post_init__(self) -> None:
+        if self.anchor not in get_args(Anchor):
+            raise DataError(
+                f"anchor {self.anchor!r} is not known; choose one of {', '.join(get_args(Anchor))}"
+            )
+        _ = self.surprise  # refuses what it does not know now, not at the first question
+
+    @cached_property
+    def surprise(self) -> Surprise:
+        """The score that it ranks by."""
+        return Surprise(
+            self.ensemble, self.model, self.weight, self.shrink_mean, self.shrink_deviation, self.anchors
+        )
+
+    @property
+    def needs(self) -> frozenset[Field]:
+        """Dense vectors."""
+        return frozenset({"dense"})
+
+    def rerank(self, query: Query, candidates: Candidates) -> Ranking:
+        """The pool by surprise; documents of which the ensemble says nothing keep their similarity.
+
+        A note in the ranking says so.
+
+        Raises:
+            DataError: if dense vectors are missing or of another dimension than the ensemble's.
+        """
+        dense, vectors = query.require_dense(), candidates.require_dense()
+        kind = self.ensemble.similarity
+        name = "cosine" if is_linear(kind) else kind  # stored vectors have length 1
+        similarity = _similarities(query, candidates, kind)
+        result = self.surprise.scores(similarity, vectors if self.anchor == "document" else dense[None, :])
+        notes = []
+        if not result.defined.all():
+            undefined = int((~result.defined).sum())
+            notes.append(
+                f"surprise is not defined for {undefined} of {len(candidates)} documents (an ensemble of "
+                f"{self.ensemble.count} members gives them no spread); their score is the plain {name}"
+            )
+        parts: dict[str, FloatArray] = {name: similarity, "z": result.z, "probability": result.probability}
+        if (result.z_error > 0).any():
+            parts["z_error"] = result.z_error
+        return Ranking.order(candidates, result.score, parts, notes, raw={"surprise": result.z})
+
+
+@dataclass(frozen=True, slots=True)
+class DynaMaxReranker:
+    """Orders documents by a fuzzy-set similarity of their tokens to the query's.
+
+    The default, inclusion over the query's universe, is the one that search wants: a short question
+    is compared with the part of a document that covers it, not with all of it.
+
+    Attributes:
+        similarity: which measure over which universe.
+        threads: how many to use; as many as torch uses by default. One, where many questions are answered at
+            once.
+        device: where to multiply: `cpu`, `cuda`, ...
+    """
+
+    similarity: DynaMax = field(default_factory=DynaMax)
+    threads: int | None = None
+    device: str = "cpu"
+
+    @property
+    def needs(self) -> frozenset[Field]:
+        """Token vectors."""
+        return frozenset({"tokens"})
+
+    def rerank(self, query: Query, candidates: Candidates) -> Ranking:
+        """The pool by similarity of tokens.
+
+        Raises:
+            DataError: if token vectors are missing or of another dimension.
+        """
+        scores = self.similarity.pool(
+            query.require_tokens(), candidates.require_tokens(), threads=self.threads, device=self.device
+        )
+        return Ranking.order(candidates, scores, {"dynamax": scores})
+
+
+class Scorer(Protocol):
+    """One voice of a fusion."""
+
+    @property
+    def name(self) -> str:
+        """What its part is called in a ranking."""
+        ...
+
+    @property
+    def needs(self) -> frozenset[Field]:
+        """Which optional fields of `Candidates` must be filled."""
+        ...
+
+    def scores(self, query: Query, candidates: Candidates) -> FloatArray:
+        """(n,) its score of every candidate; NaN where it has none."""
+        ...
+
+    def moments(self, query: Query, candidates: Candidates) -> Moments:
+        """Mean and deviation of its scores for this query over the corpus, or a sample of it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CosineScorer:
+    """The ensemble's similarity of dense vectors, the cosine usually, whose moments are exact."""
+
+    ensemble: Ensemble
+    name: str = "cosine"
+
+    @property
+    def needs(self) -> frozenset[Field]:
+        """Dense vectors."""
+        return frozenset({"dense"})
+
+    def scores(self, query: Query, candidates: Candidates) -> FloatArray:
+        """(n,) cosines."""
+        return _similarities(query, candidates, self.ensemble.similarity)
+
+    def moments(self, query: Query, candidates: Candidates) -> Moments:
+        """Exact moments over the ensemble of documents."""
+        return self.ensemble.moments(query.require_dense())
+
+
+@dataclass(frozen=True, slots=True)
+class DynaMaxScorer:
+    """DynaMax over token vectors; its moments come from a sample of the corpus.
+
+    Attributes:
+        sample: token vectors of a uniform sample of the corpus.
+        similarity: which measure over which universe.
+        name: what its part is called in a ranking.
+        threads: as for `DynaMaxReranker`.
+        device: as for `DynaMaxReranker`.
+    """
+
+    sample: TokenBatch
+    similarity: DynaMax = field(default_factory=DynaMax)
+    name: str = "dynamax"
+    threads: int | None = None
+    device: str = "cpu"
+
+    @property
+    def needs(self) -> frozenset[Field]:
+        """Token vectors."""
+        return frozenset({"tokens"})
+
+    def scores(self, query: Query, candidates: Candidates) -> FloatArray:
+        """(n,) similarities."""
+        return self._pool(query, candidates.require_tokens())
+
+    def moments(self, query: Query, candidates: Candidates) -> Moments:
+        """Moments over the sample of the corpus."""
+        return Moments.of(self._pool(query, self.sample))
+
+    def _pool(self, query: Query, documents: TokenBatch) -> Float64Array:
+        return self.similarity.pool(
+            query.require_tokens(), documents, threads=self.threads, device=self.device
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievedScorer:
+    """Scores that a retriever put into the candidates, with their moments over the corpus (BM25)."""
+
+    name: str
+
+    @property
+    def needs(self) -> frozenset[Field]:
+        """Nothing but the scores."""
+        return frozenset()
+
+    def scores(self, query: Query, candidates: Candidates) -> FloatArray:
+        """(n,) the retriever's scores.
+
+        Raises:
+            DataError: if no retriever of that name filled them in.
+        """
+        if self.name not in candidates.scores:
+            known = ", ".join(candidates.scores) or "none"
+            raise DataError(f"the candidates have no scores of {self.name!r} (they have: {known})")
+        return candidates.scores[self.name]
+
+    def moments(self, query: Query, candidates: Candidates) -> Moments:
+        """The moments that the retriever filled in.
+
+        Raises:
+            DataError: if it did not.
+        """
+        if self.name not in candidates.backgrounds:
+            raise DataError(f"the retriever {self.name!r} gave no moments over the corpus; use rrf or minmax")
+        return candidates.backgrounds[self.name]
+
+
+@dataclass(frozen=True, slots=True)
+class FusionReranker:
+    """Orders documents by the weighted sum of several scorers on one scale.
+
+    Attributes:
+        scorers: the voices.
+        method: `surprise` (deviations above this query's mean over the corpus), `rrf`, `minmax` or `zscore`
+            (both over the pool), or `sum` (the scores as they are).
+        weights: scorer's name -> weight; 1 where not given. `fitted` learns them.
+    """
+
+    scorers: Sequence[Scorer]
+    method: FusionMethod = "surprise"
+    weights: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        names = [scorer.name for scorer in self.scorers]
+        if not names or len(set(names)) < len(names):
+            raise DataError(f"a fusion needs scorers of different names, got {names}")
+        if self.method not in get_args(FusionMethod):
+            choices = ", ".join(get_args(FusionMethod))
+            raise DataError(f"fusion method {self.method!r} is not known; choose one of {choices}")
+        unknown = sorted(set(self.weights) - set(names))
+        if unknown:
+            raise DataError(f"weights for {', '.join(unknown)}, but the scorers are {', '.join(names)}")
+
+    @property
+    def needs(self) -> frozenset[Field]:
+        """What the scorers need, together."""
+        return frozenset().union(*(scorer.needs for scorer in self.scorers))
+
+    def rerank(self, query: Query, candidates: Candidates) -> Ranking:
+        """The pool by the sum; `parts` holds each scorer's normalised share, `raw` what it said.
+
+        Raises:
+            DataError: if a scorer lacks what it needs.
+        """
+        raw = self._raw(query, candidates)
+        parts = self._normalized(raw, query, candidates)
+        return Ranking.order(candidates, weighted_sum(parts, self.weights), parts, raw=raw)
+
+    def parts(self, query: Query, candidates: Candidates) -> dict[str, Float64Array]:
+        """Scorer's name -> (n,) its scores of the pool, on the common scale."""
+        return self._normalized(self._raw(query, candidates), query, candidates)
+
+    def weighted(self, weights: Mapping[str, float]) -> FusionReranker:
+        """The same fusion with other weights."""
+        return replace(self, weights=dict(weights))
+
+    def fitted(self, judged: Iterable[tuple[Query, Candidates, Mapping[str, float]]]) -> FusionReranker:
+        """The same fusion with weights that are learned from judged questions (`fusion.fit_weights`).
+
+        Args:
+            judged: questions with their pools and the gains of documents by id; a document without a gain
+                counts as not relevant. Use training or development questions, never those of a test.
+
+        Raises:
+            DataError: if no pool holds a relevant document, or a scorer lacks what it needs.
+        """
+        pools, gains = [], []
+        for query, candidates, relevant in judged:
+            pools.append(self.parts(query, candidates))
+            gains.append(np.array([max(relevant.get(name, 0.0), 0.0) for name in candidates.ids]))
+        return replace(self, weights=fit_weights(pools, gains))
+
+    def _raw(self, query: Query, candidates: Candidates) -> dict[str, FloatArray]:
+        return {scorer.name: scorer.scores(query, candidates) for scorer in self.scorers}
+
+    def _normalized(
+        self, raw: Mapping[str, FloatArray], query: Query, candidates: Candidates
+    ) -> dict[str, Float64Array]:
+        return {s.name: self._on_one_scale(s, raw[s.name], query, candidates) for s in self.scorers}
+
+    def _on_one_scale(
+        self, scorer: Scorer, scores: FloatArray, query: Query, candidates: Candidates
+    ) -> Float64Array:
+        match self.method:
+            case "rrf":
+                return reciprocal_ranks(scores)
+            case "minmax":
+                return min_max(scores)
+            case "zscore":
+                return pool_z(scores)
+            case "sum":
+                return np.nan_to_num(np.asarray(scores, dtype=np.float64), nan=0.0)
+            case "surprise":
+                return surprise_normalized(scores, scorer.moments(query, candidates))
+
+
+def _similarities(query: Query, candidates: Candidates, kind: VectorSimilarity) -> Float64Array:
+    dense, vectors = query.require_dense(), candidates.require_dense()
+    if dense.shape != vectors.shape[1:]:
+        raise DataError(
+            f"the query's vector has shape {dense.shape}, the candidates' have {vectors.shape[1:]}"
+        )
+    return pair_similarities(vectors, dense, kind)

@@ -1,0 +1,80 @@
+"""What a question's tokens weigh: told from a sample of the corpus' token vectors, without counting words."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from surprise_rerank.core.arrays import Float32Array, Float64Array, row_norms, unit_rows
+from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.similarities.dynamax import DynaMax
+from surprise_rerank.similarities.kernels import pool_maxima
+
+# A similarity of .9 counts .43 of a document, one of .7 counts .06.
+EXPONENT = 8.0
+
+
+def soft_document_frequency(maxima: Float32Array) -> Float64Array:
+    """(m,) in how many of n documents each question token has its like: sum_i max_ij^8.
+
+    Over word vectors, where the same word has the same vector, that is nearly the document frequency. A token
+    in context is rarely the same twice, all its frequencies are small, and weights are even: for such models
+    the inverse frequency of words made rankings worse.
+
+    Args:
+        maxima: (n, m) each document's largest cosine with each token, from 0 to 1.
+    """
+    counted: Float64Array = (np.clip(maxima, 0.0, 1.0).astype(np.float64) ** EXPONENT).sum(axis=0)
+    return counted
+
+
+def token_weights(query: Float32Array, maxima: Float32Array) -> Float64Array:
+    """(m,) w_j = |x_j| ln(1 + (n - n_j + .5) / (n_j + .5)), n_j the soft document frequency.
+
+    The length |x_j| of a token's vector is what mean pooling weighs it by in the dense vector.
+
+    Args:
+        query: (m, d) token vectors, of their own length.
+        maxima: (n, m) as `soft_document_frequency`.
+    """
+    frequency, n = soft_document_frequency(maxima), len(maxima)
+    weights: Float64Array = row_norms(query) * np.log1p((n - frequency + 0.5) / (frequency + 0.5))
+    return weights
+
+
+def measured_weights(
+    query: Float32Array, sample: TokenBatch, *, threads: int | None = None
+) -> tuple[Float64Array, Float32Array]:
+    """`token_weights` of a question over a sample of the corpus, and the (n, m) maxima that they come from.
+
+    Raises:
+        DataError: if dimensions differ.
+    """
+    maxima = pool_maxima(
+        unit_rows(query), sample, unit_tokens=True, of_documents=False, threads=threads
+    ).of_query
+    return token_weights(query, maxima), maxima
+
+
+def weighted_inclusion(
+    query: Float32Array, documents: TokenBatch, sample: TokenBatch, *, threads: int | None = None
+) -> tuple[Float64Array, Float64Array]:
+    """Inclusion of a question's weighted tokens in every document of a pool, and in those of a sample.
+
+        sum_j w_j max_y <x_j, y> / sum_j w_j,   unit tokens, floored at 0
+
+    Args:
+        query: (m, d) token vectors.
+        documents: the pool.
+        sample: a uniform sample of the corpus.
+        threads: how many to use; as many as torch uses by default.
+
+    Returns:
+        (n,) of the pool and (s,) of the sample.
+
+    Raises:
+        DataError: if dimensions differ.
+    """
+    weights, usual = measured_weights(query, sample, threads=threads)
+    scores = DynaMax().pool(query, documents, query_weights=weights, threads=threads)
+    whole = weights.sum()
+    return scores, usual @ weights / whole if whole > 0 else np.zeros(len(usual))

@@ -1,0 +1,214 @@
+"""Weights that are learned from judged questions, and used only if they rank other questions better.
+
+The questions are divided into folds. Weights that are fitted on all folds but one rank the questions of that
+one, and so every question is ranked by weights that have not seen it. Only where their mean nDCG@10 is
+better than that of the present weights by more than chance allows (1.645 standard errors), weights that are
+fitted on all questions are used. About one in twenty useless weights gets past that, one in ten where there
+are but twenty questions: those of one fold have helped to fit the others' weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, Self, runtime_checkable
+
+import numpy as np
+
+from surprise_rerank.candidates import Candidates, Query, Ranking
+from surprise_rerank.core.arrays import Float64Array
+from surprise_rerank.errors import DataError
+from surprise_rerank.rerank.fusion import refine_weights, weighted_sum
+from surprise_rerank.rerank.rerankers import Reranker
+
+CUTOFF = 10  # of nDCG
+FOLDS = 5
+# Questions with something to learn from, in each fold: with fewer the standard error says little itself.
+_FEWEST_IN_FOLD = 4
+# Standard errors by which held-back questions must be better; about 5 % of useless weights are by chance.
+_SURE = 1.645
+
+
+@runtime_checkable
+class Weighted(Reranker, Protocol):
+    """A re-ranker whose score is a weighted sum."""
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        """Part's name -> its factor; 1 where not given."""
+        ...
+
+    def parts(self, query: Query, candidates: Candidates) -> dict[str, Float64Array]:
+        """Part's name -> (n,) what it adds to the score, before the factors; the same names for all pools."""
+        ...
+
+    def weighted(self, weights: Mapping[str, float]) -> Self:
+        """The same with other factors."""
+        ...
+
+
+@dataclass(frozen=True)
+class WeightFit:
+    """What became of an attempt to learn weights.
+
+    Attributes:
+        weights: part's name -> its factor: the fitted ones where they were accepted, else the present ones.
+        start: the present ones, for every part.
+        accepted: whether held-back questions are ranked better by more than chance allows.
+        questions: how many have a relevant document at all; the others are passed over.
+        taught: how many of these have one in their pool.
+        before: mean nDCG@10 of the questions by the present weights.
+        after: the same by weights that have not seen the question; None where there are too few questions.
+        error: standard error of the difference of the two; None likewise.
+    """
+
+    weights: Mapping[str, float]
+    start: Mapping[str, float]
+    accepted: bool
+    questions: int
+    taught: int
+    before: float
+    after: float | None = None
+    error: float | None = None
+
+    def __str__(self) -> str:
+        if self.after is None or self.error is None:
+            return (
+                f"the weights stay as they are: {self.taught} of {self.questions} questions have a relevant "
+                f"document in their pool, and {FOLDS * _FEWEST_IN_FOLD} are needed"
+            )
+        figures = (
+            f"nDCG@{CUTOFF} {self.before:.4f} -> {self.after:.4f} on held-back questions "
+            f"({self.after - self.before:+.4f}, standard error {self.error:.4f})"
+        )
+        if not self.accepted:
+            return f"the weights stay as they are: fitted on {self.questions} questions, {figures}"
+        weights = ", ".join(f"{name} {weight:.2f}" for name, weight in self.weights.items())
+        return f"weights fitted on {self.questions} questions: {weights}; {figures}"
+
+
+def fit_guarded(
+    reranker: Weighted,
+    judged: Iterable[tuple[Query, Candidates, Mapping[str, float]]],
+    *,
+    folds: int = FOLDS,
+    seed: int = 0,
+) -> WeightFit:
+    """Learn the weights of a re-ranker (`fusion.refine_weights`), and check them on held-back questions.
+
+    `reranker.weighted(fit.weights)` is the result at work. The order of the questions does not matter.
+
+    Args:
+        reranker: `AutoReranker` or `FusionReranker`.
+        judged: questions of different ids, with their pools and the gains of documents by id, in the pool or
+            not; a document without a gain counts as not relevant. Use training or development questions,
+            never those of a test.
+        folds: how many parts the questions are divided into.
+        seed: of the division.
+
+    Raises:
+        DataError: if no question has a relevant document, an id comes twice, a gain is not finite, there are
+            fewer than two folds, or the re-ranker lacks what it needs.
+    """
+    if folds < 2:
+        raise DataError(f"{folds} folds; give at least 2, so that there are questions to hold back")
+    lessons = _lessons(reranker, judged)
+    names = lessons[0].parts
+    start = {name: float(reranker.weights.get(name, 1.0)) for name in names}
+    teaching = [lesson for lesson in lessons if lesson.teaches]
+    before = _ndcg(lessons, start)
+    present = WeightFit(start, start, False, len(lessons), len(teaching), float(before.mean()))
+    if len(teaching) < folds * _FEWEST_IN_FOLD:
+        return present
+    after = before.copy()  # where nothing relevant is in the pool, no weights make a difference
+    places = np.flatnonzero([lesson.teaches for lesson in lessons])
+    fold_of = np.random.default_rng(seed).permutation(len(teaching)) % folds
+    for fold in range(folds):
+        others = [lesson for lesson, own in zip(teaching, fold_of, strict=True) if own != fold]
+        held_back = [lesson for lesson, own in zip(teaching, fold_of, strict=True) if own == fold]
+        after[places[fold_of == fold]] = _ndcg(held_back, _fitted(others, start))
+    gain = float((after - before).mean())
+    error = float((after - before).std(ddof=1) / np.sqrt(len(lessons)))
+    checked = replace(present, after=float(after.mean()), error=error)
+    if not gain > _SURE * error:
+        return checked
+    return replace(checked, weights=_fitted(teaching, start), accepted=True)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Lesson:
+    """A judged question.
+
+    Attributes:
+        query: its id, or its text where it has none.
+        pool: the candidates, with nothing but what an order needs.
+        parts: part's name -> (n,) what it adds to the score.
+        gains: of documents by id, all positive; in the pool or not.
+    """
+
+    query: str
+    pool: Candidates
+    parts: Mapping[str, Float64Array]
+    gains: Mapping[str, float]
+
+    @property
+    def teaches(self) -> bool:
+        """Whether weights can make a difference."""
+        return any(name in self.gains for name in self.pool.ids)
+
+    @property
+    def ideal(self) -> float:
+        """DCG of the best ranking that there could be."""
+        return _dcg(sorted(self.gains.values(), reverse=True))
+
+    def order(self, weights: Mapping[str, float]) -> Ranking:
+        """The documents of the pool by the weighted sum."""
+        return Ranking.order(self.pool, weighted_sum(self.parts, weights))
+
+    def ndcg(self, weights: Mapping[str, float]) -> float:
+        """Of the ranking by the weighted sum, as trec_eval defines it: the gains are the judgements."""
+        return _dcg([self.gains.get(name, 0.0) for name in self.order(weights).ids]) / self.ideal
+
+
+def _lessons(
+    reranker: Weighted, judged: Iterable[tuple[Query, Candidates, Mapping[str, float]]]
+) -> list[_Lesson]:
+    """The questions that have a relevant document, in the order of their ids."""
+    found: dict[str, _Lesson] = {}
+    for query, pool, given in judged:
+        name = query.id or query.text
+        if name in found:
+            raise DataError(f"the question {name!r} comes twice; give each question once, with all its gains")
+        gains = {document: float(gain) for document, gain in given.items() if not gain <= 0}
+        bad = next((document for document, gain in gains.items() if not np.isfinite(gain)), None)
+        if bad is not None:
+            raise DataError(
+                f"the question {name!r} has the gain {gains[bad]} for {bad!r}; give finite numbers"
+            )
+        if gains:
+            bare = Candidates(pool.ids, passages=pool.passages, best=pool.best)
+            found[name] = _Lesson(name, bare, reranker.parts(query, pool), gains)
+    if not found:
+        raise DataError("no question has a relevant document; give judgements above 0 for some documents")
+    return [found[name] for name in sorted(found)]
+
+
+def _fitted(lessons: Sequence[_Lesson], start: Mapping[str, float]) -> dict[str, float]:
+    pools, gains = [], []
+    for lesson in lessons:
+        # Of passages, the one counts that stands for its document by the weights that there are.
+        ranked = lesson.order(start)
+        rows = ranked.rows_in(lesson.pool)
+        pools.append({name: part[rows] for name, part in lesson.parts.items()})
+        gains.append(np.array([lesson.gains.get(name, 0.0) for name in ranked.ids]) / lesson.ideal)
+    return refine_weights(pools, gains, start)
+
+
+def _ndcg(lessons: Sequence[_Lesson], weights: Mapping[str, float]) -> Float64Array:
+    """(n,) of every question."""
+    return np.array([lesson.ndcg(weights) for lesson in lessons])
+
+
+def _dcg(gains: Sequence[float]) -> float:
+    first = np.asarray(gains[:CUTOFF], dtype=np.float64)
+    return float(first @ (1 / np.log2(np.arange(2, len(first) + 2))))

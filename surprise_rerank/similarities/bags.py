@@ -1,0 +1,262 @@
+"""Texts as bags of tokens: vectors and words side by side, and what a similarity of two bags is.
+
+A token whose vector is zero stands for a word that the encoder does not know. Every similarity of vectors
+leaves it out, so that an unknown word changes no score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from surprise_rerank.core.arrays import Float64Array, FloatArray
+from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.errors import DataError
+
+if TYPE_CHECKING:
+    from surprise_rerank.encoders.base import Encoder, Kind
+
+Input: TypeAlias = Literal["vectors", "words", "query words"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bag:
+    """One text.
+
+    Attributes:
+        tokens: (m, d) its token vectors; None where no encoder made them.
+        words: m strings, word i being what row i of `tokens` stands for; None where nobody asked for them.
+
+    Raises:
+        DataError: if the shape is another one, a value is NaN or infinite, or there are not as many words.
+    """
+
+    tokens: FloatArray | None = None
+    words: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.tokens is None:
+            return
+        if self.tokens.ndim != 2:
+            raise DataError(f"token vectors have shape {self.tokens.shape}, expected (tokens, d)")
+        if not np.isfinite(self.tokens).all():
+            raise DataError("token vectors hold NaN or infinite values; remove or replace them first")
+        if self.words is not None and len(self.words) != len(self.tokens):
+            raise DataError(f"{len(self.words)} words for {len(self.tokens)} token vectors of one text")
+
+    @property
+    def vectors(self) -> FloatArray:
+        """(m, d) token vectors.
+
+        Raises:
+            DataError: if the text has none.
+        """
+        if self.tokens is None:
+            raise DataError("this similarity reads token vectors, and the text has none; encode it first")
+        return self.tokens
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The m words.
+
+        Raises:
+            DataError: if they are not there.
+        """
+        if self.words is None:
+            raise DataError("this similarity reads words, and the text has none; fill `words` by an encoder")
+        return self.words
+
+    def known(self) -> Bag:
+        """The bag without the tokens whose vector is zero."""
+        kept = np.any(self.vectors != 0, axis=1)
+        if kept.all():
+            return self
+        words = None if self.words is None else tuple(self.words[i] for i in np.flatnonzero(kept))
+        return Bag(self.vectors[kept], words)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Texts:
+    """n texts, as `Bag`s that share their arrays.
+
+    Attributes:
+        tokens: n lists of token vectors; None where no encoder made them.
+        words: n lists of words, aligned with the token vectors where there are any.
+
+    Raises:
+        DataError: if words and token vectors are not aligned, or a vector's length is NaN or infinite.
+    """
+
+    tokens: TokenBatch | None = None
+    words: tuple[tuple[str, ...], ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.tokens is None:
+            return
+        if not np.isfinite(self.tokens.norms).all() or not np.isfinite(self.tokens.scales).all():
+            raise DataError("token vectors hold NaN or infinite values; remove or replace them first")
+        if self.words is None:
+            return
+        if len(self.words) != len(self.tokens):
+            raise DataError(f"the words of {len(self.words)} texts for the vectors of {len(self.tokens)}")
+        lengths = np.array([len(words) for words in self.words], dtype=np.int64)
+        wrong = np.flatnonzero(lengths != self.tokens.lengths)
+        if len(wrong):
+            i = int(wrong[0])
+            raise DataError(f"text {i} has {lengths[i]} words for {self.tokens.lengths[i]} token vectors")
+
+    @classmethod
+    def encode(
+        cls,
+        encoder: Encoder,
+        texts: Sequence[str],
+        inputs: frozenset[Input],
+        kind: Kind = "document",
+        *,
+        reads_words: bool = False,
+    ) -> Texts:
+        """Texts with what a similarity reads of them.
+
+        Args:
+            encoder: makes the vectors and cuts the words.
+            texts: n strings.
+            inputs: what the similarity says that it reads.
+            kind: picks the model's prompt, where it has one.
+            reads_words: whether words are wanted also where `inputs` does not name those of both texts.
+        """
+        wants_words = reads_words or "words" in inputs
+        tokens = encoder.encode(texts, kind=kind).tokens if "vectors" in inputs else None
+        return cls(tokens, word_lists(encoder, texts, kind) if wants_words else None)
+
+    def __len__(self) -> int:
+        part = self.tokens if self.tokens is not None else self.words
+        return 0 if part is None else len(part)
+
+    def __getitem__(self, i: int) -> Bag:
+        """Text i."""
+        return Bag(
+            None if self.tokens is None else self.tokens[i], None if self.words is None else self.words[i]
+        )
+
+    @property
+    def batch(self) -> TokenBatch:
+        """The token vectors.
+
+        Raises:
+            DataError: if the texts have none.
+        """
+        if self.tokens is None:
+            raise DataError("this similarity reads token vectors, and the texts have none; encode them first")
+        return self.tokens
+
+    @property
+    def names(self) -> tuple[tuple[str, ...], ...]:
+        """The words of each text.
+
+        Raises:
+            DataError: if they are not there.
+        """
+        if self.words is None:
+            raise DataError(
+                "this similarity reads words, and the texts have none; fill `words` by an encoder"
+            )
+        return self.words
+
+    def known(self) -> Texts:
+        """The texts without the tokens whose vector is zero; itself where there is none."""
+        kept = known_tokens(self.batch)
+        if kept.all():
+            return self
+        tokens = self.batch
+        sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept, dtype=np.int64)])
+        batch = TokenBatch(
+            tokens.directions[kept], tokens.scales[kept], tokens.norms[kept], sums[tokens.offsets]
+        )
+        if self.words is None:
+            return Texts(batch)
+        flags = np.split(kept, tokens.offsets[1:-1])
+        pairs = zip(self.words, flags, strict=True)
+        return Texts(
+            batch, tuple(tuple(w for w, k in zip(words, known, strict=True) if k) for words, known in pairs)
+        )
+
+
+class BagSimilarity(Protocol):
+    """A similarity of two texts: more is more similar, and a text that says nothing is similar to none (0).
+
+    `pair` is the definition, in float64, and reads like its paper; `pool` scores many documents fast. The
+    score of a pair does not depend on the rest of the pool.
+    """
+
+    @property
+    def inputs(self) -> frozenset[Input]:
+        """What it reads of the texts: `vectors`, `words` of both, or `query words` alone."""
+        ...
+
+    def pair(self, query: Bag, document: Bag) -> float:
+        """The similarity of one pair, as defined: the reference form."""
+        ...
+
+    def pool(self, query: Bag, documents: Texts) -> Float64Array:
+        """(n,) the similarity of a query to every document: the fast form."""
+        ...
+
+
+def word_lists(
+    encoder: Encoder, texts: Sequence[str], kind: Kind = "document"
+) -> tuple[tuple[str, ...], ...]:
+    """The words of each text, aligned with the encoder's token vectors."""
+    return tuple(tuple(words) for words in encoder.words(texts, kind=kind))
+
+
+def known_tokens(tokens: TokenBatch) -> npt.NDArray[np.bool_]:
+    """(total,) whether a token's vector is not zero."""
+    known: npt.NDArray[np.bool_] = (tokens.scales > 0) & (tokens.norms > 0)
+    if tokens.directions.dtype != np.int8:  # whose scales tell already
+        known &= tokens.directions.any(axis=1)
+    return known
+
+
+def with_lengths(tokens: TokenBatch, lengths: FloatArray) -> TokenBatch:
+    """The same directions with other lengths, (total,); zero vectors stay zero."""
+    # What tokens knew of their own text, they knew at their old lengths.
+    return replace(tokens, norms=(lengths * (tokens.norms > 0)).astype(np.float32), own=None)
+
+
+def require_finite(tokens: FloatArray, whose: str) -> None:
+    """Refuse token vectors that are no matrix of finite numbers.
+
+    Raises:
+        DataError: if they are not; names the shape.
+    """
+    if np.ndim(tokens) != 2 or not np.isfinite(tokens).all():
+        raise DataError(
+            f"the {whose}'s token vectors have shape {np.shape(tokens)}, expected finite numbers (m, d)"
+        )
+
+
+def same_dimension(query: FloatArray, dimension: int) -> None:
+    """Refuse to compare vectors of two dimensions.
+
+    Raises:
+        DataError: if they differ; names both.
+    """
+    if query.ndim != 2 or query.shape[1] != dimension:
+        raise DataError(
+            f"the query's token vectors have shape {query.shape}, expected (m, {dimension}), the documents' "
+            "dimension; use one encoder for both"
+        )
+
+
+def as_float64(vectors: FloatArray, *, unit: bool) -> Float64Array:
+    """(m, d) rows in float64, scaled to length 1 where asked; rows of zeros stay zeros."""
+    rows = np.asarray(vectors, np.float64)
+    if not unit:
+        return rows
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    scaled: Float64Array = np.divide(rows, norms, out=np.zeros_like(rows), where=norms > 0)
+    return scaled

@@ -1,0 +1,273 @@
+"""DynaMax: fuzzy sets over token vectors.
+
+(Zhelezniak et al., 'Don't Settle for Average, Go for the Max: Fuzzy Sets and Max-Pooled Word Vectors', ICLR
+2019.) A text X (m tokens) is the fuzzy set over a universe U of vectors with memberships
+
+    mu_X(u) = max(0, max over x in X of <x, u>).                                        (membership)
+
+DynaMax takes the tokens of the two texts themselves as the universe. Two texts are compared like sets, with
+minimum as intersection: |A n B| = sum over U of min(mu_A, mu_B), |A| = sum over U of mu_A. A token that
+stands in a text twice stands in the universe twice: texts are bags, unless weights say otherwise.
+
+`DynaMax.pair` is the definition, read straight off the paper; `DynaMax.pool` scores a whole candidate pool
+with one matrix product, because everything that depends on the pair is the row and column maxima of X Y'.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+
+from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray, unit_rows
+from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.errors import DataError
+from surprise_rerank.similarities.bags import require_finite, same_dimension
+from surprise_rerank.similarities.kernels import own_memberships, pool_maxima
+
+Measure: TypeAlias = Literal["jaccard", "otsuka", "dice", "cosine", "tversky", "inclusion"]
+Universe: TypeAlias = Literal["joint", "query"]
+
+
+def membership(tokens: FloatArray, universe: FloatArray) -> Float64Array:
+    """(u,) memberships of a text's fuzzy set: max(0, max over tokens of <token, u>); zeros without tokens.
+
+    >>> membership(np.array([[1.0, 0.0], [0.5, 2.0]]), np.array([[1.0, 1.0], [-1.0, 0.0]])).tolist()
+    [2.5, 0.0]
+
+    Args:
+        tokens: (m, d) token vectors of the text.
+        universe: (u, d) vectors of the universe.
+    """
+    if len(tokens) == 0:
+        return np.zeros(len(universe))
+    similarities = np.asarray(tokens, np.float64) @ np.asarray(universe, np.float64).T
+    best: Float64Array = np.maximum(similarities.max(axis=0), 0.0)
+    return best
+
+
+@dataclass(frozen=True, slots=True)
+class SetMeasure:
+    """A similarity of two fuzzy sets over one universe.
+
+    With A the query's and B the document's memberships, sums over the universe, and I = sum of min(A, B):
+
+    ========== ==========================================================================
+    jaccard    I / (|A| + |B| - I), which is sum of min(A, B) / sum of max(A, B)
+    otsuka     I / sqrt(|A| |B|)
+    dice       2 I / (|A| + |B|)
+    cosine     sum of A B / sqrt(sum of A^2, times sum of B^2)
+    tversky    I / (I + alpha |A without B| + beta |B without A|)
+    inclusion  I / |A|: how much of the query the document covers; Tversky's (1, 0)
+    ========== ==========================================================================
+
+    A quotient whose denominator is 0 (a text without tokens, say) is 0.
+
+    >>> SetMeasure("jaccard").of(np.array([1.0, 0.5, 0.0]), np.array([0.5, 0.5, 1.0]))
+    0.4
+
+    Attributes:
+        name: which quotient.
+        alpha: Tversky's weight of what only the query has.
+        beta: Tversky's weight of what only the document has.
+    """
+
+    name: Measure = "jaccard"
+    alpha: float = 1.0
+    beta: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.name not in get_args(Measure):
+            raise DataError(
+                f"the set measure {self.name!r} is not known; choose of {', '.join(get_args(Measure))}"
+            )
+        _require_weights(self.alpha, self.beta)
+
+    def of(self, a: FloatArray, b: FloatArray, weights: FloatArray | float = 1.0) -> float:
+        """The similarity of two membership vectors.
+
+        Args:
+            a: (u,) the query's.
+            b: (u,) the document's.
+            weights: (u,) what each element of the universe counts; 1 by default.
+        """
+        sizes = (self.overlap(a, b) * weights).sum(axis=-1, dtype=np.float64)
+        return float(self.quotient(*sizes[:, None])[0])
+
+    def overlap(self, a: FloatArray, b: FloatArray) -> FloatArray:
+        """(3, ...) what is summed over the universe: the common part, A's own and B's own."""
+        if self.name == "cosine":
+            return np.stack([a * b, np.broadcast_to(a * a, b.shape), b * b])
+        return np.stack([np.minimum(a, b), np.broadcast_to(a, b.shape), b])
+
+    def quotient(
+        self, both: Float64Array, a: Float64Array, b: Float64Array, smallest: Float64Array | float = 0.0
+    ) -> Float64Array:
+        """The measure from the three sums over the universe.
+
+        Args:
+            both: (n,) of the common part.
+            a: (n,) of the query's own.
+            b: (n,) of the documents' own.
+            smallest: (n,) a denominator that is not larger, in absolute value, counts as 0.
+
+        Returns:
+            (n,) similarities.
+        """
+        match self.name:
+            case "jaccard":
+                denominator = a + b - both
+            case "otsuka" | "cosine":
+                denominator = np.sqrt(np.maximum(a * b, 0.0))
+            case "dice":
+                denominator = (a + b) / 2
+            case "inclusion":
+                denominator = a
+            case "tversky":
+                denominator = both + self.alpha * (a - both) + self.beta * (b - both)
+        # Its absolute value: sets without a floor (average and sum pooling) have sums of either sign.
+        defined = np.abs(denominator) > smallest
+        return np.divide(both, denominator, out=np.zeros_like(both), where=defined)
+
+
+@dataclass(frozen=True, slots=True)
+class DynaMax:
+    """A similarity of two texts by their token vectors.
+
+    Attributes:
+        measure: which quotient of the two fuzzy sets; `SetMeasure` has the table.
+        universe: `joint` takes the tokens of both texts (DynaMax as published); `query` only the query's, in
+            which case `inclusion` over unit tokens is ColBERT's MaxSim divided by the number of query tokens.
+        alpha: Tversky's weight of what only the query has.
+        beta: Tversky's weight of what only the document has.
+        unit_tokens: whether tokens are scaled to length 1 first, which makes memberships lie in [0, 1]. The
+            paper uses raw dot products, for word vectors.
+    """
+
+    measure: Measure = "inclusion"
+    universe: Universe = "query"
+    alpha: float = 1.0
+    beta: float = 1.0
+    unit_tokens: bool = True
+
+    def __post_init__(self) -> None:
+        for name, choices in (("measure", get_args(Measure)), ("universe", get_args(Universe))):
+            if getattr(self, name) not in choices:
+                raise DataError(f"DynaMax.{name} is {getattr(self, name)!r}; choose of {', '.join(choices)}")
+        _require_weights(self.alpha, self.beta)
+
+    def pair(
+        self,
+        query: FloatArray,
+        document: FloatArray,
+        *,
+        query_weights: FloatArray | None = None,
+        document_weights: FloatArray | None = None,
+    ) -> float:
+        """The similarity of one pair, as defined: the reference form.
+
+        Args:
+            query: (m, d) token vectors.
+            document: (k, d) token vectors.
+            query_weights: (m,) what each query token counts in the universe; 1 by default.
+            document_weights: (k,) what each document token counts in it, where the universe is joint.
+
+        Raises:
+            DataError: if the dimensions differ, or there are not as many weights as tokens.
+        """
+        for name, tokens in (("query", query), ("document", document)):
+            require_finite(tokens, name)
+        same_dimension(query, document.shape[1])
+        x, y = (unit_rows(query), unit_rows(document)) if self.unit_tokens else (query, document)
+        joint = self.universe == "joint"
+        universe = np.concatenate([x, y]) if joint else x
+        weights = _filled(query_weights, len(x))
+        if joint:
+            weights = np.concatenate([weights, _filled(document_weights, len(y))])
+        return self._sets.of(membership(x, universe), membership(y, universe), weights)
+
+    def pool(
+        self,
+        query: FloatArray,
+        documents: TokenBatch,
+        *,
+        query_weights: FloatArray | None = None,
+        document_weights: FloatArray | None = None,
+        threads: int | None = None,
+        device: str = "cpu",
+    ) -> Float64Array:
+        """The similarity of a query to every document of a pool: the fast form.
+
+        Args:
+            query: (m, d) token vectors.
+            documents: n texts of dimension d.
+            query_weights: (m,) what each query token counts in the universe; 1 by default.
+            document_weights: (total,) what each document token counts in it, where the universe is joint.
+            threads: how many to use; as many as torch uses by default.
+            device: where to multiply: `cpu`, `cuda`, ...
+
+        Returns:
+            (n,) scores.
+
+        Raises:
+            DataError: if the dimensions differ, there are not as many weights as tokens, fewer than 1 threads
+                or no such device.
+        """
+        x = np.array(query, dtype=np.float32, order="C")  # a copy: torch refuses reversed views
+        if x.ndim != 2 or (len(documents) and x.shape[1] != documents.dimension):
+            raise DataError(f"query tokens have shape {x.shape}, expected (m, {documents.dimension})")
+        require_finite(x, "query")
+        if self.unit_tokens:
+            x = unit_rows(x)
+        joint = self.universe == "joint"
+        maxima = pool_maxima(
+            x,
+            documents,
+            unit_tokens=self.unit_tokens,
+            of_documents=joint,
+            threads=threads,
+            device=device,
+        )
+        sets, in_query = self._sets, maxima.of_query.astype(np.float64)
+        sizes = sets.overlap(membership(x, x), in_query) @ _filled(query_weights, len(x))
+        if maxima.of_documents is not None:
+            parts = sets.overlap(maxima.of_documents, self._own_membership(documents, threads))
+            if document_weights is not None:
+                parts = parts * _filled(document_weights, len(documents.directions))
+            sizes = sizes + _sums(parts, documents)
+        return sets.quotient(*sizes)
+
+    @property
+    def _sets(self) -> SetMeasure:
+        return SetMeasure(self.measure, self.alpha, self.beta)
+
+    def _own_membership(self, documents: TokenBatch, threads: int | None) -> Float32Array:
+        """(total,) membership of every document token in its own document."""
+        if self.unit_tokens:
+            # A unit token has similarity 1 to itself, and nothing is more similar than that.
+            return (documents.scales * documents.norms > 0).astype(np.float32)
+        return own_memberships(documents, threads=threads)
+
+
+def _require_weights(alpha: float, beta: float) -> None:
+    if not (0 <= alpha < np.inf and 0 <= beta < np.inf):
+        raise DataError(f"Tversky's alpha and beta must be at least 0, got {alpha} and {beta}")
+
+
+def _filled(weights: FloatArray | None, size: int) -> Float64Array:
+    """The weights of a text's tokens, 1 where there are none given."""
+    if weights is None:
+        return np.ones(size)
+    if np.shape(weights) != (size,):
+        raise DataError(f"weights of shape {np.shape(weights)} for {size} tokens")
+    return np.asarray(weights, np.float64)
+
+
+def _sums(values: FloatArray, documents: TokenBatch) -> Float64Array:
+    """(k, total) values of document tokens to (k, n) sums over each document."""
+    sums = np.zeros((len(values), len(documents)))
+    filled = np.flatnonzero(documents.lengths)
+    if len(filled):
+        sums[:, filled] = np.add.reduceat(values, documents.offsets[filled], axis=1, dtype=np.float64)
+    return sums

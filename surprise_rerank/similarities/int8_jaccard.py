@@ -1,0 +1,147 @@
+"""DynaMax-Jaccard of many pairs of texts, the same to the last bit wherever it is computed.
+
+`DynaMax("jaccard", "joint")` over unit tokens, as the paper has it: the universe is the tokens of both texts
+X and Y, each of which belongs to its own text with membership 1, so that
+
+    J(X, Y) = (sum over x of mu_Y(x) + sum over y of mu_X(y)) / (|X| + |Y|),   mu_Y(x) = max(0, max <x, y>)
+
+`DynaMax.pool` gives a document other last bits in another pool: its sums begin where a chunk begins. Here
+tokens are compared as stored, in int8. Their products are whole numbers, which no order of summation rounds,
+and neither does one of memberships in whole numbers of 2^-32. So blocks, threads, workers and processors do
+not matter, and J(X, Y) = J(Y, X).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+import numpy as np
+import torch
+
+from surprise_rerank.core.arrays import Float64Array, IntArray
+from surprise_rerank.core.device import device_of
+from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.errors import DataError
+from surprise_rerank.similarities.products import multiplies_int8
+
+# (t, d) and (m, d) int8 -> (t, m) float32: the whole numbers of their products.
+_Product: TypeAlias = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+# Tokens of one side that are multiplied at a time, and products: what a processor keeps at hand.
+_TOKENS, _PRODUCTS = 256, 1 << 19
+# An accelerator wants more at a time.
+_DEVICE_TOKENS, _DEVICE_PRODUCTS = 4096, 1 << 26
+# Memberships are added up in whole numbers of this part.
+_PARTS = 2.0**32
+# The largest product of two components, and up to where float32 counts without gaps.
+_LARGEST, _WITHOUT_GAPS = 127**2, 1 << 24
+
+
+def joint_jaccard(first: TokenBatch, second: TokenBatch, *, device: str = "cpu") -> Float64Array:
+    """The similarity of every text of one batch to every text of another.
+
+    Args:
+        first: n texts; other storages than int8 are rounded to it.
+        second: k texts of the same dimension.
+        device: where to multiply: `cpu`, `cuda`, ...
+
+    Returns:
+        (n, k) float64, from 0 to 1; 0 where neither text has tokens.
+
+    Raises:
+        DataError: if the dimensions differ, or there is no such device.
+
+    >>> tea, green_tea = np.array([[1.0, 0.0]]), np.array([[0.0, 1.0], [1.0, 0.0]])
+    >>> joint_jaccard(TokenBatch.from_arrays([tea]), TokenBatch.from_arrays([tea, green_tea])).round(3)
+    array([[1.   , 0.667]])
+    """
+    if first.dimension != second.dimension:
+        raise DataError(f"token vectors of dimension {first.dimension} and {second.dimension} do not compare")
+    place = device_of(device)
+    x, y = _Side(first.stored("int8"), place), _Side(second.stored("int8"), place)
+    multiply = _product(place, first.dimension)
+    on_cpu = place.type == "cpu"
+    tokens, products = (_TOKENS, _PRODUCTS) if on_cpu else (_DEVICE_TOKENS, _DEVICE_PRODUCTS)
+    common = np.zeros((len(first), len(second)))
+    for a, b in _runs(x.offsets, tokens):
+        width = max(int(x.offsets[b] - x.offsets[a]), 1)
+        for c, d in _runs(y.offsets, max(products // width, 1)):
+            common[a:b, c:d] = _common(x, (a, b), y, (c, d), multiply)
+    sizes = x.sizes[:, None] + y.sizes
+    similarity: Float64Array = np.divide(common, sizes, out=np.zeros_like(common), where=sizes > 0)
+    return similarity
+
+
+class _Side:
+    """The texts of one side, where they are multiplied."""
+
+    def __init__(self, batch: TokenBatch, place: torch.device) -> None:
+        self.offsets = batch.offsets
+        self.sizes = _sums((batch.scales * batch.norms > 0).astype(np.int64), batch.offsets)
+        self.tokens = torch.from_numpy(np.ascontiguousarray(batch.directions)).to(place)
+        self.scales = torch.from_numpy(np.ascontiguousarray(batch.scales)).to(place)
+
+    def rows(self, texts: tuple[int, int]) -> slice:
+        """Where the tokens of consecutive texts are."""
+        return slice(int(self.offsets[texts[0]]), int(self.offsets[texts[1]]))
+
+    def places(self, texts: tuple[int, int]) -> IntArray:
+        """Where each text begins and ends among the tokens of consecutive ones."""
+        places: IntArray = self.offsets[texts[0] : texts[1] + 1] - self.offsets[texts[0]]
+        return places
+
+
+def _common(
+    x: _Side, of_x: tuple[int, int], y: _Side, of_y: tuple[int, int], multiply: _Product
+) -> Float64Array:
+    """(n, k) sums over both texts' tokens of the membership in the other text."""
+    rows, columns = y.rows(of_y), x.rows(of_x)
+    starts, lasts = x.places(of_x), y.places(of_y)
+    n, k = len(starts) - 1, len(lasts) - 1
+    if rows.start == rows.stop or columns.start == columns.stop:
+        return np.zeros((n, k))
+    raw = multiply(y.tokens[rows], x.tokens[columns])
+    # The factor of a pair of tokens first: which is whose does not matter to the rounding then.
+    shares = raw.mul_(y.scales[rows, None] * x.scales[columns])
+    owners = torch.from_numpy(np.repeat(np.arange(k), np.diff(lasts))).to(shares.device)
+    in_y = torch.zeros((k, shares.shape[1]), device=shares.device)
+    in_y.scatter_reduce_(0, owners[:, None].expand(-1, shares.shape[1]), shares, "amax")
+    in_x = torch.zeros((n, shares.shape[0]), device=shares.device)
+    for text in np.flatnonzero(np.diff(starts)).tolist():
+        torch.amax(shares[:, int(starts[text]) : int(starts[text + 1])], dim=1, out=in_x[text])
+    whole: Float64Array = (_sums(_parts(in_y), starts).T + _sums(_parts(in_x), lasts)) / _PARTS
+    return whole
+
+
+def _parts(memberships: torch.Tensor) -> IntArray:
+    """Memberships in whole numbers of a part, that add up without rounding."""
+    parts = memberships.clamp_(0.0, 1.0).double().mul_(_PARTS).round_()
+    whole: IntArray = parts.to(torch.int64).cpu().numpy()
+    return whole
+
+
+def _sums(values: IntArray, ends: IntArray) -> IntArray:
+    """(..., total) numbers of tokens to (..., n) sums over each text, from where the texts begin and end."""
+    before = np.zeros((*values.shape[:-1], values.shape[-1] + 1), np.int64)
+    np.cumsum(values, axis=-1, out=before[..., 1:])
+    sums: IntArray = np.diff(before[..., ends], axis=-1)
+    return sums
+
+
+def _runs(offsets: IntArray, most: int) -> Iterator[tuple[int, int]]:
+    """Runs of consecutive texts that have at most so many tokens; a longer text stands alone."""
+    start, texts = 0, len(offsets) - 1
+    while start < texts:
+        stop = int(np.searchsorted(offsets, offsets[start] + most, side="right")) - 1
+        yield start, max(stop, start + 1)
+        start = max(stop, start + 1)
+
+
+def _product(place: torch.device, dimension: int) -> _Product:
+    """The fastest product that is exact."""
+    # `_int_mm` is wrong where tokens have one component.
+    if place.type == "cpu" and dimension > 1 and multiplies_int8():
+        return lambda tokens, others: torch._int_mm(tokens, others.T).float()
+    wide = torch.float32 if dimension * _LARGEST < _WITHOUT_GAPS else torch.float64
+    return lambda tokens, others: (tokens.to(wide) @ others.to(wide).T).float()

@@ -1,0 +1,152 @@
+"""Products of a few query tokens with the many tokens of a pool, in the form in which they are stored.
+
+A pool is cut into chunks that stay near the processor; a chunk is multiplied, its row and column maxima are
+taken, and its products are forgotten, so that memory beside the pool stays bounded whatever its size. All
+threads work on one chunk at a time: threads of our own for whole chunks were as fast on large pools, but half
+as fast on small ones, where they compete with torch's, which wait for more work in a loop. They stood their
+ground better beside other busy programs; there, `threads=1` does too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
+import torch
+
+from surprise_rerank.core.arrays import Float32Array, IntArray
+from surprise_rerank.core.device import device_of
+from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.errors import DataError
+from surprise_rerank.similarities.products import multiplier
+
+Texts: TypeAlias = tuple[int, int]  # from one position to before another
+
+# Document tokens of a chunk, and products in it: a few MiB, about what a processor keeps at hand.
+_CHUNK_TOKENS = 8192
+_CHUNK_PRODUCTS = 1 << 20
+# An accelerator wants more at a time.
+_DEVICE_TOKENS = 1 << 18
+_DEVICE_PRODUCTS = 1 << 26
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PoolMaxima:
+    """What one matrix product tells of a query (m tokens) and every document of a pool.
+
+    Attributes:
+        of_query: (n, m) float32; for document i and query token j, max(0, max over the document's tokens y of
+            <x_j, y>); 0 for documents without tokens.
+        of_documents: (total,) float32; for every document token, max(0, max over query tokens x of <x, y>);
+            None where it was not asked for.
+    """
+
+    of_query: Float32Array
+    of_documents: Float32Array | None
+
+
+def pool_maxima(
+    query: Float32Array,
+    documents: TokenBatch,
+    *,
+    unit_tokens: bool,
+    of_documents: bool,
+    threads: int | None = None,
+    device: str = "cpu",
+) -> PoolMaxima:
+    """Row and column maxima of the products of query tokens with document tokens, floored at 0.
+
+    Args:
+        query: (m, d) token vectors, as they are to be multiplied.
+        documents: a pool.
+        unit_tokens: whether document tokens count with length 1, or with their own.
+        of_documents: whether the maxima of the document tokens are wanted too.
+        threads: how many to use; as many as torch uses (`torch.get_num_threads()`) by default.
+        device: where to multiply: `cpu`, `cuda`, `cuda:1`, ...
+
+    Raises:
+        DataError: if there are fewer than 1 threads, or no such device.
+    """
+    m = len(query)
+    in_query = torch.zeros((len(documents), m))
+    in_documents = torch.zeros(len(documents.directions)) if of_documents else None
+    place = device_of(device)
+    chunks = _chunks(documents.offsets, m, place) if m else []
+    factors = torch.from_numpy(documents.scales if unit_tokens else documents.scales * documents.norms)
+    lengths, stored, x = torch.from_numpy(documents.lengths), _tensor(documents), torch.from_numpy(query)
+
+    largest = max((int(documents.offsets[b] - documents.offsets[a]) for a, b in chunks), default=0)
+    multiply = multiplier(x.to(place), stored.dtype, largest)
+    with _using(threads):
+        for start, stop in chunks:
+            rows = slice(int(documents.offsets[start]), int(documents.offsets[stop]))
+            products = multiply(stored[rows].to(place)).mul_(factors[rows, None].to(place))
+            owners = torch.repeat_interleave(torch.arange(stop - start), lengths[start:stop]).to(place)
+            best = torch.zeros((stop - start, m), device=place)  # the floor that maxima start from
+            best.scatter_reduce_(0, owners[:, None].expand(-1, m), products, "amax")
+            in_query[start:stop] = best.cpu()
+            if in_documents is not None:
+                in_documents[rows] = products.amax(dim=1).clamp_min_(0.0).cpu()
+    return PoolMaxima(in_query.numpy(), None if in_documents is None else in_documents.numpy())
+
+
+def own_memberships(documents: TokenBatch, *, threads: int | None = None) -> Float32Array:
+    """(total,) every token's membership in its own text's fuzzy set, over raw dot products.
+
+    Args:
+        documents: any batch; one that knows them already is asked for them.
+        threads: how many to use; as many as torch uses by default.
+    """
+    if documents.own is not None:
+        return documents.own
+    own = torch.zeros(len(documents.directions))
+    with _using(threads):
+        for i in np.flatnonzero(documents.lengths).tolist():
+            tokens, first = torch.from_numpy(documents[i]), int(documents.offsets[i])
+            for part in torch.split(tokens, max(1, _CHUNK_PRODUCTS // len(tokens))):
+                own[first : first + len(part)] = (part @ tokens.T).amax(dim=1).clamp_min_(0.0)
+                first += len(part)
+    return own.numpy()
+
+
+def with_own_memberships(documents: TokenBatch) -> TokenBatch:
+    """The batch with its `own_memberships`, so that no question has to compute them."""
+    return replace(documents, own=own_memberships(documents))
+
+
+def _tensor(documents: TokenBatch) -> torch.Tensor:
+    """(total, d) stored directions, without a copy."""
+    if documents.storage == "bfloat16":
+        return torch.from_numpy(documents.directions.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(documents.directions)
+
+
+@contextmanager
+def _using(threads: int | None) -> Iterator[None]:
+    """Let torch compute with so many threads in here."""
+    if threads is not None and threads < 1:
+        raise DataError(f"threads must be at least 1, got {threads}")
+    before = torch.get_num_threads()
+    if threads is None or threads == before:  # setting it anew makes oneDNN forget what it has prepared
+        yield
+        return
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _chunks(offsets: IntArray, m: int, place: torch.device) -> list[Texts]:
+    """Runs of consecutive texts of about equal numbers of tokens; a long text may stand alone."""
+    on_cpu = place.type == "cpu"
+    tokens, products = (_CHUNK_TOKENS, _CHUNK_PRODUCTS) if on_cpu else (_DEVICE_TOKENS, _DEVICE_PRODUCTS)
+    largest = max(1, min(tokens, products // max(m, 1)))
+    total = int(offsets[-1])
+    parts = max(1, -(-total // largest))
+    ends = np.searchsorted(offsets, total * np.arange(1, parts + 1) / parts, side="right") - 1
+    return list(pairwise(np.unique([0, *ends]).tolist()))

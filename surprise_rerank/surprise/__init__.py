@@ -1,0 +1,1 @@
+"""The surprise score, and the ensembles that it is measured against."""

@@ -1,0 +1,221 @@
+"""Surprise of many keys to few anchors: texts to labels, points to the centres of clusters.
+
+    Sigma_w(k, q_l) = (1 - w) Psi_hat(k, q_l) + w Phi((Psi(k, q_l) - mu_l) / sigma_l),  l = 1 .. L
+
+Every anchor has its own mean and deviation over the ensemble, so that an anchor that is similar to everything
+(a broad label, a centre in the middle) does not win everywhere. Psi_hat has one split for all anchors, the
+mean over all of them, as in the published program: at w = 0 the nearest anchor is the one of the highest
+similarity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from surprise_rerank.core.arrays import Float64Array, FloatArray, matrix, row_norms
+from surprise_rerank.core.moments import Moments
+from surprise_rerank.core.vectors import is_linear, prepared
+from surprise_rerank.errors import DataError
+from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.surprise.score import (
+    Surprise,
+    crossover_weight,
+    has_spread,
+    normalized_similarity,
+    ordered_share,
+    share_below,
+)
+
+# Published: a weight below the first is taken as 0, one above the second as 1.
+_NO_WEIGHT, _FULL_WEIGHT = 0.01, 0.99
+# Scores of a block, which stay in the processor's cache between their steps.
+_BLOCK_SCORES = 1 << 18
+_LEAST_ROWS = 256
+# Sums of float32 squares between these lost nothing to the ends of its range.
+_SMALL_SQUARE, _LARGE_SQUARE = 1e-20, 1e30
+
+
+def snapped_weight(weight: float) -> float:
+    """A weight as the published program takes it: 0 below .01, 1 above .99.
+
+    >>> snapped_weight(0.995)
+    1.0
+    """
+    if weight > _FULL_WEIGHT:
+        return 1.0
+    return 0.0 if weight < _NO_WEIGHT else float(weight)
+
+
+class AnchorScores:
+    """Scores of keys against L anchors, whose moments are computed once.
+
+    Args:
+        anchors: (L, d) vectors.
+        surprise: the ensemble, the model and the weight; its ensemble's similarity is `cosine` or `dot`.
+
+    Attributes:
+        weight: w; 0 where the ensemble has fewer than two members.
+        model: of the surprise.
+        defined: (L,) whether an anchor has a deviation, its own or the pooled one. Those that have none take
+            that of the others (root mean square), so that all scores are on one scale.
+
+    Raises:
+        DataError: if shapes do not fit, there is no anchor, or the similarity is another one.
+    """
+
+    def __init__(self, anchors: npt.ArrayLike, surprise: Surprise) -> None:
+        ensemble = surprise.ensemble
+        if not isinstance(ensemble, Ensemble) or not is_linear(ensemble.similarity):
+            raise DataError("anchors need an Ensemble of vectors under the cosine or the dot product")
+        self._anchors = matrix(anchors, "anchors", ensemble.dimension)
+        if not len(self._anchors):
+            raise DataError("no anchors; give at least one label or centre")
+        self._prepared = prepared(self._anchors, ensemble.similarity)
+        self._surprise = surprise
+        self._cosine = ensemble.similarity == "cosine"
+        self._moments = surprise.moments(self._anchors)
+        self.model = surprise.model
+        spread = np.broadcast_to(has_spread(self._moments), (len(self._anchors),))
+        members = ensemble.sampled if self.model in ("percentile", "empirical") else ensemble.count
+        self.defined = spread & (members > 1)
+        given = crossover_weight(ensemble.count) if surprise.weight == "crossover" else float(surprise.weight)
+        self.weight = snapped_weight(given) if self.defined.any() else 0.0
+
+    def __len__(self) -> int:
+        return len(self._anchors)
+
+    @cached_property
+    def moments(self) -> Moments:
+        """(L,) means and deviations that scores are computed with."""
+        mean, deviation = np.broadcast_arrays(self._moments.mean, self._moments.deviation)
+        own = deviation[self.defined]
+        others = np.sqrt(np.mean(own**2)) if len(own) else 1.0
+        means = np.broadcast_to(mean, self.defined.shape)
+        return Moments(means, np.where(self.defined, deviation, others))
+
+    def scores(self, keys: FloatArray) -> FloatArray:
+        """What to choose by: the highest anchor of a row is the most surprising.
+
+        z for weight 1 (the share (1) in the empirical model), Sigma_w of (4) below it, the similarity for
+        weight 0.
+
+        Args:
+            keys: (n, d), finite.
+
+        Returns:
+            (n, L), float32 for float32 keys, float64 for others.
+        """
+        return self._all(keys, probabilities=False)
+
+    def probabilities(self, keys: FloatArray) -> FloatArray:
+        """(n, L) Sigma_w in [0, 1], for thresholds: at weight 0 Psi_hat, at weight 1 Sigma.
+
+        It saturates where an anchor is very near; choose by `scores`.
+        """
+        return self._all(keys, probabilities=True)
+
+    def similarities(self, keys: FloatArray) -> FloatArray:
+        """(n, L) similarities Psi, in the precision of the keys."""
+        parts = [self._similarities(block, self._prepared) for _, block in self._blocks(keys)]
+        return np.concatenate(parts) if parts else np.zeros((0, len(self)), np.asarray(keys).dtype)
+
+    def nearest(self, keys: FloatArray) -> npt.NDArray[np.int64]:
+        """(n,) the place of the best-scored anchor, without keeping the scores; the first one of equals."""
+        best = np.zeros(len(keys), dtype=np.int64)
+        for rows, block in self._blocks(keys):
+            best[rows] = self._scored(block, probabilities=False).argmax(axis=1)
+        return best
+
+    def _all(self, keys: FloatArray, *, probabilities: bool) -> FloatArray:
+        scores = np.empty((len(keys), len(self)), dtype=_precision(keys))
+        for rows, block in self._blocks(keys):
+            scores[rows] = self._scored(block, probabilities=probabilities)
+        return scores
+
+    def _blocks(self, keys: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
+        given = np.asarray(keys)
+        if given.ndim != 2 or given.shape[1] != self._anchors.shape[1]:
+            raise DataError(f"keys must have shape (n, {self._anchors.shape[1]}), got {given.shape}")
+        size = max(_LEAST_ROWS, _BLOCK_SCORES // len(self))
+        for start in range(0, len(given), size):
+            rows = slice(start, start + size)
+            yield rows, given[rows].astype(_precision(given), copy=False)
+
+    def _similarities(self, block: FloatArray, anchors: FloatArray) -> FloatArray:
+        """(b, L) similarities to the anchors, or to multiples of them."""
+        products = block @ anchors.astype(block.dtype, copy=False).T
+        if self._cosine:
+            # Dividing the products is cheaper than the vectors; a vector of zeros has similarity 0.
+            lengths = _lengths(block)[:, None]
+            np.divide(products, lengths, out=products, where=lengths > 0)
+        return np.asarray(products)
+
+    def _scored(self, block: FloatArray, *, probabilities: bool) -> FloatArray:
+        empirical = self.model == "empirical"
+        if self.weight == 1 and not empirical:
+            # One product and one subtraction: 1 / sigma is part of the anchors.
+            z = self._similarities(block, self._scaled)
+            z -= self._offsets.astype(z.dtype)
+            return np.asarray(special.ndtr(z)) if probabilities else z
+        psi = self._similarities(block, self._prepared)
+        if self.weight == 0:
+            return self._normalized(psi) if probabilities else psi
+        if empirical:
+            sigma: FloatArray = self._shares(psi, probabilities=probabilities)
+        else:
+            mean, deviation = (a.astype(psi.dtype) for a in (self.moments.mean, self.moments.deviation))
+            sigma = special.ndtr((psi - mean) / deviation)
+        if self.weight == 1:
+            return sigma
+        return (1 - self.weight) * self._normalized(psi) + self.weight * sigma
+
+    @cached_property
+    def _scaled(self) -> Float64Array:
+        return self._prepared.astype(np.float64) / self.moments.deviation[:, None]
+
+    @cached_property
+    def _offsets(self) -> Float64Array:
+        return np.asarray(self.moments.mean / self.moments.deviation)
+
+    def _normalized(self, psi: FloatArray) -> Float64Array:
+        return np.clip(normalized_similarity(psi, self._split), 0.0, 1.0)
+
+    @cached_property
+    def _split(self) -> float:
+        return float(self.moments.mean.mean())
+
+    def _shares(self, psi: FloatArray, *, probabilities: bool) -> Float64Array:
+        """Equation (1), anchor by anchor; with z inside what one member counts, to choose by."""
+        moments, sample = self.moments, self._ascending
+        shares = np.full(psi.shape, 0.5)  # an anchor that tells no members apart lies in the middle
+        for place in np.flatnonzero(self.defined):
+            column = psi[:, place].astype(np.float64)
+            below = share_below(column, sample[place])
+            if not probabilities:
+                z = (column - moments.mean[place]) / moments.deviation[place]
+                below = ordered_share(below, z, sample.shape[1])
+            shares[:, place] = below
+        return shares
+
+    @cached_property
+    def _ascending(self) -> Float64Array:
+        """(L, s) similarities of the sampled members to each anchor, in order."""
+        ensemble: Ensemble = self._surprise.ensemble  # type: ignore[assignment]
+        return np.sort(ensemble.similarities(self._anchors), axis=1)
+
+
+def _lengths(block: FloatArray) -> FloatArray:
+    """(b,) lengths of vectors, in their precision; in float64 where a float32 square would not do."""
+    squares = np.einsum("nd,nd->n", block, block)
+    if block.dtype == np.float32 and not ((squares > _SMALL_SQUARE) & (squares < _LARGE_SQUARE)).all():
+        return row_norms(block).astype(np.float32)
+    return np.asarray(np.sqrt(squares))
+
+
+def _precision(keys: npt.ArrayLike) -> type[np.float32] | type[np.float64]:
+    return np.float32 if np.asarray(keys).dtype == np.float32 else np.float64

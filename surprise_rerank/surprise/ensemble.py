@@ -1,0 +1,395 @@
+"""The ensemble: what a similarity is compared with.
+
+`Ensemble` keeps the exact mean and covariance of its members, so that the mean and deviation of a dot-product
+similarity to any anchor q follow without a scan: mu_q = q.m and sigma_q^2 = q' C q. Moments merge (Chan,
+Golub and LeVeque, 1979), so ensembles are built in a stream, updated, and reduced over machines. A bounded
+sample of the members serves the models that need the distribution itself, and the similarities that are no
+dot products. For things that are no vectors there is `SampledEnsemble` (`sampled.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from surprise_rerank.core import device as device_moments
+from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray, matrix, row_norms
+from surprise_rerank.core.moments import (
+    POOLED_ANCHORS,
+    Moments,
+    MomentStream,
+    joined,
+    percentile_moments,
+    pooled_moments,
+)
+from surprise_rerank.core.vectors import (
+    VectorSimilarity,
+    check_similarity,
+    is_linear,
+    prepared,
+    vector_similarities,
+)
+from surprise_rerank.errors import DataError
+from surprise_rerank.surprise import ensemble_files
+
+# Rows of a block, whose float64 copies stay small beside the vectors themselves.
+_BLOCK = 4096
+# A float32 similarity is not known better than to this share of its scale.
+_ROUNDING = 1e-7
+# Similarities in a block that is compared with the sample.
+_BLOCK_SIMILARITIES = 1 << 22
+
+
+@dataclass(frozen=True, eq=False)
+class Ensemble:
+    """Members of an ensemble, as moments and a sample.
+
+    Attributes:
+        count: number of members.
+        mean: (d,) float64 mean m of the members.
+        scatter: (d, d) float64 sum of (e - m)(e - m)' over the members; the covariance is scatter / count.
+        sample: (s, d) float32, a uniform sample without replacement; all members where there are few. Members
+            that occur several times are all in it or all out: leave repetitions away where the sample counts.
+        priorities: (s,) uint64 the members' sampling keys, ascending; merging keeps the smallest.
+        sample_size: the largest s.
+        checksum: sum of all members' sampling keys modulo 2^64.
+        model: name of the encoder that made the vectors; empty where unknown.
+        similarity: `dot`, `cosine` (members are scaled to length 1), `euclidean` or `manhattan`; the moments
+            of the last two are estimates from the sample.
+    """
+
+    count: int
+    mean: Float64Array
+    scatter: Float64Array
+    sample: Float32Array
+    priorities: npt.NDArray[np.uint64]
+    sample_size: int
+    checksum: int = 0
+    model: str = ""
+    similarity: VectorSimilarity = "dot"
+
+    def __post_init__(self) -> None:
+        check_similarity(self.similarity)
+        if self.sample_size < 0:
+            raise DataError(f"sample_size must not be negative, got {self.sample_size}")
+
+    @classmethod
+    def empty(
+        cls, dimension: int, *, sample_size: int = 4096, model: str = "", similarity: VectorSimilarity = "dot"
+    ) -> Ensemble:
+        """An ensemble without members."""
+        none = np.zeros((0, dimension), np.float32)
+        return cls.from_vectors(none, sample_size=sample_size, model=model, similarity=similarity)
+
+    @classmethod
+    def from_vectors(
+        cls,
+        vectors: npt.ArrayLike,
+        *,
+        sample_size: int = 4096,
+        model: str = "",
+        similarity: VectorSimilarity = "dot",
+        device: str = "cpu",
+    ) -> Ensemble:
+        """The ensemble of these members.
+
+        Memory beside the vectors stays small: they are read in blocks, and may be mapped from a float32 file.
+
+        Args:
+            vectors: (n, d) members.
+            sample_size: how many members are kept for what has no exact moments.
+            model: name of the encoder that made them.
+            similarity: what members and anchors are compared by.
+            device: where products are computed: `cpu`, `cuda`, ...
+
+        Raises:
+            DataError: if the shape is not (n, d), a value is NaN or infinite, or the similarity or the device
+                is not known.
+        """
+        members = matrix(vectors, "ensemble vectors")
+        count, d = members.shape
+        mean, scatter, priorities = np.zeros(d), np.zeros((d, d)), np.zeros(count, np.uint64)
+        buffer = np.empty((min(count, _BLOCK), d))  # fresh pages for every block would cost a tenth more
+        for rows in _blocks(count, _BLOCK):
+            block = prepared(members[rows], similarity)
+            priorities[rows] = _priorities(block)
+            own = block.mean(axis=0, dtype=np.float64)
+            centred = np.subtract(block, own, out=buffer[: len(block)])
+            delta, seen = own - mean, rows.start + len(block)
+            mean += delta * (len(block) / seen)
+            scatter += device_moments.scatter(centred, device)
+            scatter += np.outer(delta, delta) * (rows.start * len(block) / seen)
+        kept = np.argsort(priorities, kind="stable")[:sample_size]
+        return cls(
+            count=count,
+            mean=mean,
+            scatter=scatter,
+            sample=prepared(members[kept], similarity),
+            priorities=priorities[kept],
+            sample_size=sample_size,
+            checksum=int(priorities.sum(dtype=np.uint64)),
+            model=model,
+            similarity=similarity,
+        )
+
+    @classmethod
+    def from_batches(
+        cls,
+        batches: Iterable[npt.ArrayLike],
+        *,
+        sample_size: int = 4096,
+        model: str = "",
+        similarity: VectorSimilarity = "dot",
+        device: str = "cpu",
+    ) -> Ensemble:
+        """The ensemble of a stream of (n_i, d) batches; only one batch is in memory at a time.
+
+        Raises:
+            DataError: if there is no batch, or the batches differ in dimension.
+        """
+        total: Ensemble | None = None
+        for batch in batches:
+            part = cls.from_vectors(
+                batch, sample_size=sample_size, model=model, similarity=similarity, device=device
+            )
+            total = part if total is None else total.merge(part)
+        if total is None:
+            raise DataError("an ensemble needs at least one batch of vectors; got none")
+        return total
+
+    @property
+    def dimension(self) -> int:
+        """Dimension d of the members."""
+        return len(self.mean)
+
+    @property
+    def sampled(self) -> int:
+        """How many members the sample holds."""
+        return len(self.sample)
+
+    @property
+    def covariance(self) -> Float64Array:
+        """(d, d) population covariance; zeros for an empty ensemble."""
+        return self.scatter / max(self.count, 1)
+
+    @property
+    def identity(self) -> str:
+        """16 hexadecimal digits that tell this ensemble from others; they do not depend on order or batches.
+
+        They come from the members' keys: the moments' last bits depend on the order of summation.
+        """
+        parts = f"{self.model}\0{self.similarity}\0{self.count}\0{self.dimension}\0{self.checksum}"
+        return hashlib.sha256(parts.encode()).hexdigest()[:16]
+
+    def merge(self, other: Ensemble) -> Ensemble:
+        """The union of two disjoint ensembles, exact up to rounding.
+
+        Raises:
+            DataError: if dimension, model or similarity differ.
+        """
+        for what in ("dimension", "model", "similarity"):
+            ours, theirs = getattr(self, what), getattr(other, what)
+            if ours != theirs:
+                raise DataError(f"ensembles of {what} {ours!r} and {theirs!r} cannot be merged")
+        count = self.count + other.count
+        share = other.count / max(count, 1)
+        delta = other.mean - self.mean
+        priorities = np.concatenate([self.priorities, other.priorities])
+        kept = np.argsort(priorities, kind="stable")[: min(self.sample_size, other.sample_size)]
+        return Ensemble(
+            count=count,
+            mean=self.mean + share * delta,
+            scatter=self.scatter + other.scatter + np.outer(delta, delta) * (self.count * share),
+            sample=np.concatenate([self.sample, other.sample])[kept],
+            priorities=priorities[kept],
+            sample_size=min(self.sample_size, other.sample_size),
+            checksum=(self.checksum + other.checksum) % 2**64,
+            model=self.model,
+            similarity=self.similarity,
+        )
+
+    def update(self, vectors: npt.ArrayLike) -> Ensemble:
+        """The ensemble with these (n, d) members added; the old one stays as it is."""
+        added = Ensemble.from_vectors(
+            vectors, sample_size=self.sample_size, model=self.model, similarity=self.similarity
+        )
+        return self.merge(added)
+
+    def moments(self, anchors: npt.ArrayLike, *, device: str = "cpu") -> Moments:
+        """Mean and deviation of the members' similarity to every anchor q.
+
+        For dot and cosine exact and without a scan, q.m and sqrt(q' C q): d^2 multiplications an anchor,
+        whatever the ensemble's size. For the others an estimate from the sample, with its error.
+
+        Args:
+            anchors: (n, d) vectors q.
+            device: where products are computed, for dot and cosine.
+
+        Returns:
+            (n,) means and (n,) deviations; zeros for an empty ensemble.
+
+        Raises:
+            DataError: if the dimension differs.
+        """
+        if not is_linear(self.similarity):
+            return self.moments_by_scan(anchors)
+        q = matrix(anchors, "anchors", self.dimension)
+        mean, deviation, covariance = np.zeros(len(q)), np.zeros(len(q)), self.covariance
+        wide, products = np.empty((2, min(len(q), _BLOCK), self.dimension))
+        for rows in _blocks(len(q), _BLOCK):
+            block = prepared(q[rows], self.similarity)
+            x, xc = wide[: len(block)], products[: len(block)]
+            x[:] = block
+            mean[rows] = x @ self.mean
+            # Rounding can leave a tiny negative number where the variance is 0.
+            variance = device_moments.spread(x, covariance, device, out=xc)
+            deviation[rows] = self._beyond_rounding(np.sqrt(np.maximum(variance, 0.0)), x)
+        return Moments(mean, deviation)
+
+    def moments_by_scan(self, anchors: npt.ArrayLike) -> Moments:
+        """`moments` by computing every similarity to the sample: the reference form, for any similarity.
+
+        Equal to the exact ones where the sample holds all members; with the sampling error otherwise.
+        """
+        return self._scanned(anchors, lambda block: MomentStream.of(block).moments(self.count))
+
+    def percentiles(self, anchors: npt.ArrayLike) -> Moments:
+        """(n,) medians and (n,) distances from the median to the 84.134th percentile, over the sample."""
+        return self._scanned(anchors, lambda block: percentile_moments(block, self.count))
+
+    def pooled(self, anchors: Ensemble | None = None) -> Moments:
+        """The moments that a population of anchors shares: the mean of mu_q, the root mean square of sigma_q.
+
+        For dot and cosine exact and without a scan, from the anchors' own mean m_a and covariance C_a: m.m_a
+        and sqrt(tr(C C_a) + m_a' C m_a). For the others over a sample of the anchors, with its error.
+
+        Args:
+            anchors: the population that anchors come from; the members themselves if not given.
+
+        Returns:
+            Scalars.
+
+        Raises:
+            DataError: if dimension or similarity differ.
+        """
+        population = self if anchors is None else anchors
+        self.require_same_kind(population)
+        if not is_linear(self.similarity):
+            chosen = population.sample[:POOLED_ANCHORS]
+            return pooled_moments(self.moments_by_scan(chosen), population.count)
+        covariance, m = self.covariance, population.mean
+        variance = float((covariance * population.covariance).sum() + m @ covariance @ m)
+        return Moments(np.asarray(self.mean @ m), np.sqrt(np.maximum(variance, 0.0)))
+
+    def require_same_kind(self, anchors: Ensemble) -> None:
+        """Refuse a population of anchors that are compared otherwise than the members.
+
+        Raises:
+            DataError: if dimension or similarity differ.
+        """
+        for what in ("dimension", "similarity"):
+            ours, theirs = getattr(self, what), getattr(anchors, what)
+            if ours != theirs:
+                raise DataError(f"anchors of {what} {theirs!r} do not fit an ensemble of {what} {ours!r}")
+
+    def similarities(self, anchors: npt.ArrayLike) -> Float64Array:
+        """(n, s) similarities of (n, d) anchors to the sampled members."""
+        return vector_similarities(matrix(anchors, "anchors", self.dimension), self.sample, self.similarity)
+
+    def _scanned(self, anchors: npt.ArrayLike, of: Callable[[Float64Array], Moments]) -> Moments:
+        """What a function makes of (b, s) similarities of anchors to the sample, block by block."""
+        q = matrix(anchors, "anchors", self.dimension)
+        parts = []
+        for rows in _blocks(len(q), max(1, _BLOCK_SIMILARITIES // max(self.sampled, 1))):
+            found = of(vector_similarities(q[rows], self.sample, self.similarity))
+            if is_linear(self.similarity):
+                x = prepared(q[rows], self.similarity)
+                found = replace(found, deviation=self._beyond_rounding(found.deviation, x))
+            parts.append(found)
+        return joined(parts)
+
+    def _beyond_rounding(self, deviation: Float64Array, anchors: FloatArray) -> Float64Array:
+        """(n,) deviations, 0 where they are what float32 leaves of an anchor that sees no difference.
+
+        The scale of a dot product is the anchor's length times the members' root mean square length.
+
+        Args:
+            deviation: (n,) of dot products.
+            anchors: (n, d) as they were multiplied.
+        """
+        spread = np.trace(self.scatter) / max(self.count, 1)
+        scale = np.sqrt(self.mean @ self.mean + spread) * row_norms(anchors)
+        return np.where(deviation > _ROUNDING * scale, deviation, 0.0)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write to a .npz file, whole or not at all."""
+        ensemble_files.save(path, self._fields())
+
+    def to_bytes(self) -> bytes:
+        """The content of the file that `save` writes, for stores that have no files."""
+        file = io.BytesIO()
+        ensemble_files.write(file, self._fields())
+        return file.getvalue()
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Ensemble:
+        """Read what `save` wrote; nothing in the file is executed.
+
+        Raises:
+            DataError: if the file is not an ensemble, is damaged, or is of another format.
+        """
+        return cls(**ensemble_files.load(path))
+
+    @classmethod
+    def from_bytes(cls, content: bytes, where: str) -> Ensemble:
+        """Read what `to_bytes` gave; nothing in it is executed.
+
+        Args:
+            content: the bytes.
+            where: what to call their place in an error.
+
+        Raises:
+            DataError: if it is not an ensemble, is damaged, or is of another format.
+        """
+        return cls(**ensemble_files.read(io.BytesIO(content), where))
+
+    def _fields(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ensemble_files.FIELDS}
+
+
+def _blocks(count: int, size: int) -> Iterator[slice]:
+    for start in range(0, count, size):
+        yield slice(start, start + size)
+
+
+def _priorities(members: Float32Array) -> npt.NDArray[np.uint64]:
+    """(n,) sampling keys that depend on a member alone, so that samples do not depend on batches or machines.
+
+    A multilinear hash of the member's bits (a pseudo-random multiplier for each pair of components), mixed by
+    splitmix64's finaliser. The members of smallest key are a uniform sample of the distinct members
+    (bottom-k sampling).
+    """
+    n, d = members.shape
+    bits = np.zeros((n, d + d % 2), "<f4")
+    bits[:, :d] = members
+    words = bits.view("<u8")
+    # A float of few digits ends in zeros, which a product would carry on: first its upper bits go there, too.
+    words = words ^ (words >> np.uint64(32))
+    words ^= words >> np.uint64(17)
+    multipliers = _splitmix(np.arange(1, words.shape[1] + 1, dtype=np.uint64)) | np.uint64(1)
+    return _splitmix((words * multipliers).sum(axis=1, dtype=np.uint64))
+
+
+def _splitmix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Steele, Lea and Flood (OOPSLA 2014): every bit of the result depends on every bit given."""
+    z = values + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))

@@ -1,0 +1,130 @@
+"""Ensembles of anything under any similarity, through a sample of their members.
+
+`Background` is what the surprise score asks of an ensemble; `Ensemble` (vectors, exact moments) and
+`SampledEnsemble` both are one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+
+from surprise_rerank.core.arrays import Float64Array, FloatArray
+from surprise_rerank.core.moments import Moments, MomentStream, percentile_moments
+from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.errors import DataError
+
+Anchors = TypeVar("Anchors")
+
+Pool = Callable[[FloatArray, TokenBatch], FloatArray]
+
+
+class Background(Protocol):
+    """What a similarity is compared with: an ensemble, seen from n anchors."""
+
+    @property
+    def count(self) -> int:
+        """|E|, the number of members."""
+        ...
+
+    @property
+    def sampled(self) -> int:
+        """How many of them the sample holds."""
+        ...
+
+    def moments(self, anchors: Any) -> Moments:
+        """(n,) means and deviations of the similarity to every anchor."""
+        ...
+
+    def percentiles(self, anchors: Any) -> Moments:
+        """(n,) medians and distances from the median to the 84.134th percentile."""
+        ...
+
+    def similarities(self, anchors: Any) -> Float64Array:
+        """(n, s) similarities of the anchors to the sampled members."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SampledEnsemble(Generic[Anchors]):
+    """An ensemble under any similarity: DynaMax, BM25, a function of the caller's own.
+
+    Attributes:
+        similarity: anchors -> (n, s) their similarities to the sampled members.
+        sampled: s, how many members are compared.
+        count: |E|; more than `sampled` where the members are a sample without replacement, and then the
+            moments carry their sampling error.
+
+    >>> words = ["tea", "team", "steam"]
+    >>> def letters_shared(anchors):
+    ...     return [[len(set(a) & set(w)) / len(set(a) | set(w)) for w in words] for a in anchors]
+    >>> ensemble = SampledEnsemble(letters_shared, sampled=3, count=3)
+    >>> ensemble.moments(["meat"]).mean.round(3)
+    array([0.85])
+    """
+
+    similarity: Callable[[Anchors], Any]
+    sampled: int
+    count: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.sampled <= self.count:
+            raise DataError(f"a sample of {self.sampled} cannot come from {self.count} members")
+
+    def similarities(self, anchors: Anchors) -> Float64Array:
+        """(n, s) similarities of the anchors to the sampled members.
+
+        Raises:
+            DataError: if the function gives another shape, or NaN or infinite values.
+        """
+        values = np.asarray(self.similarity(anchors), dtype=np.float64)
+        if values.ndim != 2 or values.shape[1] != self.sampled or not np.isfinite(values).all():
+            raise DataError(
+                f"similarities must be finite, of shape (anchors, {self.sampled}), got {values.shape}"
+            )
+        return values
+
+    def moments(self, anchors: Anchors) -> Moments:
+        """(n,) means and deviations, with the sampling error where members were left out."""
+        return MomentStream.of(self.similarities(anchors)).moments(self.count)
+
+    def percentiles(self, anchors: Anchors) -> Moments:
+        """(n,) medians and distances from the median to the 84.134th percentile."""
+        return percentile_moments(self.similarities(anchors), self.count)
+
+
+def of_documents(pool: Pool, documents: TokenBatch, count: int | None = None) -> SampledEnsemble[Any]:
+    """The ensemble of documents under a similarity of token vectors; questions are the anchors.
+
+    Args:
+        pool: (query tokens (m, d), documents) -> (s,) similarities, `DynaMax().pool` say.
+        documents: s members.
+        count: |E|, where the documents are a sample of more.
+    """
+
+    def similarities(questions: Sequence[FloatArray]) -> Float64Array:
+        rows = [np.asarray(pool(question, documents), np.float64) for question in questions]
+        return np.array(rows).reshape(len(rows), len(documents))
+
+    return SampledEnsemble(similarities, len(documents), len(documents) if count is None else count)
+
+
+def of_questions(
+    pool: Pool, questions: Sequence[FloatArray], count: int | None = None
+) -> SampledEnsemble[TokenBatch]:
+    """The ensemble of questions under a similarity of token vectors; documents are the anchors.
+
+    Args:
+        pool: (query tokens (m, d), documents) -> (n,) similarities, `DynaMax().pool` say.
+        questions: s members, each (m, d) token vectors.
+        count: |E|, where the questions are a sample of more.
+    """
+
+    def similarities(documents: TokenBatch) -> Float64Array:
+        columns = [np.asarray(pool(question, documents), np.float64) for question in questions]
+        return np.array(columns).reshape(len(columns), len(documents)).T
+
+    return SampledEnsemble(similarities, len(questions), len(questions) if count is None else count)

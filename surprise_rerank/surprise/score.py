@@ -1,0 +1,359 @@
+"""The surprise score ('Taken by Surprise: Contrast effect for Similarity Scores', arXiv 2308.09765).
+
+For a key k, an anchor q (the paper's query), an ensemble E and a similarity Psi:
+
+    Sigma(k, q | E) = P(Psi(e, q) < Psi(k, q)), e drawn from E                              (1)
+    Sigma ~ Phi((Psi(k, q) - mu_q) / sigma_q)                                                (2)
+    Sigma_w = (1 - w) Psi_hat + w Sigma                                                      (4)
+    w = tanh(|E| / N_cross), N_cross = 1000                                                  (5)
+
+The normalisation belongs to q. To change a ranking of documents, the document is q and the question is k;
+with the question as q the order stays and the score becomes comparable across questions.
+
+Phi saturates at 1.0 beyond 8.3 sigma in float64, so scores are ordered by z or by log-survival, never by p.
+
+Psi can be any similarity: `Ensemble` has exact moments for dot products and cosines, `SampledEnsemble`
+estimates them for any function, and reports the sampling error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from numbers import Real
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from surprise_rerank.core.arrays import Float64Array
+from surprise_rerank.core.moments import POOLED_ANCHORS, Moments, pooled_moments
+from surprise_rerank.errors import DataError
+from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.surprise.sampled import Background
+
+SurpriseModel: TypeAlias = Literal["gaussian", "pooled", "percentile", "empirical"]
+Ties: TypeAlias = Literal["strict", "mean", "weak"]
+Weight: TypeAlias = float | Literal["crossover"]
+
+CROSSOVER_SIZE = 1000
+# Deviations below this share of the similarity's scale are rounding, not spread.
+_NO_SPREAD = 1e-7
+# Similarities of float32 vectors closer than this share of their size are equal.
+ROUNDING = 1e-6
+
+
+def probability_by_definition(similarity: float, ensemble_similarities: npt.ArrayLike) -> float:
+    """Equation (1): the share of the ensemble's similarities strictly below this one; NaN for no ensemble."""
+    others = [float(value) for value in np.asarray(ensemble_similarities, dtype=np.float64)]
+    if not others:
+        return float("nan")
+    return sum(value < similarity for value in others) / len(others)
+
+
+def empirical_probability(
+    similarity: npt.ArrayLike,
+    ensemble_similarities: npt.ArrayLike,
+    *,
+    ties: Ties = "strict",
+    tolerance: float = 0.0,
+) -> Float64Array:
+    """Equation (1) for many pairs at once.
+
+    Args:
+        similarity: (n,) similarities Psi(k_i, q_i).
+        ensemble_similarities: (n, s) similarities Psi(e, q_i) of the ensemble to each pair's anchor.
+        ties: what a member of equal similarity counts: `strict` 0, as (1) has it; `mean` 1/2; `weak` 1.
+        tolerance: members within this distance are tied; (n,) or a scalar. Similarities that were computed in
+            float32, or in batches of another size, differ in their last bits.
+
+    Returns:
+        (n,) probabilities; NaN for an empty ensemble.
+    """
+    psi = np.asarray(similarity, dtype=np.float64)[:, None]
+    others = np.asarray(ensemble_similarities, dtype=np.float64)
+    if not others.shape[1]:
+        return np.full(len(psi), np.nan)
+    slack = np.broadcast_to(np.asarray(tolerance, dtype=np.float64), (len(psi),))[:, None]
+    below = (others < psi - slack).mean(axis=1)
+    if ties == "strict":
+        return np.asarray(below, dtype=np.float64)
+    not_above = (others <= psi + slack).mean(axis=1)
+    return np.asarray(not_above if ties == "weak" else (below + not_above) / 2, dtype=np.float64)
+
+
+def ordered_share(share: Float64Array, z: Float64Array, members: int) -> Float64Array:
+    """Shares (1) of an ensemble's sample, in an order above all of its members, too.
+
+    Most candidates of a pool lie above the whole sample. The one share that the sample leaves open (n + 1
+    gaps for n members) goes to z, in a form that never reaches 1.
+    """
+    ordered: Float64Array = (share * members + 0.5 + 0.5 * z / (1 + np.abs(z))) / (members + 1)
+    return ordered
+
+
+def share_below(similarity: Float64Array, ascending: Float64Array) -> Float64Array:
+    """Equation (1) for one anchor: (n,) shares of (s,) members in order that lie below, ties being equal.
+
+    Members that are equal but for float32's rounding are ties.
+    """
+    tolerance = ROUNDING * np.maximum(np.abs(similarity), np.abs(ascending).max(initial=0.0))
+    below: Float64Array = np.searchsorted(ascending, similarity - tolerance) / len(ascending)
+    return below
+
+
+def has_spread(moments: Moments) -> npt.NDArray[np.bool_]:
+    """Whether a deviation is more than the rounding of its mean, so that z is defined: (n,) or a scalar."""
+    mean, deviation = np.broadcast_arrays(moments.mean, moments.deviation)
+    spread: npt.NDArray[np.bool_] = deviation > _NO_SPREAD * np.maximum(np.abs(mean), 1e-30)
+    return spread
+
+
+def z_scores(similarity: npt.ArrayLike, moments: Moments) -> Float64Array:
+    """(n,) z = (Psi - mu_q) / sigma_q, the argument of Phi in (2); NaN where sigma_q is 0."""
+    psi = np.asarray(similarity, dtype=np.float64)
+    defined = np.broadcast_to(has_spread(moments), psi.shape)
+    z: Float64Array = np.divide(
+        psi - moments.mean, moments.deviation, out=np.full(psi.shape, np.nan), where=defined
+    )
+    return z
+
+
+def z_errors(z: Float64Array, moments: Moments) -> Float64Array:
+    """(n,) standard errors of z that sampling left: hypot(error of mu, z * error of sigma) / sigma."""
+    defined = ~np.isnan(z)
+    parts = np.broadcast_arrays(z, moments.deviation, moments.mean_error, moments.deviation_error)
+    score, deviation, of_mean, of_deviation = (part[defined] for part in parts)
+    errors = np.full(z.shape, np.nan)
+    errors[defined] = np.hypot(of_mean, score * of_deviation) / deviation
+    return errors
+
+
+def probability(z: npt.ArrayLike) -> Float64Array:
+    """Phi(z): the surprise as a probability. Report it; do not sort by it."""
+    p: Float64Array = special.ndtr(np.asarray(z, dtype=np.float64))
+    return p
+
+
+def log_survival(z: npt.ArrayLike) -> Float64Array:
+    """log(1 - Phi(z)), finite and strictly decreasing far into the tail, where 1 - p has long become 0.
+
+    >>> float(log_survival(40.0).round(2))
+    -804.61
+    """
+    tail: Float64Array = special.log_ndtr(-np.asarray(z, dtype=np.float64))
+    return tail
+
+
+def crossover_weight(count: int, crossover_size: float = CROSSOVER_SIZE) -> float:
+    """Equation (5): how far an ensemble of this size is to be trusted, from 0 to 1."""
+    return float(np.tanh(count / crossover_size))
+
+
+def normalized_similarity(similarity: npt.ArrayLike, mean: npt.ArrayLike) -> Float64Array:
+    """Psi_hat of (4) from the ensemble's mean: piecewise linear, 0 -> 0, mean -> 0.5, 1 -> 1.
+
+    This splits at the mean, which needs no scan; its own mean is 0.5 where similarities are symmetric, and
+    `normalized_similarity_exact` makes it 0.5 for any. Means outside (0, 1) are moved to the border,
+    because a similarity that maps 0 to 0 and 1 to 1 has its mean between. Similarities below 0, of which
+    (4) says nothing, stay as they are: on the first line, a mean near 0 would send them to minus infinity.
+    """
+    psi = np.asarray(similarity, dtype=np.float64)
+    split = np.clip(np.asarray(mean, dtype=np.float64), 1e-6, 1 - 1e-6)
+    lines = np.where(psi <= split, 0.5 * psi / split, 0.5 + 0.5 * (psi - split) / (1 - split))
+    return np.where(psi < 0, psi, lines)
+
+
+def normalized_similarity_exact(similarity: npt.ArrayLike, ensemble: npt.ArrayLike) -> Float64Array:
+    """Psi_hat of (4) from the ensemble's similarities: two lines that meet at the median and have mean 0.5.
+
+    Args:
+        similarity: (n,) similarities to one anchor.
+        ensemble: (s,) the ensemble's similarities to the same anchor, in [0, 1].
+
+    Raises:
+        DataError: if no such lines exist (an empty ensemble, or all of it at 0 or at 1).
+    """
+    psi, others = (np.asarray(a, dtype=np.float64) for a in (similarity, ensemble))
+    if not len(others) or others.min() < 0 or others.max() > 1:
+        raise DataError("Psi_hat needs a non-empty ensemble of similarities in [0, 1]")
+    split = float(np.median(others))
+    if not 0 < split < 1:
+        raise DataError(f"Psi_hat is not defined: the ensemble's median similarity is {split}")
+    # With height h at the split, the mean over the ensemble is h * left + (1 - h) * right.
+    left = float((np.minimum(others, split) / split).mean())
+    right = float((np.maximum(others - split, 0.0) / (1 - split)).mean())
+    # Where both are 0.5 (half of the ensemble at 0, half at 1), every height gives the mean 0.5.
+    height = (0.5 - right) / (left - right) if left > right else 0.5
+    return np.where(psi <= split, height * psi / split, height + (1 - height) * (psi - split) / (1 - split))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SurpriseScores:
+    """Surprise of n pairs.
+
+    Attributes:
+        score: (n,) what to sort by: z for weight 1 (the empirical model: see `Surprise.weight`), Sigma_w of
+            (4) below that, the plain similarity where surprise is not defined.
+        z: (n,) (Psi - mu_q) / sigma_q in the model's terms; NaN where not defined.
+        probability: (n,) Sigma of (1) or (2); NaN where not defined.
+        weight: w of (4).
+        defined: (n,) whether the ensemble says anything about the pair.
+        z_error: (n,) standard error of z from sampling; 0 where the moments are exact, NaN where not defined.
+    """
+
+    score: Float64Array
+    z: Float64Array
+    probability: Float64Array
+    weight: float
+    defined: npt.NDArray[np.bool_]
+    z_error: Float64Array
+
+
+@dataclass(frozen=True)
+class Surprise:
+    """The surprise score of a similarity against an ensemble.
+
+    Attributes:
+        ensemble: what the similarities are compared with: an `Ensemble` of vectors, whose anchors are (n, d)
+            vectors, or a `SampledEnsemble` under any similarity.
+        model: `gaussian` is (2); `pooled` is (2) with one sigma for all anchors; `percentile` puts p50 and
+            p84.134 - p50 in place of mean and deviation; `empirical` is the definition (1). The last two
+            use the ensemble's sample.
+        weight: w of (4), or `crossover` for rule (5). At 1 the score is z; in the empirical model it is the
+            share (1), with what one member counts shared out by z, which keeps the order above all members.
+        shrink_mean: how far each anchor's mean is moved to the one that all share, from 0 to 1.
+        shrink_deviation: the same for deviations; the pooled model is 1.
+        anchors: the population of anchors that share the pooled moments, for `pooled` and for shrinking: an
+            `Ensemble`, or a sample of anchors. Where none is given, an `Ensemble` takes its own members.
+    """
+
+    ensemble: Background
+    model: SurpriseModel = "gaussian"
+    weight: Weight = "crossover"
+    shrink_mean: float = 0.0
+    shrink_deviation: float = 0.0
+    anchors: Any = None
+
+    def __post_init__(self) -> None:
+        if self.model not in get_args(SurpriseModel):
+            choices = ", ".join(get_args(SurpriseModel))
+            raise DataError(f"surprise model {self.model!r} is not known; choose one of {choices}")
+        if self.weight != "crossover" and not _is_share(self.weight):
+            raise DataError(f"weight must be 'crossover' or a number from 0 to 1, got {self.weight!r}")
+        for name in ("shrink_mean", "shrink_deviation"):
+            share = getattr(self, name)
+            if not _is_share(share):
+                raise DataError(f"{name} must be a number from 0 to 1, got {share!r}")
+            if share and self.model == "empirical":
+                raise DataError(f"the empirical model has no moments to move; set {name} to 0")
+        if isinstance(self.ensemble, Ensemble) and isinstance(self.anchors, Ensemble):
+            self.ensemble.require_same_kind(self.anchors)
+
+    @cached_property
+    def pooled(self) -> Moments:
+        """Scalar moments that all anchors share; of single anchors the score knows nothing here.
+
+        Raises:
+            DataError: if the ensemble is no `Ensemble` of vectors and no population of anchors was given.
+        """
+        population = self.ensemble if self.anchors is None else self.anchors
+        if isinstance(population, Ensemble):
+            if isinstance(self.ensemble, Ensemble) and self.model != "percentile":
+                return self.ensemble.pooled(population)
+            return pooled_moments(self._own_moments(population.sample[:POOLED_ANCHORS]), population.count)
+        if self.anchors is None:
+            raise DataError("pooled moments need a population of anchors: give Surprise(..., anchors=)")
+        return pooled_moments(self._own_moments(self.anchors))
+
+    def moments(self, anchors: Any) -> Moments:
+        """(n,) means and deviations that the model compares with, moved towards the pooled ones as asked.
+
+        They can be stored beside each document and given to `scores_from` later.
+        """
+        moments = self._own_moments(anchors)
+        share = 1.0 if self.model == "pooled" else self.shrink_deviation
+        if share or self.shrink_mean:
+            return moments.shrunk(self.pooled, mean=self.shrink_mean, deviation=share)
+        return moments
+
+    def scores(self, similarity: npt.ArrayLike, anchors: Any) -> SurpriseScores:
+        """The surprise of similarities Psi(k_i, q_i); no score depends on the other pairs of the call.
+
+        Args:
+            similarity: (n,) similarities.
+            anchors: the q of each pair, or one q for all pairs; (n, d) vectors for an `Ensemble`.
+
+        Raises:
+            DataError: if shapes do not fit or values are not finite.
+        """
+        q = np.atleast_2d(np.asarray(anchors)) if isinstance(self.ensemble, Ensemble) else anchors
+        psi = _finite(similarity)
+        if len(q) not in (1, len(psi)):
+            raise DataError(f"{psi.shape} similarities need as many anchors or one, got {len(q)}")
+        others = self.ensemble.similarities(q) if self.model == "empirical" else None
+        return self._scores(psi, self.moments(q), others)
+
+    def scores_from(self, similarity: npt.ArrayLike, moments: Moments) -> SurpriseScores:
+        """The same from moments that were computed before, by `moments` of this object.
+
+        Raises:
+            DataError: for the empirical model, which has no moments; if shapes do not fit or values are not
+                finite.
+        """
+        psi = _finite(similarity)
+        if self.model == "empirical":
+            raise DataError("the empirical model needs the ensemble's sample, not its moments; call scores()")
+        if np.ndim(moments.mean) and len(moments.mean) not in (1, len(psi)):
+            raise DataError(f"{psi.shape} similarities need as many moments or one, got {moments.mean.shape}")
+        return self._scores(psi, moments, None)
+
+    def _own_moments(self, anchors: Any) -> Moments:
+        if self.model == "percentile":
+            return self.ensemble.percentiles(anchors)
+        return self.ensemble.moments(anchors)
+
+    def _scores(self, psi: Float64Array, moments: Moments, others: Float64Array | None) -> SurpriseScores:
+        """Equations (2), (4) and (5); (1) where the ensemble's similarities are given."""
+        exact = self.model in ("gaussian", "pooled")
+        members = self.ensemble.count if exact else self.ensemble.sampled
+        z = z_scores(psi, moments) if members > 1 else np.full(len(psi), np.nan)
+        sigma = probability(z)
+        smooth = sigma
+        if others is not None and members > 1:
+            sigma = _shares(psi, others, ~np.isnan(z))
+            smooth = ordered_share(sigma, z, members)
+        weight = float(self.weight) if self.weight != "crossover" else _crossover(self.ensemble.count)
+        if weight < 1:
+            score = (1 - weight) * normalized_similarity(psi, moments.mean) + weight * smooth
+        else:
+            score = smooth if self.model == "empirical" else z
+        defined = ~np.isnan(z)
+        return SurpriseScores(np.where(defined, score, psi), z, sigma, weight, defined, z_errors(z, moments))
+
+
+def _shares(psi: Float64Array, others: Float64Array, defined: npt.NDArray[np.bool_]) -> Float64Array:
+    """(n,) equation (1), one anchor or many; members that are equal but for float32's rounding are ties."""
+    if len(others) == 1:
+        return np.where(defined, share_below(psi, np.sort(others[0])), np.nan)
+    tolerance = ROUNDING * np.maximum(np.abs(psi), np.abs(others).max(axis=1, initial=0.0))
+    return np.where(defined, empirical_probability(psi, others, tolerance=tolerance), np.nan)
+
+
+def _finite(similarity: npt.ArrayLike) -> Float64Array:
+    psi = np.asarray(similarity, dtype=np.float64)
+    if psi.ndim != 1:
+        raise DataError(f"similarities must have shape (n,), got {psi.shape}")
+    if not np.isfinite(psi).all():
+        raise DataError("similarities hold NaN or infinite values")
+    return psi
+
+
+def _is_share(value: object) -> bool:
+    return isinstance(value, Real) and 0 <= float(value) <= 1
+
+
+def _crossover(count: int) -> float:
+    """Rule (5), kept a little below 1: Sigma saturates in the tail, where Psi_hat then keeps the order."""
+    return min(crossover_weight(count), 1 - 1e-6)

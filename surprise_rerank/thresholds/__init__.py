@@ -1,0 +1,1 @@
+"""What a good score is: background questions, thresholds and calibrated probabilities."""

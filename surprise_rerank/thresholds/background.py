@@ -1,0 +1,338 @@
+"""How surprising a question's best candidate is, among those of other questions.
+
+A cosine of .45 is good for one model and noise for another. What has one meaning for all models and scorers
+is its rank among the best that questions find which have nothing to do with the corpus: the surprise score,
+equation (1) of the paper (`surprise.py`), with background questions' best candidates as the ensemble,
+
+    Sigma(d, q) = P(max over d' of T(q', d') < T(q, d)), q' drawn from background questions.        (1)
+
+Of the question's best candidate 1 - Sigma is a p-value: of questions that come from where the background
+does, the share alpha reaches 1 - alpha, whatever their distribution is (conformal prediction; Vovk, Gammerman
+and Shafer, 'Algorithmic Learning in a Random World', 2005). That is exact, as a bound, for a score that does
+not know the background; what follows takes its scales from it, which some hundred questions know well enough.
+With several scorers s_k
+
+    T(q, d) = sum over k of w_k (s_k(q, d) - m_k) / sigma_k                                         (2)
+
+where m_k and sigma_k are mean and deviation of the background's best s_k, the same for all questions:
+normalising per question over the documents would take away what tells questions apart that have an answer.
+Only the mean of BM25, a sum over a question's words, follows their number: m = a + b log |q|. The cosine is
+replaced by its surprise over the background questions themselves (`question_contrast.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from surprise_rerank.candidates import Candidates, Field, Query, Ranking
+from surprise_rerank.core.arrays import Float64Array
+from surprise_rerank.errors import DataError
+from surprise_rerank.rerank.fusion import BM25_WEIGHT
+from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.thresholds.question_contrast import CONTRAST, contrasted
+
+# Fewer questions tell nothing that a threshold could rest on.
+FEWEST = 10
+# Deviations below this share of the mean are rounding.
+_NO_SPREAD = 1e-7
+# .95 times 20 is not quite 19 in binary fractions.
+_ROUNDING = 1e-9
+_WEIGHTS = {"bm25": BM25_WEIGHT}
+# Scorers whose scores are sums over a question's words.
+_SUMS = frozenset({"bm25"})
+
+
+@dataclass(frozen=True, eq=False)
+class QuestionBackground:
+    """The best candidates of background questions: what other questions' scores are compared with.
+
+    Attributes:
+        names: k scorers, as in `Ranking.raw`; `score` alone for a ranking by one.
+        means: (k,) m of equation (2) for a question of the background's mean log length; a + b log |q| there.
+        slopes: (k,) b; 0 but for BM25.
+        deviations: (k,) sigma.
+        lengths: log |q| of the shortest background question, its mean, and that of the longest; questions
+            beyond count as these.
+        totals: (n,) max over documents of T of every background question, ascending; minus infinity for one
+            that found nothing.
+        scorer: what the rankings were made by, for readers: model and system, say.
+        documents: over how many documents; 0 where unknown.
+        questions: the ensemble of the background questions, for `question_contrast.py`, which then stands for
+            the cosine; None where their vectors are not known.
+    """
+
+    names: tuple[str, ...]
+    means: Float64Array
+    slopes: Float64Array
+    deviations: Float64Array
+    lengths: tuple[float, float, float]
+    totals: Float64Array
+    scorer: str = ""
+    documents: int = 0
+    questions: Ensemble | None = None
+
+    @classmethod
+    def of(
+        cls,
+        answers: Iterable[tuple[str, Ranking]],
+        scorer: str = "",
+        documents: int = 0,
+        questions: Ensemble | None = None,
+    ) -> QuestionBackground:
+        """The background of these questions, each with the ranking of its candidates.
+
+        Args:
+            answers: questions that have nothing to do with the corpus, and all of their candidates.
+            scorer: what the rankings were made by, for readers.
+            documents: over how many documents; 0 where unknown.
+            questions: the ensemble of these questions, if the rankings have their contrast.
+
+        Raises:
+            DataError: if there are too few questions, or they were not ranked by the same scorers.
+        """
+        tables: list[Float64Array] = []
+        lengths: list[float] = []
+        names: tuple[str, ...] = ()
+        for question, ranking in answers:
+            own = _raw(ranking)
+            lengths.append(_log_length(question))
+            if len(ranking) and names and tuple(own) != names:
+                raise DataError(
+                    f"the background question {question!r} was scored by {', '.join(own)}, others by "
+                    f"{', '.join(names)}; rank all of them in one way"
+                )
+            if len(ranking):
+                names = tuple(own)
+                tables.append(np.array(list(own.values()), dtype=np.float64))
+            else:
+                tables.append(np.zeros((0, 0)))
+        found = [i for i, table in enumerate(tables) if table.size]
+        best = np.array([_best(tables[i]) for i in found])
+        if len(best) < FEWEST:
+            raise DataError(
+                f"{len(best)} of {len(tables)} background questions found candidates; give at least "
+                f"{FEWEST}, better some hundred"
+            )
+        logs = np.array([lengths[i] for i in found])
+        own_lines = [_line(best[:, j], logs, name in _SUMS) for j, name in enumerate(names)]
+        means, slopes, deviations = np.array(own_lines).T
+        # Of equal lengths, rounding can move the mean past them.
+        shortest, middle, longest = sorted((float(logs.min()), float(logs.mean()), float(logs.max())))
+        span = (shortest, middle, longest)
+        made = cls(names, means, slopes, deviations, span, np.zeros(0), scorer, documents, questions)
+        totals = np.full(len(tables), -np.inf)
+        for i in found:
+            totals[i] = made._totals(tables[i], lengths[i]).max()
+        return replace(made, totals=np.sort(totals))
+
+    @classmethod
+    def measured(
+        cls,
+        queries: Sequence[Query],
+        rank: Callable[[Query], tuple[Candidates, Ranking]],
+        scorer: str = "",
+        documents: int = 0,
+    ) -> QuestionBackground:
+        """The background of encoded questions.
+
+        Args:
+            queries: that have nothing to do with the corpus, with their dense vectors.
+            rank: makes the candidates of a question, with their dense vectors, and their ranking.
+            scorer: what ranks, for readers.
+            documents: over how many documents; 0 where unknown.
+
+        Raises:
+            DataError: if there are too few questions.
+        """
+        vectors = [query.dense for query in queries if query.dense is not None]
+        if len(vectors) < FEWEST:
+            raise DataError(
+                f"{len(vectors)} background questions; give at least {FEWEST}, better some hundred"
+            )
+        members = Ensemble.from_vectors(np.stack(vectors), sample_size=0)
+
+        def answers() -> Iterator[tuple[str, Ranking]]:
+            for query in queries:
+                pool, ranking = rank(query)
+                yield query.text, contrasted(ranking, query, pool, members, is_member=True)
+
+        return cls.of(answers(), scorer, documents, members)
+
+    @property
+    def needs(self) -> frozenset[Field]:
+        """What the candidates must have beside what their re-ranker reads."""
+        return frozenset() if self.questions is None else frozenset({"dense"})
+
+    @property
+    def count(self) -> int:
+        """n, the number of background questions."""
+        return len(self.totals)
+
+    @property
+    def highest(self) -> float:
+        """The largest surprise that n questions can tell from others: n / (n + 1)."""
+        return self.count / (self.count + 1)
+
+    @cached_property
+    def weights(self) -> Float64Array:
+        """(k,) w of equation (2): the fusion's usual ones, half for BM25."""
+        return np.array([_WEIGHTS.get(name, 1.0) for name in self.names])
+
+    def totals_of(self, ranking: Ranking, question: str) -> Float64Array:
+        """(n,) T of every document of a question's ranking.
+
+        Raises:
+            DataError: if it was made by other scorers.
+        """
+        own = _raw(ranking)
+        if not len(ranking):
+            return np.zeros(0)
+        if tuple(own) != self.names:
+            raise DataError(
+                f"the background is of the scores {', '.join(self.names)}, the ranking of {', '.join(own)}; "
+                "make the background with the pipeline that it is used with"
+            )
+        return self._totals(np.array(list(own.values()), dtype=np.float64), _log_length(question))
+
+    def surprise(self, totals: Float64Array) -> Float64Array:
+        """(n,) Sigma: the share of background questions below, of n + 1; the one more is the question itself.
+
+        This makes 1 - Sigma a p-value for any number of background questions.
+        """
+        below = np.searchsorted(self.totals, totals, side="left")
+        shares: Float64Array = below / (self.count + 1)
+        return shares
+
+    def total_at(self, min_surprise: float) -> float:
+        """The T that a document must exceed for a surprise of at least this; minus infinity for 0.
+
+        Raises:
+            DataError: as `check`.
+        """
+        self.check(min_surprise)
+        needed = math.ceil(min_surprise * (self.count + 1) - _ROUNDING)
+        return float(self.totals[needed - 1]) if needed else -math.inf
+
+    def judged(self, ranking: Ranking, query: Query, candidates: Candidates) -> Ranking:
+        """The ranking of these candidates with the surprise of every document, descending.
+
+        A document is at least as surprising as any that the re-ranker puts below it. So the first one has the
+        largest of all, which is the question's.
+
+        Raises:
+            DataError: if the ranking was made by other scorers, or vectors are missing.
+        """
+        if self.questions is not None:
+            ranking = contrasted(ranking, query, candidates, self.questions)
+        own = self.surprise(self.totals_of(ranking, query.text))
+        return replace(ranking, surprise=np.maximum.accumulate(own[::-1])[::-1])
+
+    def check(self, min_surprise: float) -> None:
+        """Refuse a threshold that is no share, or that so few background questions cannot tell.
+
+        Raises:
+            DataError: if it is not from 0 to 1, or above `highest`.
+        """
+        if not isinstance(min_surprise, int | float) or not 0 <= min_surprise <= 1:
+            raise DataError(f"min_surprise must be a share from 0 to 1, got {min_surprise!r}")
+        if min_surprise > self.highest + _ROUNDING:
+            # 1 has no number of questions.
+            needed = math.ceil(min_surprise / (1 - min_surprise) - _ROUNDING) if min_surprise < 1 else None
+            todo = f"give at least {needed}" if needed else "choose one below 1"
+            raise DataError(
+                f"{self.count} background questions tell a surprise of at most {self.highest:.4f}, asked for "
+                f"is {min_surprise}; {todo}"
+            )
+
+    def means_for(self, question: str) -> Float64Array:
+        """(k,) m of equation (2) for a question."""
+        return self._expected(_log_length(question))
+
+    def _expected(self, length: float) -> Float64Array:
+        shortest, middle, longest = self.lengths
+        expected: Float64Array = self.means + self.slopes * (min(max(length, shortest), longest) - middle)
+        return expected
+
+    def _totals(self, scores: Float64Array, length: float) -> Float64Array:
+        """(n,) T of (k, n) scores; one that is NaN is no evidence either way."""
+        z = (scores - self._expected(length)[:, None]) / self.deviations[:, None]
+        totals: Float64Array = self.weights @ np.nan_to_num(z, nan=0.0, posinf=np.inf, neginf=-np.inf)
+        return totals
+
+
+def checked_questions(questions: Sequence[str]) -> list[str]:
+    """Questions as a list.
+
+    Raises:
+        DataError: if it is one string, or one of them is none.
+    """
+    if isinstance(questions, str):
+        raise DataError("background questions must be a list of strings, got one string; put it into a list")
+    wrong = next((own for own in questions if not isinstance(own, str)), None)
+    if wrong is not None:
+        raise DataError(f"background questions must be strings, got {type(wrong).__name__}")
+    return list(questions)
+
+
+def require_background(background: QuestionBackground | None, min_surprise: float) -> None:
+    """Refuse a threshold without a background, or one that it cannot tell.
+
+    Raises:
+        DataError: if there is no background, or `QuestionBackground.check` refuses.
+    """
+    if background is None:
+        raise DataError(
+            f"min_surprise={min_surprise!r} needs a background of other questions; make one with "
+            "with_background(questions)"
+        )
+    background.check(min_surprise)
+
+
+def above(ranking: Ranking, min_surprise: float) -> Ranking:
+    """The documents of a judged ranking that are surprising enough; perhaps none."""
+    if ranking.surprise is None:
+        raise DataError("the ranking has no surprise; judge it with a background first")
+    return ranking.top(int((ranking.surprise >= min_surprise - _ROUNDING).sum()))
+
+
+def _raw(ranking: Ranking) -> dict[str, Float64Array]:
+    """What T is the sum of: the contrast stands for the cosine, which it is made of."""
+    left_out = "cosine" if CONTRAST in ranking.raw else ""
+    return {name: own for name, own in ranking.voices.items() if name != left_out}
+
+
+def _best(scores: Float64Array) -> Float64Array:
+    """(k,) the best of (k, n) scores of each scorer; minus infinity for one that has none."""
+    best: Float64Array = np.where(np.isnan(scores), -np.inf, scores).max(axis=1)
+    return best
+
+
+def _line(best: Float64Array, logs: Float64Array, follows: bool) -> tuple[float, float, float]:
+    """Mean, slope over the logarithm of length, and deviation of (n,) best scores.
+
+    Args:
+        best: minus infinity where a question has none.
+        logs: (n,) logarithms of lengths.
+        follows: whether the mean follows the length; the slope is 0 otherwise.
+    """
+    finite = np.isfinite(best)
+    if not finite.any():
+        return 0.0, 0.0, 1.0
+    values, own = best[finite], logs[finite]
+    centred = own - own.mean()
+    variance = float((centred**2).mean())
+    # A sum over words cannot fall with their number; and a few questions of a length of their own should not
+    # decide alone, so the slope is that of these and of `FEWEST` more of no slope, a unit of log |q| apart.
+    slope = max(0.0, float((centred * values).mean()) / (variance + FEWEST / len(own))) if follows else 0.0
+    mean = float(values.mean()) + slope * float(logs.mean() - own.mean())
+    deviation = float((values - mean - slope * (own - logs.mean())).std())
+    return mean, slope, deviation if deviation > _NO_SPREAD * max(abs(mean), 1e-30) else 1.0
+
+
+def _log_length(question: str) -> float:
+    return math.log(max(1, len(question.split())))

@@ -1,0 +1,178 @@
+"""From scores to probabilities of relevance: fitted on judged questions, and checked on others.
+
+What a background gives is a p-value: how rarely an unrelated question scores as much. How often the document
+that is shown is relevant is another matter, and only judged questions tell it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from surprise_rerank.core.arrays import BoolArray, Float64Array
+from surprise_rerank.errors import DataError
+
+BINS = 10
+# Deviations below this share of the mean are rounding.
+_NO_SPREAD = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class RelevanceCurve:
+    """P(the first document is relevant | its score), a logistic curve (Platt, 1999).
+
+    Attributes:
+        slope: a of 1 / (1 + exp(-(a score + b))).
+        intercept: b.
+    """
+
+    slope: float
+    intercept: float
+
+    @classmethod
+    def fit(cls, scores: npt.ArrayLike, relevant: npt.ArrayLike) -> RelevanceCurve:
+        """Learn the curve from judged questions; use others than those that are evaluated.
+
+        Args:
+            scores: (n,) a question's best score: T of `QuestionBackground.totals_of`, a cosine, ...
+            relevant: (n,) whether the document that has it is relevant.
+
+        Raises:
+            DataError: if shapes differ, a score is not finite, or all documents are relevant, or none.
+        """
+        values, outcomes = _checked(scores, relevant)
+        if outcomes.all() or not outcomes.any():
+            raise DataError(
+                f"{int(outcomes.sum())} of {len(outcomes)} judged documents are relevant; a curve needs both "
+                "kinds"
+            )
+        from sklearn.linear_model import LogisticRegression
+
+        centre, spread = float(values.mean()), float(values.std())
+        # What rounding leaves of equal scores tells nothing.
+        scale = spread if spread > _NO_SPREAD * max(abs(centre), 1e-30) else 1.0
+        model = LogisticRegression(C=1e6).fit(((values - centre) / scale)[:, None], outcomes)
+        slope = float(model.coef_[0, 0] / scale)
+        return cls(slope, float(model.intercept_[0] - slope * centre))
+
+    def probability(self, scores: npt.ArrayLike) -> Float64Array:
+        """(n,) probabilities for (n,) scores."""
+        p: Float64Array = special.expit(self.slope * np.asarray(scores, np.float64) + self.intercept)
+        return p
+
+
+@dataclass(frozen=True, slots=True)
+class ReliabilityBin:
+    """Questions of similar probability.
+
+    Attributes:
+        count: how many.
+        predicted: mean probability.
+        observed: share whose document is relevant.
+    """
+
+    count: int
+    predicted: float
+    observed: float
+
+
+def reliability(
+    probabilities: npt.ArrayLike, relevant: npt.ArrayLike, bins: int = BINS
+) -> list[ReliabilityBin]:
+    """The reliability diagram: questions by probability in bins of equal width, without the empty ones.
+
+    Raises:
+        DataError: if shapes differ, or a probability is not from 0 to 1.
+    """
+    values, outcomes = _checked(probabilities, relevant)
+    if len(values) and not (values.min() >= 0 and values.max() <= 1):
+        raise DataError(f"probabilities must lie from 0 to 1, got {values.min():g} to {values.max():g}")
+    numbers = np.minimum((values * bins).astype(int), bins - 1)
+    return [
+        ReliabilityBin(int(own.sum()), float(values[own].mean()), float(outcomes[own].mean()))
+        for own in (numbers == number for number in range(bins))
+        if own.any()
+    ]
+
+
+def expected_calibration_error(
+    probabilities: npt.ArrayLike, relevant: npt.ArrayLike, bins: int = BINS
+) -> float:
+    """The mean distance of predicted and observed over the bins of `reliability`, weighted by their counts.
+
+    (Naeini, Cooper and Hauskrecht, AAAI 2015.) 0 for no questions.
+
+    >>> round(expected_calibration_error([0.9, 0.9, 0.1, 0.1], [1, 0, 0, 0]), 2)
+    0.25
+
+    Raises:
+        DataError: as `reliability`.
+    """
+    found = reliability(probabilities, relevant, bins)
+    total = sum(own.count for own in found)
+    return sum(own.count * abs(own.predicted - own.observed) for own in found) / max(total, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What a threshold lets through.
+
+    Attributes:
+        threshold: the least score.
+        share: of the questions that are answered.
+        precision: share of these whose document is relevant; NaN where none is answered.
+    """
+
+    threshold: float
+    share: float
+    precision: float
+
+
+def answered(scores: npt.ArrayLike, relevant: npt.ArrayLike, thresholds: Sequence[float]) -> list[Answered]:
+    """Answered questions against precision, for each threshold.
+
+    Raises:
+        DataError: if shapes differ or a score is NaN.
+    """
+    values, outcomes = _checked(scores, relevant)
+    rows = []
+    for threshold in thresholds:
+        kept = values >= threshold
+        precision = float(outcomes[kept].mean()) if kept.any() else float("nan")
+        rows.append(Answered(threshold, float(kept.mean()) if len(kept) else 0.0, precision))
+    return rows
+
+
+def threshold_for(precision: float, scores: npt.ArrayLike, relevant: npt.ArrayLike) -> float:
+    """The lowest threshold whose answers were relevant this often, on judged questions.
+
+    Raises:
+        DataError: if no threshold reaches the precision, it is no share, or shapes differ.
+    """
+    values, outcomes = _checked(scores, relevant)
+    if not 0 <= precision <= 1:
+        raise DataError(f"precision must be a share from 0 to 1, got {precision!r}")
+    order = np.argsort(-values, kind="stable")
+    ranked = values[order]
+    shares = np.cumsum(outcomes[order]) / np.arange(1, len(order) + 1)
+    # Equal scores are answered together.
+    last = np.append(ranked[1:] < ranked[:-1], True)[: len(ranked)]
+    reached = np.flatnonzero(last & (shares >= precision))
+    if not len(reached):
+        best = f"; the best is {shares[last].max():.3f}" if len(shares) else ""
+        raise DataError(f"no threshold reaches a precision of {precision}{best}")
+    return float(ranked[reached[-1]])
+
+
+def _checked(scores: npt.ArrayLike, relevant: npt.ArrayLike) -> tuple[Float64Array, BoolArray]:
+    values = np.asarray(scores, dtype=np.float64)
+    outcomes = np.asarray(relevant).astype(bool)
+    if values.ndim != 1 or values.shape != outcomes.shape:
+        raise DataError(f"{values.shape} scores for {outcomes.shape} judgements; give one for each question")
+    if not np.isfinite(values).all():
+        raise DataError("scores must be finite; leave out questions without a candidate")
+    return values, outcomes

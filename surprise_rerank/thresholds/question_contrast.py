@@ -1,0 +1,69 @@
+"""The surprise of a document's cosine over background questions: what is near to everything does not count.
+
+Some documents are near to any question, and where similarities lie in a narrow cone, those decide what an
+off-topic question finds. With the document as anchor and background questions as the ensemble, equation (2)
+of `surprise.py` takes that away:
+
+    z = (cos(q, d) - mu_d) / sigma_d,   mu_d and sigma_d over background questions.
+
+An ensemble of documents, or of the corpus' own questions, does not do that: it takes away what is wanted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from surprise_rerank.candidates import Candidates, Query, Ranking
+from surprise_rerank.core.arrays import Float64Array
+from surprise_rerank.core.moments import Moments
+from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.surprise.score import z_scores
+
+CONTRAST = "contrast"
+
+
+def contrast(
+    query: Query, candidates: Candidates, questions: Ensemble, *, is_member: bool = False
+) -> Float64Array:
+    """(n,) z of every candidate; 0 where the questions give it no spread.
+
+    Args:
+        query: with its dense vector.
+        candidates: with their dense vectors.
+        questions: the ensemble of background questions.
+        is_member: whether the query is one of them, which is then left out: a new question is none, either.
+
+    Raises:
+        DataError: if a vector is missing, or of another dimension.
+    """
+    vectors = candidates.require_dense()
+    cosines = np.asarray(vectors @ query.require_dense(), dtype=np.float64)
+    moments = questions.moments(vectors)
+    if is_member:
+        moments = _without(cosines, moments, questions.count)
+    z: Float64Array = np.nan_to_num(z_scores(cosines, moments), nan=0.0)
+    return z
+
+
+def contrasted(
+    ranking: Ranking,
+    query: Query,
+    candidates: Candidates,
+    questions: Ensemble,
+    *,
+    is_member: bool = False,
+) -> Ranking:
+    """The ranking of these candidates with their contrast among its raw scores."""
+    own = contrast(query, candidates, questions, is_member=is_member)
+    return replace(ranking, raw={**ranking.voices, CONTRAST: own[ranking.rows_in(candidates)]})
+
+
+def _without(member: Float64Array, moments: Moments, count: int) -> Moments:
+    """The moments of an ensemble without one member, of these similarities."""
+    if count < 3:
+        return Moments(moments.mean, np.zeros_like(moments.deviation))
+    delta = member - moments.mean
+    variance = moments.deviation**2 * count / (count - 1) - delta**2 * count / (count - 1) ** 2
+    return Moments(moments.mean - delta / (count - 1), np.sqrt(np.maximum(variance, 0.0)))
