@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path as _Path
 from typing import TYPE_CHECKING, Any
+
+from surprise_rerank.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from surprise_rerank.candidates import Candidates as Candidates
@@ -68,9 +69,8 @@ _PUBLIC = {
     "surprise.score": "Surprise",
     "text_reranker": "TextReranker",
 }
-_MODULES = {name: module for module, names in _PUBLIC.items() for name in names.split()}
-
-__all__ = sorted([*_MODULES, "__version__"])
+_load, _names = lazy_names(__name__, _PUBLIC)
+__all__ = [*_names, "__version__"]
 
 # Python started in a checkout finds this folder before the installed package, and then `connectors` and
 # `eval` lie beside it instead of in it.
@@ -84,9 +84,7 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("surprise-rerank")
-    if name not in _MODULES:
-        raise AttributeError(f"module 'surprise_rerank' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"surprise_rerank.{_MODULES[name]}"), name)
+    return _load(name)
 
 
 def __dir__() -> list[str]:

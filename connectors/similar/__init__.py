@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from surprise_rerank.core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from surprise_rerank.connectors.similar.index.place import IndexPlace
-    from surprise_rerank.connectors.similar.job import SimilarityJob
-    from surprise_rerank.connectors.similar.neighbour_batches import neighbours
-    from surprise_rerank.connectors.similar.recall import sample_check
-    from surprise_rerank.connectors.similar.settings import Settings
-    from surprise_rerank.connectors.similar.threads import Threads
+    from surprise_rerank.connectors.similar.index.place import IndexPlace as IndexPlace
+    from surprise_rerank.connectors.similar.job import SimilarityJob as SimilarityJob
+    from surprise_rerank.connectors.similar.neighbour_batches import neighbours as neighbours
+    from surprise_rerank.connectors.similar.recall import sample_check as sample_check
+    from surprise_rerank.connectors.similar.settings import Settings as Settings
+    from surprise_rerank.connectors.similar.threads import Threads as Threads
 
-# Name -> module. Loaded when first asked for, as the modules of this package import each other.
-_EXPORTS = {
-    "IndexPlace": "index.place",
-    "Settings": "settings",
-    "SimilarityJob": "job",
-    "Threads": "threads",
-    "neighbours": "neighbour_batches",
-    "sample_check": "recall",
-}
-
-__all__ = ["IndexPlace", "Settings", "SimilarityJob", "Threads", "neighbours", "sample_check"]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _EXPORTS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_EXPORTS[name]}"), name)
+__getattr__, __all__ = lazy_names(
+    __name__,
+    {
+        "index.place": "IndexPlace",
+        "job": "SimilarityJob",
+        "neighbour_batches": "neighbours",
+        "recall": "sample_check",
+        "settings": "Settings",
+        "threads": "Threads",
+    },
+)

@@ -1,0 +1,24 @@
+"""Public names of a package that are loaded when they are first asked for."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], Any], list[str]]:
+    """A package's `__getattr__` and `__all__`, so that importing it imports none of its modules.
+
+    Args:
+        package: its `__name__`.
+        modules: module, relative to the package -> its public names, with spaces between.
+    """
+    places = {name: module for module, names in modules.items() for name in names.split()}
+
+    def load(name: str) -> Any:
+        if name not in places:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(f"{package}.{places[name]}"), name)
+
+    return load, sorted(places)
