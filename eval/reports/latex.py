@@ -56,7 +56,7 @@ _MATHS = {
     "∈": "in",
 }
 # Signs beyond ASCII that LaTeX itself knows in its oldest encoding of fonts.
-_KNOWN = frozenset("ßæœøłıÆŒØŁsurprise_rerank©®°±·×÷–—‘’“”…€™¡¿†•¬¹²³µ£←→")  # noqa: RUF001
+_KNOWN = frozenset("ßæœøłıÆŒØŁ§©®°±·×÷–—‘’“”…€™¡¿†•¬¹²³µ£←→")  # noqa: RUF001
 _OGONEK = "\u0328"
 
 
