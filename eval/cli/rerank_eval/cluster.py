@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from surprise_rerank.core.settings import split_names
 from surprise_rerank.eval.cli.exits import telling
-from surprise_rerank.eval.cli.options import cache_option, present, quiet_option, report_option, split_names
+from surprise_rerank.eval.cli.options import cache_option, present, quiet_option, report_option
 from surprise_rerank.eval.cli.rerank_eval.labelled_options import (
     label_option,
     limit_option,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from surprise_rerank.core.settings import split_names
 from surprise_rerank.eval.cli.exits import telling
 from surprise_rerank.eval.cli.options import (
     cache_option,
@@ -15,7 +16,6 @@ from surprise_rerank.eval.cli.options import (
     present,
     quiet_option,
     report_option,
-    split_names,
 )
 
 if TYPE_CHECKING:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import click
 
+from surprise_rerank.core.settings import split_names
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.exits import telling
-from surprise_rerank.eval.cli.options import cache_option, present, quiet_option, report_option, split_names
+from surprise_rerank.eval.cli.options import cache_option, present, quiet_option, report_option
 
 _RESUMED = "Indexes that were made stay; run the same command again."
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from surprise_rerank.core.settings import split_names
 from surprise_rerank.eval.cli.options import (
     cache_option,
     data_option,
@@ -13,7 +14,6 @@ from surprise_rerank.eval.cli.options import (
     present,
     quiet_option,
     report_option,
-    split_names,
 )
 
 _EPILOG = """\b

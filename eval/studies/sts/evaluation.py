@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,15 +10,14 @@ import numpy as np
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.reports.report import Report
-from surprise_rerank.eval.stats.intervals import RESAMPLES, Differences, difference_intervals
+from surprise_rerank.eval.stats.intervals import Differences, difference_intervals
 from surprise_rerank.eval.studies.sentence_models import POST_PROCESSED, SentenceModel, distinct_models
 from surprise_rerank.eval.studies.sts.data import DataSet
 from surprise_rerank.eval.studies.sts.plots import plots
 from surprise_rerank.eval.studies.sts.scoring import COSINE, EncodedPairs, Scores
+from surprise_rerank.eval.studies.sts.settings import StsSettings
 from surprise_rerank.eval.studies.sts.systems import (
-    ALL,
     System,
-    check_similarities,
     missing_modules,
     similarities_for,
 )
@@ -29,42 +27,10 @@ from surprise_rerank.similarities.registry import find_similarity
 from surprise_rerank.similarities.word_weights import WordStatistics
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How similarities are compared.
-
-    Attributes:
-        similarities: names of the registry, `cosine` for that of a model's own sentence vectors, `all`; None
-            for the paper's.
-        baseline: the similarity that the others are compared with, of the same model.
-        resamples: of the pairs, for the intervals of differences; 0 for none.
-        seed: of the resamples.
-        post_process: whether `cosine` is measured a second time, without the first two principal components;
-            the model's name has `+pp` behind it there.
-        word_counts: word -> count, for SIF; those of the sentences by default.
-    """
-
-    similarities: tuple[str, ...] | None = None
-    baseline: str = COSINE
-    resamples: int = RESAMPLES
-    seed: int = 0
-    post_process: bool = False
-    word_counts: Mapping[str, float] | None = None
-
-    def __post_init__(self) -> None:
-        if self.similarities is not None:
-            check_similarities(self.similarities)
-        if self.baseline == ALL:
-            raise DataError(f"the baseline is one similarity, not {ALL!r}")
-        check_similarities([self.baseline])
-        if self.resamples < 0:
-            raise DataError(f"the number of resamples must be at least 0, got {self.resamples}")
-
-
 def evaluate_sts(
     models: Iterable[SentenceModel],
     data_sets: Sequence[DataSet],
-    settings: Settings | None = None,
+    settings: StsSettings | None = None,
     terminal: Terminal | None = None,
 ) -> Report:
     """Measure how well similarities of sentences agree with people.
@@ -79,7 +45,7 @@ def evaluate_sts(
         DataError: if there is no model or no data set, two models have one name, or a similarity has nothing
             that it could be fitted on.
     """
-    settings = settings or Settings()
+    settings = settings or StsSettings()
     terminal = terminal or Terminal(quiet=True)
     if not data_sets:
         raise DataError("no data set to measure on; give at least one")
@@ -108,7 +74,7 @@ class _Measured:
     """
 
     def __init__(
-        self, model: SentenceModel, data_sets: Sequence[DataSet], settings: Settings, terminal: Terminal
+        self, model: SentenceModel, data_sets: Sequence[DataSet], settings: StsSettings, terminal: Terminal
     ) -> None:
         names = similarities_for(model, settings.similarities, settings.baseline)
         missing = missing_modules(names)
@@ -147,7 +113,7 @@ class _Measured:
 def _statistics(
     model: SentenceModel,
     data_sets: Sequence[DataSet],
-    settings: Settings,
+    settings: StsSettings,
     names: Sequence[str],
     terminal: Terminal,
 ) -> WordStatistics:
@@ -156,10 +122,12 @@ def _statistics(
         return WordStatistics()
     total = sum(len(data_set.sentences) for data_set in data_sets)
     with terminal.bar(f"{model.name}: counting words", total, "sentences") as advance:
-        return statistics_of(model.encoder, data_sets, settings.word_counts, advance)
+        return statistics_of(model.encoder, data_sets, settings.counts, advance)
 
 
-def _encoded(model: SentenceModel, data_set: DataSet, settings: Settings, terminal: Terminal) -> EncodedPairs:
+def _encoded(
+    model: SentenceModel, data_set: DataSet, settings: StsSettings, terminal: Terminal
+) -> EncodedPairs:
     sentences = set(data_set.sentences) | (set(data_set.beside) if settings.post_process else set())
     with terminal.bar(f"{model.name}: encoding {data_set.name}", len(sentences), "sentences") as advance:
         return EncodedPairs(model, data_set, post_process=settings.post_process, on_progress=advance)
@@ -173,7 +141,7 @@ def _scores(
 
 
 def _compared(
-    measured: Sequence[_Measured], data_sets: Sequence[DataSet], settings: Settings, terminal: Terminal
+    measured: Sequence[_Measured], data_sets: Sequence[DataSet], settings: StsSettings, terminal: Terminal
 ) -> list[Compared]:
     """Every system but the baselines beside the baseline of its model, on every sub-task."""
     if not settings.resamples:
@@ -198,13 +166,13 @@ def _compared(
 
 
 def _facts(
-    measured: Mapping[str, _Measured], data_sets: Sequence[DataSet], settings: Settings
+    measured: Mapping[str, _Measured], data_sets: Sequence[DataSet], settings: StsSettings
 ) -> dict[str, Any]:
     return {
         "baseline": settings.baseline,
         "resamples": settings.resamples,
         "seed": settings.seed,
-        "word_counts": "the sentences" if settings.word_counts is None else "a list of counts",
+        "word_counts": "the sentences" if settings.counts is None else "a list of counts",
         "pairs": {data_set.name: len(data_set) for data_set in data_sets},
         "sentences_without_known_words": {model: m.unknown for model, m in measured.items()},
         "seconds": {s.name: round(s.seconds, 3) for m in measured.values() for s in m.systems},

@@ -1,0 +1,82 @@
+"""Settings of semantic textual similarity; imports nothing heavy, because `--help` reads this."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from surprise_rerank.core.settings import option, split_names
+from surprise_rerank.errors import DataError
+from surprise_rerank.eval.studies.settings import SentenceInputs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StsInputs(SentenceInputs):
+    """What is read for a comparison.
+
+    Attributes:
+        sets: names of data sets.
+        word_counts: a file of words and how often they are used.
+    """
+
+    sets: tuple[str, ...] = option(
+        ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", "STR"),
+        help="Data sets, with commas between; also STS-B-dev, STS-B-train, SICK-R-trial, SICK-R-train, "
+        "STR-characters.",
+        metavar="NAMES",
+        parse=split_names,
+    )
+    word_counts: Path | None = option(
+        None,
+        help="How often words are used, a word and its count a line, for SIF.  [default: in the sentences]",
+        metavar="FILE",
+        path="file",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StsSettings:
+    """How similarities are compared.
+
+    Attributes:
+        similarities: names of the registry, `cosine` for that of a model's own sentence vectors, `all`; None
+            for the paper's.
+        baseline: the similarity that the others are compared with, of the same model.
+        resamples: of the pairs, for the intervals of differences; 0 for none.
+        seed: of the resamples.
+        post_process: whether `cosine` is measured a second time, without the first two principal components;
+            `+pp` after the model's name marks it.
+        counts: word -> count, for SIF; those of the sentences by default.
+    """
+
+    similarities: tuple[str, ...] | None = option(
+        None,
+        help="With commas between: names of the registry, `cosine` for that of the model's own sentence "
+        "vectors, or `all`.  [default: the paper's, over raw word vectors, or over unit token vectors of an "
+        "encoder]",
+        metavar="NAMES",
+        parse=split_names,
+    )
+    baseline: str = option("cosine", help="The similarity that the others are compared with.", metavar="NAME")
+    resamples: int = option(
+        10_000, help="Bootstrap resamples for the intervals of differences; 0 for no intervals.", low=0
+    )
+    seed: int = option(0, help="Of the resamples.", low=0)
+    post_process: bool = option(
+        False,
+        help="Measure `cosine` once more, without the first two principal components of a data set's "
+        "sentence vectors; `+pp` after the model's name marks it.",
+    )
+    counts: Mapping[str, float] | None = None
+
+    def __post_init__(self) -> None:
+        from surprise_rerank.eval.studies.sts.systems import ALL, check_similarities
+
+        if self.similarities is not None:
+            check_similarities(self.similarities)
+        if self.baseline == ALL:
+            raise DataError(f"the baseline is one similarity, not {ALL!r}")
+        check_similarities([self.baseline])
+        if self.resamples < 0:
+            raise DataError(f"the number of resamples must be at least 0, got {self.resamples}")
