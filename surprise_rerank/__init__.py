@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from surprise_rerank.errors import SurpriseRerankError as SurpriseRerankError
     from surprise_rerank.pipeline import Pipeline as Pipeline
     from surprise_rerank.rerank.auto import AutoReranker as AutoReranker
+    from surprise_rerank.rerank.rerankers import CosineReranker as CosineReranker
     from surprise_rerank.rerank.rerankers import DynaMaxReranker as DynaMaxReranker
     from surprise_rerank.rerank.rerankers import FusionReranker as FusionReranker
     from surprise_rerank.rerank.rerankers import SurpriseReranker as SurpriseReranker
@@ -60,7 +61,7 @@ _PUBLIC = {
     "NoIndexError StoreError SurpriseRerankError",
     "pipeline": "Pipeline",
     "rerank.auto": "AutoReranker",
-    "rerank.rerankers": "DynaMaxReranker FusionReranker SurpriseReranker",
+    "rerank.rerankers": "CosineReranker DynaMaxReranker FusionReranker SurpriseReranker",
     "similarities.dynamax": "DynaMax",
     "similarities.registry": "similarity_names",
     "similarities.reranker": "SimilarityReranker",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -14,10 +15,11 @@ from surprise_rerank.candidates import Candidates, Query
 from surprise_rerank.core.arrays import unit_rows
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.tokens import TokenBatch
-from surprise_rerank.core.vectors import vector_similarities
+from surprise_rerank.core.vectors import VectorSimilarity, vector_similarities
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.rerankers import (
+    CosineReranker,
     CosineScorer,
     DynaMaxReranker,
     DynaMaxScorer,
@@ -76,6 +78,27 @@ def empty_pool() -> Candidates:
         documents=(),
         backgrounds={"bm25": Moments(np.array(0.0), np.array(1.0))},
     )
+
+
+# Cosine
+
+
+@pytest.mark.parametrize("similarity", get_args(VectorSimilarity))
+def test_cosine_ranks_as_a_fusion_of_nothing_but_its_scorer(similarity: str):
+    query, candidates, _ = scene()
+    ranking = CosineReranker(similarity).rerank(query, candidates)
+    alone = FusionReranker([CosineScorer(Ensemble.empty(D, similarity=similarity))], "sum")
+    expected = alone.rerank(query, candidates)
+    assert ranking.ids == expected.ids
+    for own, other in ((ranking.parts, expected.parts), (ranking.raw, expected.raw)):
+        assert list(own) == list(other) == ["cosine"]
+        np.testing.assert_array_equal(own["cosine"], other["cosine"])
+    np.testing.assert_array_equal(ranking.scores, expected.scores)
+
+
+def test_cosine_refuses_a_similarity_that_is_not_known():
+    with pytest.raises(DataError, match="choose one of dot, cosine, euclidean, manhattan"):
+        CosineReranker("hamming")
 
 
 # Surprise
@@ -393,6 +416,7 @@ def test_a_nan_weight_is_reported_with_a_document():
 # What each needs
 
 RERANKERS = {
+    "cosine": (CosineReranker(), {"dense"}),
     "surprise": (SurpriseReranker(Ensemble.empty(D)), {"dense"}),
     "dynamax": (DynaMaxReranker(), {"tokens"}),
     "fusion": (
@@ -414,7 +438,7 @@ def test_a_reranker_names_the_fields_it_needs_and_works_with_those_alone(name: s
 
 
 @pytest.mark.parametrize(
-    ("name", "field"), [("surprise", "dense"), ("dynamax", "token"), ("fusion", "dense")]
+    ("name", "field"), [("cosine", "dense"), ("surprise", "dense"), ("dynamax", "token"), ("fusion", "dense")]
 )
 def test_missing_vectors_are_named_with_what_to_do(name: str, field: str):
     reranker, _ = RERANKERS[name]
@@ -464,7 +488,7 @@ def test_an_empty_pool_has_an_empty_surprise_ranking(anchor: str, model: str, fi
 def test_an_empty_pool_has_an_empty_ranking_from_the_others(method: str):
     query, candidates, ensemble = scene()
     scorers = [RetrievedScorer("bm25"), CosineScorer(ensemble), DynaMaxScorer(candidates.tokens)]
-    for reranker in (DynaMaxReranker(), FusionReranker(scorers, method)):
+    for reranker in (CosineReranker(), DynaMaxReranker(), FusionReranker(scorers, method)):
         ranking = reranker.rerank(query, empty_pool())
         assert (len(ranking), list(ranking), ranking.documents) == (0, [], ())
 

@@ -19,14 +19,7 @@ from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.encoders.loading import DEFAULT_MODEL, load_encoder
 from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Pipeline
-from surprise_rerank.rerank.rerankers import (
-    CosineScorer,
-    DynaMaxReranker,
-    FusionReranker,
-    Reranker,
-    SurpriseReranker,
-)
-from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.rerank.rerankers import CosineReranker, DynaMaxReranker, Reranker, SurpriseReranker
 from surprise_rerank.text_reranker import TextReranker
 
 # The systems that need nothing but the texts.
@@ -113,7 +106,7 @@ class Settings:
         if self.is_stored:
             return text_reranker_of(self.open_index(), self.system, min_surprise=self.min_surprise)
         encoder = load_encoder(self.model or DEFAULT_MODEL)
-        reranker = _of_texts(self.system or "dynamax", encoder)
+        reranker = _of_texts(self.system or "dynamax")
         return TextReranker(encoder, reranker, min_surprise=self.min_surprise)
 
     def _opened(self) -> DocumentIndex:
@@ -175,7 +168,7 @@ def text_reranker_of(
     stored = StoredCandidates(index)
     if name in _OF_TEXTS:
         background = load_background(index, name, min_surprise)
-        reranker = _of_texts(name, index.encoder)
+        reranker = _of_texts(name)
         return TextReranker(index.encoder, reranker, stored, background, min_surprise)
     built = build_system(name, index, NO_OPTIONS, None)
     background = load_background(index, name, min_surprise, built.scorers)
@@ -184,14 +177,13 @@ def text_reranker_of(
     return TextReranker(index.encoder, built.reranker or _surprise(index), stored, background, min_surprise)
 
 
-def _of_texts(system: str, encoder: Encoder) -> Reranker:
+def _of_texts(system: str) -> Reranker:
     """What ranks texts with nothing but their vectors."""
     match system:
         case "dynamax":
             return DynaMaxReranker()
         case "cosine":
-            # Only its similarity is read: nothing is normalised.
-            return FusionReranker([CosineScorer(Ensemble.empty(encoder.dimension))], "sum")
+            return CosineReranker()
         case _:
             raise DataError(
                 f"the system {system!r} needs an index, for the statistics of its documents; give one, or "

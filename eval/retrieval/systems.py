@@ -22,6 +22,7 @@ from surprise_rerank.pipeline import Retriever
 from surprise_rerank.rerank.auto import DEFAULTS, ROBUST, AutoReranker, AutoSettings
 from surprise_rerank.rerank.fusion import BM25_WEIGHT, FusionMethod
 from surprise_rerank.rerank.rerankers import (
+    CosineReranker,
     CosineScorer,
     DynaMaxScorer,
     FusionReranker,
@@ -156,7 +157,7 @@ def cosine(resources: Resources) -> Runner:
     """Cosine's own order, or a given pool in the order of its cosines."""
     if resources.pool in (None, "cosine"):
         return Runner(resources.retriever("cosine"))
-    return Runner(resources.retriever("cosine"), FusionReranker([CosineScorer(resources.corpus)], "sum"))
+    return Runner(resources.retriever("cosine"), CosineReranker(resources.corpus.similarity))
 
 
 def surprise(model: SurpriseModel, weight: Weight, shrink: float, resources: Resources) -> Runner:

@@ -13,7 +13,7 @@ from surprise_rerank.candidates import Candidates, Field, Query, Ranking
 from surprise_rerank.core.arrays import Float64Array, FloatArray
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.tokens import TokenBatch
-from surprise_rerank.core.vectors import VectorSimilarity, is_linear, pair_similarities
+from surprise_rerank.core.vectors import VectorSimilarity, check_similarity, is_linear, pair_similarities
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.fusion import (
     FusionMethod,
@@ -42,6 +42,34 @@ class Reranker(Protocol):
     def rerank(self, query: Query, candidates: Candidates) -> Ranking:
         """The pool in order, best first."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class CosineReranker:
+    """Orders documents by the similarity of their vectors to the query's.
+
+    Attributes:
+        similarity: of dense vectors. The default, `dot`, is the cosine: encoders give vectors of length 1.
+    """
+
+    similarity: VectorSimilarity = "dot"
+
+    def __post_init__(self) -> None:
+        check_similarity(self.similarity)
+
+    @property
+    def needs(self) -> frozenset[Field]:
+        """Dense vectors."""
+        return frozenset({"dense"})
+
+    def rerank(self, query: Query, candidates: Candidates) -> Ranking:
+        """The pool by similarity.
+
+        Raises:
+            DataError: if dense vectors are missing or of another dimension than the query's.
+        """
+        parts = {"cosine": _similarities(query, candidates, self.similarity)}
+        return Ranking.order(candidates, parts["cosine"], parts, raw=parts)
 
 
 @dataclass(frozen=True)
