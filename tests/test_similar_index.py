@@ -18,6 +18,7 @@ from qdrant_client import models
 from qdrant_rest import HTML_PAGE, CutBody, QdrantRest, Status, fresh_collection
 from words import WordEncoder
 
+from surprise_rerank.connectors.qdrant.engines.graph import wait_until_indexed
 from surprise_rerank.connectors.similar import corpus, threads
 from surprise_rerank.connectors.similar import settings as similar_settings
 from surprise_rerank.connectors.similar.encoding import Model, Vectors
@@ -26,7 +27,6 @@ from surprise_rerank.connectors.similar.index import scorer as index_scorer
 from surprise_rerank.connectors.similar.index.augmented import AugmentedIndex
 from surprise_rerank.connectors.similar.index.place import IndexPlace
 from surprise_rerank.connectors.similar.index.scorer import IndexScorer
-from surprise_rerank.connectors.similar.index.server import wait_until_indexed
 from surprise_rerank.connectors.similar.job import SimilarityJob
 from surprise_rerank.connectors.similar.recall import interval, sample_check
 from surprise_rerank.connectors.similar.scorers import ExactScorer
@@ -209,7 +209,7 @@ def test_blocks_that_are_missing_or_stored_in_part_are_known_and_filled(tmp_path
         index.create()
         assert index.missing() == [0, 128, 256, 384]
         assert index.fill_block(128) == 128
-        index._collection.upsert(384, index.vectors(384)[:100])
+        index._store(384, index.vectors(384)[:100])
         assert index.missing() == [0, 256, 384]
         assert [index.rows(first) for first in index.missing()] == [128, 128, 116]
     assert parts(prepared(tmp_path / "job", INDEXED, given(clustered(500)), index=place)) == parts(job)
@@ -383,7 +383,7 @@ def test_a_threshold_that_lets_too_much_through_is_told(tmp_path, place, monkeyp
 @pytest.mark.parametrize("fault", [Status(503), CutBody(), Status(429, headers={"Retry-After": "0"})])
 def test_faults_of_a_server_that_pass_lose_nothing(tmp_path, rest, fault):
     place = IndexPlace(url=rest.url, collection=fresh_collection())
-    for method, ending in (("PUT", "/points"), ("POST", "/points/query/batch"), ("POST", "/points/scroll")):
+    for method, ending in (("PUT", "/points"), ("POST", "/points/query/batch"), ("POST", "/points/count")):
         rest.fault(method, ending, fault)
     try:
         job = prepared(tmp_path / "job", INDEXED, given(clustered(200)), index=place)
@@ -463,7 +463,7 @@ def test_whoever_stops_reading_a_result_lets_go_of_the_index(tmp_path, monkeypat
     kept, closed = [], []
     monkeypatch.setattr(threads, "PartScorer", lambda work: kept.append(PartScorer(work)) or kept[-1])
     monkeypatch.setitem(similar_settings._PART_ROWS, settings.similarity, 20)
-    monkeypatch.setattr(AugmentedIndex, "close", lambda self: closed.append(self) or self._collection.close())
+    monkeypatch.setattr(AugmentedIndex, "close", lambda self: closed.append(self) or self._engine.close())
     texts = [Document(str(i), f"dog cat {i}") for i in range(60)]
     job = SimilarityJob(tmp_path / "job", settings, model=Model("words", WordEncoder), index=place)
     job.prepare(Sources(["texts"], [texts]))

@@ -20,6 +20,7 @@ from surprise_rerank.errors import DataError
 
 Payload: TypeAlias = dict[str, Any]
 StoredVector: TypeAlias = FloatArray | SparseVector
+PointId: TypeAlias = str | int  # a UUID; a number where a point is a vector alone
 
 SCHEMA_VERSION = 3
 
@@ -57,9 +58,9 @@ def point_id(document_id: str, number: int = 0) -> str:
     return str(document if number == 0 else uuid.uuid5(document, str(number)))
 
 
-def tokens_id(point: str) -> str:
+def tokens_id(point: PointId) -> str:
     """The UUID of the point that holds another point's packed token vectors."""
-    return str(uuid.uuid5(uuid.UUID(point), TOKENS))
+    return str(uuid.uuid5(uuid.UUID(str(point)), TOKENS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +68,12 @@ class Point:
     """A document, a passage of one, or the packed token vectors of either, as they are stored.
 
     Attributes:
-        id: see `point_id` and `tokens_id`.
+        id: see `point_id` and `tokens_id`; a number where the point is a vector alone.
         vectors: name -> (d,) dense, (n, d) token vectors, or a sparse vector; none for packed tokens.
         payload: document, content hash, moments; or packed tokens.
     """
 
-    id: str
+    id: PointId
     vectors: Mapping[str, StoredVector]
     payload: Payload
 

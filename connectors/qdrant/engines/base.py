@@ -7,9 +7,10 @@ Qdrant offers in a query, filters for one, therefore passes through unchanged.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, Protocol, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, Protocol, TypeAlias
 
+import numpy as np
 from qdrant_client import models
 
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions
@@ -21,12 +22,16 @@ from surprise_rerank.connectors.qdrant.schema import (
     STATISTICS,
     Payload,
     Point,
+    PointId,
     Record,
     StoredVector,
 )
+from surprise_rerank.core.arrays import Float32Array, IntArray
 
 EngineKind: TypeAlias = Literal["edge", "local", "server"]
 Group: TypeAlias = tuple[str | int, list[Record]]
+# Of one query: the numbers of the points, best first, and their float32 scores.
+Hits: TypeAlias = tuple[IntArray, Float32Array]
 
 
 class Engine(Protocol):
@@ -54,7 +59,7 @@ class Engine(Protocol):
         """Remove points; unknown ids are ignored."""
         ...
 
-    def set_payloads(self, changes: Sequence[tuple[str, Payload]]) -> None:
+    def set_payloads(self, changes: Sequence[tuple[PointId, Payload]]) -> None:
         """Set some fields of points, by id; the others stay."""
         ...
 
@@ -68,6 +73,20 @@ class Engine(Protocol):
 
     def query_groups(self, request: models.QueryGroupsRequest) -> list[Group]:
         """The best groups of points that share a payload value, best first."""
+        ...
+
+    def search(
+        self, vector: str, queries: Float32Array, limit: int, *, ef: int, least: float | None = None
+    ) -> list[Hits]:
+        """The best points of each of several queries, in one request; the points' ids are numbers.
+
+        Args:
+            vector: name of the vector that is compared.
+            queries: (m, d) of them.
+            limit: how many points of each query at most.
+            ef: how many nodes of the graph a search keeps; a larger number finds more and takes longer.
+            least: points of a smaller score are left out.
+        """
         ...
 
     def retrieve(
@@ -93,8 +112,26 @@ class Engine(Protocol):
         """The points of the smallest ids, of those that a filter lets through, in their order."""
         ...
 
+    def flush(self) -> None:
+        """Write everything to disk."""
+        ...
+
     def finish(self) -> None:
         """After many writes: write everything to disk, and index what is not indexed yet."""
+        ...
+
+    def build_graph(self, advance: Callable[[int], None], *, size: int, patience: float) -> None:
+        """Index all vectors, and wait until that is done.
+
+        Args:
+            advance: called with the number of vectors that were indexed since the last call.
+            size: bytes of the vectors, which Edge writes a second time.
+            patience: seconds after which a server counts as stuck if it has indexed no further vector.
+        """
+        ...
+
+    def drop(self) -> None:
+        """Delete all points and where they were stored, and close."""
         ...
 
     def close(self) -> None:
@@ -108,6 +145,11 @@ def payload_indexes(options: IndexOptions) -> dict[str, str]:
     if options.passages is not None:
         own[NUMBER] = "integer"
     return {**own, **options.payload_indexes}
+
+
+def hits_of(points: Sequence[Any]) -> Hits:
+    """The points that Edge or a server has found."""
+    return np.array([p.id for p in points], np.int64), np.array([p.score for p in points], np.float32)
 
 
 def shown_url(url: str) -> str:

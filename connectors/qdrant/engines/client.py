@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import math
 import sqlite3
 import threading
@@ -14,7 +15,15 @@ from typing import Any, TypeVar
 from qdrant_client import QdrantClient, models
 
 from surprise_rerank.connectors.qdrant.engines import retries
-from surprise_rerank.connectors.qdrant.engines.base import EngineKind, Group, payload_indexes, shown_url
+from surprise_rerank.connectors.qdrant.engines.base import (
+    EngineKind,
+    Group,
+    Hits,
+    hits_of,
+    payload_indexes,
+    shown_url,
+)
+from surprise_rerank.connectors.qdrant.engines.graph import wait_until_indexed
 from surprise_rerank.connectors.qdrant.engines.retries import CollectionExists, RetryPolicy
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
@@ -27,17 +36,21 @@ from surprise_rerank.connectors.qdrant.schema import (
     TOKEN_VECTORS,
     Payload,
     Point,
+    PointId,
     Record,
     StoredVector,
 )
+from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.files import disk_errors
-from surprise_rerank.errors import StoreError
+from surprise_rerank.errors import DataError, StoreError, did_you_mean
 
 T = TypeVar("T")
 
 # Changes in one request; each is a small operation of its own.
 _OPERATIONS = 500
-_REQUEST_BYTES = 8 * 2**20  # a quarter of what a server takes
+REQUEST_BYTES = 8 * 2**20  # a quarter of what a server takes
+# Arguments of `QdrantClient.create_collection` that are not the user's.
+_OURS = frozenset({"self", "collection_name", "vectors_config", "sparse_vectors_config", "kwargs"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,18 +167,18 @@ class ClientEngine:
 
         Args:
             manifest: what it will hold, and remember.
-            settings: more for `QdrantClient.create_collection`, such as `shard_number`.
+            settings: see `create_of`.
+
+        Raises:
+            DataError: if there is no such setting of a collection.
         """
-        arguments = {
-            "vectors_config": _vector_params(manifest),
-            "sparse_vectors_config": _sparse_params(manifest.options),
-            "on_disk_payload": True,
-            "metadata": manifest.to_json(),
-            **settings,
-        }
-        # An attempt whose answer was lost may have made it, or another process.
-        with contextlib.suppress(CollectionExists):
-            self._call(lambda: self.client.create_collection(self.collection, **arguments))
+        self.create_of(
+            _vector_params(manifest),
+            settings,
+            sparse_vectors_config=_sparse_params(manifest.options),
+            on_disk_payload=True,
+            metadata=manifest.to_json(),
+        )
         if self.kind == "server":  # local mode has no payload indexes, and warns of being told so
             for path, kind in payload_indexes(manifest.options).items():
                 self._call(
@@ -173,6 +186,30 @@ class ClientEngine:
                         self.collection, path, models.PayloadSchemaType(kind), wait=True
                     )
                 )
+
+    def create_of(
+        self, vectors: Mapping[str, models.VectorParams], settings: Mapping[str, Any], **defaults: Any
+    ) -> None:
+        """Make the collection, unless it exists.
+
+        Args:
+            vectors: name -> what vectors of that name are.
+            settings: of the user, more for `QdrantClient.create_collection`, such as `shard_number`.
+            defaults: further settings, where the user gives none.
+
+        Raises:
+            DataError: if there is no such setting of a collection.
+        """
+        known = set(inspect.signature(QdrantClient.create_collection).parameters) - _OURS
+        for name in set(settings) - known:
+            raise DataError(
+                f"{name!r} is no setting of a collection; {did_you_mean(name, known)}choose from "
+                f"{', '.join(sorted(known))}"
+            )
+        arguments = {**defaults, **settings}
+        # An attempt whose answer was lost may have made it, or another process.
+        with contextlib.suppress(CollectionExists):
+            self._call(lambda: self.client.create_collection(self.collection, vectors, **arguments))
 
     def metadata(self) -> Mapping[str, Any]:
         """What the collection remembers of how it was made."""
@@ -189,7 +226,9 @@ class ClientEngine:
 
     def upsert(self, points: Sequence[Point]) -> None:
         """Store points, or replace those of the same id; waits until they are applied."""
-        batch = [models.PointStruct(id=p.id, vector=_vectors(p.vectors), payload=p.payload) for p in points]
+        batch = [
+            models.PointStruct(id=p.id, vector=_vectors(p.vectors), payload=p.payload or None) for p in points
+        ]
         self._call(lambda: self.client.upsert(self.collection, batch, wait=True))
 
     def delete(self, point_ids: Sequence[str]) -> None:
@@ -198,7 +237,7 @@ class ClientEngine:
             selector = models.PointIdsList(points=list(point_ids[start : start + 10 * _OPERATIONS]))
             self._call(lambda chosen=selector: self.client.delete(self.collection, chosen, wait=True))  # type: ignore[misc]
 
-    def set_payloads(self, changes: Sequence[tuple[str, Payload]]) -> None:
+    def set_payloads(self, changes: Sequence[tuple[PointId, Payload]]) -> None:
         """Set some fields of points."""
         operations = [
             models.SetPayloadOperation(set_payload=models.SetPayload(payload=payload, points=[name]))
@@ -214,7 +253,7 @@ class ClientEngine:
         """Set some vectors of points."""
         points = [models.PointVectors(id=name, vector=_vectors(vectors)) for name, vectors in changes]
         widest = max((Point("", vectors, {}).size for _, vectors in changes), default=1)
-        step = max(1, min(_OPERATIONS, _REQUEST_BYTES // widest))
+        step = max(1, min(_OPERATIONS, REQUEST_BYTES // widest))
         for start in range(0, len(points), step):
             part = points[start : start + step]
             self._call(lambda part=part: self.client.update_vectors(self.collection, part, wait=True))  # type: ignore[misc]
@@ -237,6 +276,18 @@ class ClientEngine:
             )
         )
         return [(group.id, [_record(p, p.score) for p in group.hits]) for group in response.groups]
+
+    def search(
+        self, vector: str, queries: Float32Array, limit: int, *, ef: int, least: float | None = None
+    ) -> list[Hits]:
+        """The best points of each of several queries, in one request."""
+        params = models.SearchParams(hnsw_ef=ef)
+        requests = [
+            models.QueryRequest(query=query, using=vector, limit=limit, score_threshold=least, params=params)
+            for query in queries.tolist()
+        ]
+        responses = self._read(lambda name: self.client.query_batch_points(name, requests))
+        return [hits_of(response.points) for response in responses]
 
     def retrieve(
         self, point_ids: Sequence[str], fields: Sequence[str], vectors: Sequence[str] = ()
@@ -289,8 +340,30 @@ class ClientEngine:
         ids = sorted(record.id for batch in self.scroll((), condition=condition) for record in batch)
         return sorted(self.retrieve(ids[:limit], fields), key=lambda record: record.id)
 
+    def flush(self) -> None:
+        """Nothing to do: every write waited until it was applied."""
+
     def finish(self) -> None:
         """Nothing to do: every write waited until it was applied, and a server optimises by itself."""
+
+    def build_graph(self, advance: Callable[[int], None], *, size: int, patience: float) -> None:
+        """Wait until the server has indexed all vectors."""
+        # A server that was started anew goes on with its graphs after any change of settings.
+        unchanged = models.OptimizersConfigDiff()
+        wait_until_indexed(
+            lambda: self._call(lambda: self.client.get_collection(self.collection)),
+            lambda: self._call(
+                lambda: self.client.update_collection(self.collection, optimizers_config=unchanged)
+            ),
+            self.where,
+            advance,
+            patience=patience,
+        )
+
+    def drop(self) -> None:
+        """Delete the collection, and close the connection."""
+        self._call(lambda: self.client.delete_collection(self.collection))
+        self.close()
 
     def close(self) -> None:
         """Close connections and files."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qdrant_client import models
 
-from surprise_rerank.connectors.qdrant.engines.base import EngineKind, Group, payload_indexes
+from surprise_rerank.connectors.qdrant.engines.base import EngineKind, Group, Hits, hits_of, payload_indexes
 from surprise_rerank.connectors.qdrant.engines.edge_requests import to_filter, to_query_request
 from surprise_rerank.connectors.qdrant.engines.edge_shard import Shard
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
@@ -22,10 +23,13 @@ from surprise_rerank.connectors.qdrant.schema import (
     TOKEN_VECTORS,
     Payload,
     Point,
+    PointId,
     Record,
     StoredVector,
 )
+from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.extras import import_extra
+from surprise_rerank.core.files import disk_errors
 
 if TYPE_CHECKING:
     import qdrant_edge
@@ -33,22 +37,42 @@ else:
     qdrant_edge = import_extra("qdrant_edge", "edge")
 
 
+# KiB; Edge would make several graphs of 200 MiB for each core, and each query would search all of them.
+_ONE_SEGMENT = 10**9
+
+
 class EdgeEngine:
-    """One shard.
+    """The points of one shard; see `of_documents` and `of_vectors`.
 
     Args:
-        folder: where it lives; made where there is none.
-        manifest: what it holds.
-
-    Raises:
-        StoreError: if the shard cannot be opened.
+        shard: it is closed with the engine.
     """
 
     kind: EngineKind = "edge"
 
-    def __init__(self, folder: Path, manifest: Manifest) -> None:
-        self._shard = Shard(folder, _config(manifest), lambda shard: _index_payloads(shard, manifest))
-        self.where = self._shard.where
+    def __init__(self, shard: Shard) -> None:
+        self._shard = shard
+        self.where = shard.where
+
+    @classmethod
+    def of_documents(cls, folder: Path, manifest: Manifest) -> EdgeEngine:
+        """A shard for an index of documents, made where there is none.
+
+        Raises:
+            StoreError: if the shard cannot be opened.
+        """
+        return cls(Shard(folder, _config(manifest), lambda shard: _index_payloads(shard, manifest)))
+
+    @classmethod
+    def of_vectors(cls, folder: Path, name: str, dimension: int) -> EdgeEngine:
+        """A shard for vectors of one kind, made where there is none; its one segment has one graph.
+
+        Raises:
+            StoreError: if the shard cannot be opened.
+        """
+        vectors = {name: qdrant_edge.EdgeVectorParams(dimension, qdrant_edge.Distance.Dot)}
+        optimizers = qdrant_edge.EdgeOptimizersConfig(default_segment_number=1, max_segment_size=_ONE_SEGMENT)
+        return cls(Shard(folder, qdrant_edge.EdgeConfig(vectors=vectors, optimizers=optimizers)))
 
     def count(self, condition: models.Filter | None = None) -> int:
         """Number of stored points, or of those that a filter lets through."""
@@ -58,7 +82,7 @@ class EdgeEngine:
 
     def upsert(self, points: Sequence[Point]) -> None:
         """Store points, or replace those of the same id."""
-        batch = [qdrant_edge.Point(p.id, _vectors(p.vectors), p.payload) for p in points]
+        batch = [qdrant_edge.Point(p.id, _vectors(p.vectors), p.payload or None) for p in points]
         self._shard.update(qdrant_edge.UpdateOperation.upsert_points(batch))
 
     def delete(self, point_ids: Sequence[str]) -> None:
@@ -66,7 +90,7 @@ class EdgeEngine:
         if point_ids:
             self._shard.update(qdrant_edge.UpdateOperation.delete_points(list(point_ids)))
 
-    def set_payloads(self, changes: Sequence[tuple[str, Payload]]) -> None:
+    def set_payloads(self, changes: Sequence[tuple[PointId, Payload]]) -> None:
         """Set some fields of points; an operation each, as Edge has none for several payloads."""
         for name, payload in changes:
             self._shard.update(qdrant_edge.UpdateOperation.set_payload([name], payload))
@@ -99,6 +123,23 @@ class EdgeEngine:
             if len(found) < limit or is_known:
                 return [(value, group[:size]) for value, group in first]
             limit *= 4
+
+    def search(
+        self, vector: str, queries: Float32Array, limit: int, *, ef: int, least: float | None = None
+    ) -> list[Hits]:
+        """The best points of each of several queries; Python's lock is held until all are answered."""
+        params = qdrant_edge.SearchParams(hnsw_ef=ef)
+        requests = [
+            qdrant_edge.QueryRequest(
+                query=qdrant_edge.Query.Nearest(query, using=vector),
+                limit=limit,
+                score_threshold=least,
+                params=params,
+            )
+            for query in queries
+        ]
+        with self._shard.use() as shard:
+            return [hits_of(found) for found in shard.query_batch(qdrant_edge.QueryBatchRequest(requests))]
 
     def retrieve(
         self, point_ids: Sequence[str], fields: Sequence[str], vectors: Sequence[str] = ()
@@ -140,9 +181,24 @@ class EdgeEngine:
         """The points of the smallest ids: the first of a scroll."""
         return next(self.scroll(fields, batch=limit, condition=condition))
 
+    def flush(self) -> None:
+        """Write everything to disk."""
+        self._shard.flush()
+
     def finish(self) -> None:
         """Build the approximate index where there is enough to index, and write everything to disk."""
         self._shard.finish()
+
+    def build_graph(self, advance: Callable[[int], None], *, size: int, patience: float) -> None:
+        """Index all vectors; Edge reports no progress before the end."""
+        self._shard.finish(size)
+        advance(self.count())
+
+    def drop(self) -> None:
+        """Close the shard and delete its folder."""
+        self.close()
+        with disk_errors(self.where):
+            shutil.rmtree(self.where)
 
     def close(self) -> None:
         """Flush, and let go of the folder's lock, when the requests of other threads are done."""

@@ -132,7 +132,7 @@ def _embedded_engine(folder: Path, kind: EngineKind, manifest: Manifest) -> Engi
             raise StoreError(f"{folder} is of Qdrant Edge, which is not installed: run {pip_line('edge')}")
         from surprise_rerank.connectors.qdrant.engines.edge import EdgeEngine
 
-        return EdgeEngine(folder / "edge", manifest)
+        return EdgeEngine.of_documents(folder / "edge", manifest)
     engine = ClientEngine(open_local(folder / "local"), "local", str(folder), "documents")
     try:
         if not engine.exists():

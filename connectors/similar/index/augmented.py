@@ -8,13 +8,20 @@ missing; writing a point again changes nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, runtime_checkable
 
+from qdrant_client import models
+
 from surprise_rerank.connectors.progress import Terminal
+from surprise_rerank.connectors.qdrant.engines.base import Engine, Hits
+from surprise_rerank.connectors.qdrant.engines.client import REQUEST_BYTES, ClientEngine, Connection
+from surprise_rerank.connectors.qdrant.engines.retries import TooLarge
+from surprise_rerank.connectors.qdrant.schema import SURPRISE, Point
 from surprise_rerank.connectors.similar.corpus import Corpus
-from surprise_rerank.connectors.similar.index.place import Advance, Collection, Hits, IndexPlace
+from surprise_rerank.connectors.similar.index.place import Advance, IndexPlace
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.extras import is_installed, pip_line
 from surprise_rerank.core.files import disk_errors
@@ -27,6 +34,8 @@ from surprise_rerank.surprise.neighbours import KEY_BLOCK
 _QUERIES = 64
 # Hits of a request, which are Python objects until it is answered.
 _HITS = 1 << 18
+# In the folder of a shard: the graph holds everything that is stored.
+_FINISHED = "finished"
 
 
 class AugmentedIndex:
@@ -45,7 +54,9 @@ class AugmentedIndex:
 
     def __init__(self, place: IndexPlace, corpus: Corpus, ensemble: Ensemble, device: str = "cpu") -> None:
         self._corpus, self._ensemble, self._device = corpus, ensemble, device
-        self._collection = _open(place, corpus)
+        self._place, self._dimension = place, corpus.dimension + 1
+        self._finished: Path | None = None  # of a shard
+        self._engine = self._opened(place.name(corpus))
 
     def __enter__(self) -> AugmentedIndex:
         return self
@@ -58,15 +69,20 @@ class AugmentedIndex:
     @property
     def where(self) -> str:
         """The place, for messages."""
-        return self._collection.where
+        return self._engine.where
 
     def create(self) -> None:
         """Make the collection, unless it is there.
 
         Raises:
+            DataError: if the place has a setting that collections do not have.
             StoreError: if it cannot be made.
         """
-        self._collection.create()
+        if (
+            isinstance(self._engine, ClientEngine) and not self._engine.exists()
+        ):  # a shard is made when opened
+            params = models.VectorParams(size=self._dimension, distance=models.Distance.DOT)
+            self._engine.create_of({SURPRISE: params}, self._place.settings)
 
     def missing(self) -> list[int]:
         """The first rows of the blocks that are not stored as a whole.
@@ -74,16 +90,13 @@ class AugmentedIndex:
         Raises:
             StoreError: if the collection cannot be read.
         """
-        if self._collection.count() == len(self._corpus):
+        if self._engine.count() == len(self._corpus):
             return []
-        blocks = self._corpus.key_blocks()
-        return [
-            first for first in blocks if self._collection.stored(first, self._end(first)) < self.rows(first)
-        ]
+        return [first for first in self._corpus.key_blocks() if self._stored(first) < self.rows(first)]
 
     def rows(self, first: int) -> int:
         """How many rows a block has."""
-        return self._end(first) - first
+        return min(KEY_BLOCK, len(self._corpus) - first)
 
     def vectors(self, first: int) -> Float32Array:
         """(n, d + 1) the augmented vectors of a block.
@@ -100,19 +113,27 @@ class AugmentedIndex:
         Raises:
             StoreError: if it cannot be stored.
         """
-        self._collection.upsert(first, self.vectors(first))
+        self._store(first, self.vectors(first))
         return self.rows(first)
 
     def finish(self, advance: Advance = lambda _: None) -> None:
         """Have the graph built, and wait for it.
 
         Args:
-            advance: told of vectors that the graph holds.
+            advance: called with the number of vectors that were added to the graph since the last call.
 
         Raises:
             StoreError: if it cannot be built, or nothing happens for the patience of the place.
         """
-        self._collection.finish(advance)
+        rows = len(self._corpus)
+        with disk_errors(self.where):
+            if self._finished is not None and self._finished.exists():  # else a full disk would be refused
+                advance(rows)
+                return
+            size = 4 * rows * self._dimension
+            self._engine.build_graph(advance, size=size, patience=self._place.patience)
+            if self._finished is not None:
+                self._finished.touch()
 
     def search(self, queries: Float32Array, limit: int, *, ef: int, least: float | None = None) -> list[Hits]:
         """The rows whose augmented vectors have the largest product with augmented queries, approximately.
@@ -130,19 +151,66 @@ class AugmentedIndex:
         return [
             hits
             for start in range(0, len(queries), step)
-            for hits in self._collection.search(queries[start : start + step], limit, ef, least)
+            for hits in self._engine.search(
+                SURPRISE, queries[start : start + step], limit, ef=ef, least=least
+            )
         ]
 
     def drop(self) -> None:
         """Delete it from the disk or the server."""
-        self._collection.drop()
+        self._engine.drop()
 
     def close(self) -> None:
         """Close connections and files."""
-        self._collection.close()
+        self._engine.close()
 
-    def _end(self, first: int) -> int:
-        return min(first + KEY_BLOCK, len(self._corpus))
+    def _stored(self, first: int) -> int:
+        """How many rows of a block are stored."""
+        rows: list[models.ExtendedPointId] = list(range(first, first + self.rows(first)))
+        return self._engine.count(models.Filter(must=[models.HasIdCondition(has_id=rows)]))
+
+    def _store(self, first: int, vectors: Float32Array) -> None:
+        """Store the vectors of consecutive rows; they are on the disk when this returns."""
+        if self._finished is not None:
+            with disk_errors(self.where):
+                self._finished.unlink(missing_ok=True)
+        points = [Point(first + i, {SURPRISE: row}, {}) for i, row in enumerate(vectors)]
+        step = max(1, REQUEST_BYTES // points[0].size)
+        for start in range(0, len(points), step):
+            self._upsert(points[start : start + step])
+        self._engine.flush()
+
+    def _upsert(self, points: Sequence[Point]) -> None:
+        """Store points in one request, or in halves where the server takes less."""
+        try:
+            self._engine.upsert(points)
+        except TooLarge:
+            half = len(points) // 2
+            if not half:
+                raise
+            self._upsert(points[:half])
+            self._upsert(points[half:])
+
+    def _opened(self, name: str) -> Engine:
+        place = self._place
+        if place.url is not None:
+            connection = Connection(
+                place.url, place.api_key, place.prefer_grpc, place.grpc_port, place.timeout
+            )
+            return ClientEngine(connection.open(), "server", connection.where, name, connection.retries)
+        if place.folder is None:
+            raise DataError("the index has no place; give a folder, or the url of a server")
+        if not is_installed("qdrant_edge"):
+            raise MissingExtraError(
+                "mode 'index' without a server needs qdrant_edge, which is not installed: run "
+                f"{pip_line('edge')}, or give the url of a Qdrant server"
+            )
+        from surprise_rerank.connectors.qdrant.engines.edge import EdgeEngine
+
+        with disk_errors(str(place.folder)):
+            place.folder.mkdir(parents=True, exist_ok=True)
+        self._finished = place.folder / name / _FINISHED
+        return EdgeEngine.of_vectors(place.folder / name, SURPRISE, self._dimension)
 
 
 @runtime_checkable
@@ -198,23 +266,3 @@ def fill(
                 advance(index.fill_block(first))
         with terminal.bar("building the graph", len(corpus), "docs") as advance:
             index.finish(advance)
-
-
-def _open(place: IndexPlace, corpus: Corpus) -> Collection:
-    size = corpus.dimension + 1
-    if place.url is not None:
-        from surprise_rerank.connectors.similar.index.server import ServerCollection
-
-        return ServerCollection(place, place.name(corpus), size)
-    if place.folder is None:
-        raise DataError("the index has no place; give a folder, or the url of a server")
-    if not is_installed("qdrant_edge"):
-        raise MissingExtraError(
-            "mode 'index' without a server needs qdrant_edge, which is not installed: run "
-            f"{pip_line('edge')}, or give the url of a Qdrant server"
-        )
-    from surprise_rerank.connectors.similar.index.edge import EdgeCollection
-
-    with disk_errors(str(place.folder)):
-        place.folder.mkdir(parents=True, exist_ok=True)
-    return EdgeCollection(place.folder / place.name(corpus), len(corpus), size)

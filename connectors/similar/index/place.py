@@ -1,69 +1,18 @@
-"""Where the index of a job is, and what a collection of vectors does for it."""
+"""Where the index of a job is."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
-
-import numpy as np
+from typing import Any, TypeAlias
 
 from surprise_rerank.connectors.qdrant.engines.base import shown_url
 from surprise_rerank.connectors.similar.corpus import Corpus
-from surprise_rerank.core.arrays import Float32Array, IntArray
 from surprise_rerank.errors import DataError
 
-# Of one query: rows, best first, and the float32 z that Qdrant has computed.
-Hits: TypeAlias = tuple[IntArray, Float32Array]
 Advance: TypeAlias = Callable[[int], None]
-
-
-def hits_of(points: Sequence[Any]) -> Hits:
-    """The points that Qdrant has found, Edge's or the client's."""
-    return np.array([p.id for p in points], np.int64), np.array([p.score for p in points], np.float32)
-
-
-class Collection(Protocol):
-    """Where the vectors are. Every error is a `StoreError`."""
-
-    @property
-    def where(self) -> str:
-        """The place, for messages."""
-        ...
-
-    def create(self) -> None:
-        """Make it, unless it is there."""
-        ...
-
-    def count(self) -> int:
-        """How many vectors are stored."""
-        ...
-
-    def stored(self, first: int, last: int) -> int:
-        """How many of these consecutive rows are stored."""
-        ...
-
-    def upsert(self, first: int, vectors: Float32Array) -> None:
-        """Store the vectors of consecutive rows; they are there when this returns."""
-        ...
-
-    def finish(self, advance: Advance) -> None:
-        """Have the graph built, and wait for it; told of the vectors that it holds."""
-        ...
-
-    def search(self, queries: Float32Array, limit: int, ef: int, least: float | None) -> list[Hits]:
-        """For each query at most so many rows, those that score less than the least left out; one request."""
-        ...
-
-    def drop(self) -> None:
-        """Delete everything."""
-        ...
-
-    def close(self) -> None:
-        """Close connections and files."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, repr=False)

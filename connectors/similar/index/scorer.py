@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from surprise_rerank.connectors.qdrant.engines.base import Hits
 from surprise_rerank.connectors.similar.corpus import Corpus
 from surprise_rerank.connectors.similar.index.augmented import AugmentedIndex
-from surprise_rerank.connectors.similar.index.place import Hits, IndexPlace
+from surprise_rerank.connectors.similar.index.place import IndexPlace
 from surprise_rerank.connectors.similar.settings import Settings
 from surprise_rerank.core.arrays import BoolArray, Float32Array, Float64Array, IntArray
 from surprise_rerank.core.files import disk_errors
