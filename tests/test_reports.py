@@ -527,10 +527,27 @@ def test_the_suffix_tells_the_format_and_folders_are_made(tmp_path: Path, suffix
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
+def test_an_svg_file_has_the_first_plot_of_points(tmp_path: Path):
+    file = tmp_path / "images" / "models.svg"
+    check_files([file])
+    write_report(REPORT, file)
+    root = ElementTree.parse(file).getroot()
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert root.get("aria-label") == SCATTER.title
+    texts = {"".join(element.itertext()) for element in root.iter("{http://www.w3.org/2000/svg}text")}
+    assert {series.name for series in SCATTER.series} <= texts
+
+
+def test_a_report_without_a_plot_of_points_has_no_svg_file(tmp_path: Path):
+    with pytest.raises(DataError, match=r"'Everything' has no plot of points.*two or more systems"):
+        write_report(replace(REPORT, plots=(LINE, BARS)), tmp_path / "report.svg")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("name", ["report.pdf", "report", ".json"])
 def test_another_suffix_is_told_with_those_that_there_are(tmp_path: Path, name: str):
     for act in (lambda file: write_report(REPORT, file), lambda file: check_files([file])):
-        with pytest.raises(DataError, match=r"\.md, \.tex, \.json, \.html"):
+        with pytest.raises(DataError, match=r"\.md, \.tex, \.json, \.html, \.svg"):
             act(tmp_path / name)
 
 
@@ -557,3 +574,5 @@ def test_a_missing_extra_is_told_before_the_evaluation(tmp_path: Path, monkeypat
     check_files([tmp_path / "report.md", tmp_path / "report.json", tmp_path / "report.tex"])
     with pytest.raises(MissingExtraError, match=r"surprise-rerank\[report\]"):
         check_files([tmp_path / "report.html"])
+    with pytest.raises(MissingExtraError, match=r"surprise-rerank\[report\]"):
+        check_files([tmp_path / "report.svg"])

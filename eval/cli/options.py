@@ -47,7 +47,8 @@ report_option = click.option(
     metavar="FILE",
     multiple=True,
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the tables to a file, too: .md, .tex, .json or .html (with plots). Several times.",
+    help="Write the tables to a file, too: .md, .tex, .json or .html (with plots). "
+    ".svg writes the first plot of points alone. Several times.",
 )
 quiet_option = click.option("--quiet", "-q", is_flag=True, help="The tables only, no progress.")
 

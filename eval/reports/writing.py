@@ -12,14 +12,28 @@ from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.eval.reports.html import to_html
 from surprise_rerank.eval.reports.latex import to_latex
 from surprise_rerank.eval.reports.markdown import to_markdown
+from surprise_rerank.eval.reports.plots import to_svg
 from surprise_rerank.eval.reports.records import to_json
 from surprise_rerank.eval.reports.report import Report
+
+
+def _picture(report: Report) -> str:
+    """The first plot of points as an SVG file: of `rerank-eval`, quality against milliseconds a question."""
+    plot = next((plot for plot in report.plots if plot.kind == "scatter"), None)
+    if plot is None:
+        raise DataError(
+            f"the report {report.title!r} has no plot of points, expected one for an SVG file: evaluate two "
+            "or more systems, or give the report a name that ends in .html"
+        )
+    return to_svg(plot) + "\n"
+
 
 _FORMATS: Mapping[str, Callable[[Report], str]] = {
     ".md": to_markdown,
     ".tex": to_latex,
     ".json": to_json,
     ".html": to_html,
+    ".svg": _picture,
 }
 
 
@@ -28,11 +42,11 @@ def write_report(report: Report, file: Path) -> None:
 
     Args:
         report: what to write.
-        file: ends in .md, .tex, .json or .html; its folder is made.
+        file: ends in .md, .tex, .json, .html, or in .svg for its first plot of points; its folder is made.
 
     Raises:
-        DataError: if it ends otherwise.
-        MissingExtraError: if a page needs a library that is not installed.
+        DataError: if it ends otherwise, or is to be an SVG file of a report without a plot of points.
+        MissingExtraError: if a page or a plot needs a library that is not installed.
         StoreError: if it cannot be written.
     """
     content = _format(file)(report).encode()
@@ -46,13 +60,15 @@ def check_files(files: Iterable[Path]) -> None:
     """Tell before an evaluation what `write_report` would tell after it; makes the files' folders.
 
     Raises:
-        DataError: if a file ends otherwise than in .md, .tex, .json or .html.
-        MissingExtraError: if a page needs a library that is not installed.
+        DataError: if a file ends otherwise than in .md, .tex, .json, .html or .svg.
+        MissingExtraError: if a page or a plot needs a library that is not installed.
         StoreError: if a file cannot be written.
     """
     for file in files:
-        if _format(file) is to_html:
+        form = _format(file)
+        if form is to_html:
             import_extra("jinja2", "report")
+        if form in (to_html, _picture):
             import_extra("matplotlib", "report")
         if file.is_dir():
             raise StoreError(f"{file} is a folder, expected the name of a file to write")
