@@ -26,7 +26,7 @@ from surprise_rerank.documents import Document, Passage
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.auto import PARTS, AutoReranker, AutoSettings, _order
-from surprise_rerank.rerank.lengths import without_length
+from surprise_rerank.rerank.fusion import without_length
 from surprise_rerank.rerank.token_weights import weighted_inclusion
 from surprise_rerank.surprise.ensemble import Ensemble
 

@@ -27,7 +27,6 @@ from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.thresholds.background import QuestionBackground, above
-from surprise_rerank.thresholds.background_files import from_bytes, to_bytes
 from surprise_rerank.thresholds.question_contrast import contrast, contrasted
 
 
@@ -180,12 +179,12 @@ def test_the_total_of_a_threshold_is_the_one_to_exceed():
 
 def test_a_background_comes_back_from_its_bytes():
     background = one_score([float(i) for i in range(19)])
-    again = from_bytes(to_bytes(background), "here")
+    again = QuestionBackground.from_bytes(background.to_bytes(), "here")
     assert (again.names, again.count) == (background.names, background.count)
     np.testing.assert_array_equal(again.totals, background.totals)
-    for damaged in (b"", b"PK", to_bytes(background)[:200]):
+    for damaged in (b"", b"PK", background.to_bytes()[:200]):
         with pytest.raises(DataError, match="here: not a background of questions"):
-            from_bytes(damaged, "here")
+            QuestionBackground.from_bytes(damaged, "here")
 
 
 @pytest.mark.parametrize(
@@ -201,18 +200,18 @@ def test_a_background_comes_back_from_its_bytes():
     ],
 )
 def test_a_file_with_impossible_numbers_is_no_background(wrong: dict):
-    damaged = to_bytes(replace(one_score([float(i) for i in range(19)]), **wrong))
+    damaged = replace(one_score([float(i) for i in range(19)]), **wrong).to_bytes()
     with pytest.raises(DataError, match="here: not a background of questions"):
-        from_bytes(damaged, "here")
+        QuestionBackground.from_bytes(damaged, "here")
 
 
 @given(st.integers(0, 2**31), st.integers(0, 255))
 @settings(max_examples=200, deadline=None)
 def test_any_damage_is_one_error(place: int, byte: int):
-    content = bytearray(to_bytes(one_score([float(i) for i in range(19)])))
+    content = bytearray(one_score([float(i) for i in range(19)]).to_bytes())
     content[place % len(content)] = byte
     with suppress(DataError):
-        from_bytes(bytes(content), "here")
+        QuestionBackground.from_bytes(bytes(content), "here")
 
 
 WORDS = ["wing", "lift", "drag", "flow", "wave", "heat", "beam", "load", "mach", "gust"]
@@ -306,7 +305,7 @@ def test_contrast_follows_the_ranking_and_stands_for_the_cosine():
 
 def test_a_background_of_questions_keeps_their_moments(index: DocumentIndex):
     measured = Pipeline(index.encoder, DenseRetriever(index)).with_background(OTHERS).background
-    again = from_bytes(to_bytes(measured), "here")
+    again = QuestionBackground.from_bytes(measured.to_bytes(), "here")
     assert again.questions.identity == measured.questions.identity
     np.testing.assert_array_equal(again.questions.covariance, measured.questions.covariance)
     assert again.needs == {"dense"}
@@ -361,4 +360,4 @@ def test_questions_are_a_list_of_strings(index: DocumentIndex):
 def test_questions_of_one_length_make_a_background_that_can_be_read(words: int, count: int):
     question = " ".join(["w"] * words)
     made = QuestionBackground.of((question, ranking(bm25=[float(i)])) for i in range(count))
-    assert from_bytes(to_bytes(made), "here").lengths == made.lengths
+    assert QuestionBackground.from_bytes(made.to_bytes(), "here").lengths == made.lengths

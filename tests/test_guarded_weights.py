@@ -18,7 +18,8 @@ from surprise_rerank.documents import Document, Passage
 from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.rerank.fusion import _smooth_ndcg, refine_weights, weighted_sum
-from surprise_rerank.rerank.rerankers import DynaMaxReranker, FusionReranker, RetrievedScorer
+from surprise_rerank.rerank.rerankers import DynaMaxReranker, FusionReranker
+from surprise_rerank.rerank.scorers import RetrievedScorer
 from surprise_rerank.rerank.weight_fitting import FOLDS, Weighted, WeightFit, fit_guarded
 
 Judged = tuple[Query, Candidates, Mapping[str, float]]

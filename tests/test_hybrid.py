@@ -16,13 +16,8 @@ from surprise_rerank.core.moments import Moments
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.eval.retrieval.workspace import has_bm25
-from surprise_rerank.rerank.rerankers import (
-    CosineScorer,
-    DynaMaxReranker,
-    DynaMaxScorer,
-    FusionReranker,
-    RetrievedScorer,
-)
+from surprise_rerank.rerank.rerankers import DynaMaxReranker, FusionReranker
+from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, RetrievedScorer
 
 ENCODER = WordEncoder()
 DOCUMENTS = [Document(str(i), f"w{i} w{i % 7} w{i % 3} common") for i in range(50)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 import subprocess
 import sys
@@ -61,3 +62,23 @@ def test_the_readmes_example_runs(tmp_path: Path) -> None:
 def test_the_readme_begins_with_the_two_commands() -> None:
     commands = re.findall(r"^    (\S.*)$", (ROOT / "README.md").read_text(), flags=re.MULTILINE)
     assert [c.split("#")[0].strip() for c in commands[:2]] == ["make eval", "make test"]
+
+
+PACKAGES = ["classify", "diagnosis", "encoders", "rerank", "similarities", "surprise", "thresholds"]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_packages_of_the_core_offer_their_public_names(package: str) -> None:
+    module = importlib.import_module(f"surprise_rerank.{package}")
+    for name in module.__all__:
+        assert getattr(module, name) is not None
+    named = re.findall(r" as (\w+),?$", Path(str(module.__file__)).read_text("utf-8"), flags=re.MULTILINE)
+    assert sorted(named) == module.__all__
+    with pytest.raises(AttributeError, match=f"surprise_rerank.{package}' has no attribute 'nonsense'"):
+        _ = module.nonsense
+
+
+def test_importing_the_packages_of_the_core_loads_nothing_heavy() -> None:
+    names = ", ".join(f"surprise_rerank.{package}" for package in PACKAGES)
+    code = f"import sys, {names}; assert not {{'torch', 'numpy', 'scipy', 'sklearn'}} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

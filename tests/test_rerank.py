@@ -18,15 +18,8 @@ from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.core.vectors import VectorSimilarity, vector_similarities
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
-from surprise_rerank.rerank.rerankers import (
-    CosineReranker,
-    CosineScorer,
-    DynaMaxReranker,
-    DynaMaxScorer,
-    FusionReranker,
-    RetrievedScorer,
-    SurpriseReranker,
-)
+from surprise_rerank.rerank.rerankers import CosineReranker, DynaMaxReranker, FusionReranker, SurpriseReranker
+from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, RetrievedScorer
 from surprise_rerank.similarities.dynamax import DynaMax
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.score import normalized_similarity, probability

@@ -29,12 +29,8 @@ from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import DataError, IndexMismatchError
 from surprise_rerank.pipeline import Pipeline
-from surprise_rerank.rerank.rerankers import (
-    DynaMaxReranker,
-    FusionReranker,
-    RetrievedScorer,
-    SurpriseReranker,
-)
+from surprise_rerank.rerank.rerankers import DynaMaxReranker, FusionReranker, SurpriseReranker
+from surprise_rerank.rerank.scorers import RetrievedScorer
 from surprise_rerank.surprise.ensemble import Ensemble
 
 WORDS = [f"w{i}" for i in range(40)]

@@ -12,8 +12,7 @@ from benchmarks.study.table import AUTO_ROW, Row
 from benchmarks.study.tokens import default
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.rerank.auto import ROBUST
-from surprise_rerank.rerank.fusion import surprise_normalized
-from surprise_rerank.rerank.lengths import without_length
+from surprise_rerank.rerank.fusion import surprise_normalized, without_length
 
 
 def by_length(share: float) -> Scores:

@@ -12,7 +12,6 @@ from surprise_rerank.core.extras import pip_line
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
 from surprise_rerank.thresholds.background import QuestionBackground
-from surprise_rerank.thresholds.background_files import from_bytes, to_bytes
 
 _SENTENCE_END = re.compile(r"[.!?](?=\s)|\n\s*\n")
 _LONGEST = 300  # characters of a first sentence
@@ -47,7 +46,7 @@ def load_background(
             f"{index.where} has no background of other questions for the system {system!r}{known}, which "
             "min_surprise needs; make one with 'surprise-rerank background set' or store_background"
         )
-    background = from_bytes(content, f"{index.where}: {_file_name(index, system)}")
+    background = QuestionBackground.from_bytes(content, f"{index.where}: {_file_name(index, system)}")
     if "bm25" in background.names and scorers and "bm25" not in scorers:
         if min_surprise is None:
             return None
@@ -67,7 +66,7 @@ def has_background(index: DocumentIndex, system: str) -> bool:
 
 def store_background(index: DocumentIndex, system: str, background: QuestionBackground) -> None:
     """Keep the background of a system, in place of the one that there is."""
-    index.files.write_file(_file_name(index, system), to_bytes(background))
+    index.files.write_file(_file_name(index, system), background.to_bytes())
 
 
 def delete_background(index: DocumentIndex, system: str) -> None:

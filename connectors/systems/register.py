@@ -26,15 +26,8 @@ from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.auto import DEFAULTS, VOICES, AutoReranker, AutoSettings
 from surprise_rerank.rerank.fusion import BM25_WEIGHT
-from surprise_rerank.rerank.rerankers import (
-    CosineScorer,
-    DynaMaxReranker,
-    DynaMaxScorer,
-    FusionReranker,
-    Reranker,
-    RetrievedScorer,
-    Scorer,
-)
+from surprise_rerank.rerank.rerankers import DynaMaxReranker, FusionReranker, Reranker
+from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, RetrievedScorer, Scorer
 from surprise_rerank.rerank.weight_fitting import Weighted
 from surprise_rerank.surprise.ensemble import Ensemble
 

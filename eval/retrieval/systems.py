@@ -21,16 +21,8 @@ from surprise_rerank.eval.retrieval.trec import Run
 from surprise_rerank.pipeline import Retriever
 from surprise_rerank.rerank.auto import DEFAULTS, ROBUST, AutoReranker, AutoSettings
 from surprise_rerank.rerank.fusion import BM25_WEIGHT, FusionMethod
-from surprise_rerank.rerank.rerankers import (
-    CosineReranker,
-    CosineScorer,
-    DynaMaxScorer,
-    FusionReranker,
-    Reranker,
-    RetrievedScorer,
-    Scorer,
-    SurpriseReranker,
-)
+from surprise_rerank.rerank.rerankers import CosineReranker, FusionReranker, Reranker, SurpriseReranker
+from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, RetrievedScorer, Scorer
 from surprise_rerank.rerank.weight_fitting import fit_guarded
 from surprise_rerank.similarities.registry import SIMILARITIES, NamedSimilarity
 from surprise_rerank.similarities.reranker import SimilarityReranker

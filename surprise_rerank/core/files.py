@@ -6,7 +6,10 @@ import errno
 import os
 import re
 import shutil
+import tokenize
 import uuid
+import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +21,19 @@ from surprise_rerank.errors import StoreError
 
 # Tells this process from a killed one that had the same number, as in a container that starts again.
 _TOKEN = uuid.uuid4().hex[:8]
+
+# What numpy and zipfile raise for .npz archives that are damaged or something else.
+UNREADABLE_ARCHIVE = (
+    EOFError,
+    KeyError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 def cache_folder() -> Path:

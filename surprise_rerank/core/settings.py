@@ -15,8 +15,9 @@ from typing import Any, Literal
 class OptionInfo:
     """What a command shows of a field, and how it reads the field's value.
 
-    The type comes from the annotation of the field: `int` and `float` may have a range, a `Literal` of strings
-    is a choice, a `Path` a file or folder, a `bool` a switch. The option of a `tuple` may be given several times.
+    The type comes from the annotation of the field: `int` and `float` may have a range, a `Literal` of
+    strings is a choice, a `Path` a file or folder, a `bool` a switch. The option of a `tuple` may be given
+    several times.
 
     Attributes:
         help: for readers; empty for an argument.

@@ -1,1 +1,34 @@
 """Texts to dense vectors and token vectors, and long documents to passages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from surprise_rerank.core.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from surprise_rerank.encoders.base import Encoded as Encoded
+    from surprise_rerank.encoders.base import Encoder as Encoder
+    from surprise_rerank.encoders.base import Kind as Kind
+    from surprise_rerank.encoders.base import encode_queries as encode_queries
+    from surprise_rerank.encoders.loading import DEFAULT_MODEL as DEFAULT_MODEL
+    from surprise_rerank.encoders.loading import load_encoder as load_encoder
+    from surprise_rerank.encoders.passages import Passages as Passages
+    from surprise_rerank.encoders.sentence_transformer import (
+        SentenceTransformerEncoder as SentenceTransformerEncoder,
+    )
+    from surprise_rerank.encoders.static import StaticEncoder as StaticEncoder
+    from surprise_rerank.encoders.word_vectors import WordVectors as WordVectors
+    from surprise_rerank.encoders.word_vectors import load_word_vectors as load_word_vectors
+
+__getattr__, __all__ = lazy_names(
+    __name__,
+    {
+        "base": "Encoded Encoder Kind encode_queries",
+        "loading": "DEFAULT_MODEL load_encoder",
+        "passages": "Passages",
+        "sentence_transformer": "SentenceTransformerEncoder",
+        "static": "StaticEncoder",
+        "word_vectors": "WordVectors load_word_vectors",
+    },
+)

@@ -1,1 +1,36 @@
 """Re-rankers: from a candidate pool to a ranking."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from surprise_rerank.core.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from surprise_rerank.rerank.auto import AutoReranker as AutoReranker
+    from surprise_rerank.rerank.auto import AutoSettings as AutoSettings
+    from surprise_rerank.rerank.fusion import FusionMethod as FusionMethod
+    from surprise_rerank.rerank.fusion import fit_weights as fit_weights
+    from surprise_rerank.rerank.rerankers import CosineReranker as CosineReranker
+    from surprise_rerank.rerank.rerankers import DynaMaxReranker as DynaMaxReranker
+    from surprise_rerank.rerank.rerankers import FusionReranker as FusionReranker
+    from surprise_rerank.rerank.rerankers import Reranker as Reranker
+    from surprise_rerank.rerank.rerankers import SurpriseReranker as SurpriseReranker
+    from surprise_rerank.rerank.scorers import CosineScorer as CosineScorer
+    from surprise_rerank.rerank.scorers import DynaMaxScorer as DynaMaxScorer
+    from surprise_rerank.rerank.scorers import RetrievedScorer as RetrievedScorer
+    from surprise_rerank.rerank.scorers import Scorer as Scorer
+    from surprise_rerank.rerank.weight_fitting import Weighted as Weighted
+    from surprise_rerank.rerank.weight_fitting import WeightFit as WeightFit
+    from surprise_rerank.rerank.weight_fitting import fit_guarded as fit_guarded
+
+__getattr__, __all__ = lazy_names(
+    __name__,
+    {
+        "auto": "AutoReranker AutoSettings",
+        "fusion": "FusionMethod fit_weights",
+        "rerankers": "CosineReranker DynaMaxReranker FusionReranker Reranker SurpriseReranker",
+        "scorers": "CosineScorer DynaMaxScorer RetrievedScorer Scorer",
+        "weight_fitting": "WeightFit Weighted fit_guarded",
+    },
+)

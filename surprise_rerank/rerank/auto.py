@@ -36,9 +36,8 @@ from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.core.vectors import is_linear
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.feedback import agreement, neighbour_support, shares
-from surprise_rerank.rerank.fusion import surprise_normalized, weighted_sum
-from surprise_rerank.rerank.lengths import without_length
-from surprise_rerank.rerank.rerankers import CosineScorer, DynaMaxScorer, RetrievedScorer
+from surprise_rerank.rerank.fusion import surprise_normalized, weighted_sum, without_length
+from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, RetrievedScorer
 from surprise_rerank.rerank.token_weights import weighted_inclusion
 from surprise_rerank.surprise.ensemble import Ensemble
 

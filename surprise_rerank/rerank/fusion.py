@@ -66,6 +66,33 @@ def surprise_normalized(scores: FloatArray, moments: Moments) -> Float64Array:
     return np.nan_to_num(z_scores(scores, moments), nan=0.0)
 
 
+def without_length(
+    scores: Float64Array, lengths: IntArray, usual: Float64Array, usual_lengths: IntArray, share: float
+) -> tuple[Float64Array, Float64Array]:
+    """Scores of a pool and of a sample, less a share of what their lengths let expect.
+
+    Inclusion takes the largest similarity over a document's tokens, so a document with more tokens has more
+    chances. The sample of the corpus that scores are compared with shows how many more: a line through its
+    scores over the logarithm of lengths.
+
+        s_i - a b (log(1 + l_i) - mean log(1 + l)),   b the least-squares slope over the sample
+
+    Args:
+        scores: (n,) of the pool.
+        lengths: (n,) numbers of tokens.
+        usual: (s,) of the sample.
+        usual_lengths: (s,) numbers of tokens.
+        share: a, from 0, which changes nothing, to 1.
+    """
+    known = np.log1p(usual_lengths.astype(np.float64))
+    about = known - known.mean() if len(known) else known
+    spread = float(about @ about)
+    slope = float(about @ usual) / spread if spread > 0 else 0.0
+    middle = known.mean() if len(known) else 0.0
+    own = np.log1p(lengths.astype(np.float64)) - middle
+    return scores - share * slope * own, usual - share * slope * about
+
+
 def weighted_sum(parts: Mapping[str, FloatArray], weights: Mapping[str, float]) -> Float64Array:
     """(n,) sum of weight times part; a part without a weight counts 1."""
     total = sum(weights.get(name, 1.0) * np.asarray(part, np.float64) for name, part in parts.items())

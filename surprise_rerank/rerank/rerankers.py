@@ -11,9 +11,7 @@ import numpy as np
 
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
 from surprise_rerank.core.arrays import Float64Array, FloatArray
-from surprise_rerank.core.moments import Moments
-from surprise_rerank.core.tokens import TokenBatch
-from surprise_rerank.core.vectors import VectorSimilarity, check_similarity, is_linear, pair_similarities
+from surprise_rerank.core.vectors import VectorSimilarity, check_similarity, is_linear
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.fusion import (
     FusionMethod,
@@ -24,6 +22,7 @@ from surprise_rerank.rerank.fusion import (
     surprise_normalized,
     weighted_sum,
 )
+from surprise_rerank.rerank.scorers import Scorer, dense_similarities
 from surprise_rerank.similarities.dynamax import DynaMax
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.score import Surprise, SurpriseModel, Weight
@@ -68,7 +67,7 @@ class CosineReranker:
         Raises:
             DataError: if dense vectors are missing or of another dimension than the query's.
         """
-        parts = {"cosine": _similarities(query, candidates, self.similarity)}
+        parts = {"cosine": dense_similarities(query, candidates, self.similarity)}
         return Ranking.order(candidates, parts["cosine"], parts, raw=parts)
 
 
@@ -127,7 +126,7 @@ class SurpriseReranker:
         dense, vectors = query.require_dense(), candidates.require_dense()
         kind = self.ensemble.similarity
         name = "cosine" if is_linear(kind) else kind  # stored vectors have length 1
-        similarity = _similarities(query, candidates, kind)
+        similarity = dense_similarities(query, candidates, kind)
         result = self.surprise.scores(similarity, vectors if self.anchor == "document" else dense[None, :])
         notes = []
         if not result.defined.all():
@@ -177,125 +176,12 @@ class DynaMaxReranker:
         return Ranking.order(candidates, scores, {"dynamax": scores})
 
 
-class Scorer(Protocol):
-    """One voice of a fusion."""
-
-    @property
-    def name(self) -> str:
-        """What its part is called in a ranking."""
-        ...
-
-    @property
-    def needs(self) -> frozenset[Field]:
-        """Which optional fields of `Candidates` must be filled."""
-        ...
-
-    def scores(self, query: Query, candidates: Candidates) -> FloatArray:
-        """(n,) its score of every candidate; NaN where it has none."""
-        ...
-
-    def moments(self, query: Query, candidates: Candidates) -> Moments:
-        """Mean and deviation of its scores for this query over the corpus, or a sample of it."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class CosineScorer:
-    """The ensemble's similarity of dense vectors, the cosine usually, whose moments are exact."""
-
-    ensemble: Ensemble
-    name: str = "cosine"
-
-    @property
-    def needs(self) -> frozenset[Field]:
-        """Dense vectors."""
-        return frozenset({"dense"})
-
-    def scores(self, query: Query, candidates: Candidates) -> FloatArray:
-        """(n,) cosines."""
-        return _similarities(query, candidates, self.ensemble.similarity)
-
-    def moments(self, query: Query, candidates: Candidates) -> Moments:
-        """Exact moments over the ensemble of documents."""
-        return self.ensemble.moments(query.require_dense())
-
-
-@dataclass(frozen=True, slots=True)
-class DynaMaxScorer:
-    """DynaMax over token vectors; its moments come from a sample of the corpus.
-
-    Attributes:
-        sample: token vectors of a uniform sample of the corpus.
-        similarity: which measure over which universe.
-        name: what its part is called in a ranking.
-        threads: as for `DynaMaxReranker`.
-        device: as for `DynaMaxReranker`.
-    """
-
-    sample: TokenBatch
-    similarity: DynaMax = field(default_factory=DynaMax)
-    name: str = "dynamax"
-    threads: int | None = None
-    device: str = "cpu"
-
-    @property
-    def needs(self) -> frozenset[Field]:
-        """Token vectors."""
-        return frozenset({"tokens"})
-
-    def scores(self, query: Query, candidates: Candidates) -> FloatArray:
-        """(n,) similarities."""
-        return self._pool(query, candidates.require_tokens())
-
-    def moments(self, query: Query, candidates: Candidates) -> Moments:
-        """Moments over the sample of the corpus."""
-        return Moments.of(self._pool(query, self.sample))
-
-    def _pool(self, query: Query, documents: TokenBatch) -> Float64Array:
-        return self.similarity.pool(
-            query.require_tokens(), documents, threads=self.threads, device=self.device
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class RetrievedScorer:
-    """Scores that a retriever put into the candidates, with their moments over the corpus (BM25)."""
-
-    name: str
-
-    @property
-    def needs(self) -> frozenset[Field]:
-        """Nothing but the scores."""
-        return frozenset()
-
-    def scores(self, query: Query, candidates: Candidates) -> FloatArray:
-        """(n,) the retriever's scores.
-
-        Raises:
-            DataError: if no retriever of that name filled them in.
-        """
-        if self.name not in candidates.scores:
-            known = ", ".join(candidates.scores) or "none"
-            raise DataError(f"the candidates have no scores of {self.name!r} (they have: {known})")
-        return candidates.scores[self.name]
-
-    def moments(self, query: Query, candidates: Candidates) -> Moments:
-        """The moments that the retriever filled in.
-
-        Raises:
-            DataError: if it did not.
-        """
-        if self.name not in candidates.backgrounds:
-            raise DataError(f"the retriever {self.name!r} gave no moments over the corpus; use rrf or minmax")
-        return candidates.backgrounds[self.name]
-
-
 @dataclass(frozen=True, slots=True)
 class FusionReranker:
     """Orders documents by the weighted sum of several scorers on one scale.
 
     Attributes:
-        scorers: the voices.
+        scorers: of different names.
         method: `surprise` (deviations above this query's mean over the corpus), `rrf`, `minmax` or `zscore`
             (both over the pool), or `sum` (the scores as they are).
         weights: scorer's name -> weight; 1 where not given. `fitted` learns them.
@@ -377,12 +263,3 @@ class FusionReranker:
                 return np.nan_to_num(np.asarray(scores, dtype=np.float64), nan=0.0)
             case "surprise":
                 return surprise_normalized(scores, scorer.moments(query, candidates))
-
-
-def _similarities(query: Query, candidates: Candidates, kind: VectorSimilarity) -> Float64Array:
-    dense, vectors = query.require_dense(), candidates.require_dense()
-    if dense.shape != vectors.shape[1:]:
-        raise DataError(
-            f"the query's vector has shape {dense.shape}, the candidates' have {vectors.shape[1:]}"
-        )
-    return pair_similarities(vectors, dense, kind)

@@ -12,15 +12,17 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from surprise_rerank.core import device as device_moments
 from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray, matrix, row_norms
+from surprise_rerank.core.files import UNREADABLE_ARCHIVE, whole_file
 from surprise_rerank.core.moments import (
     POOLED_ANCHORS,
     Moments,
@@ -37,7 +39,6 @@ from surprise_rerank.core.vectors import (
     vector_similarities,
 )
 from surprise_rerank.errors import DataError
-from surprise_rerank.surprise import ensemble_files
 
 # Rows of a block, whose float64 copies stay small beside the vectors themselves.
 _BLOCK = 4096
@@ -45,6 +46,22 @@ _BLOCK = 4096
 _ROUNDING = 1e-7
 # Similarities in a block that is compared with the sample.
 _BLOCK_SIMILARITIES = 1 << 22
+
+# The file: a .npz archive of plain arrays.
+_FORMAT = 2
+# Field -> what numpy stores it as.
+_STORED: Mapping[str, Callable[..., Any]] = {
+    "count": np.int64,
+    "mean": np.asarray,
+    "scatter": np.asarray,
+    "sample": np.asarray,
+    "priorities": np.asarray,
+    "sample_size": np.int64,
+    "checksum": np.uint64,
+    "model": np.str_,
+    "similarity": np.str_,
+}
+_PYTHON_TYPES: Mapping[Any, Callable[..., Any]] = {np.int64: int, np.uint64: int, np.str_: str}
 
 
 @dataclass(frozen=True, eq=False)
@@ -330,13 +347,20 @@ class Ensemble:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to a .npz file, whole or not at all."""
-        ensemble_files.save(path, self._fields())
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(target) as file:
+            self._write(file)
 
     def to_bytes(self) -> bytes:
         """The content of the file that `save` writes, for stores that have no files."""
         file = io.BytesIO()
-        ensemble_files.write(file, self._fields())
+        self._write(file)
         return file.getvalue()
+
+    def _write(self, file: IO[bytes]) -> None:
+        stored = {name: as_stored(getattr(self, name)) for name, as_stored in _STORED.items()}
+        np.savez(file, format=np.int64(_FORMAT), **stored)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Ensemble:
@@ -345,7 +369,7 @@ class Ensemble:
         Raises:
             DataError: if the file is not an ensemble, is damaged, or is of another format.
         """
-        return cls(**ensemble_files.load(path))
+        return cls._read(path, str(path))
 
     @classmethod
     def from_bytes(cls, content: bytes, where: str) -> Ensemble:
@@ -358,10 +382,25 @@ class Ensemble:
         Raises:
             DataError: if it is not an ensemble, is damaged, or is of another format.
         """
-        return cls(**ensemble_files.read(io.BytesIO(content), where))
+        return cls._read(io.BytesIO(content), where)
 
-    def _fields(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ensemble_files.FIELDS}
+    @classmethod
+    def _read(cls, source: str | os.PathLike[str] | IO[bytes], where: str) -> Ensemble:
+        try:
+            with np.load(source, allow_pickle=False) as stored:
+                if int(stored["format"]) != _FORMAT:
+                    raise DataError(f"{where}: ensemble of another format; make it again with Ensemble.save")
+                fields = {name: _PYTHON_TYPES.get(t, np.asarray)(stored[name]) for name, t in _STORED.items()}
+            d, s = len(fields["mean"]), len(fields["priorities"])
+            if fields["scatter"].shape != (d, d) or fields["sample"].shape != (s, d):
+                raise DataError(f"{where}: its arrays do not fit together; make it again with Ensemble.save")
+        except FileNotFoundError:
+            raise DataError(f"{where}: no such ensemble file") from None
+        except DataError:
+            raise
+        except UNREADABLE_ARCHIVE as error:
+            raise DataError(f"{where}: not an ensemble file; make one with Ensemble.save") from error
+        return cls(**fields)
 
 
 def _blocks(count: int, size: int) -> Iterator[slice]:

@@ -22,6 +22,7 @@ replaced by its surprise over the background questions themselves (`question_con
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -31,6 +32,7 @@ import numpy as np
 
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
 from surprise_rerank.core.arrays import Float64Array
+from surprise_rerank.core.files import UNREADABLE_ARCHIVE
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.fusion import BM25_WEIGHT
 from surprise_rerank.surprise.ensemble import Ensemble
@@ -42,6 +44,7 @@ FEWEST = 10
 _NO_SPREAD = 1e-7
 # .95 times 20 is not quite 19 in binary fractions.
 _ROUNDING = 1e-9
+_FORMAT = 1  # of the file
 _WEIGHTS = {"bm25": BM25_WEIGHT}
 # Scorers whose scores are sums over a question's words.
 _SUMS = frozenset({"bm25"})
@@ -252,6 +255,75 @@ class QuestionBackground:
     def means_for(self, question: str) -> Float64Array:
         """(k,) m of equation (2) for a question."""
         return self._expected(_log_length(question))
+
+    def to_bytes(self) -> bytes:
+        """The background as the content of a .npz file; it holds numbers, and no question's text."""
+        file = io.BytesIO()
+        np.savez(
+            file,
+            format=np.int64(_FORMAT),
+            names=np.array(self.names),
+            means=self.means,
+            slopes=self.slopes,
+            lengths=np.array(self.lengths),
+            deviations=self.deviations,
+            totals=self.totals,
+            scorer=np.str_(self.scorer),
+            documents=np.int64(self.documents),
+            questions=np.frombuffer(b"" if self.questions is None else self.questions.to_bytes(), np.uint8),
+        )
+        return file.getvalue()
+
+    @classmethod
+    def from_bytes(cls, content: bytes, where: str) -> QuestionBackground:
+        """Read what `to_bytes` gave; nothing in it is executed.
+
+        Args:
+            content: the bytes.
+            where: what to call their place in an error.
+
+        Raises:
+            DataError: if it is no background, is damaged, or is of another format.
+        """
+        try:
+            with np.load(io.BytesIO(content), allow_pickle=False) as stored:
+                if int(stored["format"]) != _FORMAT:
+                    raise DataError(f"{where}: a background of another format; make it again")
+                shortest, middle, longest = stored["lengths"].tolist()
+                questions = stored["questions"].tobytes()
+                made = cls(
+                    names=tuple(stored["names"].tolist()),
+                    means=stored["means"],
+                    slopes=stored["slopes"],
+                    lengths=(shortest, middle, longest),
+                    deviations=stored["deviations"],
+                    totals=stored["totals"],
+                    scorer=str(stored["scorer"]),
+                    documents=int(stored["documents"]),
+                    questions=Ensemble.from_bytes(questions, where) if questions else None,
+                )
+        except DataError:
+            raise
+        except UNREADABLE_ARCHIVE as error:
+            raise DataError(f"{where}: not a background of questions; make it again") from error
+        if not made._is_possible():
+            raise DataError(f"{where}: not a background of questions; make it again")
+        return made
+
+    def _is_possible(self) -> bool:
+        """Whether the arrays fit together, and hold what `of` could have made."""
+        scales = (self.means, self.slopes, self.deviations)
+        lengths = np.array(self.lengths)
+        return (
+            all(own.dtype.kind == "f" for own in (*scales, self.totals, lengths))
+            and {own.shape for own in scales} == {(len(self.names),)}
+            and self.totals.ndim == 1
+            and all(np.isfinite(own).all() for own in (*scales, lengths))
+            and bool((self.deviations > 0).all())
+            and bool((self.totals[1:] >= self.totals[:-1]).all())
+            and not np.isnan(self.totals).any()
+            and self.lengths == tuple(sorted(self.lengths))
+        )
 
     def _expected(self, length: float) -> Float64Array:
         shortest, middle, longest = self.lengths

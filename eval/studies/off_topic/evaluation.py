@@ -28,7 +28,7 @@ from surprise_rerank.eval.studies.off_topic.scores import (
     Bench,
 )
 from surprise_rerank.eval.studies.off_topic.tables import all_plots, all_tables
-from surprise_rerank.rerank.rerankers import CosineScorer, DynaMaxScorer, RetrievedScorer, Scorer
+from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, RetrievedScorer, Scorer
 from surprise_rerank.surprise.ensemble import Ensemble
 
 # Off-topic questions of a source below which halves of it tell nothing.

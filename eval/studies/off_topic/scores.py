@@ -12,7 +12,7 @@ from surprise_rerank.candidates import Query, Ranking
 from surprise_rerank.core.arrays import BoolArray, Float64Array
 from surprise_rerank.pipeline import Retriever
 from surprise_rerank.rerank.fusion import min_max, weighted_sum
-from surprise_rerank.rerank.rerankers import Scorer
+from surprise_rerank.rerank.scorers import Scorer
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.score import z_scores
 from surprise_rerank.thresholds.background import QuestionBackground

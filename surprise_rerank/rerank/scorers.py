@@ -1,0 +1,145 @@
+"""Scorers: each gives every candidate of a pool a score, and knows the mean and deviation of its scores.
+
+`FusionReranker` and `AutoReranker` are made of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from surprise_rerank.candidates import Candidates, Field, Query
+from surprise_rerank.core.arrays import Float64Array, FloatArray
+from surprise_rerank.core.moments import Moments
+from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.core.vectors import VectorSimilarity, pair_similarities
+from surprise_rerank.errors import DataError
+from surprise_rerank.similarities.dynamax import DynaMax
+from surprise_rerank.surprise.ensemble import Ensemble
+
+
+class Scorer(Protocol):
+    """One of the scores that a fusion adds up."""
+
+    @property
+    def name(self) -> str:
+        """What its part is called in a ranking."""
+        ...
+
+    @property
+    def needs(self) -> frozenset[Field]:
+        """Which optional fields of `Candidates` must be filled."""
+        ...
+
+    def scores(self, query: Query, candidates: Candidates) -> FloatArray:
+        """(n,) its score of every candidate; NaN where it has none."""
+        ...
+
+    def moments(self, query: Query, candidates: Candidates) -> Moments:
+        """Mean and deviation of its scores for this query over the corpus, or a sample of it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CosineScorer:
+    """The ensemble's similarity of dense vectors, the cosine usually, whose moments are exact."""
+
+    ensemble: Ensemble
+    name: str = "cosine"
+
+    @property
+    def needs(self) -> frozenset[Field]:
+        """Dense vectors."""
+        return frozenset({"dense"})
+
+    def scores(self, query: Query, candidates: Candidates) -> FloatArray:
+        """(n,) cosines."""
+        return dense_similarities(query, candidates, self.ensemble.similarity)
+
+    def moments(self, query: Query, candidates: Candidates) -> Moments:
+        """Exact moments over the ensemble of documents."""
+        return self.ensemble.moments(query.require_dense())
+
+
+@dataclass(frozen=True, slots=True)
+class DynaMaxScorer:
+    """DynaMax over token vectors; its moments come from a sample of the corpus.
+
+    Attributes:
+        sample: token vectors of a uniform sample of the corpus.
+        similarity: which measure over which universe.
+        name: what its part is called in a ranking.
+        threads: as for `DynaMaxReranker`.
+        device: as for `DynaMaxReranker`.
+    """
+
+    sample: TokenBatch
+    similarity: DynaMax = field(default_factory=DynaMax)
+    name: str = "dynamax"
+    threads: int | None = None
+    device: str = "cpu"
+
+    @property
+    def needs(self) -> frozenset[Field]:
+        """Token vectors."""
+        return frozenset({"tokens"})
+
+    def scores(self, query: Query, candidates: Candidates) -> FloatArray:
+        """(n,) similarities."""
+        return self._pool(query, candidates.require_tokens())
+
+    def moments(self, query: Query, candidates: Candidates) -> Moments:
+        """Moments over the sample of the corpus."""
+        return Moments.of(self._pool(query, self.sample))
+
+    def _pool(self, query: Query, documents: TokenBatch) -> Float64Array:
+        return self.similarity.pool(
+            query.require_tokens(), documents, threads=self.threads, device=self.device
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievedScorer:
+    """Scores that a retriever put into the candidates, with their moments over the corpus (BM25)."""
+
+    name: str
+
+    @property
+    def needs(self) -> frozenset[Field]:
+        """Nothing but the scores."""
+        return frozenset()
+
+    def scores(self, query: Query, candidates: Candidates) -> FloatArray:
+        """(n,) the retriever's scores.
+
+        Raises:
+            DataError: if no retriever of that name filled them in.
+        """
+        if self.name not in candidates.scores:
+            known = ", ".join(candidates.scores) or "none"
+            raise DataError(f"the candidates have no scores of {self.name!r} (they have: {known})")
+        return candidates.scores[self.name]
+
+    def moments(self, query: Query, candidates: Candidates) -> Moments:
+        """The moments that the retriever filled in.
+
+        Raises:
+            DataError: if it did not.
+        """
+        if self.name not in candidates.backgrounds:
+            raise DataError(f"the retriever {self.name!r} gave no moments over the corpus; use rrf or minmax")
+        return candidates.backgrounds[self.name]
+
+
+def dense_similarities(query: Query, candidates: Candidates, similarity: VectorSimilarity) -> Float64Array:
+    """(n,) similarities of the candidates' vectors to the query's.
+
+    Raises:
+        DataError: if dense vectors are missing or of another dimension than the query's.
+    """
+    dense, vectors = query.require_dense(), candidates.require_dense()
+    if dense.shape != vectors.shape[1:]:
+        raise DataError(
+            f"the query's vector has shape {dense.shape}, the candidates' have {vectors.shape[1:]}"
+        )
+    return pair_similarities(vectors, dense, similarity)
