@@ -15,7 +15,7 @@ comma := ,
 INSTALLED := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 
 .DEFAULT_GOAL := help
-.PHONY: help eval test check lint types install clean
+.PHONY: help eval test check lint types docs dist install clean
 
 help: ## Tell what there is to make
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -34,6 +34,15 @@ lint: $(INSTALLED) ## ruff
 
 types: $(INSTALLED) ## mypy --strict, on the package as it is installed
 	cd $(VENV) && $(abspath $(BIN))/mypy --config-file $(abspath pyproject.toml) -p surprise_rerank
+
+docs: $(INSTALLED) ## Build the documentation into site/; a warning is an error
+	$(BIN)/mkdocs build --strict
+
+dist: $(INSTALLED) ## Build the wheel and the source distribution, and check what an index would show of them
+	@rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	@rm -rf build
+	$(BIN)/twine check --strict dist/*
 
 install: $(INSTALLED) ## Make the environment
 

@@ -1,8 +1,9 @@
-"""docker-compose.yml and pyproject.toml keep what the documentation says of them."""
+"""docker-compose.yml, pyproject.toml and the workflows keep what the documentation says of them."""
 
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -71,3 +72,18 @@ def test_the_extra_all_holds_every_other_but_those_for_developers() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     named = [name for line in extras["all"] for name in line.partition("[")[2].rstrip("]").split(",")]
     assert sorted(named) == sorted(set(extras) - {"all", "dev"})
+
+
+def test_workflows_may_only_read_run_what_make_has_and_test_every_supported_python() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    tested: set[str] = set()
+    for path in (ROOT / ".github" / "workflows").glob("*.yml"):
+        workflow = yaml.safe_load(path.read_text())
+        assert workflow["permissions"] == {"contents": "read"}
+        for job in workflow["jobs"].values():
+            tested |= set(job.get("strategy", {}).get("matrix", {}).get("python", []))
+            for step in job["steps"]:
+                assert re.fullmatch(r"[\w/-]+@v\d+", step.get("uses", "a/b@v1"))
+                assert set(re.findall(r"^make (\w+)", step.get("run", ""), flags=re.MULTILINE)) <= targets
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
+    assert tested == {c.rpartition(" ")[2] for c in classifiers if re.search(r":: 3\.\d+$", c)}
