@@ -34,7 +34,7 @@ from threadpoolctl import threadpool_limits
 from surprise_rerank.connectors.readers import open_documents
 from surprise_rerank.connectors.similar.encoding import Vectors, store_documents
 from surprise_rerank.connectors.similar.job import SimilarityJob
-from surprise_rerank.connectors.similar.settings import Settings
+from surprise_rerank.connectors.similar.settings import SimilaritySettings
 from surprise_rerank.connectors.similar.threads import Threads
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.encoders.loading import load_encoder
@@ -125,7 +125,7 @@ def bare_product(dimension: int, threads: int, seconds: float) -> float:
     return max(rates)
 
 
-def job_measured(folder: Path, given: Given, settings: Settings, threads: int) -> Measured:
+def job_measured(folder: Path, given: Given, settings: SimilaritySettings, threads: int) -> Measured:
     """Run a job from the vectors to its parts, then the bare product."""
     found = Measured()
     job = SimilarityJob(folder, settings, workers=Threads(threads))
@@ -139,7 +139,7 @@ def job_measured(folder: Path, given: Given, settings: Settings, threads: int) -
             found.seconds[stage] = timed(work)
             found.processors[stage] = time.process_time() - before
     found.peak = peak_memory()
-    found.output = bytes_under(job.work.parts)
+    found.output = bytes_under(job.task.parts)
     found.corpus = bytes_under(folder / "documents")
     found.product = bare_product(given.dimension, threads, 4.0)
     return found
@@ -155,7 +155,7 @@ def in_process(*arguments: object) -> Measured:
 def exact(folder: Path, given: Given, k: int, threads: int) -> None:
     """Print the exact job beside the product of as many pairs."""
     before = bare_product(given.dimension, threads, 4.0)
-    found = in_process(folder, given, Settings(k=k), threads)
+    found = in_process(folder, given, SimilaritySettings(k=k), threads)
     rate = max(before, found.product)
     pairs, compare = given.size**2, found.seconds["compare"]
     limit = 2 * pairs * given.dimension / rate
@@ -176,7 +176,7 @@ def indexed(folder: Path, given: Given, k: int, threads: int, sample: int) -> No
     """Print the index mode, and its recall against exact neighbours of a sample."""
     from surprise_rerank.connectors.similar import sample_check
 
-    settings = Settings(k=k, mode="index")
+    settings = SimilaritySettings(k=k, mode="index")
     found = in_process(folder, given, settings, threads)
     job = SimilarityJob(folder, settings, workers=Threads(threads))
     job.prepare(Vectors("vectors", given))

@@ -24,14 +24,14 @@ from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SyncR
 from surprise_rerank.connectors.qdrant.engines.retries import RetryPolicy
 from surprise_rerank.connectors.readers import open_documents
 from surprise_rerank.connectors.similar import corpus as corpora
-from surprise_rerank.connectors.similar.corpus import Corpus
+from surprise_rerank.connectors.similar.corpus import EncodedCorpus
 from surprise_rerank.connectors.similar.encoding import Model, Vectors, store_vectors
 from surprise_rerank.connectors.similar.index.augmented import AugmentedIndex
 from surprise_rerank.connectors.similar.index.place import IndexPlace
 from surprise_rerank.connectors.similar.job import SimilarityJob
-from surprise_rerank.connectors.similar.settings import Settings
+from surprise_rerank.connectors.similar.settings import SimilaritySettings
 from surprise_rerank.connectors.similar.threads import Threads
-from surprise_rerank.connectors.similar.work import Sources, Workers
+from surprise_rerank.connectors.similar.workers import Sources, Workers
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.passages import Passages
@@ -165,7 +165,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def run(
-    folder: Path, settings: Settings, given: Sources | Vectors, workers: Workers, **more: Any
+    folder: Path, settings: SimilaritySettings, given: Sources | Vectors, workers: Workers, **more: Any
 ) -> list[Any]:
     job = SimilarityJob(folder, settings, model=WORDS, workers=workers, **more)
     job.prepare(given)
@@ -178,7 +178,7 @@ def run(
 def test_two_workers_make_the_same_bytes_as_one_process_though_one_is_killed(tmp_path: Path, ray: RayWorkers):
     first = jsonl(tmp_path / "first.jsonl", documents(2300), bad=(7, 1500))
     second = jsonl(tmp_path / "second.jsonl", documents(1200, salt=1), bad=(2,))
-    settings = Settings(k=3, similarity="both", pool=10, ensemble_sample=64)
+    settings = SimilaritySettings(k=3, similarity="both", pool=10, ensemble_sample=64)
     sources = [open_documents(path, on_error="skip") for path in (first, second)]
     given = Sources(["first", "second"], sources)
     expected = run(tmp_path / "one", settings, given, Threads(1))
@@ -186,7 +186,7 @@ def test_two_workers_make_the_same_bytes_as_one_process_though_one_is_killed(tmp
         assert run(tmp_path / "ray", settings, given, ray) == expected
     assert killer.killed
     assert files(tmp_path / "ray") == files(tmp_path / "one")
-    skipped = Corpus.open(tmp_path / "ray" / "documents").skipped
+    skipped = EncodedCorpus.open(tmp_path / "ray" / "documents").skipped
     assert [(line["source"], line["count"]) for line in skipped] == [("first", 2), ("second", 1)]
 
 
@@ -198,7 +198,7 @@ def test_ensembles_of_many_parts_are_merged_in_their_order(tmp_path: Path, ray: 
 
 
 def test_a_worker_killed_while_it_scores_changes_nothing(tmp_path: Path, ray: RayWorkers):
-    settings, given = Settings(k=4), vectors(20_000)
+    settings, given = SimilaritySettings(k=4), vectors(20_000)
     expected = run(tmp_path / "one", settings, given, Threads(1))
     with Killer("_Scoring") as killer:
         assert run(tmp_path / "ray", settings, given, ray) == expected
@@ -211,7 +211,7 @@ def test_a_malformed_row_is_the_error_of_one_process(tmp_path: Path, ray: RayWor
     told = []
     for name, workers in (("one", Threads()), ("ray", ray)):
         with pytest.raises(DataError, match=r"rows\.jsonl:8") as raised:
-            run(tmp_path / name, Settings(k=1), Sources(["rows"], [open_documents(path)]), workers)
+            run(tmp_path / name, SimilaritySettings(k=1), Sources(["rows"], [open_documents(path)]), workers)
         told.append(str(raised.value))
     assert told[0] == told[1]
 
@@ -232,7 +232,7 @@ def test_a_source_that_cannot_pass_to_workers_is_named(ray: RayWorkers):
 # The index of a job
 
 
-def stored(folder: Path, given: Vectors) -> tuple[Corpus, Path]:
+def stored(folder: Path, given: Vectors) -> tuple[EncodedCorpus, Path]:
     """A corpus, and the file of its ensemble."""
     corpora.begin(folder, {"sources": [given.name]})
     corpus = corpora.complete(folder, [], store_vectors(folder, given))
@@ -241,7 +241,7 @@ def stored(folder: Path, given: Vectors) -> tuple[Corpus, Path]:
 
 
 def test_an_index_on_a_server_gives_the_same_result(tmp_path: Path, ray: RayWorkers, rest: QdrantRest):
-    settings, given = Settings(k=3, mode="index"), vectors(400)
+    settings, given = SimilaritySettings(k=3, mode="index"), vectors(400)
     one, many = (IndexPlace(url=rest.url, collection=fresh_collection()) for _ in range(2))
     expected = run(tmp_path / "one", settings, given, Threads(1), index=one)
     assert run(tmp_path / "ray", settings, given, ray, index=many) == expected
@@ -276,7 +276,7 @@ def test_an_index_that_cannot_be_filled_is_told_in_one_line(tmp_path: Path, ray:
 
 
 def test_workers_do_not_share_an_index_in_a_folder(tmp_path: Path):
-    job = SimilarityJob(tmp_path, Settings(mode="index"), workers=RayWorkers())
+    job = SimilarityJob(tmp_path, SimilaritySettings(mode="index"), workers=RayWorkers())
     with pytest.raises(DataError, match="give the url of a Qdrant server"):
         job.prepare(Vectors("mine", []))
 

@@ -93,9 +93,9 @@ def test_the_run_of_a_million_is_compared_with_the_formulas():
 def test_machines_have_something_to_do_while_there_are_parts():
     pytest.importorskip("torch")
     from surprise_rerank.connectors.similar import corpus, dynamax, encoding
-    from surprise_rerank.connectors.similar.settings import Settings
+    from surprise_rerank.connectors.similar.settings import SimilaritySettings
 
-    part = {name: Settings(similarity=name).part_rows for name in ("cosine", "dynamax", "both")}
+    part = {name: SimilaritySettings(similarity=name).part_rows for name in ("cosine", "dynamax", "both")}
     busy = {
         "read and encode": encoding.CHUNK,
         "store, ensemble": corpus.ENSEMBLE_ROWS,

@@ -22,7 +22,7 @@ from surprise_rerank.connectors.similar import folder, neighbour_batches
 from surprise_rerank.connectors.similar.encoding import Vectors
 from surprise_rerank.connectors.similar.groups import DUPLICATE
 from surprise_rerank.connectors.similar.neighbour_batches import Documents, neighbours
-from surprise_rerank.connectors.similar.settings import Mode, Settings, Similarity
+from surprise_rerank.connectors.similar.settings import Mode, Similarity, SimilaritySettings
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.loading import load_encoder
@@ -280,7 +280,7 @@ class TestWork:
         place = tmp_path / "out.work"
 
         def fail(made: str) -> None:
-            with folder.own_folder(place, {}):
+            with folder.temporary_folder(place, {}):
                 (place / made).mkdir(parents=True)
                 raise error
 
@@ -295,7 +295,7 @@ class TestWork:
         pytest.importorskip("fcntl")
         beside, kept = Path(f"{desk.out}.work"), tmp_path / "kept"
         for place, given, mine in (
-            (beside, (), folder.own_folder(beside, {})),
+            (beside, (), folder.temporary_folder(beside, {})),
             (kept, ("--work", kept), folder.kept_folder(kept)),
         ):
             with mine:
@@ -546,7 +546,7 @@ class TestBadInput:
 # The same from Python
 
 
-def found(documents: Documents, settings: Settings, **options: Any) -> list[dict[str, Any]]:
+def found(documents: Documents, settings: SimilaritySettings, **options: Any) -> list[dict[str, Any]]:
     return [row for batch in neighbours(documents, settings, **options) for row in batch.to_pylist()]
 
 
@@ -556,7 +556,7 @@ def own_documents(count: int = 30) -> list[Document]:
 
 def test_batches_are_the_commands_rows_whatever_documents_come_as(desk: Desk, tmp_path: Path) -> None:
     desk.compare("DOCS", "-k", "3")
-    settings, model = Settings(k=3), str(desk.model)
+    settings, model = SimilaritySettings(k=3), str(desk.model)
     encoder = load_encoder(model)
     dense = encoder.encode([document.content for document in own_documents()]).dense
     given: list[Documents] = [
@@ -581,7 +581,7 @@ def test_batches_begin_before_all_is_computed_and_leave_nothing(
 
     monkeypatch.setitem(settings._PART_ROWS, "cosine", 4)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    stream = neighbours(own_documents(), Settings(k=2), encoder=WordEncoder())
+    stream = neighbours(own_documents(), SimilaritySettings(k=2), encoder=WordEncoder())
     first = next(stream)
     assert first.schema.names == ["document", "neighbour", "rank", "surprise", "probability", "cosine"]
     assert first.num_rows == 8
@@ -596,7 +596,7 @@ def test_two_documents_in_a_tuple_are_no_vectors() -> None:
         (("1", "2"), ("3", "4")),
         ({"id": 1, "text": "dogs"}, {"id": 2, "text": "bark"}),
     ):
-        assert len(found(documents, Settings(k=1), encoder=WordEncoder())) == 2
+        assert len(found(documents, SimilaritySettings(k=1), encoder=WordEncoder())) == 2
 
 
 def test_workers_elsewhere_load_a_model_on_their_device_and_this_process_on_none(
@@ -628,14 +628,14 @@ def test_rays_workers_have_a_gpu_each_where_one_computes(
 
 def test_what_python_gives_wrongly_is_told(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="2 ids for 3 vectors"):
-        found((["a", "b"], np.eye(3)), Settings())
+        found((["a", "b"], np.eye(3)), SimilaritySettings())
     with pytest.raises(DataError, match="an iterable of Documents"):
-        found("documents.jsonl", Settings(), encoder=WordEncoder())  # type: ignore[arg-type]
+        found("documents.jsonl", SimilaritySettings(), encoder=WordEncoder())  # type: ignore[arg-type]
     with pytest.raises(DataError, match="must be a Document"):
-        found([1, 2], Settings(), encoder=WordEncoder())  # type: ignore[list-item]
+        found([1, 2], SimilaritySettings(), encoder=WordEncoder())  # type: ignore[list-item]
     with pytest.raises(DataError, match="compares token vectors"):
-        found((["a", "b"], np.eye(2)), Settings(similarity="dynamax", k=1))
+        found((["a", "b"], np.eye(2)), SimilaritySettings(similarity="dynamax", k=1))
     with pytest.raises(ModelError):
-        found(own_documents(), Settings(), encoder=str(tmp_path / "no.txt"))
+        found(own_documents(), SimilaritySettings(), encoder=str(tmp_path / "no.txt"))
     with pytest.raises(DataError, match="no documents"):
-        found([], Settings(), encoder=WordEncoder())
+        found([], SimilaritySettings(), encoder=WordEncoder())

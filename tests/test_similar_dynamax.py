@@ -15,13 +15,13 @@ from words import WordEncoder
 
 from surprise_rerank.connectors.similar import dynamax, encoding
 from surprise_rerank.connectors.similar import settings as similar_settings
-from surprise_rerank.connectors.similar.corpus import Corpus
-from surprise_rerank.connectors.similar.dynamax import DynaMaxMoments, drawn
+from surprise_rerank.connectors.similar.corpus import EncodedCorpus
+from surprise_rerank.connectors.similar.dynamax import DynaMaxMoments, sample_rows
 from surprise_rerank.connectors.similar.encoding import Model
 from surprise_rerank.connectors.similar.job import SimilarityJob
-from surprise_rerank.connectors.similar.settings import Settings
+from surprise_rerank.connectors.similar.settings import SimilaritySettings
 from surprise_rerank.connectors.similar.threads import Threads
-from surprise_rerank.connectors.similar.work import Sources, Workers
+from surprise_rerank.connectors.similar.workers import Sources, Workers
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, StoreError
@@ -34,7 +34,7 @@ from surprise_rerank.surprise import neighbours as module_of_neighbours
 pytest.importorskip("pyarrow")
 
 WORDS = ["dog", "cat", "wolf", "fox", "tree", "leaf", "root", "stone", "river", "sea", "ship", "sail", "wind"]
-SETTINGS = Settings(k=3, similarity="dynamax", ensemble_sample=12)
+SETTINGS = SimilaritySettings(k=3, similarity="dynamax", ensemble_sample=12)
 DEFINITION = DynaMax("jaccard", "joint")
 
 
@@ -55,7 +55,7 @@ def documents(count: int, prefix: str = "", seed: int = 0) -> list[Document]:
 
 def job(
     folder: Path,
-    settings: Settings = SETTINGS,
+    settings: SimilaritySettings = SETTINGS,
     count: int = 60,
     against: Sources | None = None,
     workers: Workers | None = None,
@@ -69,7 +69,7 @@ def rows_of(job: SimilarityJob) -> list[dict[str, object]]:
     return [row for batch in job.batches() for row in batch.to_pylist()]
 
 
-def by_definition(corpus: Corpus, sample: int) -> tuple[np.ndarray, np.ndarray]:
+def by_definition(corpus: EncodedCorpus, sample: int) -> tuple[np.ndarray, np.ndarray]:
     """(n, n) similarities of all pairs read off the paper, and their surprise with the column as anchor."""
     tokens = corpus.tokens_of(np.arange(len(corpus)))
     n = len(corpus)
@@ -78,7 +78,7 @@ def by_definition(corpus: Corpus, sample: int) -> tuple[np.ndarray, np.ndarray]:
     )
     z = np.empty((n, n))
     for anchor in range(n):
-        members = [row for row in drawn(corpus, sample + 1).tolist() if row != anchor][:sample]
+        members = [row for row in sample_rows(corpus, sample + 1).tolist() if row != anchor][:sample]
         own = similarity[members, anchor]
         z[:, anchor] = (similarity[:, anchor] - own.mean()) / own.std()
     return similarity, z
@@ -219,7 +219,7 @@ def test_candidates_of_the_whole_corpus_scored_again_are_dynamax_alone(tmp_path)
 
 def test_candidates_come_from_the_surprise_of_the_cosine(tmp_path):
     both = rows_of(job(tmp_path / "both", replace(SETTINGS, similarity="both", pool=5)))
-    first = rows_of(job(tmp_path / "first", Settings(k=5)))
+    first = rows_of(job(tmp_path / "first", SimilaritySettings(k=5)))
     cosine = {(row["document"], row["neighbour"]): row["cosine"] for row in first}
     for row in both:
         assert row["cosine"] == cosine[row["document"], row["neighbour"]]
@@ -270,10 +270,10 @@ def test_the_sample_does_not_depend_on_the_order_of_the_documents(tmp_path):
         done = SimilarityJob(tmp_path / name, SETTINGS, model=Model("words", WordEncoder))
         done.prepare(Sources(["a"], [order]))
         corpora.append(done.documents)
-    one, two = (corpus.ids(drawn(corpus, 8)).to_pylist() for corpus in corpora)
+    one, two = (corpus.ids(sample_rows(corpus, 8)).to_pylist() for corpus in corpora)
     assert one == two
     assert len(set(one)) == 8
-    assert sorted(drawn(corpora[0], 99).tolist()) == list(range(50))
+    assert sorted(sample_rows(corpora[0], 99).tolist()) == list(range(50))
 
 
 def test_moments_are_shared_out_in_blocks_and_kept(tmp_path, monkeypatch):

@@ -31,9 +31,9 @@ from surprise_rerank.connectors.similar.job import SimilarityJob
 from surprise_rerank.connectors.similar.recall import interval, sample_check
 from surprise_rerank.connectors.similar.scorers import ExactScorer
 from surprise_rerank.connectors.similar.scoring import PartScorer
-from surprise_rerank.connectors.similar.settings import Settings
+from surprise_rerank.connectors.similar.settings import SimilaritySettings
 from surprise_rerank.connectors.similar.threads import Threads
-from surprise_rerank.connectors.similar.work import Sources
+from surprise_rerank.connectors.similar.workers import Sources
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, MissingExtraError, StoreError
@@ -102,7 +102,11 @@ def given(vectors: np.ndarray, name: str = "vectors", prefix: str = "d") -> Vect
 
 
 def prepared(
-    folder: Path, settings: Settings, documents: Vectors, against: Vectors | None = None, **options: object
+    folder: Path,
+    settings: SimilaritySettings,
+    documents: Vectors,
+    against: Vectors | None = None,
+    **options: object,
 ) -> SimilarityJob:
     job = SimilarityJob(folder, settings, workers=Threads(2), **options)
     job.prepare(documents, against)
@@ -114,13 +118,13 @@ def parts(job: SimilarityJob) -> list[bytes]:
 
 
 def opened(job: SimilarityJob) -> AugmentedIndex:
-    return AugmentedIndex(job.work.index, job.neighbours, job.ensemble)
+    return AugmentedIndex(job.task.index, job.neighbours, job.ensemble)
 
 
-INDEXED = Settings(k=5, mode="index")
+INDEXED = SimilaritySettings(k=5, mode="index")
 
 
-def exact(settings: Settings) -> Settings:
+def exact(settings: SimilaritySettings) -> SimilaritySettings:
     return replace(settings, mode="exact")
 
 
@@ -165,9 +169,9 @@ def test_candidates_of_an_index_are_scored_again_by_dynamax(tmp_path, place):
     random = np.random.default_rng(0)
     words = ["dog", "cat", "wolf", "fox", "tree", "leaf", "root", "stone", "river", "sea", "ship", "sail"]
     texts = [Document(str(i), " ".join(random.choice(words, 6))) for i in range(120)]
-    settings = Settings(k=3, similarity="both", pool=20, mode="index", ensemble_sample=20)
+    settings = SimilaritySettings(k=3, similarity="both", pool=20, mode="index", ensemble_sample=20)
 
-    def result(mode_settings: Settings, folder: str, **options: object) -> list[bytes]:
+    def result(mode_settings: SimilaritySettings, folder: str, **options: object) -> list[bytes]:
         job = SimilarityJob(tmp_path / folder, mode_settings, model=Model("words", WordEncoder), **options)
         job.prepare(Sources(["texts"], [texts]))
         return parts(job)
@@ -180,7 +184,7 @@ def test_what_a_graph_finds_is_scored_as_in_exact_mode(tmp_path):
     documents = given(clustered(8000, d=400))  # Edge builds graphs from 10 MB on
     job = prepared(tmp_path, replace(INDEXED, ef=64), documents)
     rows = np.arange(0, 8000, 40)
-    found = IndexScorer(job.documents, job.documents, job.ensemble, job.settings, job.work.index).neighbours(
+    found = IndexScorer(job.documents, job.documents, job.ensemble, job.settings, job.task.index).neighbours(
         rows
     )
     true = ExactScorer(job.documents, job.documents, job.ensemble, job.settings).neighbours(rows)
@@ -473,7 +477,7 @@ def test_whoever_stops_reading_a_result_lets_go_of_the_index(tmp_path, monkeypat
         next(reading)
         reading.close()
         assert len(closed) == before + 1
-        for path in job.work.parts.iterdir():
+        for path in job.task.parts.iterdir():
             path.unlink()
     assert len(kept) == 2
 

@@ -12,12 +12,12 @@ import pytest
 from words import WordEncoder
 
 from surprise_rerank.connectors.similar import encoding
-from surprise_rerank.connectors.similar.corpus import Corpus, store_chunk
+from surprise_rerank.connectors.similar.corpus import EncodedCorpus, store_chunk
 from surprise_rerank.connectors.similar.encoding import Model, Vectors, store_documents
 from surprise_rerank.connectors.similar.job import SimilarityJob
-from surprise_rerank.connectors.similar.settings import Settings
+from surprise_rerank.connectors.similar.settings import SimilaritySettings
 from surprise_rerank.connectors.similar.threads import Threads
-from surprise_rerank.connectors.similar.work import Sources
+from surprise_rerank.connectors.similar.workers import Sources
 from surprise_rerank.core.arrays import unit_rows
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder
@@ -39,10 +39,10 @@ def sources(*collections: Sequence[Document]) -> Sources:
     return Sources([f"source {i}" for i in range(len(collections))], list(collections))
 
 
-THREE = Settings(k=3)
+THREE = SimilaritySettings(k=3)
 
 
-def job(folder: Path, settings: Settings = THREE, **options: object) -> SimilarityJob:
+def job(folder: Path, settings: SimilaritySettings = THREE, **options: object) -> SimilarityJob:
     return SimilarityJob(folder, settings, model=Model("words", WordEncoder), **options)
 
 
@@ -102,7 +102,7 @@ def test_what_is_done_is_not_done_again(tmp_path, small_chunks):
     def never() -> Encoder:
         raise AssertionError("everything is encoded already")
 
-    again = SimilarityJob(tmp_path, Settings(k=3), model=Model("words", never))
+    again = SimilarityJob(tmp_path, SimilaritySettings(k=3), model=Model("words", never))
     again.prepare(sources(documents(40)))
     for path in first.parts():
         path.touch()  # they are read, not written
@@ -113,7 +113,7 @@ def test_what_is_done_is_not_done_again(tmp_path, small_chunks):
 
 def test_other_settings_use_the_same_vectors(tmp_path):
     job(tmp_path).prepare(sources(documents(20)))
-    other = SimilarityJob(tmp_path, Settings(k=1), model=Model("words", lambda: 1 / 0))
+    other = SimilarityJob(tmp_path, SimilaritySettings(k=1), model=Model("words", lambda: 1 / 0))
     other.prepare(sources(documents(20)))
     assert len(rows_of(other)) == 20
 
@@ -125,7 +125,7 @@ def test_a_changed_document_is_encoded_again_and_all_is_compared_anew(tmp_path, 
     before = rows_of(first)
     own[5] = Document("5", "ship sail sea")
     encoder = WordEncoder()
-    second = SimilarityJob(tmp_path, Settings(k=3), model=Model("words", lambda: encoder))
+    second = SimilarityJob(tmp_path, SimilaritySettings(k=3), model=Model("words", lambda: encoder))
     second.prepare(sources(own))
     assert len(encoder.encoded_texts) == 16  # its chunk
     assert rows_of(second) != before
@@ -136,7 +136,7 @@ def test_a_changed_document_is_encoded_again_and_all_is_compared_anew(tmp_path, 
 
 def test_a_folder_of_another_job_is_refused(tmp_path):
     job(tmp_path).prepare(sources(documents(5)))
-    other = SimilarityJob(tmp_path, Settings(), model=Model("letters", WordEncoder))
+    other = SimilarityJob(tmp_path, SimilaritySettings(), model=Model("letters", WordEncoder))
     with pytest.raises(DataError, match=r"not the same model\); delete it, or choose another work folder"):
         other.prepare(sources(documents(5)))
     with pytest.raises(DataError, match="not the same sources"):
@@ -166,7 +166,7 @@ def test_vectors_that_are_known_need_no_model(tmp_path):
     random = np.random.default_rng(0)
     vectors = random.normal(size=(30, 8)).astype(np.float32)
     given = Vectors("mine", [(list(range(20)), vectors[:20]), (list(range(20, 30)), vectors[20:])])
-    done = SimilarityJob(tmp_path, Settings(k=2))
+    done = SimilarityJob(tmp_path, SimilaritySettings(k=2))
     done.prepare(given)
     np.testing.assert_array_equal(done.documents.vectors(0, 30), unit_rows(vectors))
     assert len(rows_of(done)) == 60
@@ -181,12 +181,12 @@ def test_vectors_that_are_known_need_no_model(tmp_path):
 )
 def test_vectors_that_do_not_fit_are_refused(tmp_path, batch, message):
     with pytest.raises(DataError, match=message):
-        SimilarityJob(tmp_path, Settings()).prepare(Vectors("mine", [batch]))
+        SimilarityJob(tmp_path, SimilaritySettings()).prepare(Vectors("mine", [batch]))
 
 
 def test_the_corpus_hands_out_any_rows(tmp_path, small_chunks):
     own = documents(50)
-    done = job(tmp_path, Settings(similarity="dynamax"))
+    done = job(tmp_path, SimilaritySettings(similarity="dynamax"))
     done.prepare(sources(own))
     rows = np.array([49, 0, 17, 17, 3])
     encoded = WordEncoder().encode([own[i].content for i in rows])
@@ -203,13 +203,13 @@ def test_the_corpus_hands_out_any_rows(tmp_path, small_chunks):
 
 def test_a_corpus_that_is_not_complete_is_refused(tmp_path):
     with pytest.raises(StoreError, match="holds no complete corpus; run the job again"):
-        Corpus.open(tmp_path)
+        EncodedCorpus.open(tmp_path)
 
 
 def test_a_damaged_corpus_is_told(tmp_path):
     (tmp_path / "corpus.json").write_text("{")
     with pytest.raises(StoreError, match=r"corpus\.json is damaged, or not surprise-rerank"):
-        Corpus.open(tmp_path)
+        EncodedCorpus.open(tmp_path)
 
 
 def test_two_workers_that_store_one_chunk_agree(tmp_path):
@@ -233,7 +233,7 @@ def test_a_job_that_is_not_prepared_says_so(tmp_path):
     with pytest.raises(DataError, match="not prepared yet"):
         next(job(tmp_path).batches())
     with pytest.raises(DataError, match="need a model"):
-        SimilarityJob(tmp_path, Settings()).prepare(sources(documents(3)))
+        SimilarityJob(tmp_path, SimilaritySettings()).prepare(sources(documents(3)))
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_a_job_that_is_not_prepared_says_so(tmp_path):
 )
 def test_senseless_settings_are_refused(values, message):
     with pytest.raises(DataError, match=message):
-        Settings(**values)
+        SimilaritySettings(**values)
 
 
 def test_a_folder_of_somebody_elses_is_left_alone(tmp_path):
@@ -266,14 +266,14 @@ def test_vectors_of_two_models_are_refused(tmp_path):
     random = np.random.default_rng(0)
     one, other = (Vectors("mine", [(["a", "b"], random.normal(size=(2, d)))]) for d in (4, 3))
     with pytest.raises(DataError, match="dimension 4 cannot be compared with vectors of dimension 3"):
-        SimilarityJob(tmp_path, Settings()).prepare(one, other)
+        SimilarityJob(tmp_path, SimilaritySettings()).prepare(one, other)
 
 
 def test_what_was_made_of_documents_that_changed_goes(tmp_path):
     random = np.random.default_rng(0)
     vectors = random.normal(size=(20, 4))
     for count in (20, 10):
-        done = SimilarityJob(tmp_path, Settings(k=2))
+        done = SimilarityJob(tmp_path, SimilaritySettings(k=2))
         done.prepare(Vectors("mine", [(list(map(str, range(count))), vectors[:count])]))
         assert len(rows_of(done)) == 2 * count
     kept = tmp_path / "index" / "0123456789ab.txt"
@@ -281,7 +281,7 @@ def test_what_was_made_of_documents_that_changed_goes(tmp_path):
     kept.touch()
     draft = tmp_path / "documents" / f".chunk.{'0' * 32}.part"
     draft.touch()
-    again = SimilarityJob(tmp_path, Settings(k=2))
+    again = SimilarityJob(tmp_path, SimilaritySettings(k=2))
     again.prepare(Vectors("mine", [(list(map(str, range(10))), vectors[:10])]))
     assert draft.exists()  # it may be another worker's
     os.utime(draft, (0, 0))
@@ -296,7 +296,7 @@ def test_what_was_made_of_documents_that_changed_goes(tmp_path):
 @pytest.mark.parametrize(("name", "message"), [("", "an empty id"), ("\ud800", "characters that are none")])
 def test_ids_of_vectors_must_be_texts(tmp_path, name, message):
     with pytest.raises(DataError, match=message):
-        SimilarityJob(tmp_path, Settings()).prepare(Vectors("mine", [([name], np.ones((1, 3)))]))
+        SimilarityJob(tmp_path, SimilaritySettings()).prepare(Vectors("mine", [([name], np.ones((1, 3)))]))
 
 
 def test_a_copy_of_the_documents_is_another_corpus(tmp_path):
@@ -304,7 +304,7 @@ def test_a_copy_of_the_documents_is_another_corpus(tmp_path):
     random = np.random.default_rng(0)
     given = Vectors("mine", [(list(map(str, range(20))), random.normal(size=(20, 4)))])
     for against in (None, given, None):
-        done = SimilarityJob(tmp_path, Settings(k=20))
+        done = SimilarityJob(tmp_path, SimilaritySettings(k=20))
         done.prepare(given, against)
         itself = [row for row in rows_of(done) if row["document"] == row["neighbour"]]
         assert len(itself) == (0 if against is None else 20)
@@ -313,7 +313,7 @@ def test_a_copy_of_the_documents_is_another_corpus(tmp_path):
 def test_a_job_that_is_prepared_again_has_the_new_documents(tmp_path):
     random = np.random.default_rng(0)
     vectors = random.normal(size=(20, 4))
-    again = SimilarityJob(tmp_path, Settings(k=1))
+    again = SimilarityJob(tmp_path, SimilaritySettings(k=1))
     for count in (5, 20):
         again.prepare(Vectors("mine", [(list(map(str, range(count))), vectors[:count])]))
         assert len(rows_of(again)) == count
@@ -328,7 +328,7 @@ def test_the_number_of_threads_does_not_change_a_bit(tmp_path):
     contents = []
     for threads in (1, 2):
         with threadpool_limits(threads):
-            done = SimilarityJob(tmp_path / str(threads), Settings(k=1), workers=Threads(threads))
+            done = SimilarityJob(tmp_path / str(threads), SimilaritySettings(k=1), workers=Threads(threads))
             done.prepare(given)
             mean = done.neighbours.keys(done.ensemble, 0).moments.deviation
         contents.append((done.ensemble.to_bytes(), mean.tobytes()))
@@ -337,7 +337,7 @@ def test_the_number_of_threads_does_not_change_a_bit(tmp_path):
 
 def test_batches_of_vectors_must_be_of_one_dimension(tmp_path):
     with pytest.raises(DataError, match="batch 2 has vectors of dimension 4, those before have 3"):
-        SimilarityJob(tmp_path, Settings()).prepare(
+        SimilarityJob(tmp_path, SimilaritySettings()).prepare(
             Vectors("mine", [(["a"], np.ones((1, 3))), (["b"], np.ones((1, 4)))])
         )
 
@@ -345,14 +345,17 @@ def test_batches_of_vectors_must_be_of_one_dimension(tmp_path):
 def test_a_device_that_is_not_there_is_told_before_anything_is_encoded(tmp_path):
     encoder = WordEncoder()
     with pytest.raises(DataError, match="device 'nowhere' cannot be used"):
-        SimilarityJob(tmp_path, Settings(), model=Model("words", lambda: encoder), device="nowhere").prepare(
-            sources(documents(3))
-        )
+        SimilarityJob(
+            tmp_path, SimilaritySettings(), model=Model("words", lambda: encoder), device="nowhere"
+        ).prepare(sources(documents(3)))
     assert encoder.encoded_texts == []
 
 
 def test_equal_settings_have_equal_digits():
-    assert Settings(k=np.int64(3), above=3).digest == Settings(k=3, above=np.float32(3)).digest
+    assert (
+        SimilaritySettings(k=np.int64(3), above=3).digest
+        == SimilaritySettings(k=3, above=np.float32(3)).digest
+    )
 
 
 def test_everything_that_the_package_names_is_there():

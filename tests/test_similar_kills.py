@@ -307,7 +307,7 @@ MEMORY = textwrap.dedent(
     from surprise_rerank.connectors.similar.groups import near_duplicates, write_groups
     from surprise_rerank.connectors.similar.job import SimilarityJob
     from surprise_rerank.connectors.similar.outputs import Target
-    from surprise_rerank.connectors.similar.settings import Settings
+    from surprise_rerank.connectors.similar.settings import SimilaritySettings
     from surprise_rerank.connectors.similar.threads import Threads
 
     count, folder = int(sys.argv[1]), Path(sys.argv[2])
@@ -317,7 +317,7 @@ MEMORY = textwrap.dedent(
             own = np.random.default_rng(start).normal(size=(5000, 32)).astype(np.float32)
             yield [f"document {i}" for i in range(start, start + 5000)], own
 
-    job = SimilarityJob(folder, Settings(k=10), workers=Threads(1))
+    job = SimilarityJob(folder, SimilaritySettings(k=10), workers=Threads(1))
     job.prepare(Vectors("random", batches()))
     Target.of(str(folder / "out.csv")).write_parts(job.parts())
     groups = near_duplicates(job.parts(), job.documents, None, job.settings, 0.7)

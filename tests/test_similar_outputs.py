@@ -24,7 +24,7 @@ from surprise_rerank.connectors.similar.groups import (
 )
 from surprise_rerank.connectors.similar.job import SimilarityJob
 from surprise_rerank.connectors.similar.outputs import COMPLETE, MARKER, ROW_COLUMNS, Target, part_batches
-from surprise_rerank.connectors.similar.settings import Settings
+from surprise_rerank.connectors.similar.settings import SimilaritySettings
 from surprise_rerank.errors import DataError, StoreError
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -56,9 +56,9 @@ def job_of(
     folder: Path,
     documents: tuple[Sequence[str], np.ndarray],
     against: tuple[Sequence[str], np.ndarray] | None = None,
-    settings: Settings | None = None,
+    settings: SimilaritySettings | None = None,
 ) -> SimilarityJob:
-    job = SimilarityJob(folder, settings or Settings(k=3))
+    job = SimilarityJob(folder, settings or SimilaritySettings(k=3))
     job.prepare(Vectors("given", [documents]), None if against is None else Vectors("others", [against]))
     return job
 
@@ -244,7 +244,7 @@ def test_a_missing_folder_is_told(tmp_path: Path) -> None:
 
 
 def test_no_pairs_are_a_file_with_a_header(tmp_path: Path) -> None:
-    job = job_of(tmp_path / "work", (["a", "b"], vectors(2)), settings=Settings(k=None, above=1e6))
+    job = job_of(tmp_path / "work", (["a", "b"], vectors(2)), settings=SimilaritySettings(k=None, above=1e6))
     for suffix in FORMS:
         assert Target.of(str(tmp_path / f"out{suffix}")).write_parts(job.parts()) == 0
     assert parquet.read_table(tmp_path / "out.parquet").column_names[0] == "document"

@@ -83,7 +83,7 @@ def disconnect() -> None:
         ray.shutdown()
 
 
-class Answering:
+class RowWorker:
     """An actor that answers rows, one at a time."""
 
     def __call__(self, rows: Any) -> Any:
@@ -92,11 +92,11 @@ class Answering:
         if row["error"] is not None:
             return rows
         try:
-            return table_of(**self.answer(row))
+            return table_of(**self.process(row))
         except SurpriseRerankError as error:
-            return table_of(**told(error))
+            return table_of(**error_row(error))
 
-    def answer(self, row: Row) -> Row:
+    def process(self, row: Row) -> Row:
         """The answer to one row."""
         raise NotImplementedError
 
@@ -148,10 +148,10 @@ def quiet_context() -> Any:
     return context
 
 
-def answers(
+def map_rows(
     reads: Sequence[Read],
     actors: Actors,
-    worker: type[Answering] | None = None,
+    worker: type[RowWorker] | None = None,
     arguments: tuple[Any, ...] = (),
     *,
     ordered: bool = False,
@@ -189,10 +189,10 @@ def answers(
                 batch_format="pyarrow",
                 **actors.arguments,
             )
-    with told_in_one_line():
+    with ray_errors():
         for batch in rows.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
             for row in batch.to_pylist():
-                raise_told(row)
+                raise_error(row)
                 yield row
 
 
@@ -270,13 +270,13 @@ _KINDS = {
 }
 
 
-def told(error: SurpriseRerankError) -> Row:
+def error_row(error: SurpriseRerankError) -> Row:
     """An error as a row."""
     kind = next(base.__name__ for base in type(error).__mro__ if base.__name__ in _KINDS)
     return {"error": kind, "message": str(error)}
 
 
-def raise_told(row: Row) -> None:
+def raise_error(row: Row) -> None:
     """Raise the error that a row tells of.
 
     Raises:
@@ -287,7 +287,7 @@ def raise_told(row: Row) -> None:
 
 
 @contextmanager
-def told_in_one_line() -> Iterator[None]:
+def ray_errors() -> Iterator[None]:
     """Keep Ray's log of a pipeline in its files, and turn what makes it give up into one line."""
     log = logging.getLogger("ray.data")
     quieted: list[tuple[logging.Handler | logging.Logger, int]] = [
@@ -317,7 +317,7 @@ def first_line(error: BaseException) -> str:
     return lines[0].strip()
 
 
-class Passed(Generic[T]):
+class SharedObject(Generic[T]):
     """Something that passes to workers once, however many they are.
 
     Args:

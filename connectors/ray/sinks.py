@@ -26,14 +26,14 @@ from surprise_rerank.connectors.ray.pipeline import (
     EXTRA,
     Actors,
     RowSource,
+    error_row,
     first_line,
     quiet_context,
-    raise_told,
-    told,
-    told_in_one_line,
+    raise_error,
+    ray_errors,
 )
 from surprise_rerank.connectors.readers import Fields, from_iterable
-from surprise_rerank.connectors.similar.corpus import Corpus
+from surprise_rerank.connectors.similar.corpus import EncodedCorpus
 from surprise_rerank.connectors.similar.encoding import Model
 from surprise_rerank.connectors.similar.index.augmented import AugmentedIndex
 from surprise_rerank.connectors.similar.index.place import IndexPlace
@@ -177,7 +177,7 @@ class IndexWriter:
         try:
             done = asdict(self.write(table))
         except SurpriseRerankError as error:
-            done = told(error)
+            done = error_row(error)
         return import_extra("pyarrow", EXTRA).Table.from_pylist([{"error": None, **done}])
 
     def write(self, table: Any) -> SyncReport:
@@ -266,16 +266,16 @@ def index_documents(
         **Actors(concurrency, num_cpus, num_gpus).arguments,
     )
     reports = []
-    with told_in_one_line():
+    with ray_errors():
         for batch in done.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
             for row in batch.to_pylist():
-                raise_told(row)
+                raise_error(row)
                 del row["error"]
                 reports.append(SyncReport(**row))
     return _total(reports)
 
 
-class _Augmented(QdrantDatasink):
+class _VectorSink(QdrantDatasink):
     """Augmented vectors under their rows' numbers; an error is a result, raised when all tasks have ended."""
 
     def write(self, blocks: Iterable[Any], ctx: Any) -> Any:
@@ -283,20 +283,20 @@ class _Augmented(QdrantDatasink):
         try:
             # The sink has tried again already.
             once = RetryPolicy(attempts=1)
-            retries.call(lambda: super(_Augmented, self).write(blocks, ctx), shown_url(self.url), once)
+            retries.call(lambda: super(_VectorSink, self).write(blocks, ctx), shown_url(self.url), once)
         except SurpriseRerankError as error:
-            return told(error)
+            return error_row(error)
         except RuntimeError as error:  # one of gRPC, which could not pass to the driver
-            return told(StoreError(f"{shown_url(self.url)}: {first_line(error)}"))
+            return error_row(StoreError(f"{shown_url(self.url)}: {first_line(error)}"))
         return {"error": None}
 
     def on_write_complete(self, write_result: Any) -> None:
         """Raise the first error."""
         for result in write_result.write_returns:
-            raise_told(result)
+            raise_error(result)
 
 
-def fill(place: IndexPlace, corpus: Corpus, ensemble: Path, actors: Actors) -> None:
+def fill(place: IndexPlace, corpus: EncodedCorpus, ensemble: Path, actors: Actors) -> None:
     """Store the augmented vectors that are missing in the collection of a job.
 
     Each task computes the vectors of some blocks and sends them: they do not pass through Ray's object store.
@@ -319,7 +319,7 @@ def fill(place: IndexPlace, corpus: Corpus, ensemble: Path, actors: Actors) -> N
         partial(_augmented, corpus.folder.absolute(), ensemble.absolute(), missing[i::shares])
         for i in range(shares)
     ]
-    sink = _Augmented(
+    sink = _VectorSink(
         place.name(corpus),
         url=place.url,
         api_key=place.api_key,
@@ -341,14 +341,14 @@ def fill(place: IndexPlace, corpus: Corpus, ensemble: Path, actors: Actors) -> N
         vectors = ray.data.read_datasource(
             RowSource(reads), override_num_blocks=shares, concurrency=concurrency
         )
-    with told_in_one_line():
+    with ray_errors():
         vectors.write_datasink(sink, concurrency=concurrency)
 
 
 def _augmented(folder: Path, ensemble: Path, blocks: Sequence[int]) -> Iterator[Any]:
     """Tables of row numbers and augmented vectors."""
     pyarrow = import_extra("pyarrow", EXTRA)
-    corpus, members = Corpus.open(folder), Ensemble.load(ensemble)
+    corpus, members = EncodedCorpus.open(folder), Ensemble.load(ensemble)
     for first in blocks:
         keys = corpus.keys(members, first)
         vectors = augmented_documents(keys.vectors, keys.moments)

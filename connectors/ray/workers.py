@@ -18,9 +18,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from surprise_rerank.connectors.progress import Advance
 from surprise_rerank.connectors.ray import pipeline as ray_pipeline
-from surprise_rerank.connectors.ray.pipeline import Actors, Answering, Numbers, Passed, Row, answers, table_of
-from surprise_rerank.connectors.similar.corpus import Corpus
+from surprise_rerank.connectors.ray.pipeline import (
+    Actors,
+    Numbers,
+    Row,
+    RowWorker,
+    SharedObject,
+    map_rows,
+    table_of,
+)
+from surprise_rerank.connectors.similar.corpus import EncodedCorpus
 from surprise_rerank.connectors.similar.encoding import (
     Model,
     accounts,
@@ -29,7 +38,7 @@ from surprise_rerank.connectors.similar.encoding import (
     store_documents,
 )
 from surprise_rerank.connectors.similar.scoring import PartScorer, moments_of
-from surprise_rerank.connectors.similar.work import Advance, ScoringWork, Sources
+from surprise_rerank.connectors.similar.workers import ScoringTask, Sources
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import SurpriseRerankError
 from surprise_rerank.surprise.ensemble import Ensemble
@@ -88,7 +97,7 @@ class RayWorkers:
             StoreError: if Ray cannot be reached.
         """
         self.connect()
-        return sum(int(row["count"]) for row in answers(_reads(_CountSource, documents), self._actors))
+        return sum(int(row["count"]) for row in map_rows(_reads(_CountSource, documents), self._actors))
 
     def encode(
         self, folder: Path, documents: Sources, model: Model, tokens: bool, advance: Advance
@@ -101,8 +110,8 @@ class RayWorkers:
         """
         self.connect()
         names, left_out = list[str](), dict[int, list[dict[str, Any]]]()
-        arguments = (folder.absolute(), Passed(model, f"the model {model.name!r}"), tokens)
-        for answer in answers(_reads(_ReadSource, documents), self._actors, _Encoding, arguments):
+        arguments = (folder.absolute(), SharedObject(model, f"the model {model.name!r}"), tokens)
+        for answer in map_rows(_reads(_ReadSource, documents), self._actors, _Encoding, arguments):
             if answer["account"] is not None:
                 left_out[answer["number"]] = json.loads(answer["account"])
             else:
@@ -111,7 +120,7 @@ class RayWorkers:
         # Names are ordered as the documents are.
         return sorted(names), [line for number in sorted(left_out) for line in left_out[number]]
 
-    def ensemble(self, corpus: Corpus, device: str) -> Ensemble:
+    def ensemble(self, corpus: EncodedCorpus, device: str) -> Ensemble:
         """See `Workers`.
 
         Raises:
@@ -119,32 +128,32 @@ class RayWorkers:
         """
         self.connect()
         numbers, arguments = Numbers(corpus.ensemble_parts()), (corpus.folder.absolute(), device)
-        parts = answers([numbers], self._actors, _Moments, arguments, ordered=True)
+        parts = map_rows([numbers], self._actors, _Moments, arguments, ordered=True)
         return reduce(Ensemble.merge, (Ensemble.from_bytes(p["content"], "a worker's part") for p in parts))
 
-    def measure(self, work: ScoringWork, advance: Advance) -> None:
+    def measure(self, task: ScoringTask, advance: Advance) -> None:
         """See `Workers`.
 
         Raises:
             StoreError: if Ray cannot be reached or gives up, or as `DynaMaxMoments.compute`.
         """
         self.connect()
-        blocks = Numbers(moments_of(work).blocks())
-        for answer in answers([blocks], self._actors, _Measuring, (_absolute(work),)):
+        blocks = Numbers(moments_of(task).blocks())
+        for answer in map_rows([blocks], self._actors, _Measuring, (_absolute(task),)):
             advance(answer["count"])
 
-    def score(self, work: ScoringWork, parts: Sequence[int], advance: Advance) -> Iterator[int]:
+    def score(self, task: ScoringTask, parts: Sequence[int], advance: Advance) -> Iterator[int]:
         """See `Workers`.
 
         Raises:
             StoreError: if Ray cannot be reached or gives up, or as `PartScorer`.
         """
         self.connect()
-        for answer in answers([Numbers(parts)], self._actors, _Scoring, (_absolute(work),)):
+        for answer in map_rows([Numbers(parts)], self._actors, _Scoring, (_absolute(task),)):
             advance(answer["count"])
             yield answer["number"]
 
-    def fill_index(self, place: IndexPlace, corpus: Corpus, ensemble: Path) -> None:
+    def fill_index(self, place: IndexPlace, corpus: EncodedCorpus, ensemble: Path) -> None:
         """Store the augmented vectors that are missing in the collection of a job; see `augmented.fill`.
 
         Raises:
@@ -165,15 +174,15 @@ class RayWorkers:
         self._is_ours = ray_pipeline.connect(self._address, self._init) or self._is_ours
 
 
-class _Encoding(Answering):
+class _Encoding(RowWorker):
     """Encodes chunks and stores them; loads the model when the first chunk needs it."""
 
-    def __init__(self, folder: Path, model: Passed[Model], tokens: bool) -> None:
+    def __init__(self, folder: Path, model: SharedObject[Model], tokens: bool) -> None:
         self._folder, self._tokens = folder, tokens
         self._model = cache(model.get)
         self._load = cache(lambda: self._model().load())
 
-    def answer(self, row: Row) -> Row:
+    def process(self, row: Row) -> Row:
         if row["account"] is not None:
             return row
         columns = zip(row["ids"], row["titles"], row["texts"], strict=True)
@@ -183,33 +192,33 @@ class _Encoding(Answering):
         return {"name": row["name"], "count": len(chunk)}
 
 
-class _Moments(Answering):
+class _Moments(RowWorker):
     """Computes partial ensembles."""
 
     def __init__(self, folder: Path, device: str) -> None:
-        self._corpus, self._device = cache(lambda: Corpus.open(folder)), device
+        self._corpus, self._device = cache(lambda: EncodedCorpus.open(folder)), device
 
-    def answer(self, row: Row) -> Row:
+    def process(self, row: Row) -> Row:
         return {"content": self._corpus().partial_ensemble(row["number"], self._device).to_bytes()}
 
 
-class _Measuring(Answering):
+class _Measuring(RowWorker):
     """Computes blocks of DynaMax's moments."""
 
-    def __init__(self, work: ScoringWork) -> None:
-        self._moments = cache(lambda: moments_of(work))
+    def __init__(self, task: ScoringTask) -> None:
+        self._moments = cache(lambda: moments_of(task))
 
-    def answer(self, row: Row) -> Row:
+    def process(self, row: Row) -> Row:
         return {"count": self._moments().compute(row["number"])}
 
 
-class _Scoring(Answering):
+class _Scoring(RowWorker):
     """Computes parts of a result and writes them."""
 
-    def __init__(self, work: ScoringWork) -> None:
-        self._scorer = cache(lambda: PartScorer(work))
+    def __init__(self, task: ScoringTask) -> None:
+        self._scorer = cache(lambda: PartScorer(task))
 
-    def answer(self, row: Row) -> Row:
+    def process(self, row: Row) -> Row:
         return {"number": row["number"], "count": self._scorer()(row["number"])}
 
 
@@ -222,7 +231,7 @@ class _OfSource:
         source: passes it to the task.
     """
 
-    def __init__(self, number: int, name: str, source: Passed[Iterable[Document]]) -> None:
+    def __init__(self, number: int, name: str, source: SharedObject[Iterable[Document]]) -> None:
         self._number, self._name, self._source = number, name, source
         self.__name__ = "read"
 
@@ -230,7 +239,7 @@ class _OfSource:
         try:
             yield from self.rows(self._source.get())
         except SurpriseRerankError as error:
-            yield table_of(**ray_pipeline.told(error))
+            yield table_of(**ray_pipeline.error_row(error))
 
     def rows(self, source: Iterable[Document]) -> Iterator[Any]:
         """Tables of one row."""
@@ -265,15 +274,17 @@ def _reads(kind: type[_OfSource], documents: Sources) -> list[_OfSource]:
         DataError: if a source cannot pass to the workers.
     """
     named = zip(documents.names, documents.sources, strict=True)
-    return [kind(i, name, Passed(source, f"the source {name!r}")) for i, (name, source) in enumerate(named)]
+    return [
+        kind(i, name, SharedObject(source, f"the source {name!r}")) for i, (name, source) in enumerate(named)
+    ]
 
 
-def _absolute(work: ScoringWork) -> ScoringWork:
+def _absolute(task: ScoringTask) -> ScoringTask:
     """The same with paths that do not depend on where a worker was started."""
     return replace(
-        work,
-        queries=work.queries.absolute(),
-        keys=work.keys.absolute(),
-        ensemble=work.ensemble.absolute(),
-        parts=work.parts.absolute(),
+        task,
+        queries=task.queries.absolute(),
+        keys=task.keys.absolute(),
+        ensemble=task.ensemble.absolute(),
+        parts=task.parts.absolute(),
     )

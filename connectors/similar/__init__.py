@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from surprise_rerank.connectors.similar.job import SimilarityJob as SimilarityJob
     from surprise_rerank.connectors.similar.neighbour_batches import neighbours as neighbours
     from surprise_rerank.connectors.similar.recall import sample_check as sample_check
-    from surprise_rerank.connectors.similar.settings import Settings as Settings
+    from surprise_rerank.connectors.similar.settings import SimilaritySettings as SimilaritySettings
     from surprise_rerank.connectors.similar.threads import Threads as Threads
 
 __getattr__, __all__ = lazy_names(
@@ -21,7 +21,7 @@ __getattr__, __all__ = lazy_names(
         "job": "SimilarityJob",
         "neighbour_batches": "neighbours",
         "recall": "sample_check",
-        "settings": "Settings",
+        "settings": "SimilaritySettings",
         "threads": "Threads",
     },
 )

@@ -127,7 +127,7 @@ def begin(folder: Path, made_of: Mapping[str, Any]) -> None:
         DataError: if it holds another corpus.
         StoreError: if it cannot be written.
     """
-    found = read_about(folder)
+    found = read_metadata(folder)
     if found is not None and found["made_of"] != dict(made_of):
         before = found["made_of"]
         differing = sorted(key for key in {**before, **made_of} if before.get(key) != made_of.get(key))
@@ -142,10 +142,10 @@ def begin(folder: Path, made_of: Mapping[str, Any]) -> None:
                     f"{folder} holds other files than those of a job; choose another work folder"
                 )
             folder.mkdir(parents=True, exist_ok=True)
-            _write_about(folder, {"made_of": dict(made_of)})
+            _write_metadata(folder, {"made_of": dict(made_of)})
 
 
-def complete(folder: Path, skipped: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Corpus:
+def complete(folder: Path, skipped: Sequence[Mapping[str, Any]], names: Sequence[str]) -> EncodedCorpus:
     """Remember that all chunks are there.
 
     Args:
@@ -157,7 +157,7 @@ def complete(folder: Path, skipped: Sequence[Mapping[str, Any]], names: Sequence
         DataError: if there are no documents, or an id stands twice.
         StoreError: if a chunk is missing, or the disk is full.
     """
-    about = read_about(folder) or {}
+    about = read_metadata(folder) or {}
     with disk_errors(str(folder)):
         chunks = [json.loads((folder / name / CHUNK_FILE).read_text(encoding="utf-8")) for name in names]
         rows = [int(chunk["rows"]) for chunk in chunks]
@@ -166,13 +166,13 @@ def complete(folder: Path, skipped: Sequence[Mapping[str, Any]], names: Sequence
             raise DataError(f"there are no documents in {', '.join(about['made_of']['sources'])}")
         listed = list(zip(names, rows, strict=True))
         done = {**about, "skipped": list(skipped), "chunks": listed, "content": content}
-        corpus = Corpus(folder, done)
+        corpus = EncodedCorpus(folder, done)
         corpus.require_unique()
-        _write_about(folder, done)
+        _write_metadata(folder, done)
     return corpus
 
 
-def read_about(folder: Path) -> dict[str, Any] | None:
+def read_metadata(folder: Path) -> dict[str, Any] | None:
     """What a corpus remembers of itself; None where there is none."""
     path = folder / CORPUS_FILE
     with disk_errors(str(folder)):
@@ -188,7 +188,7 @@ def read_about(folder: Path) -> dict[str, Any] | None:
     return dict(about)
 
 
-class Corpus:
+class EncodedCorpus:
     """A complete corpus; workers open it by its folder.
 
     Args:
@@ -215,13 +215,13 @@ class Corpus:
         self._starts = np.array(firsts, np.int64)
 
     @classmethod
-    def open(cls, folder: Path) -> Corpus:
+    def open(cls, folder: Path) -> EncodedCorpus:
         """A complete corpus.
 
         Raises:
             StoreError: if it is not there, or not complete.
         """
-        about = read_about(folder)
+        about = read_metadata(folder)
         if about is None or "chunks" not in about:
             raise StoreError(f"{folder} holds no complete corpus; run the job again, it goes on where it was")
         return cls(folder, about)
@@ -371,6 +371,6 @@ def _one_thread() -> threadpool_limits:
     return threadpool_limits(1, user_api="blas")
 
 
-def _write_about(folder: Path, about: Mapping[str, Any]) -> None:
+def _write_metadata(folder: Path, about: Mapping[str, Any]) -> None:
     with whole_file(folder / CORPUS_FILE) as file:
         file.write(json.dumps(about).encode())

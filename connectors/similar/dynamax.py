@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from surprise_rerank.connectors.similar.corpus import Corpus, hash_of
+from surprise_rerank.connectors.similar.corpus import EncodedCorpus, hash_of
 from surprise_rerank.connectors.similar.scorers import Rescored, Scorer
-from surprise_rerank.connectors.similar.settings import Settings
+from surprise_rerank.connectors.similar.settings import SimilaritySettings
 from surprise_rerank.core.arrays import Float64Array, IntArray
 from surprise_rerank.core.files import disk_errors, whole_file
 from surprise_rerank.core.moments import Moments, MomentStream
@@ -45,7 +45,7 @@ class DynaMaxMoments:
         device: where to multiply: `cpu`, `cuda`, ...
     """
 
-    def __init__(self, corpus: Corpus, sample: int, device: str = "cpu") -> None:
+    def __init__(self, corpus: EncodedCorpus, sample: int, device: str = "cpu") -> None:
         self._corpus, self._sample, self._device = corpus, sample, device
         self._folder = corpus.folder / "moments"
 
@@ -90,7 +90,7 @@ class DynaMaxMoments:
         """The rows of the documents that were drawn, and one more for those that are drawn themselves."""
         with disk_errors(str(self._folder)):
             if not self._path("members").exists():
-                self._store("members", drawn(self._corpus, self._sample + 1))
+                self._store("members", sample_rows(self._corpus, self._sample + 1))
             rows: IntArray = np.load(self._path("members"))
         return rows
 
@@ -130,7 +130,9 @@ class DynaMaxScorer:
         device: where to multiply: `cpu`, `cuda`, ...
     """
 
-    def __init__(self, queries: Corpus, keys: Corpus, settings: Settings, device: str = "cpu") -> None:
+    def __init__(
+        self, queries: EncodedCorpus, keys: EncodedCorpus, settings: SimilaritySettings, device: str = "cpu"
+    ) -> None:
         self._queries, self._keys, self._settings, self._device = queries, keys, settings, device
         self._moments = DynaMaxMoments(keys, settings.ensemble_sample, device)
         self._same = queries.folder == keys.folder
@@ -183,7 +185,12 @@ class RescoringScorer:
     """
 
     def __init__(
-        self, candidates: Scorer, queries: Corpus, keys: Corpus, settings: Settings, device: str = "cpu"
+        self,
+        candidates: Scorer,
+        queries: EncodedCorpus,
+        keys: EncodedCorpus,
+        settings: SimilaritySettings,
+        device: str = "cpu",
     ) -> None:
         self._candidates, self._device = candidates, device
         self._queries, self._keys, self._settings = queries, keys, settings
@@ -222,7 +229,7 @@ class RescoringScorer:
         return similarity, form.take(columns).scores(similarity)
 
 
-def drawn(corpus: Corpus, size: int) -> IntArray:
+def sample_rows(corpus: EncodedCorpus, size: int) -> IntArray:
     """The rows of a sample of documents, chosen by a hash of their ids.
 
     The order of the documents does not matter to it, and it changes little where the corpus does.

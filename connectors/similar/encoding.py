@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -22,8 +22,6 @@ from surprise_rerank.errors import DataError
 CHUNK = 1024
 # Texts whose float32 token vectors are in memory at a time.
 _WINDOW = 128
-
-Advance: TypeAlias = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ def kept_folder(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def own_folder(path: Path, made_of: Mapping[str, Any]) -> Iterator[Path]:
+def temporary_folder(path: Path, made_of: Mapping[str, Any]) -> Iterator[Path]:
     """A folder for a job, removed where the block succeeds; what is there of the same job is gone on with.
 
     Where the block fails, what was encoded stays for the next run. A folder in which nothing was, goes.
@@ -139,7 +139,7 @@ def _done(path: Path) -> Path:
     return path.with_name(f".{path.name}.done")
 
 
-def clear_leftovers(folder: Path) -> None:
+def delete_stale_files(folder: Path) -> None:
     """Delete what belongs to no corpus that is there now.
 
     Args:
@@ -149,7 +149,7 @@ def clear_leftovers(folder: Path) -> None:
         StoreError: if the folder cannot be read.
     """
     with disk_errors(str(folder)):
-        found = [corpora.read_about(folder / name) for name in corpora.NAMES]
+        found = [corpora.read_metadata(folder / name) for name in corpora.NAMES]
         current = {about["content"] for about in found if about is not None and "content" in about}
         for place, pattern in _MADE:
             for path in (folder / place).glob("*"):

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from surprise_rerank.connectors.similar.corpus import EXTRA, Corpus
+from surprise_rerank.connectors.similar.corpus import EXTRA, EncodedCorpus
 from surprise_rerank.connectors.similar.outputs import ROW_COLUMNS, Target, part_batches
-from surprise_rerank.connectors.similar.settings import Settings, Similarity
+from surprise_rerank.connectors.similar.settings import Similarity, SimilaritySettings
 from surprise_rerank.core.arrays import IntArray
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.errors import DataError
@@ -133,7 +133,11 @@ def require_threshold(threshold: float) -> None:
 
 
 def near_duplicates(
-    parts: Iterable[Path], documents: Corpus, against: Corpus | None, settings: Settings, threshold: float
+    parts: Iterable[Path],
+    documents: EncodedCorpus,
+    against: EncodedCorpus | None,
+    settings: SimilaritySettings,
+    threshold: float,
 ) -> Groups:
     """The groups that pairs of at least a similarity make.
 
@@ -160,7 +164,9 @@ def near_duplicates(
     return Groups.of(components)
 
 
-def write_groups(target: Target, groups: Groups, documents: Corpus, against: Corpus | None) -> None:
+def write_groups(
+    target: Target, groups: Groups, documents: EncodedCorpus, against: EncodedCorpus | None
+) -> None:
     """Write groups as rows of group, document and size; and the corpus, where there are two.
 
     Raises:
@@ -174,7 +180,9 @@ def write_groups(target: Target, groups: Groups, documents: Corpus, against: Cor
     target.write(schema, _batches(schema, groups, documents, against))
 
 
-def _batches(schema: Any, groups: Groups, documents: Corpus, against: Corpus | None) -> Iterator[Any]:
+def _batches(
+    schema: Any, groups: Groups, documents: EncodedCorpus, against: EncodedCorpus | None
+) -> Iterator[Any]:
     pyarrow = import_extra("pyarrow", EXTRA)
     numbers = groups.numbers
     for start in range(0, len(groups.rows), _BATCH):
@@ -186,7 +194,7 @@ def _batches(schema: Any, groups: Groups, documents: Corpus, against: Corpus | N
         yield pyarrow.record_batch(arrays, schema=schema)
 
 
-def _ids(rows: IntArray, documents: Corpus, against: Corpus | None) -> Any:
+def _ids(rows: IntArray, documents: EncodedCorpus, against: EncodedCorpus | None) -> Any:
     if against is None:
         return documents.ids(rows)
     pyarrow = import_extra("pyarrow", EXTRA)

@@ -18,15 +18,15 @@ from typing import Any
 
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.similar import corpus as corpora
-from surprise_rerank.connectors.similar.corpus import CHUNK_FILE, Corpus
+from surprise_rerank.connectors.similar.corpus import CHUNK_FILE, EncodedCorpus
 from surprise_rerank.connectors.similar.encoding import CHUNK, Model, Vectors, store_vectors
-from surprise_rerank.connectors.similar.folder import clear_leftovers
+from surprise_rerank.connectors.similar.folder import delete_stale_files
 from surprise_rerank.connectors.similar.index import augmented
 from surprise_rerank.connectors.similar.index.place import IndexPlace
 from surprise_rerank.connectors.similar.outputs import part_batches
-from surprise_rerank.connectors.similar.settings import Settings
+from surprise_rerank.connectors.similar.settings import SimilaritySettings
 from surprise_rerank.connectors.similar.threads import Threads
-from surprise_rerank.connectors.similar.work import ScoringWork, Sources, Workers
+from surprise_rerank.connectors.similar.workers import ScoringTask, Sources, Workers
 from surprise_rerank.core.files import disk_errors, whole_file
 from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.surprise.ensemble import Ensemble
@@ -51,13 +51,13 @@ class SimilarityJob:
         neighbours: that of the documents that may be neighbours.
     """
 
-    documents: Corpus
-    neighbours: Corpus
+    documents: EncodedCorpus
+    neighbours: EncodedCorpus
 
     def __init__(
         self,
         folder: Path,
-        settings: Settings,
+        settings: SimilaritySettings,
         *,
         model: Model | None = None,
         workers: Workers | None = None,
@@ -70,7 +70,7 @@ class SimilarityJob:
         self._index = index or IndexPlace()
         self._workers = workers or Threads()
         self._terminal = Terminal(quiet=not show_progress)
-        self._work: ScoringWork | None = None
+        self._task: ScoringTask | None = None
 
     def prepare(self, documents: Sources | Vectors, against: Sources | Vectors | None = None) -> None:
         """Encode what is not encoded yet, measure the ensemble, and fill the index where there is one.
@@ -97,7 +97,7 @@ class SimilarityJob:
                 f"vectors of dimension {queries.dimension} cannot be compared with vectors of dimension "
                 f"{keys.dimension}; use one model for both"
             )
-        clear_leftovers(self.folder)
+        delete_stale_files(self.folder)
         path = self.folder / f"ensemble-{keys.content}.npz"
         with disk_errors(str(path)):
             if not path.exists():
@@ -113,28 +113,28 @@ class SimilarityJob:
         if self.settings.mode == "index":
             index = self._index.of_job(self.folder)
             augmented.fill(index, keys, path, self._workers, self._terminal, self._device)
-        work = ScoringWork(queries.folder, keys.folder, path, parts, self.settings, self._device, index)
+        task = ScoringTask(queries.folder, keys.folder, path, parts, self.settings, self._device, index)
         if self.settings.needs_tokens:
             with self._terminal.bar("measuring", len(keys), "docs") as advance:
-                self._workers.measure(work, advance)
-        self._work = work
+                self._workers.measure(task, advance)
+        self._task = task
         self.documents, self.neighbours = queries, keys
 
     @property
-    def work(self) -> ScoringWork:
+    def task(self) -> ScoringTask:
         """What is computed of what.
 
         Raises:
             DataError: before `prepare`.
         """
-        if self._work is None:
+        if self._task is None:
             raise DataError("the job is not prepared yet; call prepare(documents) first")
-        return self._work
+        return self._task
 
     @property
     def ensemble(self) -> Ensemble:
         """Of the documents that may be neighbours."""
-        return Ensemble.load(self.work.ensemble)
+        return Ensemble.load(self.task.ensemble)
 
     def parts(self) -> Generator[Path, None, None]:
         """The parts of the result in the order of the documents, each when it is there; see `batches`.
@@ -142,16 +142,16 @@ class SimilarityJob:
         Raises:
             StoreError: if the disk is full, or cannot be used; what is there stays.
         """
-        work, count = self.work, self.work.count(len(self.documents))
-        missing = [number for number in range(count) if not work.path(number).exists()]
+        task, count = self.task, self.task.count(len(self.documents))
+        missing = [number for number in range(count) if not task.path(number).exists()]
         done = set(range(count)) - set(missing)
         with self._terminal.bar("comparing", len(self.documents), "docs") as advance:
-            advance(sum(len(work.rows(number, len(self.documents))) for number in done))
-            computed = self._workers.score(work, missing, advance) if missing else iter(())
+            advance(sum(len(task.rows(number, len(self.documents))) for number in done))
+            computed = self._workers.score(task, missing, advance) if missing else iter(())
             for number in range(count):
                 while number not in done:
                     done.add(next(computed))
-                yield work.path(number)
+                yield task.path(number)
 
     def batches(self) -> Iterator[Any]:
         """The result as `pyarrow.RecordBatch`es of one schema, in the order of the documents."""
@@ -161,9 +161,9 @@ class SimilarityJob:
     @property
     def is_prepared(self) -> bool:
         """Whether everything is encoded."""
-        return self._work is not None
+        return self._task is not None
 
-    def _corpus(self, documents: Sources | Vectors, name: str) -> Corpus:
+    def _corpus(self, documents: Sources | Vectors, name: str) -> EncodedCorpus:
         folder = self.folder / name
         if isinstance(documents, Vectors):
             if self.settings.needs_tokens and not documents.tokens:
@@ -177,7 +177,7 @@ class SimilarityJob:
         if self._model is None:
             raise DataError("documents need a model that encodes them; give model=, or their vectors")
         # What was encoded with its tokens serves the cosine, too.
-        before = (corpora.read_about(folder) or {}).get("made_of", {})
+        before = (corpora.read_metadata(folder) or {}).get("made_of", {})
         tokens = self.settings.needs_tokens or bool(before.get("tokens"))
         made_of = {
             "sources": list(documents.names),
@@ -194,7 +194,7 @@ class SimilarityJob:
 
 
 @contextmanager
-def telling_of_a_full_disk(job: SimilarityJob) -> Iterator[None]:
+def full_disk_errors(job: SimilarityJob) -> Iterator[None]:
     """Have the error of a full disk say what of a job is done, and where it is.
 
     Raises:
@@ -226,6 +226,6 @@ def _done(job: SimilarityJob) -> str:
     if not job.is_prepared:
         chunks = (json.loads(path.read_bytes()) for path in job.folder.glob(f"*/chunk-*/{CHUNK_FILE}"))
         return f"{sum(chunk['rows'] for chunk in chunks)} documents are encoded, in {job.folder}"
-    work, total = job.work, len(job.documents)
-    done = sum(len(work.rows(n, total)) for n in range(work.count(total)) if work.path(n).exists())
-    return f"{done} of {total} documents are done, in Parquet files that can be read, in {work.parts}"
+    task, total = job.task, len(job.documents)
+    done = sum(len(task.rows(n, total)) for n in range(task.count(total)) if task.path(n).exists())
+    return f"{done} of {total} documents are done, in Parquet files that can be read, in {task.parts}"

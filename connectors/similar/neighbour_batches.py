@@ -16,8 +16,8 @@ from surprise_rerank.connectors.readers import DocumentSource, from_iterable
 from surprise_rerank.connectors.readers.iterables import Item
 from surprise_rerank.connectors.similar.encoding import Model, Vectors
 from surprise_rerank.connectors.similar.job import SimilarityJob
-from surprise_rerank.connectors.similar.settings import Settings
-from surprise_rerank.connectors.similar.work import Sources, Workers
+from surprise_rerank.connectors.similar.settings import SimilaritySettings
+from surprise_rerank.connectors.similar.workers import Sources, Workers
 from surprise_rerank.core.arrays import FloatArray
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 # Documents, rows of a table, or pairs of id and text; or (ids, (n, d) vectors).
 Documents: TypeAlias = DocumentSource | Iterable[Item] | tuple[Sequence[str], FloatArray] | Vectors
 
-_DEFAULTS = Settings()
+_DEFAULTS = SimilaritySettings()
 _CHUNK = 8192  # vectors of a chunk
 
 
 def neighbours(
     documents: Documents,
-    settings: Settings = _DEFAULTS,
+    settings: SimilaritySettings = _DEFAULTS,
     *,
     against: Documents | None = None,
     encoder: Encoder | str = DEFAULT_MODEL,
@@ -52,7 +52,7 @@ def neighbours(
     read once, and never held together in memory.
 
     >>> vectors = np.eye(4, 3) + np.eye(4, 3, -1) / 2
-    >>> found = neighbours((["a", "b", "c", "d"], vectors), Settings(k=1))
+    >>> found = neighbours((["a", "b", "c", "d"], vectors), SimilaritySettings(k=1))
     >>> [(row["document"], row["neighbour"]) for batch in found for row in batch.to_pylist()]
     [('a', 'b'), ('b', 'a'), ('c', 'd'), ('d', 'c')]
 

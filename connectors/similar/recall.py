@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from surprise_rerank.connectors.similar.dynamax import drawn
+from surprise_rerank.connectors.similar.dynamax import sample_rows
 from surprise_rerank.connectors.similar.outputs import ROW_COLUMNS, part_batches
 from surprise_rerank.connectors.similar.scoring import scorer_of
-from surprise_rerank.connectors.similar.work import ScoringWork
+from surprise_rerank.connectors.similar.workers import ScoringTask
 from surprise_rerank.core.arrays import IntArray
 from surprise_rerank.errors import DataError
 from surprise_rerank.surprise.neighbours import QUERY_BLOCK
@@ -73,13 +73,13 @@ def sample_check(job: SimilarityJob, size: int = 1000) -> SampleCheck:
     """
     if size < 1:
         raise DataError(f"a sample needs at least one document, got {size}")
-    work, corpus = job.work, job.documents
-    rows = np.sort(drawn(corpus, size))
-    parts = set((rows // work.settings.part_rows).tolist())
-    exact = replace(work, settings=replace(work.settings, mode="exact"), index=None)
+    task, corpus = job.task, job.documents
+    rows = np.sort(sample_rows(corpus, size))
+    parts = set((rows // task.settings.part_rows).tolist())
+    exact = replace(task, settings=replace(task.settings, mode="exact"), index=None)
     scorer = scorer_of(exact, corpus, job.neighbours)
     wanted, found = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
-    kept = _kept_pairs(job, work, rows, parts)
+    kept = _kept_pairs(job, task, rows, parts)
     for start in range(0, len(rows), QUERY_BLOCK):
         block = rows[start : start + QUERY_BLOCK]
         true = scorer.neighbours(block)
@@ -91,8 +91,8 @@ def sample_check(job: SimilarityJob, size: int = 1000) -> SampleCheck:
     return SampleCheck(
         size=len(rows),
         documents=len(corpus),
-        k=work.settings.k,
-        above=work.settings.above,
+        k=task.settings.k,
+        above=task.settings.above,
         pairs=int(wanted.sum()),
         found=int(found.sum()),
         recall=recall,
@@ -133,7 +133,7 @@ def interval(found: IntArray, wanted: IntArray, documents: int) -> tuple[float, 
 
 
 def _kept_pairs(
-    job: SimilarityJob, work: ScoringWork, rows: IntArray, parts: set[int]
+    job: SimilarityJob, task: ScoringTask, rows: IntArray, parts: set[int]
 ) -> set[tuple[int, int]]:
     """The pairs of rows that the job has found for some documents."""
     kept: set[tuple[int, int]] = set()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from surprise_rerank.connectors.similar.corpus import Corpus
-from surprise_rerank.connectors.similar.settings import Settings
+from surprise_rerank.connectors.similar.corpus import EncodedCorpus
+from surprise_rerank.connectors.similar.settings import SimilaritySettings
 from surprise_rerank.core.arrays import BoolArray, Float64Array, IntArray
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.neighbours import Neighbours, NeighbourSearch
@@ -53,7 +53,12 @@ class ExactScorer:
     """
 
     def __init__(
-        self, queries: Corpus, keys: Corpus, ensemble: Ensemble, settings: Settings, device: str = "cpu"
+        self,
+        queries: EncodedCorpus,
+        keys: EncodedCorpus,
+        ensemble: Ensemble,
+        settings: SimilaritySettings,
+        device: str = "cpu",
     ) -> None:
         self._queries, self._keys, self._ensemble = queries, keys, ensemble
         self._settings, self._device = settings, device

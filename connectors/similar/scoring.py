@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from surprise_rerank.connectors.similar.corpus import EXTRA, Corpus
+from surprise_rerank.connectors.similar.corpus import EXTRA, EncodedCorpus
 from surprise_rerank.connectors.similar.outputs import ROW_COLUMNS
 from surprise_rerank.connectors.similar.scorers import ExactScorer, Rescored, Scorer
-from surprise_rerank.connectors.similar.settings import Settings
-from surprise_rerank.connectors.similar.work import ScoringWork
+from surprise_rerank.connectors.similar.settings import SimilaritySettings
+from surprise_rerank.connectors.similar.workers import ScoringTask
 from surprise_rerank.core.arrays import IntArray
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.core.files import disk_errors, whole_file
@@ -23,7 +23,13 @@ if TYPE_CHECKING:
     from surprise_rerank.connectors.similar.dynamax import DynaMaxMoments
 
 
-def table_of(found: Neighbours, rows: IntArray, queries: Corpus, keys: Corpus, settings: Settings) -> Any:
+def table_of(
+    found: Neighbours,
+    rows: IntArray,
+    queries: EncodedCorpus,
+    keys: EncodedCorpus,
+    settings: SimilaritySettings,
+) -> Any:
     """Neighbours as an Arrow table: document, neighbour, rank, surprise, probability, similarities, and rows.
 
     Args:
@@ -55,13 +61,13 @@ class PartScorer:
     """Computes parts of a result and writes them; workers have one each, or share it between threads.
 
     Args:
-        work: what is computed of what.
+        task: what is computed of what.
     """
 
-    def __init__(self, work: ScoringWork) -> None:
-        self._work = work
-        self._queries, self._keys = Corpus.open(work.queries), Corpus.open(work.keys)
-        self._scorer = scorer_of(work, self._queries, self._keys)
+    def __init__(self, task: ScoringTask) -> None:
+        self._task = task
+        self._queries, self._keys = EncodedCorpus.open(task.queries), EncodedCorpus.open(task.keys)
+        self._scorer = scorer_of(task, self._queries, self._keys)
 
     def __call__(self, number: int) -> int:
         """Write a part, unless it is there; returns how many documents it is about.
@@ -70,12 +76,12 @@ class PartScorer:
             StoreError: if the disk is full, or cannot be read or written.
         """
         parquet = import_extra("pyarrow.parquet", EXTRA)
-        rows = self._work.rows(number, len(self._queries))
-        path = self._work.path(number)
+        rows = self._task.rows(number, len(self._queries))
+        path = self._task.path(number)
         with disk_errors(str(path)):
             if not path.exists():
                 found = self._scorer.neighbours(rows)
-                table = table_of(found, rows, self._queries, self._keys, self._work.settings)
+                table = table_of(found, rows, self._queries, self._keys, self._task.settings)
                 with whole_file(path) as file:
                     parquet.write_table(table, file)
         return len(rows)
@@ -85,27 +91,27 @@ class PartScorer:
         self._scorer.close()
 
 
-def moments_of(work: ScoringWork) -> DynaMaxMoments:
-    """The moments of DynaMax that a work is computed with, block by block."""
+def moments_of(task: ScoringTask) -> DynaMaxMoments:
+    """The moments of DynaMax that a task needs, block by block."""
     from surprise_rerank.connectors.similar.dynamax import DynaMaxMoments  # with torch
 
-    return DynaMaxMoments(Corpus.open(work.keys), work.settings.ensemble_sample, work.device)
+    return DynaMaxMoments(EncodedCorpus.open(task.keys), task.settings.ensemble_sample, task.device)
 
 
-def scorer_of(work: ScoringWork, queries: Corpus, keys: Corpus) -> Scorer:
+def scorer_of(task: ScoringTask, queries: EncodedCorpus, keys: EncodedCorpus) -> Scorer:
     """What computes the neighbours that the settings ask for."""
-    if work.settings.similarity != "cosine":
+    if task.settings.similarity != "cosine":
         from surprise_rerank.connectors.similar.dynamax import DynaMaxScorer, RescoringScorer  # with torch
 
-        if work.settings.similarity == "dynamax":
-            return DynaMaxScorer(queries, keys, work.settings, work.device)
-        wanted = replace(work.settings, similarity="cosine", k=work.settings.pool, above=None)
-        candidates = scorer_of(replace(work, settings=wanted), queries, keys)
-        return RescoringScorer(candidates, queries, keys, work.settings, work.device)
-    ensemble = Ensemble.load(work.ensemble)
-    if work.settings.mode == "index":
+        if task.settings.similarity == "dynamax":
+            return DynaMaxScorer(queries, keys, task.settings, task.device)
+        wanted = replace(task.settings, similarity="cosine", k=task.settings.pool, above=None)
+        candidates = scorer_of(replace(task, settings=wanted), queries, keys)
+        return RescoringScorer(candidates, queries, keys, task.settings, task.device)
+    ensemble = Ensemble.load(task.ensemble)
+    if task.settings.mode == "index":
         from surprise_rerank.connectors.similar.index.scorer import IndexScorer
 
-        assert work.index is not None
-        return IndexScorer(queries, keys, ensemble, work.settings, work.index)
-    return ExactScorer(queries, keys, ensemble, work.settings, work.device)
+        assert task.index is not None
+        return IndexScorer(queries, keys, ensemble, task.settings, task.index)
+    return ExactScorer(queries, keys, ensemble, task.settings, task.device)

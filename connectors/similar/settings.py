@@ -20,7 +20,7 @@ _PART_ROWS: dict[Similarity, int] = {"cosine": 4096, "dynamax": 128, "both": 512
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SimilaritySettings:
     """What is computed of every document; where and by how many workers does not matter to the result.
 
     Attributes:

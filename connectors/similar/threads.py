@@ -12,7 +12,8 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from surprise_rerank.connectors.similar.corpus import Corpus
+from surprise_rerank.connectors.progress import Advance
+from surprise_rerank.connectors.similar.corpus import EncodedCorpus
 from surprise_rerank.connectors.similar.encoding import (
     Model,
     accounts,
@@ -22,7 +23,7 @@ from surprise_rerank.connectors.similar.encoding import (
     store_documents,
 )
 from surprise_rerank.connectors.similar.scoring import PartScorer, moments_of
-from surprise_rerank.connectors.similar.work import Advance, ScoringWork, Sources
+from surprise_rerank.connectors.similar.workers import ScoringTask, Sources
 from surprise_rerank.surprise.ensemble import Ensemble
 
 
@@ -54,7 +55,7 @@ class Threads:
                 advance(len(chunk))
         return names, accounts(documents.names, documents.sources)
 
-    def ensemble(self, corpus: Corpus, device: str) -> Ensemble:
+    def ensemble(self, corpus: EncodedCorpus, device: str) -> Ensemble:
         """See `Workers`."""
         # Limited here: BLAS does not follow a limit that another thread than this one sets.
         with threadpool_limits(1), ThreadPoolExecutor(self._count) as threads:
@@ -68,9 +69,9 @@ class Threads:
             )
             return reduce(Ensemble.merge, parts)
 
-    def measure(self, work: ScoringWork, advance: Advance) -> None:
+    def measure(self, task: ScoringTask, advance: Advance) -> None:
         """See `Workers`."""
-        moments = moments_of(work)
+        moments = moments_of(task)
         with threadpool_limits(1), ThreadPoolExecutor(self._count) as threads:
             running = [threads.submit(moments.compute, first) for first in moments.blocks()]
             try:
@@ -80,11 +81,11 @@ class Threads:
                 threads.shutdown(cancel_futures=True)
                 raise
 
-    def score(self, work: ScoringWork, parts: Sequence[int], advance: Advance) -> Iterator[int]:
+    def score(self, task: ScoringTask, parts: Sequence[int], advance: Advance) -> Iterator[int]:
         """See `Workers`."""
         # A product in every thread is faster than all threads in one product, and so is what follows it.
         with (
-            closing(PartScorer(work)) as scorer,
+            closing(PartScorer(task)) as scorer,
             threadpool_limits(1),
             ThreadPoolExecutor(self._count) as threads,
         ):

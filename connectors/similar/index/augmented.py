@@ -15,13 +15,13 @@ from typing import Protocol, runtime_checkable
 
 from qdrant_client import models
 
-from surprise_rerank.connectors.progress import Terminal
+from surprise_rerank.connectors.progress import Advance, Terminal
 from surprise_rerank.connectors.qdrant.engines.base import Engine, Hits
 from surprise_rerank.connectors.qdrant.engines.client import REQUEST_BYTES, ClientEngine, Connection
 from surprise_rerank.connectors.qdrant.engines.retries import TooLarge
 from surprise_rerank.connectors.qdrant.schema import SURPRISE, Point
-from surprise_rerank.connectors.similar.corpus import Corpus
-from surprise_rerank.connectors.similar.index.place import Advance, IndexPlace
+from surprise_rerank.connectors.similar.corpus import EncodedCorpus
+from surprise_rerank.connectors.similar.index.place import IndexPlace
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.extras import is_installed, pip_line
 from surprise_rerank.core.files import disk_errors
@@ -52,7 +52,9 @@ class AugmentedIndex:
         StoreError: if the place cannot be opened or reached.
     """
 
-    def __init__(self, place: IndexPlace, corpus: Corpus, ensemble: Ensemble, device: str = "cpu") -> None:
+    def __init__(
+        self, place: IndexPlace, corpus: EncodedCorpus, ensemble: Ensemble, device: str = "cpu"
+    ) -> None:
         self._corpus, self._ensemble, self._device = corpus, ensemble, device
         self._place, self._dimension = place, corpus.dimension + 1
         self._finished: Path | None = None  # of a shard
@@ -217,7 +219,7 @@ class AugmentedIndex:
 class IndexFiller(Protocol):
     """Workers who fill an index on a server together, such as Ray's (`connectors/ray/workers.py`)."""
 
-    def fill_index(self, place: IndexPlace, corpus: Corpus, ensemble: Path) -> None:
+    def fill_index(self, place: IndexPlace, corpus: EncodedCorpus, ensemble: Path) -> None:
         """Store the blocks that are missing in a collection that is there."""
         ...
 
@@ -236,7 +238,7 @@ def require_shared(place: IndexPlace, workers: object) -> None:
 
 
 def fill(
-    place: IndexPlace, corpus: Corpus, ensemble: Path, workers: object, terminal: Terminal, device: str
+    place: IndexPlace, corpus: EncodedCorpus, ensemble: Path, workers: object, terminal: Terminal, device: str
 ) -> None:
     """Make the index of a corpus, or what is missing of it.
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from surprise_rerank.connectors.qdrant.engines.base import shown_url
-from surprise_rerank.connectors.similar.corpus import Corpus
+from surprise_rerank.connectors.similar.corpus import EncodedCorpus
 from surprise_rerank.errors import DataError
-
-Advance: TypeAlias = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -66,6 +64,6 @@ class IndexPlace:
             return replace(self, api_key=self.api_key or os.environ.get("QDRANT_API_KEY"))
         return replace(self, folder=self.folder or folder / "index")
 
-    def name(self, corpus: Corpus) -> str:
+    def name(self, corpus: EncodedCorpus) -> str:
         """What the collection of a corpus is called."""
         return f"{self.collection}-{corpus.content}"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from surprise_rerank.connectors.qdrant.engines.base import Hits
-from surprise_rerank.connectors.similar.corpus import Corpus
+from surprise_rerank.connectors.similar.corpus import EncodedCorpus
 from surprise_rerank.connectors.similar.index.augmented import AugmentedIndex
 from surprise_rerank.connectors.similar.index.place import IndexPlace
-from surprise_rerank.connectors.similar.settings import Settings
+from surprise_rerank.connectors.similar.settings import SimilaritySettings
 from surprise_rerank.core.arrays import BoolArray, Float32Array, Float64Array, IntArray
 from surprise_rerank.core.files import disk_errors
 from surprise_rerank.core.moments import Moments
@@ -45,7 +45,12 @@ class IndexScorer:
     """
 
     def __init__(
-        self, queries: Corpus, keys: Corpus, ensemble: Ensemble, settings: Settings, place: IndexPlace
+        self,
+        queries: EncodedCorpus,
+        keys: EncodedCorpus,
+        ensemble: Ensemble,
+        settings: SimilaritySettings,
+        place: IndexPlace,
     ) -> None:
         self._queries, self._keys, self._settings = queries, keys, settings
         self._same = queries.folder == keys.folder
@@ -124,7 +129,7 @@ class StoredMoments:
         ensemble: of the corpus, for blocks that are not there yet.
     """
 
-    def __init__(self, corpus: Corpus, ensemble: Ensemble) -> None:
+    def __init__(self, corpus: EncodedCorpus, ensemble: Ensemble) -> None:
         self._corpus, self._ensemble = corpus, ensemble
 
     def of(self, rows: IntArray) -> Moments:

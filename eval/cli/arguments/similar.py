@@ -17,8 +17,8 @@ from surprise_rerank.eval.cli.arguments.location import Command
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant import DocumentIndex
     from surprise_rerank.connectors.similar.index.place import IndexPlace
-    from surprise_rerank.connectors.similar.settings import Mode, Settings, Similarity
-    from surprise_rerank.connectors.similar.work import Workers
+    from surprise_rerank.connectors.similar.settings import Mode, Similarity, SimilaritySettings
+    from surprise_rerank.connectors.similar.workers import Workers
 
 # As `settings.Similarity` and `settings.Mode`, which `--help` cannot wait for.
 SIMILARITIES, MODES = ("cosine", "dynamax", "both"), ("exact", "index")
@@ -137,13 +137,13 @@ class Comparison:
     groups: str | None
     duplicate: float | None
 
-    def settings(self) -> Settings:
+    def settings(self) -> SimilaritySettings:
         """The job's settings.
 
         Raises:
             SurpriseRerankError: if they do not fit together.
         """
-        from surprise_rerank.connectors.similar.settings import Settings
+        from surprise_rerank.connectors.similar.settings import SimilaritySettings
 
         self._require(self.similarity == "both", "--similarity both", pool=self.pool)
         self._require(self.mode == "index", "--mode index", ef=self.ef, sample_check=self.sample_check)
@@ -154,7 +154,7 @@ class Comparison:
 
             require_threshold(self.duplicate)  # click lets NaN pass
         k = _K if self.k is None and self.above is None else self.k
-        return Settings(k=k, above=self.above, similarity=self.similarity, mode=self.mode, **given)
+        return SimilaritySettings(k=k, above=self.above, similarity=self.similarity, mode=self.mode, **given)
 
     @staticmethod
     def _require(holds: bool, what: str, **options: object) -> None:

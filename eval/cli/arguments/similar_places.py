@@ -93,9 +93,9 @@ def work_folder(given: Path | None, out: Path, made_of: Mapping[str, Any]) -> It
         StoreError: if something else is there, or another run, or it cannot be made.
         Interrupted: in place of a KeyboardInterrupt of the block; says what stays.
     """
-    from surprise_rerank.connectors.similar.folder import holds_documents, kept_folder, own_folder
+    from surprise_rerank.connectors.similar.folder import holds_documents, kept_folder, temporary_folder
 
-    with own_folder(_beside(out), made_of) if given is None else kept_folder(given) as folder:
+    with temporary_folder(_beside(out), made_of) if given is None else kept_folder(given) as folder:
         try:
             yield folder
         except KeyboardInterrupt as error:

@@ -25,11 +25,11 @@ from surprise_rerank.eval.retrieval.settings import DEFAULTS
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant import DocumentIndex
-    from surprise_rerank.connectors.similar.corpus import Corpus
+    from surprise_rerank.connectors.similar.corpus import EncodedCorpus
     from surprise_rerank.connectors.similar.encoding import Model, Vectors
     from surprise_rerank.connectors.similar.job import SimilarityJob
     from surprise_rerank.connectors.similar.outputs import Target
-    from surprise_rerank.connectors.similar.work import Sources
+    from surprise_rerank.connectors.similar.workers import Sources
 
 _EXAMPLES = """\b
 Examples:
@@ -101,7 +101,7 @@ def similar(
     document's similarity lies above what is usual for the neighbour. Killed or interrupted, the same command
     goes on where it was.
     """
-    from surprise_rerank.connectors.similar.job import SimilarityJob, telling_of_a_full_disk
+    from surprise_rerank.connectors.similar.job import SimilarityJob, full_disk_errors
 
     settings = comparison.settings()
     inputs = [*reading.sources, *against, from_index or ""]
@@ -127,7 +127,7 @@ def similar(
             index=index,
         )
         summary = _Summary(job, out=to, model=given.model_name, groups=None, sample_check=None)
-        with telling_of_a_full_disk(job):
+        with full_disk_errors(job):
             with summary.timed("encoding"):
                 job.prepare(given.documents(settings.needs_tokens), given.against)
             # Closed, so that nothing is computed any more where the result cannot be written.
@@ -227,7 +227,7 @@ def _require_nothing_to_read(reading: Reading, model: str | None) -> None:
 
 
 def _sources(reading: Reading) -> Sources:
-    from surprise_rerank.connectors.similar.work import Sources
+    from surprise_rerank.connectors.similar.workers import Sources
 
     names, sources = zip(*reading.open(None).named, strict=True)
     return Sources(names, sources)
@@ -305,6 +305,6 @@ class _Summary:
         out.result(values, [first, *self._lines, times, *skipped_lines(skipped)])
 
     @property
-    def _against(self) -> Corpus | None:
+    def _against(self) -> EncodedCorpus | None:
         job = self._job
         return None if job.neighbours.folder == job.documents.folder else job.neighbours

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from surprise_rerank.connectors.similar.corpus import Corpus
+from surprise_rerank.connectors.progress import Advance
+from surprise_rerank.connectors.similar.corpus import EncodedCorpus
 from surprise_rerank.connectors.similar.encoding import Model
-from surprise_rerank.connectors.similar.settings import Settings
+from surprise_rerank.connectors.similar.settings import SimilaritySettings
 from surprise_rerank.core.arrays import IntArray
 from surprise_rerank.documents import Document
 from surprise_rerank.surprise.ensemble import Ensemble
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.similar.index.place import IndexPlace  # with Qdrant's client: a second
-
-Advance: TypeAlias = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +36,7 @@ class Sources:
 
 
 @dataclass(frozen=True, slots=True)
-class ScoringWork:
+class ScoringTask:
     """What a worker needs to compute a part; it passes from process to process.
 
     Attributes:
@@ -54,7 +53,7 @@ class ScoringWork:
     keys: Path
     ensemble: Path
     parts: Path
-    settings: Settings
+    settings: SimilaritySettings
     device: str = "cpu"
     index: IndexPlace | None = None
 
@@ -97,19 +96,19 @@ class Workers(Protocol):
         """
         ...
 
-    def ensemble(self, corpus: Corpus, device: str) -> Ensemble:
+    def ensemble(self, corpus: EncodedCorpus, device: str) -> Ensemble:
         """The partial ensembles of a corpus, computed on a device and merged in their order."""
         ...
 
-    def measure(self, work: ScoringWork, advance: Advance) -> None:
+    def measure(self, task: ScoringTask, advance: Advance) -> None:
         """Compute the moments that no stage before has: DynaMax's, which take more time than encoding.
 
         Args:
-            work: what is to be computed with them.
+            task: what is to be computed with them.
             advance: called with the number of documents of every block of moments.
         """
         ...
 
-    def score(self, work: ScoringWork, parts: Sequence[int], advance: Advance) -> Iterator[int]:
+    def score(self, task: ScoringTask, parts: Sequence[int], advance: Advance) -> Iterator[int]:
         """Compute parts and write them; yields each part's number when it is there, in any order."""
         ...
