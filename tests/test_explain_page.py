@@ -29,9 +29,10 @@ QUESTION = f"why do dogs bark {EVIL}"
 LOOK = """
   const box = element => { const b = element.getBoundingClientRect(); return [b.width, b.height]; };
   const plots = [...page.querySelectorAll("figure svg")];
-  const rows = () => [...page.querySelector("table").tBodies[0].rows].map(row => row.cells[0].textContent);
+  const table = page.querySelectorAll("table")[1];
+  const rows = () => [...table.tBodies[0].rows].map(row => row.cells[0].textContent);
   const before = rows();
-  page.querySelector("thead button").click();
+  table.querySelector("thead button").click();
   return {
     title: page.title,
     headings: [...page.querySelectorAll("h2")].map(heading => heading.textContent),
@@ -75,7 +76,7 @@ def test_the_page_is_one_file_in_which_documents_are_text(page: Path) -> None:
     soup = BeautifulSoup(page.read_text("utf-8"), "html.parser")
     assert len(soup.find_all("script")) == 1
     assert not soup.find_all(["img", "link", "iframe", "object"])
-    assert EVIL in soup.find("table").text
+    assert EVIL in soup.find_all("table")[1].text
     assert soup.title.text.endswith(EVIL)
     assert (
         "default-src 'none'" in soup.find("meta", attrs={"http-equiv": "Content-Security-Policy"})["content"]
@@ -91,12 +92,14 @@ def seen(page: Path) -> Seen:
 @NEEDS_BROWSER
 def test_a_browser_shows_tables_and_plots(seen: Seen) -> None:
     told = seen.told
-    first, bars, *histograms, shares, tokens = told["headings"]
+    steps, first, shares, best, bars, *histograms, tokens = told["headings"]
+    assert steps == "What was done"
     assert first == "Candidates, before and after"
+    assert best == "The nearest token in each of the best documents"
     assert bars == "What each scorer gave to the score"
     words = ["bm25"] if is_installed("qdrant_edge") else []
     assert [heading.split(":")[0] for heading in histograms] == [*words, "cosine", "dynamax"]
-    assert shares == "What each scorer said, and what that gave to the score"
+    assert shares == "Similarities by each scorer, and what they gave to the score"
     assert tokens == "Which token matched which"
     assert len(told["plots"]) >= 3
     assert all(width > 300 and height > 100 for width, height in told["plots"])

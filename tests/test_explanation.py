@@ -26,7 +26,6 @@ from surprise_rerank.documents import Document
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.output.answers import answer
-from surprise_rerank.eval.cli.output.histograms import drawn
 from surprise_rerank.similarities.dynamax import DynaMax
 from surprise_rerank.similarities.token_matches import token_matches
 from surprise_rerank.thresholds.background import QuestionBackground
@@ -118,35 +117,6 @@ def test_what_has_no_spread_has_no_curve_and_minus_infinity_no_place() -> None:
 
 
 # Pictures of block characters
-
-
-def test_a_drawing_has_the_sample_the_curve_the_ranks_and_the_scale() -> None:
-    own = distribution(np.random.default_rng(0).normal(0.3, 0.1, 256).tolist())
-    lines = drawn(own, [(1, 0.9), (2, 0.65), (10, 0.66), (11, 0.1)], width=64)
-    assert [line[2:10].strip() for line in lines] == ["sample", "model", "ranks", "", ""]
-    assert max(map(len, lines)) <= 74
-    assert "█" in lines[0] + lines[1]
-    assert lines[2].split()[-1] == "1"
-    assert "10" in lines[3]
-    assert lines[-1].split() == [f"{x:.4g}" for x in span(own, [0.9])]
-
-
-@settings(deadline=None)
-@given(
-    st.lists(st.floats(-100, 100), min_size=1, max_size=50),
-    st.lists(st.floats(-100, 100), max_size=30),
-    st.integers(24, 64),
-)
-def test_a_drawing_keeps_its_width(values: list[float], places: list[float], width: int) -> None:
-    lines = drawn(distribution(values), list(enumerate(places, start=1)), width)
-    assert max(map(len, lines)) <= 10 + width
-    assert not any("\n" in line for line in lines)
-
-
-def test_what_cannot_show_blocks_gets_plain_characters() -> None:
-    lines = drawn(distribution([0.1, 0.2, 0.3]), [(1, 0.4)], encoding="ascii")
-    assert all(line.isascii() for line in lines)
-    assert "@" in lines[0] + lines[1]
 
 
 # Explanations

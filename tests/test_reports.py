@@ -6,7 +6,7 @@ import json
 import math
 import re
 from dataclasses import replace
-from io import StringIO
+from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -129,6 +129,64 @@ def test_a_narrow_terminal_loses_no_digit():
     text = re.sub(r"\s", "", printed(Report("t", (table,)), width=30))
     assert "…" not in text
     assert re.sub("[^0-9]", "", text) == "012345678"
+
+
+def drawn(plot: Plot, width: int = 120, encoding: str = "utf-8") -> list[str]:
+    console = Console(file=TextIOWrapper(BytesIO(), encoding), width=width)
+    print_report(Report("Everything", (), (LINE, plot)), console, plots=True)
+    console.file.flush()
+    return console.file.buffer.getvalue().decode(encoding).splitlines()
+
+
+def normal_histogram(values: list[float], places: list[float]) -> Plot:
+    counts, borders = np.histogram(values, 20)
+    x = np.linspace(min(values) - 1, max(values) + 1, 50)
+    curve = Series("Gaussian", tuple(x.tolist()), tuple((len(values) * np.exp(-(x**2))).tolist()))
+    marks = tuple(Mark(str(rank), place) for rank, place in enumerate(places, start=1))
+    sample = Series("sample", tuple(borders.tolist()), tuple(counts.tolist()))
+    return Plot(
+        "histogram", "Scores", "score", "how many", (sample,), "A note.", curves=(curve,), marks=marks
+    )
+
+
+def test_a_histogram_is_drawn_with_its_curve_its_marks_and_the_scale() -> None:
+    values = np.random.default_rng(0).normal(0.3, 0.1, 256).tolist()
+    marks = tuple(Mark(str(rank), x) for rank, x in ((1, 1.2), (2, 0.65), (10, 0.66), (11, 0.1)))
+    title, *lines = drawn(replace(normal_histogram(values, []), marks=marks))[2:]
+    assert title == "Scores"
+    assert [line[66:].strip() for line in lines] == ["sample", "Gaussian", "", "", "", ""]
+    assert "█" in lines[0] + lines[1]
+    assert lines[2].split() == ["11", "2", "1"]
+    assert lines[3].split() == ["10"]
+    assert lines[4].split() == [f"{min(values) - 1:.4g}", f"{max(values) + 1:.4g}"]
+    assert lines[5] == "A note."
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.floats(-100, 100), min_size=1, max_size=50),
+    st.lists(st.floats(-100, 100), max_size=30),
+    st.integers(48, 90),
+)
+def test_a_histogram_keeps_its_width(values: list[float], places: list[float], width: int) -> None:
+    for line in drawn(normal_histogram(values, places), width)[2:]:
+        assert len(line) <= width
+
+
+def test_every_value_of_a_histogram_is_seen() -> None:
+    sample = Series("", (0.0, 1e-6, 1.0, 2.0), (1, 0, 1000))
+    (line,) = [line for line in drawn(replace(HISTOGRAM, series=(sample,))) if "█" in line]
+    assert re.fullmatch(r"▁ +█+", line.rstrip())
+
+
+def test_a_console_without_blocks_gets_plain_characters() -> None:
+    lines = drawn(MARKED, encoding="ascii")
+    assert all(line.isascii() for line in lines)
+    assert any("@" in line for line in lines)
+
+
+def test_plots_are_drawn_only_when_they_are_asked_for() -> None:
+    assert "Scores" not in printed(Report("Everything", (), (HISTOGRAM,)))
 
 
 # Markdown

@@ -1,32 +1,38 @@
-"""How an answer comes about, as a report: tables and plots for a page."""
+"""The explanation of a ranking as a report, which the terminal and a page draw."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from surprise_rerank.candidates import Hit
-from surprise_rerank.diagnosis.explanation import RankingExplanation, ScoreDistribution, span
+from surprise_rerank.core.arrays import Float64Array
+from surprise_rerank.diagnosis.explanation import RankingExplanation, ScoreDistribution, ScorerShare, span
 from surprise_rerank.eval.cli.output.streams import shortened
-from surprise_rerank.eval.reports.report import Cell, Column, Mark, Plot, Report, Series, Table
+from surprise_rerank.eval.reports.report import Column, Mark, Plot, Report, Series, Table
+from surprise_rerank.surprise.score import probability
 
 _BARS = 10  # candidates whose scores are drawn
+_COMPARED = 4  # documents whose tokens are side by side
 
 
 def explanation_report(
-    told: Mapping[str, Any], hits: Sequence[Hit], explanation: RankingExplanation
+    values: Mapping[str, Any], hits: Sequence[Hit], explanation: RankingExplanation
 ) -> Report:
-    """An explanation with everything in it.
+    """An explanation with everything in it, for the terminal and for a page.
 
     Args:
-        told: what `--json` prints; its times, steps and notes are shown, and all of it can be unfolded.
+        values: what `--json` prints; a page has all of it.
         hits: the shown candidates, as many as the explanation shows.
         explanation: of their ranking.
     """
-    times = ", ".join(f"{name} {1000 * span:.1f} ms" for name, span in told["times"].items())
-    tables = [_candidates(hits, explanation), _shares(explanation)]
-    if explanation.matches:
-        tables.append(_tokens(explanation))
+    tables = [_steps(values), _candidates(hits, explanation)]
+    if explanation.shares:
+        tables.append(_scorers(explanation))
+    if any(explanation.matches.values()):
+        tables += [_best_matches(explanation), _tokens(explanation)]
     plots = [_contributions(explanation)] if explanation.shown else []
     plots += [_histogram(own, explanation.places(own)) for own in explanation.distributions]
     totals = explanation.totals
@@ -36,8 +42,19 @@ def explanation_report(
         title=f"Why these documents: {explanation.question}",
         tables=tuple(tables),
         plots=tuple(plots),
-        notes=(*told["steps"], f"{times}; {told['pool']} candidates", *told["notes"]),
-        facts=told,
+        notes=tuple(values["notes"]),
+        facts=values,
+    )
+
+
+def _steps(values: Mapping[str, Any]) -> Table:
+    times = ", ".join(f"{name} {1000 * seconds:.1f} ms" for name, seconds in values["times"].items())
+    return Table(
+        "steps",
+        "What was done",
+        (Column("step"), Column("what")),
+        tuple(enumerate(values["steps"], start=1)),
+        notes=(f"{times}; {values['pool']} candidates",),
     )
 
 
@@ -79,31 +96,62 @@ def _text(hit: Hit) -> str:
     return text if text.startswith(title) else f"{title}: {text}"
 
 
-def _shares(explanation: RankingExplanation) -> Table:
-    columns = (
-        *(Column(name) for name in ("rank", "id", "scorer")),
-        *(Column(name) for name in ("similarity", "mean", "deviation")),
-        *(Column("z", 2), Column("Phi"), Column("weight", 2), Column("gave")),
-    )
-    names = ("raw", "mean", "deviation", "z", "probability", "weight", "contribution")
-    rows: list[tuple[Cell, ...]] = []
-    for row in explanation.shown:
-        for share in explanation.shares:
-            own = share.to_json(row)
-            rows.append((row + 1, explanation.ranking.ids[row], share.name, *(own[name] for name in names)))
+def _scorers(explanation: RankingExplanation) -> Table:
+    """A row for each candidate: the similarities of every scorer, and what they gave to the score."""
+    names, cells = [], []
+    for share in explanation.shares:
+        for name, values in _columns(share):
+            names.append(name)
+            cells.append(values[list(explanation.shown)].tolist())
+    ids = explanation.ranking.ids
+    rows = [(row + 1, *(own[i] for own in cells), ids[row]) for i, row in enumerate(explanation.shown)]
+    weights = ", ".join(f"{share.name} {share.weight:.4g}" for share in explanation.shares)
+    notes = ["z: how many deviations a similarity lies above the mean of the sample in the histograms."]
+    if any(name.endswith(" gave") for name in names):
+        notes.append(f"gave: what was added to the score, weight times z. Weights: {weights}.")
     return Table(
         "scorers",
-        "What each scorer said, and what that gave to the score",
-        columns,
+        "Similarities by each scorer, and what they gave to the score",
+        tuple(Column(name) for name in ("rank", *names, "id")),
         tuple(rows),
-        keys=3,
+        notes=tuple(notes),
+    )
+
+
+def _columns(share: ScorerShare) -> list[tuple[str, Float64Array]]:
+    """Headings and values of one scorer, for all candidates; what is equal to another column is left out."""
+    name, z = share.name, share.z
+    if share.moments.mean.ndim:  # each document has its own
+        moments = (("mean", share.moments.mean), ("deviation", share.moments.deviation))
+        own = (*moments, (f"{name} z", z), ("Phi", probability(z)), (f"{name} gave", share.contribution))
+        return [("similarity", share.raw), *own]
+    found = [(name, share.raw)]
+    others = [(f"{name} z", z), *([(f"{name} gave", share.contribution)] if share.weight else [])]
+    for heading, values in others:
+        if not any(np.allclose(values, own, equal_nan=True) for _, own in found):
+            found.append((heading, values))
+    return found
+
+
+def _best_matches(explanation: RankingExplanation) -> Table:
+    """The question's tokens below each other; beside them, what matched in the best documents."""
+    rows = [row for row in explanation.shown if row in explanation.matches][:_COMPARED]
+    cells = [
+        (
+            matches[0].token,
+            *("" if m.match is None else f"{m.match} {m.similarity:.2f} {m.share:.0%}" for m in matches),
+        )
+        for matches in zip(*(explanation.matches[row] for row in rows), strict=True)
+    ]
+    columns = (Column("token"), *(Column(f"{row + 1} {explanation.ranking.ids[row]}") for row in rows))
+    return Table(
+        "best-matches",
+        "The nearest token in each of the best documents",
+        columns,
+        tuple(cells),
         notes=(
-            "Mean and deviation are those of the similarities that the plots show; z is how many deviations "
-            "the candidate's lies above the mean, Phi the share of a Gaussian below it.",
-            "gave: what this adds to the score; weight times z in a fusion.",
-            "Weight 0: a scorer that only made the candidates' pool.",
+            "Behind a token: its similarity to the question's token, and its share of the DynaMax score.",
         ),
-        detail=True,
     )
 
 
@@ -153,7 +201,7 @@ def _histogram(distribution: ScoreDistribution, places: Sequence[tuple[int, floa
     histogram = distribution.histogram()
     sample = Series(distribution.of, tuple(histogram.borders.tolist()), tuple(histogram.counts.tolist()))
     curves: tuple[Series, ...] = ()
-    moments = "what lies left of the largest T from a rank on, of all, is the rank's surprise"
+    moments = "surprise is the share of the questions left of the largest T from the rank on"
     if distribution.moments is not None:
         mean, deviation = float(distribution.moments.mean), float(distribution.moments.deviation)
         moments = f"mean {mean:.4f}, deviation {deviation:.4f}"
@@ -169,7 +217,7 @@ def _histogram(distribution: ScoreDistribution, places: Sequence[tuple[int, floa
         x_label=distribution.scorer,
         y_label="how many",
         series=(sample,),
-        note=f"Upright lines are candidates, with their ranks; {moments}.",
+        note=f"Marks are the ranks of candidates; {moments}.",
         curves=curves,
         marks=tuple(Mark(str(rank), place) for rank, place in places),
     )
