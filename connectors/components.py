@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
-from surprise_rerank.connectors.qdrant.engines.base import shown_url
+from surprise_rerank.connectors.qdrant.location import shown_url
 from surprise_rerank.connectors.systems.loading import Settings
 from surprise_rerank.core.workers import in_thread
 from surprise_rerank.errors import DataError

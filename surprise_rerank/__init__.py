@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from surprise_rerank.classify.cluster import SurpriseAssignment as SurpriseAssignment
     from surprise_rerank.classify.cluster import SurpriseKMeans as SurpriseKMeans
     from surprise_rerank.classify.few_shot import FewShotTraining as FewShotTraining
-    from surprise_rerank.connectors.qdrant.index import DocumentIndex as DocumentIndex
+    from surprise_rerank.connectors.document_index import DocumentIndex as DocumentIndex
     from surprise_rerank.documents import Document as Document
     from surprise_rerank.documents import Passage as Passage
     from surprise_rerank.encoders.base import Encoder as Encoder
@@ -52,7 +52,7 @@ _PUBLIC = {
     "classify.classifiers": "CosineClassifier SurpriseClassifier",
     "classify.cluster": "SurpriseAssignment SurpriseKMeans",
     "classify.few_shot": "FewShotTraining",
-    "connectors.qdrant.index": "DocumentIndex",
+    "connectors.document_index": "DocumentIndex",
     "documents": "Document Passage",
     "encoders.base": "Encoder",
     "encoders.loading": "load_encoder",

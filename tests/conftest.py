@@ -67,8 +67,8 @@ def rest() -> Iterator[QdrantRest]:
         pytest.param("server", marks=pytest.mark.server),
     ]
 )
-def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
-    """A function that opens the same index again and again, in every kind of home that is at hand."""
+def open_index(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
+    """A function that opens the same index again and again, in every storage that is available."""
     kind = request.param
     if kind in ("edge", "local"):
         yield lambda encoder, **more: DocumentIndex.open(tmp_path / "index", encoder, engine=kind, **more)

@@ -31,7 +31,7 @@ from words import WordEncoder
 
 from surprise_rerank.candidates import Query
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.connectors.qdrant.engines.retries import RetryPolicy
+from surprise_rerank.connectors.qdrant.location import RetryPolicy
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions
 from surprise_rerank.connectors.qdrant.schema import tokens_id
 from surprise_rerank.documents import Document

@@ -216,14 +216,14 @@ def test_damaged_questions_are_refused(tmp_path: Path, name: str, content: str, 
 # Weights beside an index
 
 
-def test_weights_survive_a_restart_everywhere(home: Opener):
-    with home(WordEncoder()) as index:
+def test_weights_survive_a_restart_everywhere(open_index: Opener):
+    with open_index(WordEncoder()) as index:
         index.sync([Document("a", "wing lift")])
         assert load_weights(index, "auto") is None
         kept = store_weights(index, "auto", FOUND)
         store_weights(index, "fusion", FOUND)
         delete_weights(index, "fusion")
-    with home(WordEncoder()) as index:
+    with open_index(WordEncoder()) as index:
         assert load_weights(index, "auto") == FOUND.weights
         assert fitted_weights(index, "auto") == kept
         assert not has_weights(index, "fusion")
@@ -232,16 +232,16 @@ def test_weights_survive_a_restart_everywhere(home: Opener):
         )
 
 
-def test_a_new_version_of_an_index_begins_without_weights(home: Opener):
-    with home(WordEncoder()) as index:
+def test_a_new_version_of_an_index_begins_without_weights(open_index: Opener):
+    with open_index(WordEncoder()) as index:
         index.sync([Document("a", "wing lift")])
         store_weights(index, "auto", FOUND)
         index.rebuild([Document("a", "wing lift")])
         assert load_weights(index, "auto") is None
 
 
-def test_weights_of_another_model_are_refused(home: Opener):
-    with home(WordEncoder()) as index:
+def test_weights_of_another_model_are_refused(open_index: Opener):
+    with open_index(WordEncoder()) as index:
         store_weights(index, "auto", FOUND)
         content = index.files.read_file("weights-auto.json")
         assert content is not None
@@ -255,15 +255,15 @@ def test_weights_of_another_model_are_refused(home: Opener):
     "content",
     [b"{", b"[]", b"{}", b'{"format": 2}', b'{"format": 1, "weights": 3}', b"\xff"],
 )
-def test_damaged_weights_are_refused(tmp_path: Path, home: Opener, content: bytes):
-    with home(WordEncoder()) as index:
+def test_damaged_weights_are_refused(tmp_path: Path, open_index: Opener, content: bytes):
+    with open_index(WordEncoder()) as index:
         index.files.write_file("weights-auto.json", content)
         with pytest.raises(DataError, match=r"fit the(m| weights) again"):
             load_weights(index, "auto")
 
 
-def test_weights_that_are_no_numbers_are_refused(tmp_path: Path, home: Opener):
-    with home(WordEncoder()) as index:
+def test_weights_that_are_no_numbers_are_refused(tmp_path: Path, open_index: Opener):
+    with open_index(WordEncoder()) as index:
         store_weights(index, "auto", FOUND)
         content = json.loads(index.files.read_file("weights-auto.json") or b"")
         for wrong in (math.nan, math.inf, "many", None):
@@ -305,8 +305,8 @@ def test_weights_without_words_leave_those_of_words_alone(tmp_path: Path):
         assert built.reranker.weights == {"bm25": 0.5, "cosine": 1.2, "dynamax": 0.8}
 
 
-def test_weights_that_were_declined_are_not_stored(home: Opener):
-    with home(WordEncoder()) as index:
+def test_weights_that_were_declined_are_not_stored(open_index: Opener):
+    with open_index(WordEncoder()) as index:
         declined = WeightFit(FOUND.start, FOUND.start, False, 40, 40, 0.4, 0.39, 0.02)
         with pytest.raises(DataError, match="only weights that rank held-back questions better are stored"):
             store_weights(index, "auto", declined)

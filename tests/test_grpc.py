@@ -25,7 +25,7 @@ from surprise_rerank.connectors.qdrant import (
     SparseRetriever,
     SurpriseRetriever,
 )
-from surprise_rerank.connectors.qdrant.engines.retries import RetryPolicy
+from surprise_rerank.connectors.qdrant.location import RetryPolicy
 from surprise_rerank.core.arrays import FloatArray
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.documents import Document
@@ -274,7 +274,7 @@ def test_an_index_is_rebuilt_and_its_documents_deleted(server: QdrantGrpc) -> No
         assert index.status().behind == 0
         assert not server.store.collection_exists(f"{name}@1")
         assert index.delete(["d0", "d1", "unknown"]) == 2
-        now = index._home.engine.collection
+        now = index._storage.engine.collection
         assert now.startswith(f"{name}@2-")
         assert set(stored(server, now)) == {d.id for d in DOCUMENTS[2:50]}
         assert index.sync(DOCUMENTS[:10], prune=True).removed == 40

@@ -1,4 +1,4 @@
-"""The same behaviour over every home of Qdrant that is at hand."""
+"""The same behaviour over every storage of Qdrant that is available."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from words import WordEncoder
 
 from surprise_rerank.candidates import Query
-from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex
+from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex, Location
 from surprise_rerank.connectors.qdrant.schema import point_id
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.documents import Document
@@ -44,9 +44,9 @@ def query(encoder: WordEncoder, text: str) -> Query:
     return encode_queries(encoder, [text])[0]
 
 
-def test_what_was_stored_comes_back(home: Opener) -> None:
+def test_what_was_stored_comes_back(open_index: Opener) -> None:
     encoder = WordEncoder()
-    with home(encoder) as index:
+    with open_index(encoder) as index:
         index.sync(DOCUMENTS)
         found = index.fetch([d.id for d in reversed(DOCUMENTS)], ALL_FIELDS)
     assert found.documents == tuple(reversed(DOCUMENTS))
@@ -59,11 +59,11 @@ def test_what_was_stored_comes_back(home: Opener) -> None:
     np.testing.assert_array_equal(found.tokens.norms, packed.norms)
 
 
-def test_nothing_is_encoded_again_when_nothing_changed(home: Opener) -> None:
-    with home(WordEncoder()) as index:
+def test_nothing_is_encoded_again_when_nothing_changed(open_index: Opener) -> None:
+    with open_index(WordEncoder()) as index:
         first = index.sync(DOCUMENTS)
     encoder = WordEncoder()
-    with home(encoder) as index:
+    with open_index(encoder) as index:
         second = index.sync(DOCUMENTS)
         assert len(index) == len(DOCUMENTS)
     assert (first.added, first.unchanged) == (5, 0)
@@ -71,9 +71,9 @@ def test_nothing_is_encoded_again_when_nothing_changed(home: Opener) -> None:
     assert encoder.encoded_texts == []
 
 
-def test_only_what_changed_is_encoded_and_what_is_gone_is_pruned_on_request(home: Opener) -> None:
+def test_only_what_changed_is_encoded_and_what_is_gone_is_pruned_on_request(open_index: Opener) -> None:
     encoder = WordEncoder()
-    with home(encoder) as index:
+    with open_index(encoder) as index:
         index.sync(DOCUMENTS)
         encoder.encoded_texts.clear()
         changed = [Document("1", "a new text"), *DOCUMENTS[1:3], Document("6", "six")]
@@ -89,8 +89,8 @@ def test_only_what_changed_is_encoded_and_what_is_gone_is_pruned_on_request(home
     assert (pruned.added, pruned.updated, pruned.unchanged, pruned.removed) == (0, 0, 4, 2)
 
 
-def test_changed_metadata_is_stored(home: Opener) -> None:
-    with home(WordEncoder()) as index:
+def test_changed_metadata_is_stored(open_index: Opener) -> None:
+    with open_index(WordEncoder()) as index:
         index.sync(DOCUMENTS)
         changed = Document("5", DOCUMENTS[4].text, metadata={"year": 1995})
         report = index.sync([*DOCUMENTS[:4], changed])
@@ -99,10 +99,10 @@ def test_changed_metadata_is_stored(home: Opener) -> None:
         assert index.sync([changed]).unchanged == 1
 
 
-def test_search_ranks_by_cosine(home: Opener) -> None:
+def test_search_ranks_by_cosine(open_index: Opener) -> None:
     encoder = WordEncoder()
     texts = [f"w{i} w{i % 7} w{i % 3}" for i in range(60)]
-    with home(encoder) as index:
+    with open_index(encoder) as index:
         index.sync(Document(str(i), text) for i, text in enumerate(texts))
         question = query(encoder, "w3 w1")
         pool = index.search(question, 10, frozenset({"dense"}), exact=True)
@@ -113,9 +113,9 @@ def test_search_ranks_by_cosine(home: Opener) -> None:
     np.testing.assert_allclose(pool.dense @ question.dense, pool.scores["cosine"], atol=1e-6)
 
 
-def test_a_pipeline_finds_the_document_that_answers(home: Opener) -> None:
+def test_a_pipeline_finds_the_document_that_answers(open_index: Opener) -> None:
     encoder = WordEncoder()
-    with home(encoder) as index:
+    with open_index(encoder) as index:
         index.sync(DOCUMENTS)
         for reranker in (DynaMaxReranker(), SurpriseReranker(index.ensemble())):
             ranking = Pipeline(encoder, DenseRetriever(index), reranker).search("night dogs", top_k=2)
@@ -125,10 +125,10 @@ def test_a_pipeline_finds_the_document_that_answers(home: Opener) -> None:
             assert ranking.documents[0].title == "Dogs"
 
 
-def test_the_ensemble_of_the_index_is_that_of_its_vectors(home: Opener) -> None:
+def test_the_ensemble_of_the_index_is_that_of_its_vectors(open_index: Opener) -> None:
     encoder = WordEncoder()
     documents = [Document(str(i), f"w{i} w{i % 5}") for i in range(40)]
-    with home(encoder) as index:
+    with open_index(encoder) as index:
         index.sync(documents)
         stored = index.ensemble()
         ids, tokens = index.token_sample(7)
@@ -139,17 +139,17 @@ def test_the_ensemble_of_the_index_is_that_of_its_vectors(home: Opener) -> None:
     assert len(set(ids)) == len(tokens) == 7
 
 
-def test_an_index_of_another_model_is_an_error_that_names_both(home: Opener) -> None:
-    with home(WordEncoder()) as index:
+def test_an_index_of_another_model_is_an_error_that_names_both(open_index: Opener) -> None:
+    with open_index(WordEncoder()) as index:
         index.sync(DOCUMENTS)
     with pytest.raises(IndexMismatchError, match=r"(?s)'words'.*'other'.*retrained"):
-        home(WordEncoder(name="other", fingerprint="retrained"))
-    with home(WordEncoder(name="the-same-model-in-a-folder")) as index:
+        open_index(WordEncoder(name="other", fingerprint="retrained"))
+    with open_index(WordEncoder(name="the-same-model-in-a-folder")) as index:
         assert len(index) == len(DOCUMENTS)
 
 
-def test_bad_documents_are_refused_before_anything_is_stored(home: Opener) -> None:
-    with home(WordEncoder()) as index:
+def test_bad_documents_are_refused_before_anything_is_stored(open_index: Opener) -> None:
+    with open_index(WordEncoder()) as index:
         with pytest.raises(DataError, match="'1' stands twice"):
             index.sync([DOCUMENTS[0], DOCUMENTS[0]])
         with pytest.raises(DataError, match="empty id"):
@@ -162,7 +162,7 @@ def test_bad_documents_are_refused_before_anything_is_stored(home: Opener) -> No
         assert len(index) == 0
 
 
-def test_an_interrupted_run_goes_on_where_it_stopped(home: Opener) -> None:
+def test_an_interrupted_run_goes_on_where_it_stopped(open_index: Opener) -> None:
     class Interrupted(WordEncoder):
         def encode(self, texts, kind="document", on_progress=None):
             if len(self.encoded_texts) >= 500:
@@ -170,19 +170,19 @@ def test_an_interrupted_run_goes_on_where_it_stopped(home: Opener) -> None:
             return super().encode(texts, kind, on_progress)
 
     documents = [Document(str(i), f"text w{i}") for i in range(1000)]
-    with pytest.raises(KeyboardInterrupt), home(Interrupted()) as index:
+    with pytest.raises(KeyboardInterrupt), open_index(Interrupted()) as index:
         index.sync(documents)
     encoder = WordEncoder()
-    with home(encoder) as index:
+    with open_index(encoder) as index:
         report = index.sync(documents)
         assert len(index) == 1000
     assert report.unchanged == 512
     assert len(encoder.encoded_texts) == 488
 
 
-def test_an_empty_index_answers_with_an_empty_pool(home: Opener) -> None:
+def test_an_empty_index_answers_with_an_empty_pool(open_index: Opener) -> None:
     encoder = WordEncoder()
-    with home(encoder) as index:
+    with open_index(encoder) as index:
         assert index.sync([]).added == 0
         pool = index.search(query(encoder, "anything"), 10, ALL_FIELDS)
         assert pool.ids == ()
@@ -343,6 +343,33 @@ def test_an_api_key_is_in_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StoreError) as caught:
         DocumentIndex.open(None, WordEncoder(), url="http://me:s3cr3t-pass@127.0.0.1:9")
     assert "s3cr3t-pass" not in str(caught.value)
+
+
+def test_a_location_opens_what_its_parts_open(tmp_path: Path) -> None:
+    place = Location(tmp_path / "index", engine="local")
+    with DocumentIndex.open(place, WordEncoder()) as index:
+        assert type(index) is DocumentIndex
+        assert index.engine == "local"
+        index.sync(DOCUMENTS)
+    with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
+        assert len(index) == len(DOCUMENTS)
+    with pytest.raises(DataError, match="a Location is given; put url, collection"):
+        DocumentIndex.open(place, WordEncoder(), collection="other")
+
+
+def test_a_location_is_a_folder_or_a_server_and_shows_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(DataError, match="in a folder or on a server, got both 'index' and 'http://host'"):
+        Location("index", "http://me:hidden@host")
+    place = Location(url="http://me:hidden@host", collection="books", api_key="s3cr3t-key")
+    assert repr(place) == "Location('http://host', collection='books')"
+    assert str(place) == "http://host, collection 'books'"
+    assert place.server == "the Qdrant server at http://host"
+    assert str(Location("index")) == "index"
+    assert not Location().is_given
+    monkeypatch.setenv("QDRANT_API_KEY", "usual-key")
+    assert place.key == "s3cr3t-key"
+    assert Location(url="http://host").with_key().api_key == "usual-key"
+    assert Location("index").with_key().api_key is None
 
 
 def test_a_place_where_nothing_can_be_written_is_named() -> None:

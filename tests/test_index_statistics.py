@@ -33,16 +33,16 @@ def moments(index: DocumentIndex) -> np.ndarray:
     return ranked(index).scores["surprise"]
 
 
-def test_documents_that_come_later_get_their_statistics_at_indexing(home: Opener) -> None:
+def test_documents_that_come_later_get_their_statistics_at_indexing(open_index: Opener) -> None:
     encoder = WordEncoder()
-    with home(encoder, options=OPTIONS) as index:
+    with open_index(encoder, options=OPTIONS) as index:
         index.sync(DOCUMENTS[:20])
         questions = ensemble(encoder, QUESTIONS)
         assert index.set_ensemble(questions, source="logged questions") == 20
         assert SurpriseRetriever(index, ensemble=questions)
         with pytest.raises(IndexMismatchError, match=r"of 20 members, asked for is .* of 3"):
             SurpriseRetriever(index, ensemble=ensemble(encoder, QUESTIONS[:3]))
-    with home(encoder) as index:
+    with open_index(encoder) as index:
         index.sync(DOCUMENTS)
         assert index.status().behind == 0
         assert len(moments(index)) == 50
@@ -50,9 +50,9 @@ def test_documents_that_come_later_get_their_statistics_at_indexing(home: Opener
         require_one_ranking(index, ranked(index), ranked(index, "vector"))
 
 
-def test_questions_are_added_to_a_running_ensemble(home: Opener) -> None:
+def test_questions_are_added_to_a_running_ensemble(open_index: Opener) -> None:
     encoder = WordEncoder()
-    with home(encoder, options=OPTIONS) as index:
+    with open_index(encoder, options=OPTIONS) as index:
         index.sync(DOCUMENTS)
         index.set_ensemble(ensemble(encoder, QUESTIONS))
         before = moments(index)
@@ -66,7 +66,7 @@ def test_questions_are_added_to_a_running_ensemble(home: Opener) -> None:
         np.testing.assert_array_equal(moments(index), before)
         index.sync([Document("late", "w1")])
         assert len(moments(index)) == 51
-    with home(encoder) as index:
+    with open_index(encoder) as index:
         assert index.refresh_statistics() == 51
         assert index.status().behind == 0
         assert index.refresh_statistics() == 0
@@ -77,11 +77,11 @@ def test_questions_are_added_to_a_running_ensemble(home: Opener) -> None:
 
 
 def test_an_interrupted_pass_goes_on_and_is_never_used_half_done(
-    home: Opener, monkeypatch: pytest.MonkeyPatch
+    open_index: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoder = WordEncoder()
     monkeypatch.setattr(maintenance, "_LOOKED_UP", 10)
-    with home(encoder, options=OPTIONS) as index:
+    with open_index(encoder, options=OPTIONS) as index:
         index.sync(DOCUMENTS)
         index.set_ensemble(ensemble(encoder, QUESTIONS))
         written = 0
@@ -96,20 +96,20 @@ def test_an_interrupted_pass_goes_on_and_is_never_used_half_done(
         from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 
         latest = Statistics.of(other, "others")
-        maintenance.set_latest(index._home, latest)
+        maintenance.set_latest(index._storage, latest)
         with pytest.raises(KeyboardInterrupt):
-            maintenance.refresh(index._home, latest, interrupted)
+            maintenance.refresh(index._storage, latest, interrupted)
         with pytest.raises(IndexMismatchError, match=r"30 documents .* another ensemble"):
             SurpriseRetriever(index)
         assert len(ranked(index, "client")) == 50
-    with home(encoder) as index:
+    with open_index(encoder) as index:
         assert index.status().behind == 20
         assert index.refresh_statistics() == 20
         require_one_ranking(index, ranked(index), ranked(index, "client"))
 
 
-def test_an_ensemble_of_the_documents_themselves(home: Opener) -> None:
-    with home(WordEncoder(), options=OPTIONS) as index:
+def test_an_ensemble_of_the_documents_themselves(open_index: Opener) -> None:
+    with open_index(WordEncoder(), options=OPTIONS) as index:
         index.sync(DOCUMENTS)
         index.set_ensemble(index.ensemble(), source="documents", shrink_mean=0.5, shrink_deviation=0.5)
         record = index.status().manifest.statistics
@@ -119,9 +119,9 @@ def test_an_ensemble_of_the_documents_themselves(home: Opener) -> None:
         require_one_ranking(index, ranked(index), ranked(index, "vector"))
 
 
-def test_a_document_that_the_ensemble_gives_no_spread_keeps_its_similarity(home: Opener) -> None:
+def test_a_document_that_the_ensemble_gives_no_spread_keeps_its_similarity(open_index: Opener) -> None:
     encoder = WordEncoder()
-    with home(encoder, options=OPTIONS) as index:
+    with open_index(encoder, options=OPTIONS) as index:
         index.sync([*DOCUMENTS, Document("empty", "")])
         index.set_ensemble(ensemble(encoder, QUESTIONS))
         (query,) = encode_queries(encoder, ["w1 w2"])
@@ -130,9 +130,9 @@ def test_a_document_that_the_ensemble_gives_no_spread_keeps_its_similarity(home:
             assert found.scores["surprise"][found.ids.index("empty")] == 0.0
 
 
-def test_ensembles_that_do_not_fit_are_named(home: Opener) -> None:
+def test_ensembles_that_do_not_fit_are_named(open_index: Opener) -> None:
     encoder = WordEncoder()
-    with home(encoder) as index:
+    with open_index(encoder) as index:
         index.sync(DOCUMENTS)
         with pytest.raises(IndexMismatchError, match="has no ensemble yet"):
             index.add_questions(["w1"])
@@ -151,9 +151,9 @@ def test_ensembles_that_do_not_fit_are_named(home: Opener) -> None:
         assert index.status().manifest.latest is None
 
 
-def test_shrinking_to_other_documents_is_another_version(home: Opener) -> None:
+def test_shrinking_to_other_documents_is_another_version(open_index: Opener) -> None:
     encoder = WordEncoder()
-    with home(encoder, options=OPTIONS) as index:
+    with open_index(encoder, options=OPTIONS) as index:
         index.sync(DOCUMENTS[:20])
         questions = ensemble(encoder, QUESTIONS)
         index.set_ensemble(questions, shrink_mean=1.0, shrink_deviation=0.5)
@@ -162,20 +162,20 @@ def test_shrinking_to_other_documents_is_another_version(home: Opener) -> None:
         require_one_ranking(index, ranked(index), ranked(index, "client"), ranked(index, "vector"))
 
 
-def test_questions_that_come_during_a_pass_lose_no_ensemble(home: Opener) -> None:
+def test_questions_that_come_during_a_pass_lose_no_ensemble(open_index: Opener) -> None:
     encoder = WordEncoder()
-    with home(encoder, options=OPTIONS) as index:
+    with open_index(encoder, options=OPTIONS) as index:
         index.sync(DOCUMENTS)
         index.set_ensemble(ensemble(encoder, QUESTIONS))
         index.add_questions(["w1 w9"])
-        latest = statistics.load(index._home, index.manifest.latest, "words")
+        latest = statistics.load(index._storage, index.manifest.latest, "words")
 
         def another(count: int) -> None:
             # What add_questions does, from another process.
-            maintenance.set_latest(index._home, latest.extended(encoder.encode(["w7"]).dense))
+            maintenance.set_latest(index._storage, latest.extended(encoder.encode(["w7"]).dense))
 
-        maintenance.refresh(index._home, latest, another)
-    with home(encoder) as index:
+        maintenance.refresh(index._storage, latest, another)
+    with open_index(encoder) as index:
         assert index.sync([*DOCUMENTS, Document("late", "w1")]).added == 1
         assert (index.manifest.statistics.count, index.manifest.latest.count) == (21, 22)
         assert index.refresh_statistics() == 51

@@ -28,12 +28,14 @@ ROOMS = [
     *("encoders", "surprise", "similarities", "rerank", "thresholds", "classify", "diagnosis"),
     *("pipeline", "text_reranker"),
     *("connectors.progress", "connectors.datasets", "connectors.lucene"),
-    *(f"connectors.qdrant.{name}" for name in ("lexical", "multivectors", "schema", "manifest")),
+    *(f"connectors.qdrant.{name}" for name in ("lexical", "location", "multivectors", "schema", "manifest")),
     *(f"connectors.qdrant.{name}" for name in ("engines", "storage", "writing", "search")),
-    *("connectors.qdrant.index", "connectors.qdrant.retrievers", "connectors.qdrant"),
+    *("connectors.qdrant.index", "connectors.qdrant.retrievers"),
     *(
         "connectors.readers",
         "connectors.systems",
+        "connectors.document_index",
+        "connectors.qdrant",  # its face; the rooms inside come before
         "connectors.similar",
         "connectors.ray",
         "connectors.server",

@@ -21,7 +21,7 @@ from qdrant_rest import QdrantRest, Status, fresh_collection
 from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SyncReport
-from surprise_rerank.connectors.qdrant.engines.retries import RetryPolicy
+from surprise_rerank.connectors.qdrant.location import RetryPolicy
 from surprise_rerank.connectors.readers import open_documents
 from surprise_rerank.connectors.similar import corpus as corpora
 from surprise_rerank.connectors.similar.corpus import EncodedCorpus

@@ -22,9 +22,9 @@ def texts(index: DocumentIndex) -> set[str]:
     return {d.text for d in found.documents}
 
 
-def test_a_new_version_replaces_the_old_one(home: Opener) -> None:
+def test_a_new_version_replaces_the_old_one(open_index: Opener) -> None:
     encoder = WordEncoder()
-    with home(encoder) as index:
+    with open_index(encoder) as index:
         index.sync(OLD)
         index.set_ensemble(Ensemble.from_vectors(encoder.encode(["w1", "w2 w3"]).dense), source="questions")
         report = index.rebuild(NEW, options=IndexOptions(passages=None, surprise_vector=True))
@@ -34,30 +34,30 @@ def test_a_new_version_replaces_the_old_one(home: Opener) -> None:
         assert index.status().behind == 0
         found = SurpriseRetriever(index, mode="vector").retrieve(encode_queries(encoder, ["w12"])[0], 5)
         assert len(found) == 5
-    with home(WordEncoder()) as index:
+    with open_index(WordEncoder()) as index:
         assert texts(index) == {d.text for d in NEW}
         assert index.sync(NEW).unchanged == 30
         index.rebuild(OLD)
-    with home(WordEncoder()) as index:
+    with open_index(WordEncoder()) as index:
         assert texts(index) == {d.text for d in OLD}
         assert index.manifest.statistics is not None
 
 
-def test_another_model_takes_over(home: Opener) -> None:
+def test_another_model_takes_over(open_index: Opener) -> None:
     other = WordEncoder(dimension=8, name="other", fingerprint="1")
-    with home(WordEncoder()) as index:
+    with open_index(WordEncoder()) as index:
         index.sync(OLD)
         index.set_ensemble(index.ensemble())
         index.rebuild(OLD, encoder=other)
         assert index.manifest.model == "other"
         assert index.manifest.statistics is None  # the old model's ensemble fits no more
-    with home(other) as index:
+    with open_index(other) as index:
         assert len(index) == 30
     with pytest.raises(IndexMismatchError, match="'other'"):
-        home(WordEncoder())
+        open_index(WordEncoder())
 
 
-def test_until_then_the_old_version_answers_and_an_interrupted_rebuild_goes_on(home: Opener) -> None:
+def test_until_then_the_old_version_answers_and_an_interrupted_rebuild_goes_on(open_index: Opener) -> None:
     class Interrupted(WordEncoder):
         most = 300
 
@@ -67,9 +67,9 @@ def test_until_then_the_old_version_answers_and_an_interrupted_rebuild_goes_on(h
             return super().encode(texts, kind, on_progress)
 
     many = [Document(str(i), f"text w{i}") for i in range(600)]
-    with home(WordEncoder()) as index:
+    with open_index(WordEncoder()) as index:
         index.sync(OLD)
-    with home(WordEncoder()) as index:
+    with open_index(WordEncoder()) as index:
         with pytest.raises(KeyboardInterrupt):
             index.rebuild(many, encoder=Interrupted())
         assert texts(index) == {d.text for d in OLD}
@@ -77,32 +77,32 @@ def test_until_then_the_old_version_answers_and_an_interrupted_rebuild_goes_on(h
         with pytest.raises(KeyboardInterrupt):
             index.rebuild(many, encoder=Interrupted())
     encoder = WordEncoder()
-    with home(encoder) as index:
+    with open_index(encoder) as index:
         assert len(index) == 30
         assert index.rebuild(many).unchanged >= 256
         assert len(index) == 600
     assert len(encoder.encoded_texts) < 400
 
 
-def test_a_reader_follows_to_the_new_version(home: Opener) -> None:
-    with home(WordEncoder()) as index:
+def test_a_reader_follows_to_the_new_version(open_index: Opener) -> None:
+    with open_index(WordEncoder()) as index:
         index.sync(OLD)
         if index.engine != "server":
             pytest.skip("an embedded store is open in one process only")
-        with home(WordEncoder()) as writer:
+        with open_index(WordEncoder()) as writer:
             writer.rebuild(NEW)
         assert texts(index) == {d.text for d in NEW}
         other = WordEncoder(dimension=8, name="other", fingerprint="1")
-        with home(WordEncoder()) as writer:
+        with open_index(WordEncoder()) as writer:
             writer.rebuild(NEW, encoder=other)
         with pytest.raises(StoreError, match="does not exist any more"):
             texts(index)
 
 
-def test_an_index_can_be_looked_at_without_its_model(home: Opener) -> None:
-    with home(WordEncoder()) as index:
+def test_an_index_can_be_looked_at_without_its_model(open_index: Opener) -> None:
+    with open_index(WordEncoder()) as index:
         index.sync(OLD)
-    with home(None) as index:
+    with open_index(None) as index:
         assert index.status().manifest.model == "words"
         assert len(index) == 30
         with pytest.raises(StoreError, match=r"load_encoder\('words'\)"):
@@ -111,9 +111,9 @@ def test_an_index_can_be_looked_at_without_its_model(home: Opener) -> None:
         DocumentIndex.open("/nonexistent-index", None)
 
 
-def test_added_questions_survive_a_rebuild(home: Opener) -> None:
+def test_added_questions_survive_a_rebuild(open_index: Opener) -> None:
     encoder = WordEncoder()
-    with home(encoder) as index:
+    with open_index(encoder) as index:
         index.sync(OLD)
         index.set_ensemble(Ensemble.from_vectors(encoder.encode(["w1", "w2 w3", "w4"]).dense))
         index.add_questions(["w5", "w6 w7"])
@@ -122,18 +122,18 @@ def test_added_questions_survive_a_rebuild(home: Opener) -> None:
         assert index.manifest.latest.count == 5
         assert len(SurpriseRetriever(index).retrieve(encode_queries(encoder, ["w12"])[0], 5)) == 5
         index.refresh_statistics()
-    with home(WordEncoder()) as index:
+    with open_index(WordEncoder()) as index:
         assert index.manifest.statistics.count == 5
         assert index.sync([*NEW, Document("later", "w1")]).added == 1
         assert index.status().behind == 0
 
 
-def test_a_process_that_missed_a_rebuild_cannot_replace_it(home: Opener) -> None:
-    with home(WordEncoder()) as stale:
+def test_a_process_that_missed_a_rebuild_cannot_replace_it(open_index: Opener) -> None:
+    with open_index(WordEncoder()) as stale:
         stale.sync(OLD)
         if stale.engine != "server":
             pytest.skip("an embedded store is open in one process only")
-        with home(WordEncoder()) as other:
+        with open_index(WordEncoder()) as other:
             other.rebuild(NEW)
         with pytest.raises(StoreError, match=r"another process has put version 2-.* open it again"):
             stale.rebuild(OLD, options=IndexOptions(passages=None, packed_tokens=False))
@@ -141,14 +141,14 @@ def test_a_process_that_missed_a_rebuild_cannot_replace_it(home: Opener) -> None
         # Having met the new version, it goes on with that.
         stale.set_ensemble(Ensemble.from_vectors(WordEncoder().encode(["w1", "w2"]).dense))
         assert stale.rebuild(OLD).added == 30
-    with home(WordEncoder()) as index:
+    with open_index(WordEncoder()) as index:
         assert texts(index) == {d.text for d in OLD}
         assert index.manifest.statistics.count == 2
         assert index.sync(NEW).added == 10
 
 
-def test_two_builders_of_different_models_do_not_meet(home: Opener) -> None:
-    with home(WordEncoder()) as first:
+def test_two_builders_of_different_models_do_not_meet(open_index: Opener) -> None:
+    with open_index(WordEncoder()) as first:
         first.sync(OLD)
         if first.engine != "server":
             pytest.skip("an embedded store is open in one process only")
@@ -157,11 +157,11 @@ def test_two_builders_of_different_models_do_not_meet(home: Opener) -> None:
         class Meanwhile(WordEncoder):
             def encode(self, texts, kind="document", on_progress=None):
                 if not self.encoded_texts:
-                    with home(WordEncoder()) as second:
+                    with open_index(WordEncoder()) as second:
                         second.rebuild(NEW, encoder=retrained)
                 return super().encode(texts, kind, on_progress)
 
         with pytest.raises(StoreError, match=r"does not exist any more|another process has put version"):
             first.rebuild(OLD, encoder=Meanwhile(name="third", fingerprint="3"))
-    with home(retrained) as index:
+    with open_index(retrained) as index:
         assert texts(index) == {d.text for d in NEW}

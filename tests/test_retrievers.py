@@ -56,9 +56,9 @@ YEARS = models.Filter(must=[models.FieldCondition(key="metadata.year", range=mod
 
 
 @pytest.fixture
-def index(home: Opener) -> DocumentIndex:
+def index(open_index: Opener) -> DocumentIndex:
     encoder = WordEncoder()
-    with home(encoder, options=FULL) as index:
+    with open_index(encoder, options=FULL) as index:
         index.sync(DOCUMENTS)
         index.set_ensemble(Ensemble.from_vectors(encoder.encode(QUESTIONS).dense), source="questions")
         yield index
@@ -225,7 +225,7 @@ def test_event_loops_can_search(index: DocumentIndex) -> None:
         pools = await asyncio.gather(*(r.aretrieve(query, 10) for r in retrievers for _ in range(5)))
         assert (await index.astatus()).documents == 120
         assert (await index.afetch(["d1"], frozenset())).ids == ("d1",)
-        assert (await index.async_([Document("new", "w1 w2")])).added == 1
+        assert (await index.sync_async([Document("new", "w1 w2")])).added == 1
         assert (await index.asearch(query, 1)).ids == ("new",)
         assert await index.adelete(["new"]) == 1
         return [pool.ids for pool in pools]
@@ -234,8 +234,8 @@ def test_event_loops_can_search(index: DocumentIndex) -> None:
     assert found == [r.retrieve(query, 10).ids for r in retrievers for _ in range(5)]
 
 
-def test_what_the_index_lacks_is_told(home: Opener) -> None:
-    with home(WordEncoder(), options=IndexOptions(passages=None, bm25=None)) as index:
+def test_what_the_index_lacks_is_told(open_index: Opener) -> None:
+    with open_index(WordEncoder(), options=IndexOptions(passages=None, bm25=None)) as index:
         index.sync(DOCUMENTS[:10])
         with pytest.raises(IndexMismatchError, match="has no ensemble"):
             SurpriseRetriever(index)
@@ -250,9 +250,9 @@ def test_what_the_index_lacks_is_told(home: Opener) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_more_equal_documents_than_the_pool_end_a_search(home: Opener, mode: str) -> None:
+def test_more_equal_documents_than_the_pool_end_a_search(open_index: Opener, mode: str) -> None:
     encoder = WordEncoder()
-    with home(encoder, options=IndexOptions(passages=None, surprise_vector=True)) as index:
+    with open_index(encoder, options=IndexOptions(passages=None, surprise_vector=True)) as index:
         index.sync([Document(f"e{i:02}", "the same words") for i in range(30)])
         index.set_ensemble(Ensemble.from_vectors(encoder.encode(QUESTIONS).dense))
         (query,) = encode_queries(encoder, ["same"])
@@ -261,10 +261,10 @@ def test_more_equal_documents_than_the_pool_end_a_search(home: Opener, mode: str
         assert list(found.ids) == sorted(found.ids)
 
 
-def test_searches_of_other_threads_are_waited_for(home: Opener) -> None:
+def test_searches_of_other_threads_are_waited_for(open_index: Opener) -> None:
     encoder = WordEncoder()
     (query,) = encode_queries(encoder, ["w1 w2"])
-    index = home(encoder)
+    index = open_index(encoder)
     index.sync(DOCUMENTS)
     errors: list[Exception] = []
 

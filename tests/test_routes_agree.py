@@ -1,4 +1,4 @@
-"""The three places of the surprise score give one order, for questions of real data sets, in every home."""
+"""The three places of the surprise score give one order, for questions of real data sets, in every engine."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ OPTIONS = IndexOptions(passages=None, packed_tokens=False, surprise_vector=True,
 
 @pytest.mark.parametrize("name", ["scifact", "nfcorpus"])
 def test_every_question_has_one_order(
-    home: Opener, name: str, shared_data: Path, ir_datasets_at: Callable[[Path], None]
+    open_index: Opener, name: str, shared_data: Path, ir_datasets_at: Callable[[Path], None]
 ) -> None:
     ir_datasets_at(shared_data / "ir_datasets")
     encoder, documents, encoded, questions = data(name)
-    with home(encoder, options=OPTIONS) as index:
+    with open_index(encoder, options=OPTIONS) as index:
         # Local mode keeps points and computes formulas in Python, one by one: fewer of them, there.
         count = len(documents) if index.engine == "edge" else 1000
         dense = encoded.dense[:count]

@@ -78,9 +78,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[IndexPlace
 
 
 def augmented_client(place: IndexPlace):
-    from surprise_rerank.connectors.qdrant.engines.client import Connection
+    from surprise_rerank.connectors.qdrant.engines.client import open_server
 
-    return Connection(place.url, place.api_key or os.environ.get("QDRANT_API_KEY")).open()
+    return open_server(place)
 
 
 def clustered(n: int, d: int = 12, seed: int = 0, copies: int = 0) -> np.ndarray:

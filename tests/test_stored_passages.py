@@ -40,15 +40,15 @@ def encoder(window: int | None = 16) -> WordEncoder:
     return WordEncoder(window=window)
 
 
-def filled(home: Opener) -> DocumentIndex:
-    index = home(encoder(), options=OPTIONS)
+def filled(open_index: Opener) -> DocumentIndex:
+    index = open_index(encoder(), options=OPTIONS)
     report = index.sync([LONG, *SHORT])
     assert (report.added, report.split) == (7, 1)
     return index
 
 
-def test_nothing_of_a_long_document_is_cut(home: Opener) -> None:
-    with filled(home) as index:
+def test_nothing_of_a_long_document_is_cut(open_index: Opener) -> None:
+    with filled(open_index) as index:
         assert len(index) == 7
         pipeline = Pipeline(index.encoder, DenseRetriever(index, exact=True), DynaMaxReranker())
         for topic in range(12):
@@ -70,8 +70,8 @@ def test_nothing_of_a_long_document_is_cut(home: Opener) -> None:
     assert covered.all()
 
 
-def test_pools_count_documents(home: Opener) -> None:
-    with filled(home) as index:
+def test_pools_count_documents(open_index: Opener) -> None:
+    with filled(open_index) as index:
         (query,) = encode_queries(index.encoder, ["Sentence speaks of topic1 topic2 topic3"])
         everything = index.search(query, 7, exact=True)
         order = list(dict.fromkeys(everything.ids))
@@ -86,8 +86,8 @@ def test_pools_count_documents(home: Opener) -> None:
         assert len(found) > 5
 
 
-def test_surprise_of_passages(home: Opener) -> None:
-    with filled(home) as index:
+def test_surprise_of_passages(open_index: Opener) -> None:
+    with filled(open_index) as index:
         questions = [f"topic{i} thing{i + 1}" for i in range(10)]
         index.set_ensemble(Ensemble.from_vectors(index.encoder.encode(questions).dense))
         assert index.status().points == index.status().documents + len(index.fetch(["long"], frozenset())) - 1
@@ -101,8 +101,8 @@ def test_surprise_of_passages(home: Opener) -> None:
         assert best[0][0] == "long"
 
 
-def test_a_document_that_changes_its_length_leaves_nothing_behind(home: Opener) -> None:
-    with filled(home) as index:
+def test_a_document_that_changes_its_length_leaves_nothing_behind(open_index: Opener) -> None:
+    with filled(open_index) as index:
         points = index.status().points
         shorter = Document("long", "Only topic1 and thing1 now.")
         assert index.sync([shorter]).updated == 1
@@ -116,10 +116,12 @@ def test_a_document_that_changes_its_length_leaves_nothing_behind(home: Opener) 
         assert (len(index), index.status().points) == (3, points - 4)
 
 
-def test_a_half_written_document_is_written_again(home: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
-    with home(encoder(), options=OPTIONS) as index:
+def test_a_half_written_document_is_written_again(
+    open_index: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_index(encoder(), options=OPTIONS) as index:
         index.sync(SHORT)
-        engine = index._home.engine
+        engine = index._storage.engine
         upsert, calls = engine.upsert, []
 
         def failing(points: list) -> None:
@@ -138,28 +140,28 @@ def test_a_half_written_document_is_written_again(home: Opener, monkeypatch: pyt
         assert (len(index), index.status().points) == (7, 7)
 
 
-def test_options_belong_to_the_index(home: Opener) -> None:
-    with filled(home):
+def test_options_belong_to_the_index(open_index: Opener) -> None:
+    with filled(open_index):
         pass
     with pytest.raises(IndexMismatchError, match=r"passages=Passages\(.*overlap=2.*None"):
-        home(encoder(), options=IndexOptions(passages=None, surprise_vector=True))
-    with home(encoder()) as index:
+        open_index(encoder(), options=IndexOptions(passages=None, surprise_vector=True))
+    with open_index(encoder()) as index:
         assert index.manifest.options == OPTIONS
         assert index.sync([LONG, *SHORT]).unchanged == 7
 
 
-def test_without_passages_the_model_cuts(home: Opener) -> None:
-    with home(encoder(), options=IndexOptions(passages=None)) as index:
+def test_without_passages_the_model_cuts(open_index: Opener) -> None:
+    with open_index(encoder(), options=IndexOptions(passages=None)) as index:
         assert index.sync([LONG, *SHORT]).split == 0
         assert index.status().points == 7
 
 
-def test_given_vectors_are_of_whole_documents(home: Opener) -> None:
+def test_given_vectors_are_of_whole_documents(open_index: Opener) -> None:
     model = encoder(window=None)
     documents = [LONG, *SHORT]
     encoded = model.encode([d.content for d in documents])
     model.encoded_texts.clear()
-    with home(model, options=IndexOptions(passages=None)) as index:
+    with open_index(model, options=IndexOptions(passages=None)) as index:
         assert index.sync(documents, encoded=encoded).added == 7
         found = index.fetch(["s3"], frozenset({"dense"}))
         np.testing.assert_allclose(found.dense[0], encoded.dense[4], atol=1e-6)
@@ -167,26 +169,26 @@ def test_given_vectors_are_of_whole_documents(home: Opener) -> None:
             index.sync([*documents, Document("more", "x")], encoded=encoded)
     assert model.encoded_texts == []
     with (
-        home(encoder(), options=IndexOptions(passages=None)) as index,
+        open_index(encoder(), options=IndexOptions(passages=None)) as index,
         pytest.raises(DataError, match="dense vectors of shape"),
     ):
         index.sync([Document("n", "new")], encoded=WordEncoder(8).encode(["new"]))
 
 
-def test_the_mean_of_the_best_passages_can_count(home: Opener) -> None:
+def test_the_mean_of_the_best_passages_can_count(open_index: Opener) -> None:
     options = IndexOptions(passages=Passages(overlap=2, best=3))
-    with home(encoder(), options=options) as index:
+    with open_index(encoder(), options=options) as index:
         index.sync([LONG, *SHORT])
         pool = DenseRetriever(index, exact=True).retrieve(encode_queries(index.encoder, ["topic3"])[0], 7)
         assert pool.best == 3
 
 
-def test_means_of_passages_do_not_depend_on_the_pool(home: Opener) -> None:
+def test_means_of_passages_do_not_depend_on_the_pool(open_index: Opener) -> None:
     many = [
         Document(f"d{i}", " ".join(f"Sentence {j} of topic{(i * j) % 7} and w{j}." for j in range(12)))
         for i in range(20)
     ]
-    with home(encoder(), options=IndexOptions(passages=Passages(overlap=2, best=2))) as index:
+    with open_index(encoder(), options=IndexOptions(passages=Passages(overlap=2, best=2))) as index:
         index.sync(many)
         (query,) = encode_queries(index.encoder, ["topic3 and w4"])
         scores = []
@@ -199,9 +201,9 @@ def test_means_of_passages_do_not_depend_on_the_pool(home: Opener) -> None:
                 assert score == pytest.approx(scores[2][name], abs=1e-6)
 
 
-def test_an_interrupted_prune_can_be_repeated(home: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
-    with filled(home) as index:
-        engine = index._home.engine
+def test_an_interrupted_prune_can_be_repeated(open_index: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    with filled(open_index) as index:
+        engine = index._storage.engine
         delete, calls = engine.delete, []
 
         def failing(points: list) -> None:
@@ -220,11 +222,11 @@ def test_an_interrupted_prune_can_be_repeated(home: Opener, monkeypatch: pytest.
         assert (len(index), index.status().points) == (6, 6)
 
 
-def test_nothing_is_pruned_for_what_could_not_be_read(home: Opener) -> None:
+def test_nothing_is_pruned_for_what_could_not_be_read(open_index: Opener) -> None:
     class Lost(list):
         unreadable: ClassVar = ["letters/2019 (input/output error)"]
 
-    with filled(home) as index:
+    with filled(open_index) as index:
         with pytest.raises(DataError, match=r"could not be read, such as letters/2019 .*nothing was removed"):
             index.sync(Lost(SHORT[:2]), prune=True)
         assert len(index) == 7

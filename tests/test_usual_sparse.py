@@ -43,8 +43,8 @@ def without_edge(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @NEEDS_EDGE
-def test_an_index_stores_sparse_vectors_unless_told_otherwise(home: Opener) -> None:
-    with home(WordEncoder()) as index:
+def test_an_index_stores_sparse_vectors_unless_told_otherwise(open_index: Opener) -> None:
+    with open_index(WordEncoder()) as index:
         index.sync(DOCUMENTS)
         assert index.manifest.options == IndexOptions(bm25=Bm25())
         found = SparseRetriever(index).retrieve(QUERY, 10)
@@ -53,8 +53,10 @@ def test_an_index_stores_sparse_vectors_unless_told_otherwise(home: Opener) -> N
 
 
 @NEEDS_EDGE
-def test_documents_without_a_term_do_not_count_in_the_words_of_others(home: Opener, tmp_path: Path) -> None:
-    with home(WordEncoder()) as index, DocumentIndex.open(tmp_path / "fewer", WordEncoder()) as fewer:
+def test_documents_without_a_term_do_not_count_in_the_words_of_others(
+    open_index: Opener, tmp_path: Path
+) -> None:
+    with open_index(WordEncoder()) as index, DocumentIndex.open(tmp_path / "fewer", WordEncoder()) as fewer:
         index.sync(DOCUMENTS)
         fewer.sync(DOCUMENTS[:2])
         found, expected = (SparseRetriever(i).retrieve(QUERY, 10) for i in (index, fewer))
@@ -62,10 +64,10 @@ def test_documents_without_a_term_do_not_count_in_the_words_of_others(home: Open
     assert found.scores["bm25"] == pytest.approx(expected.scores["bm25"], rel=1e-6)
 
 
-def test_an_index_that_was_made_without_them_stays_as_it_is(home: Opener) -> None:
-    with home(WordEncoder(), options=WITHOUT) as index:
+def test_an_index_that_was_made_without_them_stays_as_it_is(open_index: Opener) -> None:
+    with open_index(WordEncoder(), options=WITHOUT) as index:
         index.sync(DOCUMENTS[:2])
-    with home(WordEncoder()) as index:
+    with open_index(WordEncoder()) as index:
         assert index.manifest.options == WITHOUT
         assert index.sync(DOCUMENTS).added == 2
         assert len(DenseRetriever(index).retrieve(QUERY, 10)) == 4
@@ -73,19 +75,19 @@ def test_an_index_that_was_made_without_them_stays_as_it_is(home: Opener) -> Non
             SparseRetriever(index)
         index.rebuild(DOCUMENTS)
         assert index.manifest.options == WITHOUT
-    with home(WordEncoder(), options=WITHOUT) as index:
+    with open_index(WordEncoder(), options=WITHOUT) as index:
         assert len(index) == 4
     with pytest.raises(IndexMismatchError, match="was made with bm25=None, asked for is Bm25"):
-        home(WordEncoder(), options=IndexOptions(bm25=Bm25()))
+        open_index(WordEncoder(), options=IndexOptions(bm25=Bm25()))
 
 
 @NEEDS_EDGE
-def test_a_rebuild_adds_them(home: Opener) -> None:
-    with home(WordEncoder(), options=WITHOUT) as index:
+def test_a_rebuild_adds_them(open_index: Opener) -> None:
+    with open_index(WordEncoder(), options=WITHOUT) as index:
         index.sync(DOCUMENTS)
         index.rebuild(DOCUMENTS, options=IndexOptions())
         assert SparseRetriever(index).retrieve(QUERY, 1).ids == ("dog",)
-    with home(WordEncoder(), options=IndexOptions()) as index:
+    with open_index(WordEncoder(), options=IndexOptions()) as index:
         assert index.sync(DOCUMENTS).unchanged == 4
 
 

@@ -1,29 +1,36 @@
 """Qdrant: embedded (Edge or the client's local mode), server or cluster."""
 
-from surprise_rerank.connectors.qdrant.engines.retries import RetryPolicy
-from surprise_rerank.connectors.qdrant.index import DocumentIndex
-from surprise_rerank.connectors.qdrant.lexical import Bm25
-from surprise_rerank.connectors.qdrant.manifest import IndexOptions
-from surprise_rerank.connectors.qdrant.retrievers.dense import (
-    DenseRetriever,
-    MaxSimRetriever,
-    SurpriseRetriever,
-)
-from surprise_rerank.connectors.qdrant.retrievers.sparse import SparseRetriever
-from surprise_rerank.connectors.qdrant.search.queries import SearchOptions
-from surprise_rerank.connectors.qdrant.writing.indexing import SyncReport
-from surprise_rerank.connectors.qdrant.writing.maintenance import IndexStatus
+from __future__ import annotations
 
-__all__ = [
-    "Bm25",
-    "DenseRetriever",
-    "DocumentIndex",
-    "IndexOptions",
-    "IndexStatus",
-    "MaxSimRetriever",
-    "RetryPolicy",
-    "SearchOptions",
-    "SparseRetriever",
-    "SurpriseRetriever",
-    "SyncReport",
-]
+from typing import TYPE_CHECKING
+
+from surprise_rerank.core.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from surprise_rerank.connectors.document_index import DocumentIndex as DocumentIndex
+    from surprise_rerank.connectors.qdrant.lexical import Bm25 as Bm25
+    from surprise_rerank.connectors.qdrant.location import Location as Location
+    from surprise_rerank.connectors.qdrant.location import RetryPolicy as RetryPolicy
+    from surprise_rerank.connectors.qdrant.manifest import IndexOptions as IndexOptions
+    from surprise_rerank.connectors.qdrant.retrievers.dense import DenseRetriever as DenseRetriever
+    from surprise_rerank.connectors.qdrant.retrievers.dense import MaxSimRetriever as MaxSimRetriever
+    from surprise_rerank.connectors.qdrant.retrievers.dense import SurpriseRetriever as SurpriseRetriever
+    from surprise_rerank.connectors.qdrant.retrievers.sparse import SparseRetriever as SparseRetriever
+    from surprise_rerank.connectors.qdrant.search.queries import SearchOptions as SearchOptions
+    from surprise_rerank.connectors.qdrant.writing.indexing import SyncReport as SyncReport
+    from surprise_rerank.connectors.qdrant.writing.maintenance import IndexStatus as IndexStatus
+
+__getattr__, __all__ = lazy_names(
+    __name__,
+    {
+        ".document_index": "DocumentIndex",
+        "lexical": "Bm25",
+        "location": "Location RetryPolicy",
+        "manifest": "IndexOptions",
+        "retrievers.dense": "DenseRetriever MaxSimRetriever SurpriseRetriever",
+        "retrievers.sparse": "SparseRetriever",
+        "search.queries": "SearchOptions",
+        "writing.indexing": "SyncReport",
+        "writing.maintenance": "IndexStatus",
+    },
+)

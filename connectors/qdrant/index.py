@@ -5,13 +5,19 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.connectors.qdrant.engines.base import EngineKind
-from surprise_rerank.connectors.qdrant.engines.retries import DEFAULT, RetryPolicy
+from surprise_rerank.connectors.qdrant.location import (
+    DEFAULT_RETRIES,
+    MEMORY,
+    EngineKind,
+    Location,
+    RetryPolicy,
+)
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest, StatisticsRecord
 from surprise_rerank.connectors.qdrant.search.pools import Pools
 from surprise_rerank.connectors.qdrant.search.queries import (
@@ -20,11 +26,12 @@ from surprise_rerank.connectors.qdrant.search.queries import (
     dense_stage,
     dense_vector,
 )
-from surprise_rerank.connectors.qdrant.storage.base import Home
-from surprise_rerank.connectors.qdrant.storage.location import open_home
+from surprise_rerank.connectors.qdrant.storage.base import Storage
+from surprise_rerank.connectors.qdrant.storage.folder import FolderStorage
+from surprise_rerank.connectors.qdrant.storage.server import ServerStorage
 from surprise_rerank.connectors.qdrant.writing import maintenance, statistics
 from surprise_rerank.connectors.qdrant.writing.indexing import Indexer, SyncReport
-from surprise_rerank.connectors.qdrant.writing.locking import alone
+from surprise_rerank.connectors.qdrant.writing.locking import exclusive
 from surprise_rerank.connectors.qdrant.writing.maintenance import IndexStatus
 from surprise_rerank.connectors.qdrant.writing.points import PointMaker
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
@@ -36,15 +43,14 @@ from surprise_rerank.errors import DataError, IndexMismatchError, StoreError
 from surprise_rerank.surprise.ensemble import Ensemble
 
 
-class DocumentIndex:
+class QdrantIndex:
     """Documents with their dense vectors and token vectors, in one collection of Qdrant.
 
-    Use `DocumentIndex.open`; the index is a context manager. Methods whose names have an `a` before them are
-    for event loops: the same in a thread. `docs/index.md` has examples.
+    Use `open`; the index is a context manager. `DocumentIndex` adds what ranks the documents.
     """
 
-    def __init__(self, home: Home, encoder: Encoder | None) -> None:
-        self._home = home
+    def __init__(self, storage: Storage, encoder: Encoder | None) -> None:
+        self._storage = storage
         self._encoder = encoder
         self._statistics: Statistics | None = None
         self._density: float | None = None
@@ -55,7 +61,7 @@ class DocumentIndex:
     @classmethod
     def open(
         cls,
-        location: str | os.PathLike[str] | None,
+        location: Location | str | os.PathLike[str] | None,
         encoder: Encoder | None,
         *,
         options: IndexOptions | None = None,
@@ -66,13 +72,14 @@ class DocumentIndex:
         prefer_grpc: bool = False,
         grpc_port: int = 6334,
         timeout: float = 60.0,
-        retries: RetryPolicy = DEFAULT,
+        retries: RetryPolicy = DEFAULT_RETRIES,
         collection_settings: Mapping[str, Any] | None = None,
-    ) -> DocumentIndex:
+    ) -> Self:
         """Open an index, or make an empty one.
 
         Args:
-            location: a folder, or `:memory:`; not used with a url.
+            location: a folder, or `:memory:`; not used with a url. Or a `Location`, which holds all that
+                the arguments from collection to retries name.
             encoder: must be the model that the index was made with. None opens an index that exists, for
                 what needs no vectors of new texts.
             options: what a new index stores. One that exists keeps its own, and must have these where given.
@@ -90,25 +97,27 @@ class DocumentIndex:
         Raises:
             StoreError: if the folder or server cannot be used.
             IndexMismatchError: if the index was made by another model, or with other options; names both.
+            DataError: if a `Location` is given, and an argument that belongs into it.
         """
         expected = None if encoder is None else Manifest.of(encoder, options)
-        home = open_home(
-            location,
-            expected,
-            options,
-            collection=collection,
-            url=url,
-            api_key=api_key,
-            engine=engine,
-            prefer_grpc=prefer_grpc,
-            grpc_port=grpc_port,
-            timeout=timeout,
-            retries=retries,
-            settings=collection_settings or {},
+        where = Location(
+            None if url is not None or isinstance(location, Location) else location,
+            url,
+            collection,
+            api_key,
+            engine,
+            prefer_grpc,
+            grpc_port,
+            timeout,
+            retries,
         )
-        return cls(home, encoder)
+        if isinstance(location, Location):
+            if where != Location():
+                raise DataError("a Location is given; put url, collection, api_key, engine and so on into it")
+            where = location
+        return cls(_open_storage(where, expected, options, collection_settings or {}), encoder)
 
-    def __enter__(self) -> DocumentIndex:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -119,27 +128,27 @@ class DocumentIndex:
     def close(self) -> None:
         """Write what is pending and let go of files, locks and connections."""
         self.is_closed = True
-        self._home.close()
+        self._storage.close()
 
     @property
     def engine(self) -> EngineKind:
         """Where it lives: `edge`, `local` or `server`."""
-        return self._home.engine.kind
+        return self._storage.engine.kind
 
     @property
     def where(self) -> str:
         """The place, for messages."""
-        return self._home.where
+        return self._storage.where
 
     @property
-    def files(self) -> Home:
+    def files(self) -> Storage:
         """Where the files beside the points are."""
-        return self._home
+        return self._storage
 
     @property
     def manifest(self) -> Manifest:
         """How the index was made."""
-        return self._home.manifest
+        return self._storage.manifest
 
     @property
     def encoder(self) -> Encoder:
@@ -150,7 +159,7 @@ class DocumentIndex:
         """
         if self._encoder is None:
             raise StoreError(
-                f"{self._home.where} was opened without an encoder; open it with load_encoder("
+                f"{self._storage.where} was opened without an encoder; open it with load_encoder("
                 f"{self.manifest.model!r})"
             )
         return self._encoder
@@ -159,13 +168,13 @@ class DocumentIndex:
     def pools(self) -> Pools:
         """Candidates from requests to the engine; what retrievers are made of."""
         if self._density is None:
-            self._density = maintenance.density(self._home)
-        return Pools(self._home, self._density)
+            self._density = maintenance.density(self._storage)
+        return Pools(self._storage, self._density)
 
     def __len__(self) -> int:
-        return maintenance.documents(self._home)
+        return maintenance.documents(self._storage)
 
-    @alone
+    @exclusive
     def sync(
         self,
         documents: Iterable[Document],
@@ -201,16 +210,16 @@ class DocumentIndex:
                 if on_progress is not None:
                     on_progress(count)
 
-            indexer = Indexer(self._home.engine, maker, report)
+            indexer = Indexer(self._storage.engine, maker, report)
             return indexer.run(documents, prune=prune, encoded=encoded)
 
-    @alone
+    @exclusive
     def delete(self, ids: Iterable[str]) -> int:
         """Remove documents; unknown ids are ignored. Returns how many there were."""
         self._density = None
-        return maintenance.delete(self._home, list(ids))
+        return maintenance.delete(self._storage, list(ids))
 
-    @alone
+    @exclusive
     def rebuild(
         self,
         documents: Iterable[Document],
@@ -235,12 +244,12 @@ class DocumentIndex:
         """
         model = encoder or self.encoder
         chosen = options or self.manifest.options
-        made = self._home.successor(Manifest.of(model, chosen))
+        made = self._storage.successor(Manifest.of(model, chosen))
         try:
-            successor = DocumentIndex(made, model)
+            successor = type(self)(made, model)
             same_model = model.fingerprint == self.manifest.fingerprint
             if same_model:
-                maintenance.carry_over(self._home, made)
+                maintenance.carry_over(self._storage, made)
             report = successor.sync(documents, prune=True, show_progress=show_progress)
             carried = successor.statistics()
             if carried is not None:  # what an interrupted call stored may have those of another ensemble
@@ -249,7 +258,7 @@ class DocumentIndex:
         except BaseException:
             made.close()
             raise
-        before, self._home = self._home, made
+        before, self._storage = self._storage, made
         self._encoder, self._statistics, self._density = model, successor._statistics, None
         before.hand_over()
         try:
@@ -313,14 +322,14 @@ class DocumentIndex:
 
     def ensemble(self, sample_size: int = 4096) -> Ensemble:
         """The ensemble of all stored documents (of their passages, where they are split), in one pass."""
-        return maintenance.document_ensemble(self._home, sample_size)
+        return maintenance.document_ensemble(self._storage, sample_size)
 
     def token_sample(self, size: int) -> tuple[tuple[str, ...], TokenBatch]:
         """Ids and token vectors of a sample of the documents: those of the smallest point ids.
 
         Point ids are hashes: this is a uniform sample, the same in every engine.
         """
-        return maintenance.token_sample(self._home, size)
+        return maintenance.token_sample(self._storage, size)
 
     def statistics(self) -> Statistics | None:
         """The statistics that the documents carry; None where no ensemble was set."""
@@ -328,10 +337,10 @@ class DocumentIndex:
         if record is None:
             return None
         if self._statistics is None or self._statistics.record != record:
-            self._statistics = statistics.load(self._home, record, self.manifest.model)
+            self._statistics = statistics.load(self._storage, record, self.manifest.model)
         return self._statistics
 
-    @alone
+    @exclusive
     def set_ensemble(
         self,
         ensemble: Ensemble,
@@ -357,7 +366,7 @@ class DocumentIndex:
             DataError: if the ensemble has fewer than two members, or is of another dimension.
             IndexMismatchError: if it is of another model.
         """
-        statistics.require_model(ensemble, self.manifest.model, self._home.where)
+        statistics.require_model(ensemble, self.manifest.model, self._storage.where)
         if ensemble.dimension != self.manifest.dimension:
             raise DataError(
                 f"the ensemble has dimension {ensemble.dimension}, the index {self.manifest.dimension}; "
@@ -371,10 +380,10 @@ class DocumentIndex:
             shrink_deviation=shrink_deviation,
             documents=self.ensemble() if shrinks else None,
         )
-        maintenance.set_latest(self._home, latest)
+        maintenance.set_latest(self._storage, latest)
         return self.refresh_statistics(show_progress=show_progress)
 
-    @alone
+    @exclusive
     def add_questions(self, questions: Sequence[str]) -> int:
         """Add questions to the ensemble; documents keep their moments until `refresh_statistics`.
 
@@ -386,10 +395,10 @@ class DocumentIndex:
         """
         now, _ = self._latest()
         extended = now.extended(self.encoder.encode(list(questions), kind="query").dense)
-        maintenance.set_latest(self._home, extended)
+        maintenance.set_latest(self._storage, extended)
         return extended.record.count
 
-    @alone
+    @exclusive
     def refresh_statistics(self, *, show_progress: bool = False) -> int:
         """Bring every document's moments up to date with the ensemble; an interrupted pass goes on.
 
@@ -400,25 +409,25 @@ class DocumentIndex:
             IndexMismatchError: if no ensemble was set.
         """
         latest, record = self._latest()
-        total = maintenance.behind(self._home, record)
+        total = maintenance.behind(self._storage, record)
         with Terminal(quiet=not show_progress).bar("statistics", total, "docs") as advance:
-            changed = maintenance.refresh(self._home, latest, advance)
+            changed = maintenance.refresh(self._storage, latest, advance)
         self._statistics = latest
         return changed
 
     def _latest(self) -> tuple[Statistics, StatisticsRecord]:
-        record = self._home.reload().latest
+        record = self._storage.reload().latest
         if record is None:
-            raise IndexMismatchError(f"{self._home.where} has no ensemble yet; set one with set_ensemble")
-        return statistics.load(self._home, record, self.manifest.model), record
+            raise IndexMismatchError(f"{self._storage.where} has no ensemble yet; set one with set_ensemble")
+        return statistics.load(self._storage, record, self.manifest.model), record
 
     def carrying_others(self, record: StatisticsRecord) -> int:
         """How many points carry other moments than those of a record, or none."""
-        return maintenance.behind(self._home, record)
+        return maintenance.behind(self._storage, record)
 
     def status(self) -> IndexStatus:
         """What the index holds, and how far its statistics are behind its ensemble."""
-        return maintenance.status(self._home)
+        return maintenance.status(self._storage)
 
     async def asearch(
         self,
@@ -436,8 +445,8 @@ class DocumentIndex:
         """`fetch` for an event loop."""
         return await in_thread(self.fetch, ids, fields)
 
-    async def async_(self, documents: Iterable[Document], *, prune: bool = False) -> SyncReport:
-        """`sync` for an event loop (`async` is a keyword)."""
+    async def sync_async(self, documents: Iterable[Document], *, prune: bool = False) -> SyncReport:
+        """`sync` for an event loop."""
         return await in_thread(self.sync, documents, prune=prune)
 
     async def adelete(self, ids: Iterable[str]) -> int:
@@ -447,3 +456,19 @@ class DocumentIndex:
     async def astatus(self) -> IndexStatus:
         """`status` for an event loop."""
         return await in_thread(self.status)
+
+
+def _open_storage(
+    location: Location,
+    expected: Manifest | None,
+    options: IndexOptions | None,
+    settings: Mapping[str, Any],
+) -> Storage:
+    """Open an index, or make an empty one; see `QdrantIndex.open`."""
+    if location.url is not None or str(location.folder) == MEMORY:
+        return ServerStorage.open(location, expected, options, settings if location.url is not None else {})
+    if location.folder is None:
+        raise StoreError("give a folder, ':memory:', or the url of a Qdrant server")
+    if location.engine == "server":
+        raise StoreError("the engine 'server' needs a url; choose edge or local for a folder")
+    return FolderStorage.open(Path(location.folder), expected, options, location.engine)

@@ -2,8 +2,9 @@
 
 A document's value for a term is its saturated frequency, tf (k + 1) / (tf + k (1 - b + b length / average)),
 a query's is 1. The inverse document frequency, ln(1 + (N - n + .5) / (n + .5)), is what Qdrant's IDF modifier
-multiplies with when it searches. So the same vectors serve every home of Qdrant, and need neither Java nor a
-server with an inference service. Terms are stemmed words without stop words, known by a hash of 31 bits.
+multiplies with when it searches. So the same vectors work in Edge, in local mode and on a server, and need
+neither Java nor a server with an inference service. Terms are stemmed words without stop words, identified by
+a hash of 31 bits.
 
 For a text without a term store no vector: Edge counts a point with an empty one out of N, local mode in.
 """

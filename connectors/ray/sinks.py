@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, RetryPolicy, SyncReport
 from surprise_rerank.connectors.qdrant.engines import retries
-from surprise_rerank.connectors.qdrant.engines.base import shown_url
-from surprise_rerank.connectors.qdrant.manifest import Manifest
+from surprise_rerank.connectors.qdrant.index import QdrantIndex
+from surprise_rerank.connectors.qdrant.location import RetryPolicy, shown_url
+from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
 from surprise_rerank.connectors.qdrant.schema import SURPRISE
+from surprise_rerank.connectors.qdrant.writing.indexing import SyncReport
 from surprise_rerank.connectors.ray.pipeline import (
     EXTRA,
     Actors,
@@ -106,7 +107,7 @@ class IndexTarget:
     def __repr__(self) -> str:  # without the key, or a password in the url
         return f"IndexTarget({shown_url(self.url)!r}, collection={self.collection!r})"
 
-    def open(self, options: IndexOptions | None = None) -> DocumentIndex:
+    def open(self, options: IndexOptions | None = None) -> QdrantIndex:
         """The index, made if it is not there.
 
         Raises:
@@ -114,7 +115,7 @@ class IndexTarget:
             IndexMismatchError: if the index is of another model, or has other options.
         """
         encoder = load_encoder(self.model) if isinstance(self.model, str) else self.model.load()
-        return DocumentIndex.open(
+        return QdrantIndex.open(
             None,
             encoder,
             url=self.url,
@@ -191,7 +192,7 @@ class IndexWriter:
         return self._index.sync(documents, encoded=self.target.encoded(table, self._index.manifest))
 
     @cached_property
-    def _index(self) -> DocumentIndex:
+    def _index(self) -> QdrantIndex:
         return self.target.open()
 
 

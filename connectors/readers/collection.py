@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from surprise_rerank.connectors.qdrant.location import Location, RetryPolicy
 from surprise_rerank.connectors.readers.fields import Fields, Row, documents_of
 from surprise_rerank.connectors.readers.source import DocumentSource, OnError, Refusals
 from surprise_rerank.documents import Document
@@ -80,9 +80,9 @@ class _Reader:
                 return
 
     def _check_exists(self, place: str) -> None:
-        from surprise_rerank.connectors.qdrant.engines.retries import RetryPolicy, call
+        from surprise_rerank.connectors.qdrant.engines.retries import call
 
-        # No retries: a wrong address should be told at once.
+        # No retries: a wrong address is reported at once.
         listed = call(self._client.get_collections, place, RetryPolicy(attempts=1))
         names = {found.name for found in listed.collections}
         if self._collection not in names:
@@ -96,14 +96,14 @@ class _Reader:
 @contextmanager
 def _opened(where: str | QdrantClient, api_key: str | None) -> Iterator[tuple[QdrantClient, str]]:
     """A client, closed at the end if it was made here, and the place for messages."""
-    from surprise_rerank.connectors.qdrant.engines.client import Connection
+    from surprise_rerank.connectors.qdrant.engines.client import open_server
 
     if not isinstance(where, str):
         yield where, "the Qdrant client"
         return
-    connection = Connection(where, api_key or os.environ.get("QDRANT_API_KEY"))
-    client = connection.open()
+    location = Location(url=where, api_key=api_key)
+    client = open_server(location)
     try:
-        yield client, connection.where
+        yield client, location.server
     finally:
         client.close()

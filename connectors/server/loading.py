@@ -6,7 +6,7 @@ import threading
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.server.service import Service
 from surprise_rerank.connectors.systems.loading import Settings, pipeline_of, text_reranker_of
 from surprise_rerank.connectors.systems.register import SystemName, default_system
@@ -38,7 +38,7 @@ class Loading:
         self._settings = settings
         self._server = server
         self._logger = logger
-        self._index: DocumentIndex | None = None
+        self._index: QdrantIndex | None = None
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="surprise-rerank-load")
 
@@ -87,7 +87,7 @@ class Loading:
         self._service.open(reranker, pipeline, name)
 
 
-def _of_texts(index: DocumentIndex, system: SystemName, least: float | None) -> TextReranker:
+def _of_texts(index: QdrantIndex, system: SystemName, least: float | None) -> TextReranker:
     """What ranks given texts, beside a system that searches.
 
     Raises:

@@ -8,9 +8,9 @@ from typing import TypeAlias
 import numpy as np
 
 from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.qdrant.schema import DENSE, ID, WITH_VECTORS, Record
-from surprise_rerank.connectors.qdrant.storage.base import Home
+from surprise_rerank.connectors.qdrant.storage.base import Storage
 from surprise_rerank.connectors.qdrant.writing.maintenance import packed_tokens
 from surprise_rerank.connectors.similar.encoding import Vectors
 from surprise_rerank.core.arrays import Float32Array
@@ -23,7 +23,7 @@ _BATCH = 1024
 _Batch: TypeAlias = tuple[list[str], Float32Array] | tuple[list[str], Float32Array, TokenBatch]
 
 
-def stored_vectors(index: DocumentIndex, *, tokens: bool = False, show_progress: bool = False) -> Vectors:
+def stored_vectors(index: QdrantIndex, *, tokens: bool = False, show_progress: bool = False) -> Vectors:
     """The documents of an index, in the order of their points.
 
     Args:
@@ -51,23 +51,23 @@ def stored_vectors(index: DocumentIndex, *, tokens: bool = False, show_progress:
 class _Stored:
     """Batches of an index, read anew by every iteration."""
 
-    def __init__(self, index: DocumentIndex, tokens: bool, show_progress: bool) -> None:
+    def __init__(self, index: QdrantIndex, tokens: bool, show_progress: bool) -> None:
         self._index, self._tokens = index, tokens
         self._terminal = Terminal(quiet=not show_progress)
 
     def __iter__(self) -> Iterator[_Batch]:
-        home = self._index.files
+        storage = self._index.files
         with self._terminal.bar("reading", len(self._index), "docs") as advance:
-            for records in home.engine.scroll((ID,), (DENSE,), batch=_BATCH, condition=WITH_VECTORS):
+            for records in storage.engine.scroll((ID,), (DENSE,), batch=_BATCH, condition=WITH_VECTORS):
                 if records:
-                    yield self._batch(home, records)
+                    yield self._batch(storage, records)
                 advance(len(records))
 
-    def _batch(self, home: Home, records: Sequence[Record]) -> _Batch:
+    def _batch(self, storage: Storage, records: Sequence[Record]) -> _Batch:
         ids = [record.payload[ID] for record in records]
         vectors = np.array([record.vectors[DENSE] for record in records], np.float32)
         if not self._tokens:
             return ids, vectors
         from surprise_rerank.similarities.kernels import with_own_memberships  # which needs torch
 
-        return ids, vectors, with_own_memberships(packed_tokens(home, [record.id for record in records]))
+        return ids, vectors, with_own_memberships(packed_tokens(storage, [record.id for record in records]))

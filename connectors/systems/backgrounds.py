@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import get_args
 
-from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
@@ -18,7 +18,7 @@ _LONGEST = 300  # characters of a first sentence
 
 
 def load_background(
-    index: DocumentIndex, system: str, min_surprise: float | None = None, scorers: Sequence[str] = ()
+    index: QdrantIndex, system: str, min_surprise: float | None = None, scorers: Sequence[str] = ()
 ) -> QuestionBackground | None:
     """The background of a system; None without one, or where it counts words that cannot be asked here.
 
@@ -59,17 +59,17 @@ def load_background(
     return background
 
 
-def has_background(index: DocumentIndex, system: str) -> bool:
+def has_background(index: QdrantIndex, system: str) -> bool:
     """Whether there is one for the system, readable or not."""
     return index.files.read_file(_file_name(index, system)) is not None
 
 
-def store_background(index: DocumentIndex, system: str, background: QuestionBackground) -> None:
+def store_background(index: QdrantIndex, system: str, background: QuestionBackground) -> None:
     """Keep the background of a system, in place of the one that there is."""
     index.files.write_file(_file_name(index, system), background.to_bytes())
 
 
-def delete_background(index: DocumentIndex, system: str) -> None:
+def delete_background(index: QdrantIndex, system: str) -> None:
     """Forget the background of a system; nothing happens where there is none."""
     index.files.delete_file(_file_name(index, system))
 
@@ -105,7 +105,7 @@ def _first_sentence(text: str) -> str:
     return start[: end.start() + 1] if end else start
 
 
-def _file_name(index: DocumentIndex, system: str) -> str:
+def _file_name(index: QdrantIndex, system: str) -> str:
     record = index.manifest.statistics
     if system == "surprise" and record is not None:
         # Its scores are of one ensemble: with another one they need another background.

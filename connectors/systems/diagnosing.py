@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from qdrant_client import models
 
-from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.qdrant.schema import DOCUMENT_FIELDS, NUMBER, WITH_VECTORS, to_document
 from surprise_rerank.connectors.systems.backgrounds import title_questions
 from surprise_rerank.errors import DataError
 
 
-def own_titles(index: DocumentIndex, count: int) -> list[str]:
+def own_titles(index: QdrantIndex, count: int) -> list[str]:
     """Titles of an index's own documents, or the first sentences of those without one.
 
     They come from the documents of the smallest point ids, which are hashes: a uniform sample, the same in

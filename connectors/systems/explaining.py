@@ -11,8 +11,11 @@ import numpy as np
 from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
-from surprise_rerank.connectors.qdrant import DocumentIndex, MaxSimRetriever, SearchOptions, SparseRetriever
+from surprise_rerank.connectors.qdrant.index import QdrantIndex
+from surprise_rerank.connectors.qdrant.retrievers.dense import MaxSimRetriever
+from surprise_rerank.connectors.qdrant.retrievers.sparse import SparseRetriever
 from surprise_rerank.connectors.qdrant.schema import ID, WITH_VECTORS
+from surprise_rerank.connectors.qdrant.search.queries import SearchOptions
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 from surprise_rerank.connectors.systems.register import System, SystemName, sampled
 from surprise_rerank.core.arrays import Float32Array, Float64Array
@@ -50,7 +53,7 @@ class _OverIndex(Protocol):
     """A retriever from an index: all of `systems` are."""
 
     @property
-    def index(self) -> DocumentIndex: ...
+    def index(self) -> QdrantIndex: ...
 
 
 def explain_ranking(
@@ -136,7 +139,7 @@ def _told(name: str, part: Float64Array) -> ScorerShare:
 class _Pool:
     """The candidates, with the similarities that the ranking does not hold."""
 
-    index: DocumentIndex
+    index: QdrantIndex
     query: Query
     ranking: Ranking
 
@@ -167,7 +170,7 @@ class _Sample:
         weighs_tokens: whether DynaMax is of weighted tokens.
     """
 
-    index: DocumentIndex
+    index: QdrantIndex
     query: Query
     size: int
     weighs_tokens: bool
@@ -239,7 +242,7 @@ _OF_PASSAGES = frozenset({"cosine", "dynamax", "maxsim"})
 class _Anchored:
     """Every candidate as the anchor of surprise."""
 
-    index: DocumentIndex
+    index: QdrantIndex
     pool: _Pool
 
     @property
@@ -272,7 +275,7 @@ class _Anchored:
 
 
 def _matches(
-    index: DocumentIndex,
+    index: QdrantIndex,
     encoder: Encoder,
     query: Query,
     ranking: Ranking,
@@ -298,7 +301,7 @@ def _matches(
     }
 
 
-def _encoded_texts(index: DocumentIndex, encoder: Encoder, found: Candidates) -> list[str]:
+def _encoded_texts(index: QdrantIndex, encoder: Encoder, found: Candidates) -> list[str]:
     """What was encoded for every row of documents that were fetched with all their passages."""
     documents = found.documents or ()
     splitting = index.manifest.options.passages

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.errors import DataError, IndexMismatchError
 
 if TYPE_CHECKING:  # `status` tells of weights, and does without torch
@@ -54,7 +54,7 @@ class FittedWeights:
         )
 
 
-def load_weights(index: DocumentIndex, system: str) -> Mapping[str, float] | None:
+def load_weights(index: QdrantIndex, system: str) -> Mapping[str, float] | None:
     """The fitted weights of a system; None where the index has none.
 
     Raises:
@@ -74,7 +74,7 @@ def load_weights(index: DocumentIndex, system: str) -> Mapping[str, float] | Non
     return found.weights
 
 
-def fitted_weights(index: DocumentIndex, system: str) -> FittedWeights | None:
+def fitted_weights(index: QdrantIndex, system: str) -> FittedWeights | None:
     """What is kept for a system, of whatever model; None where there is nothing.
 
     Raises:
@@ -95,7 +95,7 @@ def fitted_weights(index: DocumentIndex, system: str) -> FittedWeights | None:
         raise DataError(f"{index.where}: {name} is damaged; fit the weights again") from error
 
 
-def store_weights(index: DocumentIndex, system: str, fit: WeightFit) -> FittedWeights:
+def store_weights(index: QdrantIndex, system: str, fit: WeightFit) -> FittedWeights:
     """Keep the weights of a system, in place of those that there are.
 
     Raises:
@@ -119,12 +119,12 @@ def store_weights(index: DocumentIndex, system: str, fit: WeightFit) -> FittedWe
     return kept
 
 
-def delete_weights(index: DocumentIndex, system: str) -> None:
+def delete_weights(index: QdrantIndex, system: str) -> None:
     """Forget the weights of a system; nothing happens where there are none."""
     index.files.delete_file(_file_name(system))
 
 
-def has_weights(index: DocumentIndex, system: str) -> bool:
+def has_weights(index: QdrantIndex, system: str) -> bool:
     """Whether there are some for the system, readable or not."""
     return index.files.read_file(_file_name(system)) is not None
 

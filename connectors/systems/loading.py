@@ -7,8 +7,8 @@ import threading
 import weakref
 from dataclasses import dataclass
 
-from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.connectors.qdrant.engines.base import shown_url
+from surprise_rerank.connectors.qdrant.index import QdrantIndex
+from surprise_rerank.connectors.qdrant.location import shown_url
 from surprise_rerank.connectors.qdrant.manifest import Manifest
 from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever
 from surprise_rerank.connectors.qdrant.retrievers.stored import StoredCandidates
@@ -26,7 +26,7 @@ from surprise_rerank.text_reranker import TextReranker
 _OF_TEXTS = ("cosine", "dynamax")
 
 # An embedded index can be open once: whoever asks for it in this process gets the same one.
-_open: weakref.WeakValueDictionary[tuple[str, ...], DocumentIndex] = weakref.WeakValueDictionary()
+_open: weakref.WeakValueDictionary[tuple[str, ...], QdrantIndex] = weakref.WeakValueDictionary()
 _opening = threading.Lock()
 
 
@@ -68,7 +68,7 @@ class Settings:
         """Whether there is an index."""
         return self.index is not None or self.url is not None
 
-    def open_index(self) -> DocumentIndex:
+    def open_index(self) -> QdrantIndex:
         """The index with its model; the same one for all who ask while it is in use.
 
         Raises:
@@ -109,17 +109,17 @@ class Settings:
         reranker = _of_texts(self.system or "dynamax")
         return TextReranker(encoder, reranker, min_surprise=self.min_surprise)
 
-    def _opened(self) -> DocumentIndex:
+    def _opened(self) -> QdrantIndex:
         with self._connected(None) as index:
             name = self.model or index.manifest.model
         return self._connected(load_encoder(name))
 
-    def _connected(self, encoder: Encoder | None) -> DocumentIndex:
-        return DocumentIndex.open(self.index, encoder, collection=self.collection, url=self.url)
+    def _connected(self, encoder: Encoder | None) -> QdrantIndex:
+        return QdrantIndex.open(self.index, encoder, collection=self.collection, url=self.url)
 
 
 def pipeline_of(
-    index: DocumentIndex,
+    index: QdrantIndex,
     system: SystemName | None = None,
     *,
     depth: int = 100,
@@ -144,7 +144,7 @@ def pipeline_of(
 
 
 def text_reranker_of(
-    index: DocumentIndex, system: SystemName | None = None, *, min_surprise: float | None = None
+    index: QdrantIndex, system: SystemName | None = None, *, min_surprise: float | None = None
 ) -> TextReranker:
     """A re-ranker of given texts that fetches the vectors of those that an index holds, by their ids.
 
@@ -191,7 +191,7 @@ def _of_texts(system: str) -> Reranker:
             )
 
 
-def _surprise(index: DocumentIndex) -> Reranker:
+def _surprise(index: QdrantIndex) -> Reranker:
     statistics = index.statistics()
     if statistics is None:
         raise DataError(

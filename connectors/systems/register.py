@@ -7,18 +7,17 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from surprise_rerank.candidates import Candidates, Field, Query
-from surprise_rerank.connectors.qdrant import (
+from surprise_rerank.connectors.qdrant.index import QdrantIndex
+from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever
+from surprise_rerank.connectors.qdrant.retrievers.dense import (
     DenseRetriever,
-    DocumentIndex,
     MaxSimRetriever,
-    SearchOptions,
-    SparseRetriever,
+    SurpriseMode,
     SurpriseRetriever,
 )
-from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever
-from surprise_rerank.connectors.qdrant.retrievers.dense import SurpriseMode
 from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever
-from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
+from surprise_rerank.connectors.qdrant.retrievers.sparse import SparseRetriever
+from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
 from surprise_rerank.connectors.systems.fitted_weights import FITTED_SYSTEMS, load_weights
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.core.terms import TermSpace
@@ -87,7 +86,7 @@ class System:
         return [*self.retriever.steps(query, depth), *([self.reranking] if self.reranking else [])]
 
 
-def default_system(index: DocumentIndex) -> SystemName:
+def default_system(index: QdrantIndex) -> SystemName:
     """The best that an index stores what is needed for."""
     if index.manifest.options.packed_tokens:
         return "auto"
@@ -95,7 +94,7 @@ def default_system(index: DocumentIndex) -> SystemName:
 
 
 def build_system(
-    name: SystemName, index: DocumentIndex, options: SearchOptions, mode: SurpriseMode | None
+    name: SystemName, index: QdrantIndex, options: SearchOptions, mode: SurpriseMode | None
 ) -> System:
     """A system on an index, with the weights that were fitted for it, if any were.
 
@@ -123,7 +122,7 @@ def build_system(
 
 
 def usual_system(
-    name: SystemName, index: DocumentIndex, options: SearchOptions, mode: SurpriseMode | None
+    name: SystemName, index: QdrantIndex, options: SearchOptions, mode: SurpriseMode | None
 ) -> System:
     """A system with its usual weights, whatever was fitted; otherwise as `build_system`.
 
@@ -138,11 +137,11 @@ def usual_system(
     return _BUILDERS[name](index, options, mode)
 
 
-def _cosine(index: DocumentIndex, options: SearchOptions, mode: SurpriseMode | None) -> System:
+def _cosine(index: QdrantIndex, options: SearchOptions, mode: SurpriseMode | None) -> System:
     return System("cosine", DenseRetriever(index, options=options))
 
 
-def _surprise(index: DocumentIndex, options: SearchOptions, mode: SurpriseMode | None) -> System:
+def _surprise(index: QdrantIndex, options: SearchOptions, mode: SurpriseMode | None) -> System:
     if index.manifest.statistics is None:
         raise DataError(
             f"{index.where} has no ensemble, which surprise is measured against; give it one with "
@@ -153,26 +152,26 @@ def _surprise(index: DocumentIndex, options: SearchOptions, mode: SurpriseMode |
     return System("surprise", SurpriseRetriever(index, mode or "formula", options=options))
 
 
-def _maxsim(index: DocumentIndex, options: SearchOptions, mode: SurpriseMode | None) -> System:
+def _maxsim(index: QdrantIndex, options: SearchOptions, mode: SurpriseMode | None) -> System:
     if index.manifest.options.token_vectors is None:
         raise _lacking(index, "multivectors, which maxsim compares", "--tokens float16")
     return System("maxsim", MaxSimRetriever(index, options=options))
 
 
-def _bm25(index: DocumentIndex, options: SearchOptions, mode: SurpriseMode | None) -> System:
+def _bm25(index: QdrantIndex, options: SearchOptions, mode: SurpriseMode | None) -> System:
     if index.manifest.options.bm25 is None:
         raise _lacking(index, "sparse vectors, which bm25 reads", "--bm25")
     return System("bm25", SparseRetriever(index, options))
 
 
-def _dynamax(index: DocumentIndex, options: SearchOptions, mode: SurpriseMode | None) -> System:
+def _dynamax(index: QdrantIndex, options: SearchOptions, mode: SurpriseMode | None) -> System:
     if not index.manifest.options.packed_tokens:
         raise _lacking(index, "packed token vectors, which dynamax compares", "--packed-tokens")
     reranking = "client: dynamax of the token vectors of all of these"
     return System("dynamax", DenseRetriever(index, options=options), DynaMaxReranker(), reranking)
 
 
-def _fusion(index: DocumentIndex, options: SearchOptions, mode: SurpriseMode | None) -> System:
+def _fusion(index: QdrantIndex, options: SearchOptions, mode: SurpriseMode | None) -> System:
     sample = _sampled(index, SAMPLE_SIZE, "a fusion", frozenset({"dense"}))
     scorers: list[Scorer] = [CosineScorer(sample.corpus), DynaMaxScorer(sample.tokens)]
     retriever, has_words = _retriever(index, options, sample.ids)
@@ -187,12 +186,12 @@ def _fusion(index: DocumentIndex, options: SearchOptions, mode: SurpriseMode | N
     return System("fusion", retriever, FusionReranker(scorers, "surprise", weights), reranking)
 
 
-def _auto(index: DocumentIndex, options: SearchOptions, mode: SurpriseMode | None) -> System:
+def _auto(index: QdrantIndex, options: SearchOptions, mode: SurpriseMode | None) -> System:
     return auto_system(index, options)
 
 
 def auto_system(
-    index: DocumentIndex, options: SearchOptions = NO_OPTIONS, settings: AutoSettings = DEFAULTS
+    index: QdrantIndex, options: SearchOptions = NO_OPTIONS, settings: AutoSettings = DEFAULTS
 ) -> System:
     """The system `auto`, with other numbers than the usual ones for studies.
 
@@ -217,13 +216,13 @@ def auto_system(
     return System("auto", retriever, reranker, reranking)
 
 
-def _has_words(index: DocumentIndex) -> bool:
+def _has_words(index: QdrantIndex) -> bool:
     """Whether BM25 can be asked: questions become terms in Edge's code, wherever the index is."""
     return index.manifest.options.bm25 is not None and is_installed("qdrant_edge")
 
 
 def _retriever(
-    index: DocumentIndex, options: SearchOptions, ids: tuple[str, ...]
+    index: QdrantIndex, options: SearchOptions, ids: tuple[str, ...]
 ) -> tuple[ExplainingRetriever, bool]:
     """Candidates by cosine, and by BM25 where it can be asked; and whether it can."""
     if not _has_words(index):
@@ -248,7 +247,7 @@ class _Sample:
     words: TermSpace | None
 
 
-def _sampled(index: DocumentIndex, size: int, reader: str, fields: frozenset[Field]) -> _Sample:
+def _sampled(index: QdrantIndex, size: int, reader: str, fields: frozenset[Field]) -> _Sample:
     if not index.manifest.options.packed_tokens:
         raise _lacking(index, f"packed token vectors, which {reader} compares", "--packed-tokens")
     named, tokens = index.token_sample(size)
@@ -258,7 +257,7 @@ def _sampled(index: DocumentIndex, size: int, reader: str, fields: frozenset[Fie
     return _Sample(ids, tokens, corpus, None if found.terms is None else TermSpace(found.terms))
 
 
-def sampled(index: DocumentIndex, ids: Sequence[str], size: int, fields: frozenset[Field]) -> Candidates:
+def sampled(index: QdrantIndex, ids: Sequence[str], size: int, fields: frozenset[Field]) -> Candidates:
     """The first of a sample's documents: all of them would be read for every start.
 
     Documents of many passages count as many times, so fewer of them are read.
@@ -267,14 +266,14 @@ def sampled(index: DocumentIndex, ids: Sequence[str], size: int, fields: frozens
     return index.fetch(ids[:most], fields)
 
 
-def _lacking(index: DocumentIndex, what: str, option: str) -> DataError:
+def _lacking(index: QdrantIndex, what: str, option: str) -> DataError:
     return DataError(
         f"{index.where} stores no {what}; choose another --system, or make the index again with "
         f"'surprise-rerank index --rebuild {option}'"
     )
 
 
-_Builder: TypeAlias = Callable[[DocumentIndex, SearchOptions, SurpriseMode | None], System]
+_Builder: TypeAlias = Callable[[QdrantIndex, SearchOptions, SurpriseMode | None], System]
 _BUILDERS: dict[SystemName, _Builder] = {
     "auto": _auto,
     "cosine": _cosine,

@@ -12,7 +12,7 @@ from typing import Any
 from surprise_rerank.candidates import Query, Ranking
 from surprise_rerank.connectors.datasets.sources import open_source
 from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.connectors.qdrant.engines.base import shown_url
+from surprise_rerank.connectors.qdrant.location import shown_url
 from surprise_rerank.core.extras import is_installed, pip_line
 from surprise_rerank.core.files import cache_folder
 from surprise_rerank.documents import encodable

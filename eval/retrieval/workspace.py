@@ -14,7 +14,7 @@ from surprise_rerank.connectors.datasets.demo import DEMO
 from surprise_rerank.connectors.lucene.bm25 import BM25Index
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SyncReport
-from surprise_rerank.connectors.qdrant.engines.base import shown_url
+from surprise_rerank.connectors.qdrant.location import shown_url
 from surprise_rerank.connectors.systems.register import SAMPLE_SIZE
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.core.files import disk_errors

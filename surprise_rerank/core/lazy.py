@@ -12,13 +12,14 @@ def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str]
 
     Args:
         package: its `__name__`.
-        modules: module, relative to the package -> its public names, with spaces between.
+        modules: module, relative to the package -> its public names, with spaces between. A module beside the
+            package has a dot before its name.
     """
     places = {name: module for module, names in modules.items() for name in names.split()}
 
     def load(name: str) -> Any:
         if name not in places:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(f"{package}.{places[name]}"), name)
+        return getattr(importlib.import_module(f".{places[name]}", package), name)
 
     return load, sorted(places)

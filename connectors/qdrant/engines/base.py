@@ -6,13 +6,13 @@ Qdrant offers in a query, filters for one, therefore passes through unchanged.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from qdrant_client import models
 
+from surprise_rerank.connectors.qdrant.location import EngineKind
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions
 from surprise_rerank.connectors.qdrant.schema import (
     ID,
@@ -28,7 +28,6 @@ from surprise_rerank.connectors.qdrant.schema import (
 )
 from surprise_rerank.core.arrays import Float32Array, IntArray
 
-EngineKind: TypeAlias = Literal["edge", "local", "server"]
 Group: TypeAlias = tuple[str | int, list[Record]]
 # Of one query: the numbers of the points, best first, and their float32 scores.
 Hits: TypeAlias = tuple[IntArray, Float32Array]
@@ -150,8 +149,3 @@ def payload_indexes(options: IndexOptions) -> dict[str, str]:
 def hits_of(points: Sequence[Any]) -> Hits:
     """The points that Edge or a server has found."""
     return np.array([p.id for p in points], np.int64), np.array([p.score for p in points], np.float32)
-
-
-def shown_url(url: str) -> str:
-    """A server's url for messages and reports: what stands before an @ can be a password."""
-    return re.sub(r"//[^/@]*@", "//", url)

@@ -8,24 +8,23 @@ import math
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from qdrant_client import QdrantClient, models
 
 from surprise_rerank.connectors.qdrant.engines import retries
-from surprise_rerank.connectors.qdrant.engines.base import (
+from surprise_rerank.connectors.qdrant.engines.base import Group, Hits, hits_of, payload_indexes
+from surprise_rerank.connectors.qdrant.engines.graph import wait_until_indexed
+from surprise_rerank.connectors.qdrant.engines.retries import CollectionExists
+from surprise_rerank.connectors.qdrant.lexical import SparseVector
+from surprise_rerank.connectors.qdrant.location import (
+    DEFAULT_RETRIES,
     EngineKind,
-    Group,
-    Hits,
-    hits_of,
-    payload_indexes,
+    Location,
+    RetryPolicy,
     shown_url,
 )
-from surprise_rerank.connectors.qdrant.engines.graph import wait_until_indexed
-from surprise_rerank.connectors.qdrant.engines.retries import CollectionExists, RetryPolicy
-from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
 from surprise_rerank.connectors.qdrant.multivectors import TokenStorage
 from surprise_rerank.connectors.qdrant.multivectors import dimension as token_dimension
@@ -53,62 +52,35 @@ REQUEST_BYTES = 8 * 2**20  # a quarter of what a server takes
 _OURS = frozenset({"self", "collection_name", "vectors_config", "sparse_vectors_config", "kwargs"})
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
-    """How a server is reached.
+def open_server(location: Location) -> QdrantClient:
+    """A client that has reached the server.
 
-    Attributes:
-        url: such as http://localhost:6333.
-        api_key: for the server.
-        prefer_grpc: send requests by gRPC instead of REST.
-        grpc_port: where gRPC listens.
-        timeout: seconds until a request counts as failed; whole ones.
-        retries: how often and how long a failed request is sent again.
+    Raises:
+        StoreError: if it cannot be reached, or refuses the key.
     """
-
-    url: str
-    api_key: str | None = None
-    prefer_grpc: bool = False
-    grpc_port: int = 6334
-    timeout: float = 60.0
-    retries: RetryPolicy = retries.DEFAULT
-
-    def __repr__(self) -> str:
-        return f"Connection({shown_url(self.url)!r})"  # without the key
-
-    @property
-    def where(self) -> str:
-        """The place, for messages."""
-        return f"the Qdrant server at {shown_url(self.url)}"
-
-    def open(self) -> QdrantClient:
-        """A client that has reached the server.
-
-        Raises:
-            StoreError: if it cannot be reached, or refuses the key.
-        """
-        try:
-            client = QdrantClient(
-                url=self.url,
-                api_key=self.api_key,
-                timeout=math.ceil(self.timeout),
-                prefer_grpc=self.prefer_grpc,
-                grpc_port=self.grpc_port,
-                check_compatibility=False,
-            )
-        except UnicodeEncodeError:  # which holds the whole key, as a header
-            raise StoreError(
-                "the API key holds characters that no key of Qdrant has; check QDRANT_API_KEY"
-            ) from None
-        except ValueError:  # which can hold a password of the url
-            raise StoreError(f"{shown_url(self.url)!r} is not the url of a Qdrant server") from None
-        try:
-            # One attempt: a wrong address should be told at once.
-            retries.call(client.get_collections, self.where, RetryPolicy(attempts=1))
-        except BaseException:
-            client.close()
-            raise
-        return client
+    url = location.url or ""
+    try:
+        client = QdrantClient(
+            url=url,
+            api_key=location.key,
+            timeout=math.ceil(location.timeout),
+            prefer_grpc=location.prefer_grpc,
+            grpc_port=location.grpc_port,
+            check_compatibility=False,
+        )
+    except UnicodeEncodeError:  # it contains the whole key, as a header
+        raise StoreError(
+            "the API key holds characters that no key of Qdrant has; check QDRANT_API_KEY"
+        ) from None
+    except ValueError:  # it can contain a password of the url
+        raise StoreError(f"{shown_url(url)!r} is not the url of a Qdrant server") from None
+    try:
+        # One attempt: a wrong address is reported at once.
+        retries.call(client.get_collections, location.server, RetryPolicy(attempts=1))
+    except BaseException:
+        client.close()
+        raise
+    return client
 
 
 def open_local(folder: Path) -> QdrantClient:
@@ -147,7 +119,7 @@ class ClientEngine:
         kind: EngineKind,
         where: str,
         collection: str,
-        policy: RetryPolicy = retries.DEFAULT,
+        policy: RetryPolicy = DEFAULT_RETRIES,
         moved: Callable[[], str | None] = lambda: None,
     ) -> None:
         self.kind: EngineKind = kind

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from qdrant_client import models
 
-from surprise_rerank.connectors.qdrant.engines.base import EngineKind, Group, Hits, hits_of, payload_indexes
+from surprise_rerank.connectors.qdrant.engines.base import Group, Hits, hits_of, payload_indexes
 from surprise_rerank.connectors.qdrant.engines.edge_requests import to_filter, to_query_request
 from surprise_rerank.connectors.qdrant.engines.edge_shard import Shard
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
+from surprise_rerank.connectors.qdrant.location import EngineKind
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
 from surprise_rerank.connectors.qdrant.multivectors import TokenStorage
 from surprise_rerank.connectors.qdrant.multivectors import dimension as token_dimension

@@ -7,7 +7,6 @@ import re
 import sqlite3
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TypeVar
@@ -18,6 +17,7 @@ import tenacity
 from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
 
+from surprise_rerank.connectors.qdrant.location import DEFAULT_RETRIES, RetryPolicy
 from surprise_rerank.core.files import disk_errors
 from surprise_rerank.errors import StoreError
 
@@ -57,31 +57,7 @@ class CollectionExists(StoreError):  # noqa: N818
     """A collection that somebody else, or an attempt whose answer was lost, has made already."""
 
 
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """How often and how long a request is sent again.
-
-    Waits are drawn evenly from 0 to `first_wait`, twice that, and so on up to `longest_wait`: full jitter, so
-    that clients which failed together do not return together. A wait that the server asks for comes on top.
-
-    Attributes:
-        attempts: how often it is sent at most, the first time included.
-        first_wait: seconds, the bound of the first wait.
-        longest_wait: seconds, the bound of every wait that the server did not ask for.
-        time_limit: seconds from the first attempt after which none is begun. A server that asks to wait for
-            longer than what is left is not asked again.
-    """
-
-    attempts: int = 6
-    first_wait: float = 0.5
-    longest_wait: float = 20.0
-    time_limit: float = 300.0
-
-
-DEFAULT = RetryPolicy()
-
-
-def call(request: Callable[[], T], where: str, policy: RetryPolicy = DEFAULT) -> T:
+def call(request: Callable[[], T], where: str, policy: RetryPolicy = DEFAULT_RETRIES) -> T:
     """Send a request, with jittered back-off while the fault may pass.
 
     Args:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
-from surprise_rerank.connectors.qdrant.index import DocumentIndex
+from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.qdrant.search.queries import SearchOptions, Stage
 from surprise_rerank.core.workers import in_thread
 
@@ -56,7 +56,7 @@ class ExplainingRetriever(ABC):
         return Explanation(tuple(self.steps(query, depth)), seconds, Ranking.order(pool, scores, pool.scores))
 
 
-def in_words(index: DocumentIndex, stages: Sequence[Stage], options: SearchOptions) -> list[str]:
+def in_words(index: QdrantIndex, stages: Sequence[Stage], options: SearchOptions) -> list[str]:
     """The stages in words."""
     first = f"all {len(index)} documents"
     if options.filter is not None:

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from surprise_rerank.candidates import Candidates, Field, Query
-from surprise_rerank.connectors.qdrant.index import DocumentIndex
+from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.qdrant.multivectors import TokenStorage, query_vectors, similarities
 from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever, in_words
 from surprise_rerank.connectors.qdrant.search.queries import (
@@ -45,7 +45,7 @@ class DenseRetriever(ExplainingRetriever):
         options: filter, offset, threshold and parameters of Qdrant.
     """
 
-    index: DocumentIndex
+    index: QdrantIndex
     exact: bool = False
     options: SearchOptions = NO_OPTIONS
 
@@ -84,7 +84,7 @@ class SurpriseRetriever(ExplainingRetriever):
         IndexMismatchError: if the index, or a document of it, carries no ensemble or another one.
     """
 
-    index: DocumentIndex
+    index: QdrantIndex
     mode: SurpriseMode = "formula"
     pool: int | None = None
     exact: bool = False
@@ -222,7 +222,7 @@ class MaxSimRetriever(ExplainingRetriever):
         DataError: if the index has no token vectors.
     """
 
-    index: DocumentIndex
+    index: QdrantIndex
     pool: int | None = None
     exact: bool = False
     options: SearchOptions = NO_OPTIONS
@@ -268,7 +268,7 @@ class MaxSimRetriever(ExplainingRetriever):
         return [dense_stage(dense_vector(query), wide), maxsim_stage(vectors, limit)]
 
 
-def _points(index: DocumentIndex, pool: int | None, limit: int) -> int:
+def _points(index: QdrantIndex, pool: int | None, limit: int) -> int:
     """How many points a pool of documents has, about, where they are split; no fewer than asked for."""
     return max(limit, math.ceil((pool or 0) * index.pools.density))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from surprise_rerank.candidates import Candidates, Field, Query
-from surprise_rerank.connectors.qdrant.index import DocumentIndex
+from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever
 from surprise_rerank.connectors.qdrant.retrievers.dense import DenseRetriever
 from surprise_rerank.connectors.qdrant.retrievers.sparse import SparseRetriever
@@ -48,7 +48,7 @@ class HybridRetriever(ExplainingRetriever):
             `SparseRetriever` the same filter.
     """
 
-    index: DocumentIndex
+    index: QdrantIndex
     lexical: LexicalIndex
     sample: tuple[str, ...]
     exact: bool = False

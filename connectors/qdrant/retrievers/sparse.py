@@ -9,7 +9,7 @@ import numpy as np
 from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field, Query
-from surprise_rerank.connectors.qdrant.index import DocumentIndex
+from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever, in_words
 from surprise_rerank.connectors.qdrant.schema import BM25, ID
@@ -33,7 +33,7 @@ class SparseRetriever(ExplainingRetriever):
         DataError: if the index has no sparse vectors.
     """
 
-    index: DocumentIndex
+    index: QdrantIndex
     options: SearchOptions = NO_OPTIONS
 
     def __post_init__(self) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from surprise_rerank.candidates import Candidates, Field, Query
-from surprise_rerank.connectors.qdrant.index import DocumentIndex
+from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.qdrant.retrievers.hybrid import LexicalIndex
 
 
@@ -22,7 +22,7 @@ class StoredCandidates:
         sample: ids of a uniform sample of the corpus, for BM25's moments.
     """
 
-    index: DocumentIndex
+    index: QdrantIndex
     words: LexicalIndex | None = None
     sample: tuple[str, ...] = ()
 

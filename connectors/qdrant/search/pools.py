@@ -23,7 +23,7 @@ from surprise_rerank.connectors.qdrant.schema import (
     to_passage,
 )
 from surprise_rerank.connectors.qdrant.search.queries import SearchOptions, Stage, request, rescored
-from surprise_rerank.connectors.qdrant.storage.base import Home
+from surprise_rerank.connectors.qdrant.storage.base import Storage
 from surprise_rerank.connectors.qdrant.writing.maintenance import packed_tokens
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.terms import TermBatch
@@ -39,11 +39,11 @@ class Pools:
     """Makes candidate pools of one index.
 
     Attributes:
-        home: of the index.
+        storage: of the index.
         density: points per document, about.
     """
 
-    home: Home
+    storage: Storage
     density: float
 
     def run(
@@ -61,7 +61,7 @@ class Pools:
             name: of the score.
             options: of Qdrant.
         """
-        passages = self.home.manifest.options.passages
+        passages = self.storage.manifest.options.passages
         if passages is None:
             # A stage hands on what is skipped, too.
             stages = plan(depth + (options.offset or 0))
@@ -87,7 +87,7 @@ class Pools:
     ) -> list[Record]:
         """Every passage of these documents with its score, for means that do not depend on the pool."""
         among = models.FieldCondition(key=ID, match=models.MatchAny(any=list(ids)))
-        points = self.home.engine.count(models.Filter(must=[among]))
+        points = self.storage.engine.count(models.Filter(must=[among]))
         own = [options.filter] if options.filter is not None else []
         narrowed = replace(options, filter=models.Filter(must=[among, *own]), score_threshold=None)
         return self._query(plan(points), points, fields, narrowed)
@@ -106,7 +106,7 @@ class Pools:
         payload = tuple(dict.fromkeys((*self._payload_fields(fields), group_by)))
         single = request(stages, limit, payload, self._vectors(fields), replace(options, offset=None))
         shared = set(models.QueryRequest.model_fields) & set(models.QueryGroupsRequest.model_fields)
-        found = self.home.engine.query_groups(
+        found = self.storage.engine.query_groups(
             models.QueryGroupsRequest(
                 **{field: getattr(single, field) for field in shared},
                 group_by=group_by,
@@ -147,19 +147,19 @@ class Pools:
 
     @property
     def _splits(self) -> bool:
-        return self.home.manifest.options.passages is not None
+        return self.storage.manifest.options.passages is not None
 
     def _retrieve(
         self, points: Sequence[str], names: Sequence[str], fields: frozenset[Field]
     ) -> dict[str, Record]:
-        found = self.home.engine.retrieve(points, names, self._vectors(fields)) if points else []
+        found = self.storage.engine.retrieve(points, names, self._vectors(fields)) if points else []
         return {record.id: record for record in found}
 
     def _query(
         self, stages: Sequence[Stage], limit: int, fields: frozenset[Field], options: SearchOptions
     ) -> list[Record]:
-        chosen = rescored(options, self.home.manifest.options.quantization)
-        return self.home.engine.query(
+        chosen = rescored(options, self.storage.manifest.options.quantization)
+        return self.storage.engine.query(
             request(stages, limit, self._payload_fields(fields), self._vectors(fields), chosen)
         )
 
@@ -169,7 +169,7 @@ class Pools:
         Raises:
             DataError: if the index stores no sparse vectors, and terms are asked for.
         """
-        if "terms" in fields and self.home.manifest.options.bm25 is None:
+        if "terms" in fields and self.storage.manifest.options.bm25 is None:
             raise DataError("the index stores no sparse vectors; make it with IndexOptions(bm25=Bm25())")
         return (DENSE,) * ("dense" in fields) + (BM25,) * ("terms" in fields)
 
@@ -187,13 +187,13 @@ class Pools:
             # One that is deleted between two requests is left out.
             records = [record for record in records if record.payload[ID] in documents]
         payloads = [record.payload for record in records]
-        dimension = self.home.manifest.dimension
-        passages = self.home.manifest.options.passages
+        dimension = self.storage.manifest.dimension
+        passages = self.storage.manifest.options.passages
         found = Candidates(
             ids=tuple(p[ID] for p in payloads),
             scores={} if name is None else {name: np.array([r.score for r in records], np.float64)},
             dense=_dense(records, dimension) if "dense" in fields else None,
-            tokens=packed_tokens(self.home, [r.id for r in records]) if "tokens" in fields else None,
+            tokens=packed_tokens(self.storage, [r.id for r in records]) if "tokens" in fields else None,
             terms=_terms(records) if "terms" in fields else None,
             documents=tuple(documents[p[ID]] for p in payloads) if "documents" in fields else None,
         )
@@ -207,7 +207,7 @@ class Pools:
         whole = {p[ID]: to_document(p) for p in payloads if p.get(NUMBER, 0) == 0}
         missing = list(dict.fromkeys(p[ID] for p in payloads if p[ID] not in whole))
         if missing:
-            firsts = self.home.engine.retrieve([point_id(name) for name in missing], DOCUMENT_FIELDS)
+            firsts = self.storage.engine.retrieve([point_id(name) for name in missing], DOCUMENT_FIELDS)
             whole.update((record.payload[ID], to_document(record.payload)) for record in firsts)
         return whole
 

@@ -12,7 +12,7 @@ from surprise_rerank.connectors.qdrant.engines.base import Engine
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
 
 
-class Home(Protocol):
+class Storage(Protocol):
     """One version of an index. Every error is a `StoreError`."""
 
     @property
@@ -50,7 +50,7 @@ class Home(Protocol):
         """Forget a file; nothing happens where there is none."""
         ...
 
-    def successor(self, manifest: Manifest) -> Home:
+    def successor(self, manifest: Manifest) -> Storage:
         """The next version, not in use yet; what an interrupted call began is gone on with where it fits."""
         ...
 

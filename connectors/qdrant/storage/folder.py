@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-from surprise_rerank.connectors.qdrant.engines.base import Engine, EngineKind
+from surprise_rerank.connectors.qdrant.engines.base import Engine
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, open_local
+from surprise_rerank.connectors.qdrant.location import EngineKind
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
 from surprise_rerank.connectors.qdrant.storage.base import check, differs
 from surprise_rerank.core.extras import is_installed, pip_line
@@ -21,7 +22,7 @@ MANIFEST_FILE = "manifest.json"
 VERSION_FILE = "index.json"  # which version is in use
 
 
-class FolderHome:
+class FolderStorage:
     """A folder: `index.json` names the version in use, and each version is a folder of its own.
 
     Args:
@@ -49,7 +50,7 @@ class FolderHome:
         expected: Manifest | None,
         options: IndexOptions | None,
         kind: EngineKind | None,
-    ) -> FolderHome:
+    ) -> FolderStorage:
         """The version in use, or an empty first one.
 
         Raises:
@@ -97,14 +98,14 @@ class FolderHome:
         with disk_errors(self.where):
             (self._own / name).unlink(missing_ok=True)
 
-    def successor(self, manifest: Manifest) -> FolderHome:
+    def successor(self, manifest: Manifest) -> FolderStorage:
         """The version after this one."""
         version = self._version + 1
         own = self._folder / str(version)
         with disk_errors(self.where):
             if own.exists() and not _is_begun(own, manifest):
                 shutil.rmtree(own)
-        return FolderHome(self._folder, version, self._kind, manifest)
+        return FolderStorage(self._folder, version, self._kind, manifest)
 
     def promote(self) -> None:
         """Name this version in `index.json`."""

@@ -9,52 +9,53 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import pybase64
 from qdrant_client import QdrantClient, models
 
 from surprise_rerank.connectors.qdrant.engines import retries
-from surprise_rerank.connectors.qdrant.engines.base import EngineKind
-from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, Connection
+from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, open_server
+from surprise_rerank.connectors.qdrant.location import MEMORY, EngineKind, Location
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
 from surprise_rerank.connectors.qdrant.schema import point_id
 from surprise_rerank.connectors.qdrant.storage.base import check, differs
 from surprise_rerank.errors import IndexMismatchError, NoIndexError, StoreError
+
+T = TypeVar("T")
 
 _FORBIDDEN = frozenset('<>:"/\\|?*\0\x1f')  # what Qdrant refuses in the name of a collection
 _VERSION = re.compile(r"[0-9]+(-[0-9a-f]{8})?")
 _PART_BYTES = 4 * 2**20  # of a file, in one point; a server takes 32 MiB in a request
 
 
-class ServerHome:
+class ServerStorage:
     """Collections of a Qdrant: `NAME@VERSION` holds the points, and the alias NAME stands for the one in use.
 
     Files lie in a second collection, `NAME@VERSION.files`. A version is a number and, after the first, digits
     of what it is made with, so that two processes which build different ones never write into one collection.
 
     Args:
-        client: a server's, or one in local mode, whose collections live in memory.
-        name: the alias.
+        client: a server's, or one in local mode, whose collections are in memory.
+        location: of the server or in memory; its collection is the alias.
         version: which one.
         manifest: of the version.
-        connection: how the server is reached; None in memory.
         settings: more for `create_collection`.
     """
 
     def __init__(
         self,
         client: QdrantClient,
-        name: str,
+        location: Location,
         version: str,
         manifest: Manifest,
-        connection: Connection | None,
         settings: Mapping[str, Any],
     ) -> None:
-        place = connection.where if connection else "memory"
-        self.where = f"{place}, collection {name!r}"
+        name = location.collection
+        self.where = f"{location.server}, collection {name!r}"
         self._client, self._name, self._version = client, name, version
-        self._connection, self._settings = connection, settings
+        self._location, self._settings = location, settings
         self._before: str | None = None
         self._owns_client = True
         self.engine = self._points(f"{name}@{version}", self._moved)
@@ -66,23 +67,23 @@ class ServerHome:
     @classmethod
     def open(
         cls,
-        connection: Connection | None,
-        name: str,
+        location: Location,
         expected: Manifest | None,
         options: IndexOptions | None,
         settings: Mapping[str, Any],
-    ) -> ServerHome:
+    ) -> ServerStorage:
         """The version in use, or an empty first one.
 
         Raises:
             IndexMismatchError: if the collection is something else, or another model's.
             StoreError: if the server cannot be reached, or there is no index and nothing to make one with.
         """
+        name = location.collection
         if not name or set(name) & _FORBIDDEN:
             raise StoreError(f"{name!r} is not a name for a collection; use letters, digits, '-' and '_'")
-        client = connection.open() if connection else QdrantClient(":memory:")
+        client = QdrantClient(MEMORY) if location.url is None else open_server(location)
         try:
-            return cls._opened(client, connection, name, expected, options, settings)
+            return cls._opened(client, location, expected, options, settings)
         except BaseException:
             client.close()
             raise
@@ -91,14 +92,13 @@ class ServerHome:
     def _opened(
         cls,
         client: QdrantClient,
-        connection: Connection | None,
-        name: str,
+        location: Location,
         expected: Manifest | None,
         options: IndexOptions | None,
         settings: Mapping[str, Any],
-    ) -> ServerHome:
-        where = f"{connection.where if connection else 'memory'}, collection {name!r}"
-        policy = connection.retries if connection else retries.DEFAULT
+    ) -> ServerStorage:
+        name, policy = location.collection, location.retries
+        where = f"{location.server}, collection {name!r}"
         version = retries.call(lambda: _version_in_use(client, name), where, policy)
         if version is None:
             if retries.call(lambda: client.collection_exists(name), where, policy):
@@ -107,13 +107,13 @@ class ServerHome:
                 )
             if expected is None:
                 raise NoIndexError(f"there is no index at {where}; make one first, or give its name")
-            home = cls(client, name, "1", expected, connection, settings)
-            home.promote()
+            storage = cls(client, location, "1", expected, settings)
+            storage.promote()
         else:
             stored = expected or Manifest("", "", 1)  # the collection exists, so that nothing is made of it
-            home = cls(client, name, version, stored, connection, settings)
-        check(home.manifest, expected, options, where)
-        return home
+            storage = cls(client, location, version, stored, settings)
+        check(storage.manifest, expected, options, where)
+        return storage
 
     def reload(self) -> Manifest:
         """The manifest as the collection has it now."""
@@ -155,11 +155,7 @@ class ServerHome:
         if not self._files.exists():
             # An attempt whose answer was lost may have made it.
             with contextlib.suppress(retries.CollectionExists):
-                retries.call(
-                    lambda: self._client.create_collection(self._files.collection, vectors_config={}),
-                    self.where,
-                    self._policy,
-                )
+                self._call(lambda: self._client.create_collection(self._files.collection, vectors_config={}))
         text = pybase64.b64encode(content).decode("ascii")
         own = hashlib.sha256(content).hexdigest()[:16]
         starts = range(0, len(text), _PART_BYTES)
@@ -167,11 +163,7 @@ class ServerHome:
         for part, start in enumerate(starts):
             payload = {**shared, "part": part, "data": text[start : start + _PART_BYTES]}
             point = models.PointStruct(id=point_id(f"{name}@{own}", part), vector={}, payload=payload)
-            retries.call(
-                lambda point=point: self._client.upsert(self._files.collection, [point], wait=True),  # type: ignore[misc]
-                self.where,
-                self._policy,
-            )
+            self._call(partial(self._client.upsert, self._files.collection, [point], wait=True))
         before = [
             record.id
             for batch in self._files.scroll(("of",), condition=_named(name))
@@ -187,7 +179,7 @@ class ServerHome:
             ids = [r.id for batch in self._files.scroll((), condition=_named(name)) for r in batch]
             self._files.delete(ids)
 
-    def successor(self, manifest: Manifest) -> ServerHome:
+    def successor(self, manifest: Manifest) -> ServerStorage:
         """The version after this one.
 
         Raises:
@@ -195,7 +187,7 @@ class ServerHome:
         """
         self._require_in_use(self._version)
         version = f"{_number(self._version) + 1}-{_digest(manifest)}"
-        made = ServerHome(self._client, self._name, version, manifest, self._connection, self._settings)
+        made = ServerStorage(self._client, self._location, version, manifest, self._settings)
         made._owns_client = False
         made._before = self._version
         return made
@@ -216,31 +208,30 @@ class ServerHome:
         if self._before is not None:
             delete = models.DeleteAlias(alias_name=self._name)
             changes.insert(0, models.DeleteAliasOperation(delete_alias=delete))
-        retries.call(lambda: self._client.update_collection_aliases(changes), self.where, self._policy)
+        self._call(lambda: self._client.update_collection_aliases(changes))
         self._owns_client = True
 
     def drop_others(self) -> None:
         """Delete the collections of the version that this one replaced, and of others that were begun."""
-        listed = retries.call(self._client.get_collections, self.where, self._policy).collections
+        listed = self._call(self._client.get_collections).collections
         for name in [found.name for found in listed if found.name.startswith(f"{self._name}@")]:
             version = name.removesuffix(".files").removeprefix(f"{self._name}@")
             known = _VERSION.fullmatch(version) and version != self._version
             if known and _number(version) <= _number(self._version):
-                retries.call(lambda name=name: self._client.delete_collection(name), self.where, self._policy)  # type: ignore[misc]
+                self._call(partial(self._client.delete_collection, name))
 
     def close(self) -> None:
         """Close the connection; a version that is not in use has its predecessor's, and leaves it open."""
         if self._owns_client:
             self.engine.close()
 
-    @property
-    def _policy(self) -> retries.RetryPolicy:
-        return self._connection.retries if self._connection else retries.DEFAULT
+    def _call(self, request: Callable[[], T]) -> T:
+        return retries.call(request, self.where, self._location.retries)
 
     def _points(self, collection: str, moved: Callable[[], str | None]) -> ClientEngine:
-        kind: EngineKind = "server" if self._connection else "local"
-        place = self._connection.where if self._connection else "memory"
-        return ClientEngine(self._client, kind, place, collection, self._policy, moved)
+        where, policy = self._location.server, self._location.retries
+        kind: EngineKind = "local" if self._location.url is None else "server"
+        return ClientEngine(self._client, kind, where, collection, policy, moved)
 
     def _moved(self) -> str | None:
         """The collection that the alias stands for now, if it is of the same model and options."""
@@ -261,7 +252,7 @@ class ServerHome:
         Raises:
             StoreError: if another one is.
         """
-        found = retries.call(lambda: _version_in_use(self._client, self._name), self.where, self._policy)
+        found = self._call(lambda: _version_in_use(self._client, self._name))
         if found not in (version, self._version):
             raise StoreError(
                 f"another process has put version {found} of {self.where} into use, this one knows "

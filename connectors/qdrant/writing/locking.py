@@ -23,7 +23,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def alone(change: Callable[Concatenate[C, P], T]) -> Callable[Concatenate[C, P], T]:
+def exclusive(change: Callable[Concatenate[C, P], T]) -> Callable[Concatenate[C, P], T]:
     """A method that waits for the other changes of its object."""
 
     @functools.wraps(change)

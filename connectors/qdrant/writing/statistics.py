@@ -9,7 +9,7 @@ import numpy as np
 
 from surprise_rerank.connectors.qdrant.manifest import StatisticsRecord
 from surprise_rerank.connectors.qdrant.schema import MU, SIGMA, STATISTICS, Payload
-from surprise_rerank.connectors.qdrant.storage.base import Home
+from surprise_rerank.connectors.qdrant.storage.base import Storage
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.errors import DataError, IndexMismatchError
@@ -109,19 +109,19 @@ def file_name(record: StatisticsRecord) -> str:
     return f"ensemble-{record.ensemble}.npz"
 
 
-def load(home: Home, record: StatisticsRecord, model: str) -> Statistics:
+def load(storage: Storage, record: StatisticsRecord, model: str) -> Statistics:
     """The statistics that a record names.
 
     Raises:
         IndexMismatchError: if the ensemble is missing, or of another model than the index.
     """
-    content = home.read_file(file_name(record))
+    content = storage.read_file(file_name(record))
     if content is None:
         raise IndexMismatchError(
-            f"{home.where} has lost the ensemble {record.ensemble} of its statistics; set it again"
+            f"{storage.where} has lost the ensemble {record.ensemble} of its statistics; set it again"
         )
-    ensemble = Ensemble.from_bytes(content, f"{home.where}: {file_name(record)}")
-    require_model(ensemble, model, home.where)
+    ensemble = Ensemble.from_bytes(content, f"{storage.where}: {file_name(record)}")
+    require_model(ensemble, model, storage.where)
     return Statistics(record, ensemble)
 
 

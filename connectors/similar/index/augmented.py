@@ -17,7 +17,7 @@ from qdrant_client import models
 
 from surprise_rerank.connectors.progress import Advance, Terminal
 from surprise_rerank.connectors.qdrant.engines.base import Engine, Hits
-from surprise_rerank.connectors.qdrant.engines.client import REQUEST_BYTES, ClientEngine, Connection
+from surprise_rerank.connectors.qdrant.engines.client import REQUEST_BYTES, ClientEngine, open_server
 from surprise_rerank.connectors.qdrant.engines.retries import TooLarge
 from surprise_rerank.connectors.qdrant.schema import SURPRISE, Point
 from surprise_rerank.connectors.similar.corpus import EncodedCorpus
@@ -196,10 +196,7 @@ class AugmentedIndex:
     def _opened(self, name: str) -> Engine:
         place = self._place
         if place.url is not None:
-            connection = Connection(
-                place.url, place.api_key, place.prefer_grpc, place.grpc_port, place.timeout
-            )
-            return ClientEngine(connection.open(), "server", connection.where, name, connection.retries)
+            return ClientEngine(open_server(place), "server", place.server, name, place.retries)
         if place.folder is None:
             raise DataError("the index has no place; give a folder, or the url of a server")
         if not is_installed("qdrant_edge"):
@@ -209,10 +206,11 @@ class AugmentedIndex:
             )
         from surprise_rerank.connectors.qdrant.engines.edge import EdgeEngine
 
-        with disk_errors(str(place.folder)):
-            place.folder.mkdir(parents=True, exist_ok=True)
-        self._finished = place.folder / name / _FINISHED
-        return EdgeEngine.of_vectors(place.folder / name, SURPRISE, self._dimension)
+        folder = Path(place.folder)
+        with disk_errors(str(folder)):
+            folder.mkdir(parents=True, exist_ok=True)
+        self._finished = folder / name / _FINISHED
+        return EdgeEngine.of_vectors(folder / name, SURPRISE, self._dimension)
 
 
 @runtime_checkable

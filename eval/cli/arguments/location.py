@@ -16,7 +16,7 @@ from surprise_rerank.eval.cli.output.streams import Output
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
-    from surprise_rerank.connectors.qdrant.engines.base import EngineKind
+    from surprise_rerank.connectors.qdrant.location import EngineKind
     from surprise_rerank.encoders.base import Encoder
 
 Command: TypeAlias = Callable[..., Any]
@@ -80,7 +80,7 @@ class Place:
     @property
     def name(self) -> str:
         """The folder, or server and collection, without what could be a password."""
-        from surprise_rerank.connectors.qdrant.engines.base import shown_url
+        from surprise_rerank.connectors.qdrant.location import shown_url
 
         return self.folder or f"{shown_url(self.url or '')}, collection {self.collection!r}"
 

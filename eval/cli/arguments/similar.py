@@ -242,7 +242,7 @@ def open_stored(where: str) -> DocumentIndex:
         DataError: if a url names no collection.
     """
     from surprise_rerank.connectors.qdrant import DocumentIndex
-    from surprise_rerank.connectors.qdrant.engines.base import shown_url
+    from surprise_rerank.connectors.qdrant.location import shown_url
 
     if not where.startswith(("http://", "https://")):
         return DocumentIndex.open(where, None)

@@ -17,7 +17,7 @@ from surprise_rerank.eval.retrieval.settings import DEFAULTS
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant import DocumentIndex, SyncReport
-    from surprise_rerank.connectors.qdrant.engines.base import EngineKind
+    from surprise_rerank.connectors.qdrant.location import EngineKind
     from surprise_rerank.connectors.qdrant.manifest import Manifest
 
 _EXAMPLES = """\b
