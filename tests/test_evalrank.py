@@ -27,6 +27,7 @@ from surprise_rerank.eval.studies.evalrank.data import (
     read_word_similarity,
 )
 from surprise_rerank.eval.studies.evalrank.sentences import evaluate_sentences
+from surprise_rerank.eval.studies.evalrank.settings import RankSettings
 from surprise_rerank.eval.studies.evalrank.vocabulary import ProcessedWords, Vocabulary
 from surprise_rerank.eval.studies.evalrank.words import evaluate_words
 from surprise_rerank.eval.studies.sentence_models import SentenceModel, load_sentence_model, lower_words
@@ -207,7 +208,7 @@ def words_report(**more: object) -> Report:
     task = task_of(("cat", "dog"), ("bird", "fish"), ("zzz", "xxx"), more=WORDS)
     sets = [WordSimilaritySet("tiny", (("cat", "dog"), ("cat", "tree"), ("a", "b")), np.array([3.0, 1, 2]))]
     models = [static("one.txt"), static("two.txt", seed=1)]
-    return evaluate_words(models, task, sets, **more)  # type: ignore[arg-type]
+    return evaluate_words(models, task, sets, RankSettings(**more))  # type: ignore[arg-type]
 
 
 def test_the_report_of_words_has_a_row_for_every_model_and_measure() -> None:
@@ -250,9 +251,9 @@ def test_names_of_models_and_measures_are_checked() -> None:
     with pytest.raises(DataError, match="no model to evaluate"):
         evaluate_words([], task)
     with pytest.raises(DataError, match=r"unknown measure .dynamax.; .*there are: cosine, l2, csls"):
-        evaluate_words([static()], task, measures=["dynamax"])  # type: ignore[list-item]
+        evaluate_words([static()], task, settings=RankSettings(("dynamax",)))
     with pytest.raises(DataError, match="did you mean 'dynamax-jaccard'"):
-        evaluate_sentences([static()], task, measures=["dynamax-jacard"])
+        evaluate_sentences([static()], task, RankSettings(("dynamax-jacard",)))
 
 
 def test_the_report_of_sentences_has_vectors_and_tokens() -> None:
@@ -261,8 +262,9 @@ def test_the_report_of_sentences_has_vectors_and_tokens() -> None:
     report = evaluate_sentences(
         [static(), SentenceModel("words", WordEncoder())],
         task,
-        measures=("cosine", "dynamax-jaccard", "surprise", "idf-cosine", "dynamax-raw"),
-        post_process=True,
+        RankSettings(
+            ("cosine", "dynamax-jaccard", "surprise", "idf-cosine", "dynamax-raw"), post_process=True
+        ),
     )
     table = report.table("evalrank-sentences")
     vectors, tokens = ("cosine", "surprise"), ("dynamax-jaccard", "idf-cosine", "dynamax-raw")
@@ -358,9 +360,7 @@ def test_words_as_published(shared_data: Path, toy: SentenceModel) -> None:
         [toy],
         read_word_ranking(shared_data),
         read_word_similarity(shared_data),
-        measures=("cosine", "l2"),
-        post_process=True,
-        as_published=True,
+        RankSettings(("cosine", "l2"), as_published=True, post_process=True),
     )
     table = report.table("evalrank-words")
     for row, column, published in (
@@ -387,7 +387,7 @@ def test_words_as_published(shared_data: Path, toy: SentenceModel) -> None:
 @pytest.mark.shared
 def test_words_without_the_toss_of_coins(shared_data: Path, toy: SentenceModel) -> None:
     task = read_word_ranking(shared_data)
-    table = evaluate_words([toy], task, measures=("cosine", "l2")).table("evalrank-words")
+    table = evaluate_words([toy], task, settings=RankSettings(("cosine", "l2"))).table("evalrank-words")
     assert table.cell("toy_emb.txt / cosine", "MRR") == pytest.approx(0.03180, abs=0.005)
     assert table.cell("toy_emb.txt / cosine", "Hits@1") == pytest.approx(0.01179, abs=0.005)
     assert table.cell("toy_emb.txt / cosine", "MR") == pytest.approx(3266.4, abs=0.5)
@@ -400,7 +400,7 @@ def test_words_without_the_toss_of_coins(shared_data: Path, toy: SentenceModel) 
 def test_sentences_as_published(shared_data: Path, toy: SentenceModel) -> None:
     task = read_sentence_ranking(shared_data)
     assert (len(task.pairs), len(task.background)) == (6989, 24_957)
-    published = evaluate_sentences([toy], task, measures=("cosine", "l2"), as_published=True)
+    published = evaluate_sentences([toy], task, RankSettings(("cosine", "l2"), as_published=True))
     table = published.table("evalrank-sentences")
     for row, column, figure in (
         ("toy_emb.txt / cosine", "MRR", 0.4115),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_or
 import click
 
 from surprise_rerank.core.settings import OptionInfo
+from surprise_rerank.errors import SurpriseRerankError
 
 if TYPE_CHECKING:
     from surprise_rerank.eval.reports.report import Report
@@ -18,29 +19,6 @@ if TYPE_CHECKING:
 Settings = TypeVar("Settings")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-data_option = click.option(
-    "--data",
-    metavar="FOLDER",
-    envvar="SURPRISE_RERANK_DATA",
-    type=click.Path(path_type=Path),
-    help="The folder of the benchmarks' files: beir, evalrank, sts, downstream.  [$SURPRISE_RERANK_DATA]",
-)
-models_option = click.option(
-    "--model",
-    "models",
-    metavar="NAME",
-    multiple=True,
-    default=("glove-6b-50d",),
-    show_default=True,
-    help="glove-6b-50d, a file of word vectors, or a sentence-transformers model. Several times.",
-)
-cache_option = click.option(
-    "--cache",
-    metavar="FOLDER",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Where converted vectors and finished tasks are kept.  "
-    "[default: $SURPRISE_RERANK_CACHE or the user's cache folder]",
-)
 report_option = click.option(
     "--report",
     "reports",
@@ -139,6 +117,8 @@ def _parsed(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Param
     def value_of(_: click.Context, __: click.Parameter, given: str | None) -> Any:
         try:
             return None if given is None else parse(given)
+        except SurpriseRerankError:
+            raise
         except ValueError as error:
             raise click.BadParameter(str(error)) from None
 

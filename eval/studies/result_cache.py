@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from surprise_rerank.core.files import disk_errors, whole_file
 
@@ -17,7 +18,7 @@ Result = TypeVar("Result")
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
 
 
-class KeptResults(Generic[Result]):
+class ResultCache(Generic[Result]):
     """A folder of results, a JSON file for each.
 
     Args:
@@ -26,6 +27,11 @@ class KeptResults(Generic[Result]):
             counts as no result.
         protocol: part of every key: a result that was measured another way is not read.
         named_by: the part of a key that stands before the digits of a file's name.
+
+    Attributes:
+        path: the folder.
+        asked: how many results were asked for.
+        found: how many of them were kept.
 
     Raises:
         StoreError: if the folder cannot be made.
@@ -38,6 +44,7 @@ class KeptResults(Generic[Result]):
         self._read = read
         self._protocol = protocol
         self._named_by = named_by
+        self.asked = self.found = 0
         with disk_errors(f"the results in {folder}"):
             folder.mkdir(parents=True, exist_ok=True)
 
@@ -52,6 +59,30 @@ class KeptResults(Generic[Result]):
             return self._read(stored["result"]) if stored["key"] == self._whole(key) else None
         except _UNREADABLE:
             return None
+
+    def get(self, key: Key, measure: Callable[[], Result]) -> Result:
+        """A result: read where it is kept, else measured and kept.
+
+        Args:
+            key: what it depends on.
+            measure: makes the result, a dataclass of JSON values.
+
+        Raises:
+            StoreError: if it cannot be written.
+        """
+        self.asked += 1
+        found = self.find(key)
+        if found is not None:
+            self.found += 1
+            return found
+        result = measure()
+        self.keep(key, asdict(cast(Any, result)))
+        return result
+
+    def remarks(self) -> Iterator[str]:
+        """How many of the results were read."""
+        if self.found:
+            yield f"{self.found} of {self.asked} results were measured before and read from {self.path}"
 
     def keep(self, key: Key, values: Mapping[str, Any]) -> None:
         """Keep a result.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
+from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.encoders.base import Encoder, Progress
 from surprise_rerank.encoders.loading import load_encoder
@@ -20,6 +22,8 @@ from surprise_rerank.similarities.averages import Removal
 _NOTHING = 1e-9
 # Behind the name of a model whose vectors are post-processed.
 POST_PROCESSED = "+pp"
+
+Model = TypeVar("Model")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,19 +81,31 @@ def load_sentence_model(name: str, cache: Path | None = None) -> SentenceModel:
 
 
 def load_sentence_models(names: Sequence[str], cache: Path | None = None) -> Iterator[SentenceModel]:
-    """Load models one after the other, when each is asked for; names are looked at before the first one is.
+    """Models for sentence benchmarks, by `load_each`."""
+    return load_each(names, lambda name: load_sentence_model(name, cache), Terminal(quiet=True))
+
+
+def load_each(names: Sequence[str], load: Callable[[str], Model], terminal: Terminal) -> Iterator[Model]:
+    """Models one after the other, each loaded when it is asked for; the names are checked at once.
 
     Args:
         names: as for `load_encoder`; one that is given twice is loaded once.
-        cache: folder for converted word vectors.
+        load: loads one.
+        terminal: for a message before each.
 
     Raises:
-        DataError: if there are none, or tables could not tell two apart.
+        DataError: if there are none, or two would have one name in tables.
         SurpriseRerankError: if one cannot be loaded.
     """
     distinct = list(dict.fromkeys(names))
     require_distinct([Path(name).name for name in distinct])
-    return (load_sentence_model(name, cache) for name in distinct)
+
+    def loaded() -> Iterator[Model]:
+        for name in distinct:
+            terminal.say(f"loading {name}")
+            yield load(name)
+
+    return loaded()
 
 
 def distinct_models(models: Iterable[SentenceModel]) -> Iterator[SentenceModel]:

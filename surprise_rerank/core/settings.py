@@ -29,7 +29,8 @@ class OptionInfo:
         high: the largest number.
         above: whether `low` itself is too small.
         path: which paths are allowed; whether they exist is not checked.
-        parse: makes the value of a text; raises a ValueError whose message says what is wrong with it.
+        parse: makes the value of a text; raises a ValueError whose message names the
+            mistake, or a SurpriseRerankError that is complete in itself.
         text: the default as a user writes it, for a field with `parse`.
         sets: for a switch: the value that it sets.
         choices: in place of those of a `Literal`.
@@ -70,3 +71,15 @@ def option(default: Any = MISSING, *, help: str = "", **how: Any) -> Any:  # noq
 def split_names(text: str) -> tuple[str, ...]:
     """Names with commas between, once each."""
     return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+
+
+def some_names(text: str) -> tuple[str, ...]:
+    """Names with commas between, once each.
+
+    Raises:
+        ValueError: if there is none.
+    """
+    names = split_names(text)
+    if not names:
+        raise ValueError("give at least one name")
+    return names

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from surprise_rerank.eval.cli.options import cache_option, data_option, present, quiet_option, report_option
+from surprise_rerank.eval.cli.options import options_of, present, quiet_option, report_option
+from surprise_rerank.eval.studies.settings import BenchmarkFiles
 
 if TYPE_CHECKING:
     from surprise_rerank.eval.check import Expectation, Outcome
@@ -23,8 +24,7 @@ Examples:
 
 @click.command("check", epilog=_EPILOG)
 @click.argument("names", metavar="[NAME]...", nargs=-1)
-@data_option
-@cache_option
+@options_of(BenchmarkFiles)
 @click.option("--max-minutes", type=click.FloatRange(min=0), help="Leave out what takes longer, about.")
 @click.option(
     "--expected",

@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
-from surprise_rerank.eval.cli.exits import telling
-from surprise_rerank.eval.cli.options import cache_option, present, quiet_option, report_option
-from surprise_rerank.eval.cli.rerank_eval.classification_options import (
-    file_argument,
-    names_option,
-    seed_option,
-    templates_option,
-    weight_option,
-)
-from surprise_rerank.eval.cli.rerank_eval.labelled_options import (
-    label_option,
-    limit_option,
-    models_option,
-    skip_option,
-    text_option,
-)
+from surprise_rerank.eval.cli.rerank_eval.study_command import study_command
+from surprise_rerank.eval.studies.classify.settings import ZeroShotFiles, ZeroShotSettings
 
 if TYPE_CHECKING:
-    from surprise_rerank.classify.classifiers import ClassifierWeight
-    from surprise_rerank.connectors.readers.source import OnError
-
-_RESUMED = "Texts that were encoded stay so; run the same command again to go on."
+    from surprise_rerank.connectors.progress import Terminal
+    from surprise_rerank.eval.reports.report import Report
 
 _EPILOG = """\b
 Examples:
@@ -61,112 +44,25 @@ its share of the texts, and of the answers.
 """
 
 
-@click.command("classify", epilog=_EPILOG)
-@file_argument
-@models_option
-@templates_option
-@names_option
-@weight_option
-@click.option(
-    "--ensemble",
-    metavar="FILE",
-    help="Texts that similarities are compared with: a table, a .txt of one a line, or `train`.  "
-    "[default: the tested texts, unlabelled]",
+@study_command(
+    "classify",
+    ZeroShotSettings,
+    ZeroShotFiles,
+    epilog=_EPILOG,
+    details="Show the single classes, too.",
+    interrupted="Texts that were encoded stay so; run the same command again to go on.",
 )
-@click.option(
-    "--train",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Labelled texts for the logistic regression.",
-)
-@click.option(
-    "--shots",
-    metavar="K",
-    type=click.IntRange(min=1),
-    help="The logistic regression learns from K texts of each class; without --train they are drawn from "
-    "FILE, and the others are tested.",
-)
-@click.option(
-    "--regularisation",
-    metavar="C",
-    type=click.FloatRange(min=0, min_open=True),
-    default=1.0,
-    show_default=True,
-    help="C of the logistic regression.",
-)
-@click.option("--sample", metavar="N", type=click.IntRange(min=1), help="Test N texts, drawn at random.")
-@click.option(
-    "--repeats",
-    metavar="N",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    help="Draw --sample or --shots so often.",
-)
-@seed_option
-@text_option
-@label_option
-@limit_option
-@skip_option
-@cache_option
-@report_option
-@click.option("--details", is_flag=True, help="Show the single classes, too.")
-@quiet_option
-def command(
-    *,
-    file: Path,
-    models: tuple[str, ...],
-    templates: tuple[str, ...],
-    names: Path | None,
-    weight: ClassifierWeight,
-    ensemble: str | None,
-    train: Path | None,
-    shots: int | None,
-    regularisation: float,
-    sample: int | None,
-    repeats: int,
-    seed: int,
-    text: str | None,
-    label: str,
-    limit: int | None,
-    on_error: OnError,
-    cache: Path | None,
-    reports: tuple[Path, ...],
-    details: bool,
-    quiet: bool,
-) -> None:
+def command(settings: ZeroShotSettings, files: ZeroShotFiles, terminal: Terminal) -> Report:
     """Classify labelled texts by the names of their labels: cosine and surprise side by side.
 
     A text's vector is compared with those of the labels' names in a template. Surprise compares each
     similarity with those of an ensemble of texts, by default the tested ones without their labels. Vectors
     are kept in the cache.
     """
-    # Imported here, because `--help` and shell completion should not wait for torch.
-    from surprise_rerank.connectors.progress import Terminal
-    from surprise_rerank.eval.reports.writing import check_files
     from surprise_rerank.eval.studies.classify.task import read_task
-    from surprise_rerank.eval.studies.classify.zero_shot import TRAIN, Settings, evaluate_zero_shot
+    from surprise_rerank.eval.studies.classify.zero_shot import evaluate_zero_shot
 
-    if regularisation != 1.0 and train is None and shots is None:
+    if settings.regularisation != 1.0 and files.train is None and settings.shots is None:
         raise click.UsageError("--regularisation is for the logistic regression; give --train or --shots")
-    check_files(reports)
-    compared: Path | Literal["train"] | None = None
-    if ensemble is not None:
-        compared = TRAIN if ensemble == TRAIN else Path(ensemble)
-    settings = Settings(
-        models=models,
-        templates=templates,
-        weight=weight,
-        ensemble=compared,
-        shots=shots,
-        regularisation=regularisation,
-        repeats=repeats,
-        sample=sample,
-        seed=seed,
-        cache=cache,
-        text=text,
-    )
-    with telling(_RESUMED):
-        task = read_task(file, train, names=names, text=text, label=label, limit=limit, on_error=on_error)
-        report = evaluate_zero_shot(task, settings, Terminal(quiet=quiet))
-    present(report, reports, details=details)
+    task = read_task(files.file, files.train, names=files.names, limit=files.limit, **files.columns())
+    return evaluate_zero_shot(task, settings, terminal)

@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
-from surprise_rerank.eval.cli.exits import telling
-from surprise_rerank.eval.cli.options import cache_option, present, quiet_option, report_option
-from surprise_rerank.eval.cli.rerank_eval.classification_options import (
-    file_argument,
-    names_option,
-    seed_option,
-    templates_option,
-    to_numbers,
-)
-from surprise_rerank.eval.cli.rerank_eval.labelled_options import (
-    label_option,
-    limit_option,
-    models_option,
-    skip_option,
-    text_option,
-)
+from surprise_rerank.eval.cli.rerank_eval.study_command import study_command
+from surprise_rerank.eval.studies.classify.settings import EnsembleSizeSettings, SampledFiles
 
 if TYPE_CHECKING:
-    from surprise_rerank.connectors.readers.source import OnError
-
-_RESUMED = "Texts that were encoded stay so; run the same command again to go on."
+    from surprise_rerank.connectors.progress import Terminal
+    from surprise_rerank.eval.reports.report import Report
 
 _EPILOG = """\b
 Examples:
@@ -42,65 +24,21 @@ ensemble; the ratio to cosine's with the same texts; dev., standard deviations o
 """
 
 
-@click.command("ensemble-size", epilog=_EPILOG)
-@file_argument
-@models_option
-@templates_option
-@names_option
-@click.option(
-    "--sizes",
-    metavar="N,N,...",
-    callback=to_numbers,
-    default="3,9,27,81,243,729,2187",
-    show_default=True,
-    help="Texts in the ensemble.",
+@study_command(
+    "ensemble-size",
+    EnsembleSizeSettings,
+    SampledFiles,
+    epilog=_EPILOG,
+    interrupted="Texts that were encoded stay so; run the same command again to go on.",
 )
-@click.option(
-    "--draws",
-    metavar="N",
-    type=click.IntRange(min=1),
-    default=10,
-    show_default=True,
-    help="Random ensembles of each size.",
-)
-@seed_option
-@text_option
-@label_option
-@limit_option
-@skip_option
-@cache_option
-@report_option
-@quiet_option
-def command(
-    *,
-    file: Path,
-    models: tuple[str, ...],
-    templates: tuple[str, ...],
-    names: Path | None,
-    sizes: tuple[int, ...],
-    draws: int,
-    seed: int,
-    text: str | None,
-    label: str,
-    limit: int | None,
-    on_error: OnError,
-    cache: Path | None,
-    reports: tuple[Path, ...],
-    quiet: bool,
-) -> None:
+def command(settings: EnsembleSizeSettings, files: SampledFiles, terminal: Terminal) -> Report:
     """Measure surprise with random ensembles of growing size, beside cosine: the paper's study.
 
     Texts are classified by the names of their labels. The ensemble are a few of the unlabelled texts; the
     others are tested. --report FILE.html draws the ratio of surprise to cosine over the size.
     """
-    from surprise_rerank.connectors.progress import Terminal
-    from surprise_rerank.eval.reports.writing import check_files
-    from surprise_rerank.eval.studies.classify.ensemble_size import Settings, evaluate_ensemble_size
+    from surprise_rerank.eval.studies.classify.ensemble_size import evaluate_ensemble_size
     from surprise_rerank.eval.studies.classify.task import read_task
 
-    check_files(reports)
-    settings = Settings(models, templates, sizes, draws, seed, cache)
-    with telling(_RESUMED):
-        task = read_task(file, names=names, text=text, label=label, limit=limit, on_error=on_error)
-        report = evaluate_ensemble_size(task, settings, Terminal(quiet=quiet))
-    present(report, reports)
+    task = read_task(files.file, names=files.names, limit=files.limit, **files.columns())
+    return evaluate_ensemble_size(task, settings, terminal)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-import click
+from surprise_rerank.eval.cli.rerank_eval.study_command import study_command
+from surprise_rerank.eval.studies.evalrank.settings import RankSettings
+from surprise_rerank.eval.studies.settings import SentenceInputs
 
-from surprise_rerank.core.settings import split_names
-from surprise_rerank.eval.cli.options import (
-    cache_option,
-    data_option,
-    models_option,
-    present,
-    quiet_option,
-    report_option,
-)
+if TYPE_CHECKING:
+    from surprise_rerank.connectors.progress import Terminal
+    from surprise_rerank.eval.reports.report import Report
 
 _EPILOG = """\b
 Examples:
@@ -37,63 +33,23 @@ In FOLDER, or in `evalrank` inside it:
 """
 
 
-@click.command("sentences", epilog=_EPILOG)
-@data_option
-@models_option
-@click.option(
-    "--measures",
-    metavar="NAMES",
-    default="cosine,l2,surprise",
-    show_default=True,
-    help="What sentences are ranked by, with commas between; they are listed below.",
+@study_command(
+    "sentences",
+    SentenceInputs,
+    RankSettings,
+    epilog=_EPILOG,
 )
-@click.option(
-    "--post-process",
-    is_flag=True,
-    help="Measure sentence vectors once more, without their first two principal components; `+pp` behind the "
-    "model's name marks it.",
-)
-@click.option(
-    "--as-published",
-    is_flag=True,
-    help="Let the last bits of cosine and l2 decide between equal similarities, as in the published figures.",
-)
-@cache_option
-@report_option
-@quiet_option
-def command(
-    *,
-    data: Path | None,
-    models: tuple[str, ...],
-    measures: str,
-    post_process: bool,
-    as_published: bool,
-    cache: Path | None,
-    reports: tuple[Path, ...],
-    quiet: bool,
-) -> None:
+def command(inputs: SentenceInputs, settings: RankSettings, terminal: Terminal) -> Report:
     """Tell whether a model ranks the similar sentence before 24,957 others (EvalRank).
 
     The rank of a pair is the number of sentences that are more similar to its first sentence than its second
     one is. MR is the mean rank, MRR the mean of 1 / rank, Hits@k the share of pairs of rank k or better.
     """
-    from surprise_rerank.connectors.progress import Terminal
-    from surprise_rerank.eval.reports.writing import check_files
     from surprise_rerank.eval.studies.evalrank.data import read_sentence_ranking
     from surprise_rerank.eval.studies.evalrank.measures import check_measures
     from surprise_rerank.eval.studies.evalrank.sentences import evaluate_sentences, sentence_measures
     from surprise_rerank.eval.studies.sentence_models import load_sentence_models
 
-    check_files(reports)
-    names = split_names(measures)
-    check_measures(names, sentence_measures())
-    task = read_sentence_ranking(data)
-    report = evaluate_sentences(
-        load_sentence_models(models, cache),
-        task,
-        measures=names,
-        post_process=post_process,
-        as_published=as_published,
-        terminal=Terminal(quiet=quiet),
-    )
-    present(report, reports)
+    check_measures(settings.measures, sentence_measures())
+    task = read_sentence_ranking(inputs.data)
+    return evaluate_sentences(load_sentence_models(inputs.models, inputs.cache), task, settings, terminal)

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
 from surprise_rerank.classify.classifiers import ClassifierWeight
-from surprise_rerank.classify.labels import DEFAULT_TEMPLATE
 from surprise_rerank.connectors.progress import Advance, Terminal
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.files import cache_folder
-from surprise_rerank.encoders.loading import DEFAULT_MODEL
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.labelled.surprise_models import COSINE
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Report, Series, Table
 from surprise_rerank.eval.stats.significance import deviation
 from surprise_rerank.eval.studies.classify.measures import Quality, mean
+from surprise_rerank.eval.studies.classify.settings import EnsembleSizeSettings
 from surprise_rerank.eval.studies.classify.systems import AUTO, by_labels
-from surprise_rerank.eval.studies.classify.task import Task, Vectors, check_templates, load_models
+from surprise_rerank.eval.studies.classify.task import Task, Vectors, load_models
 from surprise_rerank.surprise.ensemble import Ensemble
 
-# Published.
-SIZES = (3, 9, 27, 81, 243, 729, 2187)
-DRAWS = 10
 # Row of the table -> system, weight.
 SYSTEMS: dict[str, tuple[str, ClassifierWeight]] = {
     COSINE: (COSINE, 0.0),
@@ -34,32 +29,6 @@ SYSTEMS: dict[str, tuple[str, ClassifierWeight]] = {
     "pooled, crossover": ("pooled", "crossover"),
     "pooled, auto": (AUTO, "auto"),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What is measured.
-
-    Attributes:
-        models: names, as for `load_encoder`.
-        templates: each with `{}` for a label's name.
-        sizes: of the ensembles.
-        draws: random ensembles of each size.
-        seed: of the draws.
-        cache: folder of vectors; by default the one that SURPRISE_RERANK_CACHE names, or the user's.
-    """
-
-    models: tuple[str, ...] = (DEFAULT_MODEL,)
-    templates: tuple[str, ...] = (DEFAULT_TEMPLATE,)
-    sizes: tuple[int, ...] = SIZES
-    draws: int = DRAWS
-    seed: int = 0
-    cache: Path | None = None
-
-    def __post_init__(self) -> None:
-        check_templates(self.templates)
-        if not self.sizes or min(self.sizes) < 1:
-            raise DataError(f"the sizes of ensembles must be at least 1, got {self.sizes}")
 
 
 @dataclass(slots=True)
@@ -74,7 +43,9 @@ class _Measured:
 _Key = tuple[str, str, int, str]
 
 
-def evaluate_ensemble_size(task: Task, settings: Settings, terminal: Terminal | None = None) -> Report:
+def evaluate_ensemble_size(
+    task: Task, settings: EnsembleSizeSettings, terminal: Terminal | None = None
+) -> Report:
     """Measure surprise with random ensembles of growing size, beside cosine.
 
     The texts that are not in the ensemble are tested (inductive).
@@ -99,7 +70,7 @@ def evaluate_ensemble_size(task: Task, settings: Settings, terminal: Terminal | 
             f"{task.texts.name} has {len(task.texts)} texts, the smallest ensemble {min(wanted)}: no text is "
             "left to test; give more texts or smaller ensembles"
         )
-    templates = check_templates(settings.templates)
+    templates = tuple(dict.fromkeys(settings.templates))
     measured: dict[_Key, _Measured] = {}
     described = []
     for vectors in load_models(settings.models, settings.cache or cache_folder(), terminal):
@@ -134,7 +105,7 @@ def _sizes(
     template: str,
     texts: Float32Array,
     sizes: Sequence[int],
-    settings: Settings,
+    settings: EnsembleSizeSettings,
     advance: Advance,
 ) -> dict[tuple[int, str], _Measured]:
     """Every size, with the same draws for every model and template."""
@@ -201,7 +172,7 @@ def _plots(measured: dict[_Key, _Measured]) -> Iterator[Plot]:
         )
 
 
-def _notes(task: Task, settings: Settings, sizes: Sequence[int]) -> Iterator[str]:
+def _notes(task: Task, settings: EnsembleSizeSettings, sizes: Sequence[int]) -> Iterator[str]:
     yield (
         f"random ensembles of each size: {settings.draws}, from the {len(task.texts)} texts, without labels; "
         "the texts outside of the ensemble are tested (inductive)"

@@ -5,19 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from surprise_rerank.classify.classifiers import ClassifierWeight
 from surprise_rerank.classify.few_shot import FewShotTraining
-from surprise_rerank.classify.labels import DEFAULT_TEMPLATE
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import IntArray
 from surprise_rerank.core.files import cache_folder
-from surprise_rerank.encoders.loading import DEFAULT_MODEL
 from surprise_rerank.encoders.word_vectors import is_word_vectors
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.reports.report import Report
@@ -25,7 +22,6 @@ from surprise_rerank.eval.studies.classify.draws import draw_examples, draw_text
 from surprise_rerank.eval.studies.classify.few_shot_systems import (
     SETFIT,
     SURPRISES,
-    SYSTEMS,
     Examples,
     Learners,
     possible_systems,
@@ -37,51 +33,10 @@ from surprise_rerank.eval.studies.classify.few_shot_tables import (
     learning_curve,
     systems_table,
 )
-from surprise_rerank.eval.studies.classify.results import Result, kept_results
-from surprise_rerank.eval.studies.classify.task import Task, Vectors, check_templates, load_models
-from surprise_rerank.eval.studies.result_cache import KeptResults, Key
-
-SHOTS = (3, 9, 21)
-SEEDS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What is measured.
-
-    Attributes:
-        models: names, as for `load_encoder`.
-        template: with `{}` for a label's name.
-        systems: of `SYSTEMS`; None for those that are possible with a model.
-        shots: examples of each class.
-        seeds: draws of the examples, and of the training's randomness: 0, 1, ...
-        balanced: as many examples of each class; otherwise as many on average, drawn at random, at least 1.
-        test_size: test so many texts, drawn at random; None: all that are no examples.
-        weight: of surprise against the cosine.
-        setfit_steps: end SetFit's training after so many steps; None: after one epoch of all pairs, whose
-            number grows with the square of the examples.
-        cache: folder of vectors and results; by default the one that SURPRISE_RERANK_CACHE names, or the
-            user's.
-    """
-
-    models: tuple[str, ...] = (DEFAULT_MODEL,)
-    template: str = DEFAULT_TEMPLATE
-    systems: tuple[str, ...] | None = None
-    shots: tuple[int, ...] = SHOTS
-    seeds: int = SEEDS
-    balanced: bool = True
-    test_size: int | None = None
-    weight: ClassifierWeight = "crossover"
-    setfit_steps: int | None = None
-    cache: Path | None = None
-
-    def __post_init__(self) -> None:
-        check_templates([self.template])
-        unknown = [name for name in self.systems or () if name not in SYSTEMS]
-        if unknown:
-            raise DataError(f"there is no system {unknown[0]!r}; choose from {', '.join(SYSTEMS)}")
-        if not self.shots or min(self.shots) < 1:
-            raise DataError(f"the numbers of examples must be at least 1, got {self.shots}")
+from surprise_rerank.eval.studies.classify.results import Result, result_cache
+from surprise_rerank.eval.studies.classify.settings import FewShotSettings
+from surprise_rerank.eval.studies.classify.task import Task, Vectors, load_models
+from surprise_rerank.eval.studies.result_cache import Key, ResultCache
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,7 +52,7 @@ class _Draw:
     tested: IntArray
 
 
-def evaluate_few_shot(task: Task, settings: Settings, terminal: Terminal | None = None) -> Report:
+def evaluate_few_shot(task: Task, settings: FewShotSettings, terminal: Terminal | None = None) -> Report:
     """Learn from a few labelled texts, with several systems, and classify others.
 
     Results are kept in the cache, by model, texts, labels, examples and system: what was measured before is
@@ -122,7 +77,7 @@ def evaluate_few_shot(task: Task, settings: Settings, terminal: Terminal | None 
     for name in filter(is_word_vectors, settings.models):  # told before another model is trained
         refuse_training(settings.systems or (), name)
     models = load_models(settings.models, folder, terminal)
-    study = _Study(task, settings, kept_results(folder), terminal)
+    study = _Study(task, settings, result_cache(folder), terminal)
     cells: Cells = {}
     described = []
     for vectors in models:
@@ -143,10 +98,9 @@ class _Study:
     """The draws, which are the same for every model and system, and the results that are kept."""
 
     task: Task
-    settings: Settings
-    kept: KeptResults[Result]
+    settings: FewShotSettings
+    results: ResultCache[Result]
     terminal: Terminal
-    _found: int = 0
     _missing: list[str] = field(default_factory=list)
     _draws: list[_Draw] = field(init=False)
 
@@ -168,13 +122,9 @@ class _Study:
                 learners = self._learners(vectors, draw, shots, seed, title)
                 for system in systems:
                     key = self._key(vectors, draw, learners.examples, system)
-                    result = self.kept.find(key)
-                    if result is None:
-                        result = learners.result(system)
-                        self.kept.keep(key, asdict(result))
-                    else:
-                        self._found += 1
-                    cells[vectors.name, shots, system, seed] = result
+                    cells[vectors.name, shots, system, seed] = self.results.get(
+                        key, partial(learners.result, system)
+                    )
         return cells
 
     def _learners(self, vectors: Vectors, draw: _Draw, shots: int, seed: int, title: str) -> Learners:
@@ -285,11 +235,10 @@ class _Study:
             cut = "one epoch of all pairs" if steps is None else f"at most {steps} steps of 16 pairs"
             yield f"setfit: its defaults, {cut}, and a logistic regression as head"
         yield from self._missing
-        if self._found:
-            yield f"{self._found} of {len(cells)} results were measured before and read from {self.kept.path}"
+        yield from self.results.remarks()
 
     def facts(self) -> dict[str, Any]:
-        """Settings and sizes."""
+        """FewShotSettings and sizes."""
         settings = self.settings
         return {
             "texts": len(self.task.texts),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from surprise_rerank.eval.studies.classify.measures import Quality
-from surprise_rerank.eval.studies.result_cache import KeptResults
+from surprise_rerank.eval.studies.result_cache import ResultCache
 
 # A result that was measured another way is not read.
 _PROTOCOL = 1
@@ -33,13 +33,13 @@ class Result:
     weight: float | None = None
 
 
-def kept_results(cache: Path) -> KeptResults[Result]:
+def result_cache(cache: Path) -> ResultCache[Result]:
     """The results that are kept under a cache folder, by system.
 
     Raises:
         StoreError: if their folder cannot be made.
     """
-    return KeptResults(cache / "few-shot", _result, protocol=_PROTOCOL, named_by="system")
+    return ResultCache(cache / "few-shot", _result, protocol=_PROTOCOL, named_by="system")
 
 
 def _result(values: Mapping[str, Any]) -> Result:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-from surprise_rerank.classify.labels import Labels, check_template
+from surprise_rerank.classify.labels import Labels
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.readers.source import OnError
 from surprise_rerank.core.arrays import Float32Array, IntArray
@@ -20,7 +20,7 @@ from surprise_rerank.errors import DataError
 from surprise_rerank.eval.labelled.data import LabelledTexts, read_labelled
 from surprise_rerank.eval.labelled.vectors import VectorFolder
 from surprise_rerank.eval.studies.classify.label_names import LabelNames, label_names, read_label_names
-from surprise_rerank.eval.studies.sentence_models import require_distinct
+from surprise_rerank.eval.studies.sentence_models import load_each
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class Vectors:
         return {"name": encoder.name, "fingerprint": encoder.fingerprint, "dimension": encoder.dimension}
 
 
-def load_models(names: Iterable[str], cache: Path, terminal: Terminal) -> Iterator[Vectors]:
+def load_models(names: Sequence[str], cache: Path, terminal: Terminal) -> Iterator[Vectors]:
     """Models, one after the other, each loaded when it is asked for.
 
     Args:
@@ -167,25 +167,5 @@ def load_models(names: Iterable[str], cache: Path, terminal: Terminal) -> Iterat
         StoreError: if vectors cannot be kept.
         ModelError: if one cannot be loaded.
     """
-    distinct = list(dict.fromkeys(names))
-    require_distinct([Path(name).name for name in distinct])
     folder = VectorFolder(cache)
-
-    def loaded() -> Iterator[Vectors]:
-        for name in distinct:
-            terminal.say(f"loading {name}")
-            yield Vectors(load_encoder(name, cache=cache), folder, terminal)
-
-    return loaded()
-
-
-def check_templates(templates: Iterable[str]) -> tuple[str, ...]:
-    """The templates, once each.
-
-    Raises:
-        DataError: if one does not hold `{}` exactly once.
-    """
-    distinct = tuple(dict.fromkeys(templates))
-    for template in distinct:
-        check_template(template)
-    return distinct
+    return load_each(names, lambda name: Vectors(load_encoder(name, cache=cache), folder, terminal), terminal)

@@ -5,24 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any
 
 import numpy as np
 
-from surprise_rerank.classify.classifiers import ClassifierWeight
-from surprise_rerank.classify.labels import DEFAULT_TEMPLATE
 from surprise_rerank.classify.offset_share import Contrast, contrast
 from surprise_rerank.connectors.progress import Advance, Terminal
 from surprise_rerank.core.arrays import Float32Array, IntArray
 from surprise_rerank.core.files import cache_folder
-from surprise_rerank.encoders.loading import DEFAULT_MODEL
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.labelled.data import LabelledTexts, read_texts
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.studies.classify.draws import draw_examples, draw_texts
 from surprise_rerank.eval.studies.classify.outcomes import NO_TEMPLATE, Key, Outcome
+from surprise_rerank.eval.studies.classify.settings import TRAIN, ZeroShotSettings
 from surprise_rerank.eval.studies.classify.systems import LOGISTIC, ZERO_SHOT, by_labels, logistic_regression
-from surprise_rerank.eval.studies.classify.task import Task, Vectors, check_templates, load_models
+from surprise_rerank.eval.studies.classify.task import Task, Vectors, load_models
 from surprise_rerank.eval.studies.classify.zero_shot_tables import (
     accuracy_bars,
     classes_table,
@@ -31,47 +29,8 @@ from surprise_rerank.eval.studies.classify.zero_shot_tables import (
 )
 from surprise_rerank.surprise.ensemble import Ensemble
 
-TRAIN: Final = "train"
 
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How texts are classified.
-
-    Attributes:
-        models: names, as for `load_encoder`.
-        templates: each with `{}` for a label's name.
-        weight: of surprise against the cosine; the system `auto` decides by itself.
-        ensemble: a file of texts that similarities are compared with, or `train` for the texts to learn from;
-            None for the tested texts themselves.
-        shots: learn from so many texts of each class; None: from all texts to learn from.
-        regularisation: C of the logistic regression.
-        repeats: of the random draws.
-        sample: test so many texts in each of them; None: all.
-        seed: of the draws.
-        cache: folder of vectors; by default the one that SURPRISE_RERANK_CACHE names, or the user's.
-        text: the column of the ensemble's texts; found by its usual names by default.
-    """
-
-    models: tuple[str, ...] = (DEFAULT_MODEL,)
-    templates: tuple[str, ...] = (DEFAULT_TEMPLATE,)
-    weight: ClassifierWeight = "crossover"
-    ensemble: Path | Literal["train"] | None = None
-    shots: int | None = None
-    regularisation: float = 1.0
-    repeats: int = 1
-    sample: int | None = None
-    seed: int = 0
-    cache: Path | None = None
-    text: str | None = None
-
-    def __post_init__(self) -> None:
-        check_templates(self.templates)
-        if self.repeats > 1 and self.sample is None and self.shots is None:
-            raise DataError("several repeats with the same texts are alike; give --sample or --shots, too")
-
-
-def evaluate_zero_shot(task: Task, settings: Settings, terminal: Terminal | None = None) -> Report:
+def evaluate_zero_shot(task: Task, settings: ZeroShotSettings, terminal: Terminal | None = None) -> Report:
     """Classify texts by the names of their labels, with every model and template.
 
     Args:
@@ -124,7 +83,7 @@ class _Draw:
 class _Study:
     """The draws and the ensemble, which are the same for every model."""
 
-    def __init__(self, task: Task, settings: Settings, terminal: Terminal) -> None:
+    def __init__(self, task: Task, settings: ZeroShotSettings, terminal: Terminal) -> None:
         self._task = task
         self._settings = settings
         self._terminal = terminal
@@ -141,7 +100,7 @@ class _Study:
         """What a model's systems make of the texts."""
         texts = vectors.of(self._task.texts)
         ensembles = self._ensembles(vectors, texts)
-        templates = check_templates(self._settings.templates)
+        templates = tuple(dict.fromkeys(self._settings.templates))
         found: dict[Key, Outcome] = {}
         total = len(templates) * len(self._draws) * len(ZERO_SHOT)
         with self._terminal.bar(f"{vectors.name}: classifying", total, "classifications") as advance:
@@ -235,7 +194,7 @@ class _Study:
         return "cosine"
 
     def facts(self) -> dict[str, Any]:
-        """Settings and sizes."""
+        """ZeroShotSettings and sizes."""
         settings = self._settings
         return {
             "texts": len(self._task.texts),

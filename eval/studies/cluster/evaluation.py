@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -17,64 +17,26 @@ from surprise_rerank.eval.labelled.data import LabelledTexts
 from surprise_rerank.eval.labelled.vectors import VectorFolder
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.studies.cluster.assignments import find_assignments
-from surprise_rerank.eval.studies.cluster.results import kept_runs
+from surprise_rerank.eval.studies.cluster.results import run_cache
 from surprise_rerank.eval.studies.cluster.runs import Run, measure
+from surprise_rerank.eval.studies.cluster.settings import ClusterSettings
 from surprise_rerank.eval.studies.cluster.tables import Clustering, plots, tables
-from surprise_rerank.eval.studies.sentence_models import require_distinct
+from surprise_rerank.eval.studies.sentence_models import load_each
 
 # Of the random sample that stands for a file: the same texts whatever the seed of the repeats.
 _SAMPLE_SEED = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How texts are clustered.
-
-    Attributes:
-        assignments: names, for `find_assignments`.
-        clusters: k; the number of labels of each file by default.
-        repeats: beginnings of k-means.
-        seed: of the first repeat; each one has the next.
-        mini_batch: points of a mini-batch; all of them by default.
-        limit: texts of a file, a random sample that is always the same; all of them by default.
-    """
-
-    assignments: tuple[str, ...]
-    clusters: int | None = None
-    repeats: int = 20
-    seed: int = 0
-    mini_batch: int | None = None
-    limit: int | None = None
-
-    def __post_init__(self) -> None:
-        find_assignments(self.assignments)
-        for name in ("clusters", "repeats", "mini_batch", "limit"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise DataError(f"{name} must be a whole number from 1 on, got {value!r}")
-
-    def clusters_of(self, data: LabelledTexts) -> int:
-        """The number of clusters of a file."""
-        return len(data.classes) if self.clusters is None else self.clusters
-
-
 def evaluate_clustering(
-    models: Sequence[str],
-    files: Sequence[LabelledTexts],
-    settings: Settings,
-    *,
-    cache: Path | None = None,
-    terminal: Terminal | None = None,
+    files: Sequence[LabelledTexts], settings: ClusterSettings, terminal: Terminal | None = None
 ) -> Report:
     """Compare assignments of texts to the same k-means centres with the texts' labels.
 
     Vectors and finished repeats are kept in the cache: what was measured before is read.
 
     Args:
-        models: names, as for `load_encoder`.
         files: at least one, of different names.
         settings: how to cluster.
-        cache: by default the folder that SURPRISE_RERANK_CACHE names, or the user's cache folder.
         terminal: for progress and messages; none by default.
 
     Returns:
@@ -87,17 +49,14 @@ def evaluate_clustering(
         SurpriseRerankError: if a model cannot be loaded, or results cannot be kept.
     """
     terminal = terminal or Terminal(quiet=True)
-    names = tuple(dict.fromkeys(models))
-    require_distinct([Path(name).name for name in names])
+    folder = settings.cache or cache_folder()
+    models = load_each(settings.models, lambda name: load_encoder(name, cache=folder), terminal)
     data = [file.sample(settings.limit) for file in files]
     _check(data, settings)
-    folder = cache or cache_folder()
     measurement = _Measurement(settings, folder, terminal)
     found = []
-    for name in names:
-        terminal.say(f"loading {name}")
-        encoder = load_encoder(name, cache=folder)
-        found += [measurement.clustering(encoder, Path(name).name, file) for file in data]
+    for encoder in models:
+        found += [measurement.clustering(encoder, Path(encoder.name).name, file) for file in data]
     found.sort(key=lambda clustering: [file.name for file in data].index(clustering.data))
     return Report(
         title="Clusters of texts beside their labels",
@@ -113,7 +72,11 @@ def evaluate_clustering(
     )
 
 
-def _check(data: Sequence[LabelledTexts], settings: Settings) -> None:
+def _clusters_of(settings: ClusterSettings, data: LabelledTexts) -> int:
+    return len(data.classes) if settings.clusters is None else settings.clusters
+
+
+def _check(data: Sequence[LabelledTexts], settings: ClusterSettings) -> None:
     if not data:
         raise DataError("no texts to cluster; give at least one file")
     names = [file.name for file in data]
@@ -126,7 +89,7 @@ def _check(data: Sequence[LabelledTexts], settings: Settings) -> None:
                 f"{file.name}: every text has the label {file.labels[0]!r}; clusters are compared with two "
                 "labels or more"
             )
-        clusters = settings.clusters_of(file)
+        clusters = _clusters_of(settings, file)
         if clusters > len(file):
             raise DataError(
                 f"{file.name}: {clusters} clusters for {len(file)} texts; ask for {len(file)} at most"
@@ -142,11 +105,11 @@ class _Measurement:
         terminal: for progress.
     """
 
-    def __init__(self, settings: Settings, cache: Path, terminal: Terminal) -> None:
+    def __init__(self, settings: ClusterSettings, cache: Path, terminal: Terminal) -> None:
         self._settings = settings
         self._assignments = find_assignments(settings.assignments)
         self._vectors = VectorFolder(cache)
-        self._kept = kept_runs(cache)
+        self._kept = run_cache(cache)
         self._terminal = terminal
         self._found = self._all = 0
 
@@ -155,7 +118,7 @@ class _Measurement:
         title = f"{model}: encoding {data.name}"
         # Texts are compared with texts: for models with prompts, both sides have the one of a query.
         vectors = self._vectors.vectors(encoder, data.digest, data.texts, "query", self._terminal, title)
-        clusters, repeats = self._settings.clusters_of(data), self._settings.repeats
+        clusters, repeats = _clusters_of(self._settings, data), self._settings.repeats
         runs: dict[str, list[Run]] = {assignment.name: [] for assignment in self._assignments}
         with self._terminal.bar(f"{model}: {data.name}", repeats, "repeats") as advance:
             for seed in range(self._settings.seed, self._settings.seed + repeats):
@@ -206,7 +169,7 @@ class _Measurement:
         return kept
 
 
-def _protocol(settings: Settings, data: Sequence[LabelledTexts]) -> list[str]:
+def _protocol(settings: ClusterSettings, data: Sequence[LabelledTexts]) -> list[str]:
     batches = f"mini-batches of {settings.mini_batch}" if settings.mini_batch else "all points"
     notes = [
         f"Each repeat: centres of k-means++ and k-means on unit vectors ({batches}), seeds {settings.seed} "

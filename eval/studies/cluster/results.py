@@ -7,19 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from surprise_rerank.eval.studies.cluster.runs import Run
-from surprise_rerank.eval.studies.result_cache import KeptResults
+from surprise_rerank.eval.studies.result_cache import ResultCache
 
 # A repeat that was measured another way is not read.
 _PROTOCOL = 1
 
 
-def kept_runs(cache: Path) -> KeptResults[dict[str, Run]]:
+def run_cache(cache: Path) -> ResultCache[dict[str, Run]]:
     """The runs of repeats, by assignment, that are kept under a cache folder.
 
     Raises:
         StoreError: if their folder cannot be made.
     """
-    return KeptResults(cache / "cluster", _runs, protocol=_PROTOCOL)
+    return ResultCache(cache / "cluster", _runs, protocol=_PROTOCOL)
 
 
 def _runs(values: Mapping[str, Mapping[str, Any]]) -> dict[str, Run]:

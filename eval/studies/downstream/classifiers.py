@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias, get_args
+from typing import Protocol, TypeAlias, get_args
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
@@ -14,8 +14,8 @@ from sklearn.preprocessing import StandardScaler
 
 from surprise_rerank.core.arrays import Float32Array, IntArray
 from surprise_rerank.errors import DataError
+from surprise_rerank.eval.studies.downstream.settings import ClassifierName
 
-ClassifierName: TypeAlias = Literal["senteval", "logistic"]
 # (n, d) features -> (n,) places of classes.
 Predict: TypeAlias = Callable[[Float32Array], IntArray]
 

@@ -4,56 +4,40 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 
 from surprise_rerank.connectors.progress import Advance, Terminal
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.files import cache_folder
-from surprise_rerank.errors import DataError
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Report, Series, Table
 from surprise_rerank.eval.studies.downstream.classification import SEED, Vectors, classify, fits
-from surprise_rerank.eval.studies.downstream.classifiers import Classifier, ClassifierName, find_classifier
-from surprise_rerank.eval.studies.downstream.results import Result, kept_results
-from surprise_rerank.eval.studies.downstream.tasks import TASKS, Task, read_task
-from surprise_rerank.eval.studies.result_cache import KeptResults
+from surprise_rerank.eval.studies.downstream.classifiers import Classifier, find_classifier
+from surprise_rerank.eval.studies.downstream.results import Result, result_cache
+from surprise_rerank.eval.studies.downstream.settings import ClassifierName, DownstreamSettings
+from surprise_rerank.eval.studies.downstream.tasks import Task, read_task
+from surprise_rerank.eval.studies.result_cache import Key
 from surprise_rerank.eval.studies.sentence_models import (
     POST_PROCESSED,
     SentenceModel,
+    load_each,
     load_sentence_model,
     post_processed,
-    require_distinct,
 )
 
 # An encoder makes token vectors, too: those of so many texts are in memory together.
 _TEXTS_AT_ONCE = 4096
 
 
-def evaluate_downstream(
-    models: Sequence[str],
-    data: Path | None,
-    *,
-    tasks: Sequence[str] = TASKS,
-    classifier: ClassifierName = "senteval",
-    post_process: bool = False,
-    cache: Path | None = None,
-    terminal: Terminal | None = None,
-) -> Report:
+def evaluate_downstream(settings: DownstreamSettings, terminal: Terminal | None = None) -> Report:
     """Accuracy of classifiers of sentence vectors, as SentEval measures it.
 
     Results are kept in the cache, by model, task and its texts, and classifier: what was measured before is
     read.
 
     Args:
-        models: names, as for `load_sentence_model`.
-        data: what `--data` names.
-        tasks: names, of `TASKS`.
-        classifier: `senteval`, stopped early, as the published figures were made; `logistic`, converged.
-        post_process: measure once more without the first two principal components of each task's texts.
-        cache: folder of results and converted word vectors; by default the one that SURPRISE_RERANK_CACHE
-            names, or the user's cache folder.
+        settings: what is measured.
         terminal: for progress and messages; none by default.
 
     Returns:
@@ -66,44 +50,44 @@ def evaluate_downstream(
         SurpriseRerankError: if a model cannot be loaded, or a result cannot be kept.
     """
     terminal = terminal or Terminal(quiet=True)
-    names = tuple(dict.fromkeys(models))
-    _check(names, tasks)
-    used = find_classifier(classifier)
-    read = [read_task(name, data) for name in dict.fromkeys(tasks)]
-    folder = cache or cache_folder()
-    measurement = _Measurement(classifier, kept_results(folder), terminal)
+    folder = settings.cache or cache_folder()
+    models = load_each(settings.models, lambda name: load_sentence_model(name, folder), terminal)
+    used = find_classifier(settings.classifier)
+    tasks = [read_task(name, settings.data) for name in dict.fromkeys(settings.tasks)]
+    results = result_cache(folder)
     measured: dict[str, dict[str, Result]] = {}
     described = []
-    for name in names:
-        terminal.say(f"loading {name}")
-        model = load_sentence_model(name, folder)
+    for model in models:
         described.append(_described(model))
         texts = _TextVectors(model)
-        variants = (
-            {model.name: False, model.name + POST_PROCESSED: True} if post_process else {model.name: False}
-        )
+        variants = {model.name: False}
+        if settings.post_process:
+            variants[model.name + POST_PROCESSED] = True
         measured.update({shown: {} for shown in variants})
-        for task in read:
+        for task in tasks:
             for shown, processed in variants.items():
-                measured[shown][task.name] = measurement.result(task, texts, shown, post_process=processed)
-    notes = [*_protocol(classifier, used, read), *measurement.remarks(len(measured) * len(read))]
-    if post_process:
+                key: Key = {
+                    **_described(model),
+                    "post_process": processed,
+                    "task": task.name,
+                    "texts": task.digest,
+                    "classifier": settings.classifier,
+                    "seed": SEED,
+                }
+                measure = partial(_measure, task, texts, used, shown, processed, terminal)
+                measured[shown][task.name] = results.get(key, measure)
+    notes = [*_protocol(settings.classifier, used, tasks), *results.remarks()]
+    if settings.post_process:
         notes.append(
             f"{POST_PROCESSED}: without the first two principal components of each task's texts, not centred"
         )
     return Report(
-        title=f"Downstream tasks: {', '.join(task.name for task in read)}",
-        tables=(_accuracies(measured, read), _details(measured, used)),
+        title=f"Downstream tasks: {', '.join(task.name for task in tasks)}",
+        tables=(_accuracies(measured, tasks), _details(measured, used)),
         plots=(_bars(measured),),
         notes=tuple(notes),
-        facts={"classifier": classifier, "seed": SEED, "models": described},
+        facts={"classifier": settings.classifier, "seed": SEED, "models": described},
     )
-
-
-def _check(names: Sequence[str], tasks: Sequence[str]) -> None:
-    if not tasks:
-        raise DataError("no task to measure; give at least one")
-    require_distinct([Path(name).name for name in names])
 
 
 def _described(model: SentenceModel) -> dict[str, str | int | bool]:
@@ -111,54 +95,22 @@ def _described(model: SentenceModel) -> dict[str, str | int | bool]:
     return {"name": model.name, "fingerprint": encoder.fingerprint, "dimension": encoder.dimension}
 
 
-class _Measurement:
-    """Results of tasks: read where they are kept, measured and kept where not.
-
-    Args:
-        classifier: its name.
-        kept: earlier results.
-        terminal: for progress.
-    """
-
-    def __init__(self, classifier: ClassifierName, kept: KeptResults[Result], terminal: Terminal) -> None:
-        self._classifier = classifier
-        self._kept = kept
-        self._terminal = terminal
-        self._found = 0
-
-    def result(self, task: Task, texts: _TextVectors, shown: str, *, post_process: bool) -> Result:
-        """The result of a task, for a model or its post-processed vectors, by the name that is shown."""
-        key = {
-            **_described(texts.model),
-            "post_process": post_process,
-            "task": task.name,
-            "texts": task.digest,
-            "classifier": self._classifier,
-            "seed": SEED,
-        }
-        result = self._kept.find(key)
-        if result is not None:
-            self._found += 1
-            return result
-        result = self._measure(task, texts, shown, post_process=post_process)
-        self._kept.keep(key, asdict(result))
-        return result
-
-    def remarks(self, of: int) -> Iterator[str]:
-        """How many of the results were read."""
-        if self._found:
-            yield f"{self._found} of {of} results were measured before and read from {self._kept.path}"
-
-    def _measure(self, task: Task, texts: _TextVectors, shown: str, *, post_process: bool) -> Result:
-        start = time.perf_counter()
-        new = texts.unknown(task.texts)
-        with self._terminal.bar(f"{texts.model.name}: encoding {task.name}", len(new), "texts") as advance:
-            texts.learn(new, advance)
-        vectors = _without_components(task.texts, texts) if post_process else texts
-        classifier = find_classifier(self._classifier)
-        with self._terminal.bar(f"{shown}: {task.name}", fits(task, classifier), "fits") as advance:
-            outcome = classify(task, vectors, classifier, on_progress=advance)
-        return Result(outcome, len(task.texts), time.perf_counter() - start)
+def _measure(
+    task: Task,
+    texts: _TextVectors,
+    classifier: Classifier,
+    shown: str,
+    post_process: bool,
+    terminal: Terminal,
+) -> Result:
+    start = time.perf_counter()
+    new = texts.unknown(task.texts)
+    with terminal.bar(f"{texts.model.name}: encoding {task.name}", len(new), "texts") as advance:
+        texts.learn(new, advance)
+    vectors = _without_components(task.texts, texts) if post_process else texts
+    with terminal.bar(f"{shown}: {task.name}", fits(task, classifier), "fits") as advance:
+        outcome = classify(task, vectors, classifier, on_progress=advance)
+    return Result(outcome, len(task.texts), time.perf_counter() - start)
 
 
 class _TextVectors:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from surprise_rerank.eval.studies.downstream.classification import Outcome
-from surprise_rerank.eval.studies.result_cache import KeptResults
+from surprise_rerank.eval.studies.result_cache import ResultCache
 
 # A result that was measured another way is not read.
 _PROTOCOL = 1
@@ -29,13 +29,13 @@ class Result:
     seconds: float
 
 
-def kept_results(cache: Path) -> KeptResults[Result]:
+def result_cache(cache: Path) -> ResultCache[Result]:
     """The results that are kept under a cache folder, by task.
 
     Raises:
         StoreError: if their folder cannot be made.
     """
-    return KeptResults(cache / "downstream", _result, protocol=_PROTOCOL, named_by="task")
+    return ResultCache(cache / "downstream", _result, protocol=_PROTOCOL, named_by="task")
 
 
 def _result(values: Mapping[str, Any]) -> Result:

@@ -15,6 +15,7 @@ import numpy as np
 from surprise_rerank.core.arrays import IntArray
 from surprise_rerank.errors import DatasetError
 from surprise_rerank.eval.line_files import Line, data_folder, read_lines
+from surprise_rerank.eval.studies.downstream.settings import TASKS
 
 PartName: TypeAlias = Literal["all", "train", "dev", "test"]
 # A text, the other one of a pair or nothing, and the place of its class.
@@ -256,5 +257,3 @@ _READERS: dict[str, _Reader] = {
     "MRPC": _mrpc,
     "SICK-E": _sick,
 }
-
-TASKS = tuple(_READERS)

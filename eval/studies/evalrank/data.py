@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias
 
 import numpy as np
 
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.line_files import Line, data_folder, read_lines
-
-Background: TypeAlias = Literal["pairs", "basic", "wiki"]
+from surprise_rerank.eval.studies.evalrank.settings import Background
 
 WORD_SIMILARITY_SETS = (
     "WS-353-ALL",

@@ -21,6 +21,7 @@ from surprise_rerank.eval.studies.evalrank.outcomes import (
     ranked,
 )
 from surprise_rerank.eval.studies.evalrank.ranks import Measure
+from surprise_rerank.eval.studies.evalrank.settings import RankSettings
 from surprise_rerank.eval.studies.evalrank.tables import facts, hits_plots, ranks_table
 from surprise_rerank.eval.studies.evalrank.token_measure import TokenMeasure
 from surprise_rerank.eval.studies.sentence_models import (
@@ -43,10 +44,7 @@ def sentence_measures() -> tuple[str, ...]:
 def evaluate_sentences(
     models: Iterable[SentenceModel],
     task: RankingTask,
-    *,
-    measures: Sequence[str] = ("cosine", "l2", "surprise"),
-    post_process: bool = False,
-    as_published: bool = False,
+    settings: RankSettings | None = None,
     terminal: Terminal | None = None,
 ) -> Report:
     """EvalRank of sentences.
@@ -59,52 +57,43 @@ def evaluate_sentences(
         models: word vectors, whose sentence vector is their mean, or encoders; an iterator may load them one
             at a time.
         task: pairs and background, of `read_sentence_ranking`.
-        measures: of `sentence_measures()`; the second sentence of a pair is the anchor of its surprise, and
-            the document of an asymmetric similarity.
-        post_process: measure sentence vectors once more without the first two principal components, under the
-            model's name with `+pp` behind.
-        as_published: let the last bits of `cosine` and `l2` decide between equal similarities, as they did in
-            the published figures.
+        settings: measures of `sentence_measures()`; the second sentence of a pair is the anchor of its
+            surprise, and the document of an asymmetric similarity.
         terminal: for progress; none is shown without it.
 
     Raises:
         DataError: if a measure is not known, there is no model, or two share a name.
         MissingExtraError: if a similarity needs a package that is not installed.
     """
-    check_measures(measures, sentence_measures())
+    settings = settings or RankSettings()
+    check_measures(settings.measures, sentence_measures())
     terminal = terminal or Terminal(quiet=True)
-    of_vectors = [kind for kind in dict.fromkeys(measures) if kind in DENSE_MEASURES]
-    of_tokens = [kind for kind in dict.fromkeys(measures) if kind not in DENSE_MEASURES]
+    of_vectors = [kind for kind in dict.fromkeys(settings.measures) if kind in DENSE_MEASURES]
+    of_tokens = [kind for kind in dict.fromkeys(settings.measures) if kind not in DENSE_MEASURES]
     row = {sentence: i for i, sentence in enumerate(task.background)}
     pairs = np.array([[row[first], row[second]] for first, second in task.pairs])
     outcomes: list[Outcome] = []
-    notes: list[str] = [PUBLISHED_NOTE] if as_published else []
+    notes: list[str] = [PUBLISHED_NOTE] if settings.as_published else []
     for model in distinct_models(models):
         vectors, tokens = _encoded(model, task.background, terminal)
         # Where a sentence has no known word, the published program computes in float64, and `l2` has no two
         # precisions that would decide anything.
         published = frozenset({"cosine", "l2"} if tokens.lengths.all() else {"cosine"})
-        published = published if as_published else frozenset()
+        published = published if settings.as_published else frozenset()
         notes += _unknown(model.name, tokens)
         outcomes += _of_vectors(model.name, vectors, of_vectors, pairs, terminal, published)
         if of_tokens:
             outcomes += _of_tokens(model, task, tokens, of_tokens, pairs, terminal)
-        if post_process:
+        if settings.post_process:
             name = model.name + POST_PROCESSED
             processed = post_processed(vectors)
             outcomes += _of_vectors(name, processed, of_vectors, pairs, terminal, published)
     title = f"EvalRank, sentences: {len(task.pairs)} pairs among {len(task.background)} sentences"
-    settings = {
-        "post_process": post_process,
-        "as_published": as_published,
-        "pairs": len(task.pairs),
-        "background": len(task.background),
-    }
     return Report(
         "EvalRank of sentences",
         (ranks_table("evalrank-sentences", title, outcomes, notes),),
         hits_plots(outcomes),
-        facts={"settings": settings, "measured": facts(outcomes)},
+        facts=facts(outcomes, task, settings),
     )
 
 

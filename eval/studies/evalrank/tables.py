@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from surprise_rerank.eval.reports.report import Column, Plot, Series, Table
+from surprise_rerank.eval.studies.evalrank.data import RankingTask
 from surprise_rerank.eval.studies.evalrank.outcomes import Outcome
 from surprise_rerank.eval.studies.evalrank.ranks import HITS_AT
+from surprise_rerank.eval.studies.evalrank.settings import RankSettings
 
 _COLUMNS = (
     Column("model"),
@@ -40,12 +43,19 @@ def hits_plots(outcomes: Sequence[Outcome]) -> tuple[Plot, ...]:
     return tuple(plots)
 
 
-def facts(outcomes: Sequence[Outcome]) -> dict[str, dict[str, float | list[float]]]:
-    """`model / measure` -> Hits@1 to Hits@15, and the seconds that they took."""
-    return {
+def facts(outcomes: Sequence[Outcome], task: RankingTask, settings: RankSettings) -> dict[str, Any]:
+    """The settings; and `model / measure` -> Hits@1 to Hits@15, and the seconds that they took."""
+    measured = {
         f"{o.model} / {o.measure}": {
             "hits": [o.ranks.hits(k) for k in HITS_AT],
             "seconds": round(o.seconds, 3),
         }
         for o in outcomes
     }
+    shown = {
+        "post_process": settings.post_process,
+        "as_published": settings.as_published,
+        "pairs": len(task.pairs),
+        "background": len(task.background),
+    }
+    return {"settings": shown, "measured": measured}

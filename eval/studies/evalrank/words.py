@@ -13,7 +13,7 @@ from surprise_rerank.eval.reports.report import Cell, Column, Report, Table
 from surprise_rerank.eval.stats.correlations import correlations
 from surprise_rerank.eval.studies.evalrank.data import RankingTask, WordSimilaritySet
 from surprise_rerank.eval.studies.evalrank.items import Items
-from surprise_rerank.eval.studies.evalrank.measures import DENSE_MEASURES, DenseMeasure, check_measures
+from surprise_rerank.eval.studies.evalrank.measures import DENSE_MEASURES, check_measures
 from surprise_rerank.eval.studies.evalrank.outcomes import (
     PUBLISHED_NOTE,
     Outcome,
@@ -21,6 +21,7 @@ from surprise_rerank.eval.studies.evalrank.outcomes import (
     ranked,
 )
 from surprise_rerank.eval.studies.evalrank.ranks import Measure
+from surprise_rerank.eval.studies.evalrank.settings import RankSettings
 from surprise_rerank.eval.studies.evalrank.tables import facts, hits_plots, ranks_table
 from surprise_rerank.eval.studies.evalrank.vocabulary import ProcessedWords, Vocabulary
 from surprise_rerank.eval.studies.sentence_models import POST_PROCESSED, SentenceModel, distinct_models
@@ -40,10 +41,7 @@ def evaluate_words(
     models: Iterable[SentenceModel],
     task: RankingTask,
     sets: Sequence[WordSimilaritySet] = (),
-    *,
-    measures: Sequence[DenseMeasure] = ("cosine", "l2", "surprise"),
-    post_process: bool = False,
-    as_published: bool = False,
+    settings: RankSettings | None = None,
     terminal: Terminal | None = None,
 ) -> Report:
     """EvalRank of words, and how similarities of words agree with people's.
@@ -55,34 +53,32 @@ def evaluate_words(
         models: word vectors in lower case, or encoders; an iterator may load them one at a time.
         task: pairs and background, of `read_word_ranking`.
         sets: of `read_word_similarity`.
-        measures: of `DENSE_MEASURES`; the second word of a pair is the anchor of its surprise.
-        post_process: measure once more without the first two principal components of the vocabulary, under
-            the model's name with `+pp` behind.
-        as_published: let the last bits of `cosine` and `l2` decide between equal similarities, as they did in
-            the published figures.
+        settings: measures of `DENSE_MEASURES`; the second word of a pair is the anchor of its surprise.
         terminal: for progress; none is shown without it.
 
     Raises:
         DataError: if a measure is not known, there is no model, or two share a name.
     """
-    check_measures(measures, DENSE_MEASURES)
+    settings = settings or RankSettings()
+    check_measures(settings.measures, DENSE_MEASURES)
     terminal = terminal or Terminal(quiet=True)
     words = list(dict.fromkeys([*task.background, *(w for s in sets for pair in s.pairs for w in pair)]))
     row = {word: i for i, word in enumerate(words)}
+    measures = [kind for kind in dict.fromkeys(settings.measures) if kind in DENSE_MEASURES]
     outcomes: list[Outcome] = []
     similarities: list[tuple[Cell, ...]] = []
-    notes: list[str] = [PUBLISHED_NOTE] if as_published else []
+    notes: list[str] = [PUBLISHED_NOTE] if settings.as_published else []
     for model in distinct_models(models):
         vocabulary = Vocabulary.of(model, words, terminal)
-        for processed in (False, True) if post_process else (False,):
+        for processed in (False, True) if settings.post_process else (False,):
             name = model.name + POST_PROCESSED * processed
             vectors = vocabulary.processed(terminal, post_process=processed)
             if not processed:
                 notes += _unknown(name, task, vectors, row)
             items, item_of = Items.of(vectors.plain, vectors.unit, len(task.background))
             pairs = _rows(task.pairs, row, item_of)
-            for kind in dict.fromkeys(measures):
-                build = partial(dense, kind, items, terminal, as_published=as_published)
+            for kind in measures:
+                build = partial(dense, kind, items, terminal, as_published=settings.as_published)
                 measure, outcome = ranked(name, kind, build, pairs, items.counts, terminal)
                 outcomes.append(outcome)
                 agreements = (_agreement(measure, _rows(s.pairs, row, item_of), s) for s in sets)
@@ -93,17 +89,11 @@ def evaluate_words(
         tables.append(
             Table("word-similarity", "Word similarity", _SIMILARITY_COLUMNS, tuple(similarities), keys=3)
         )
-    settings = {
-        "post_process": post_process,
-        "as_published": as_published,
-        "pairs": len(task.pairs),
-        "background": len(task.background),
-    }
     return Report(
         "EvalRank of words",
         tuple(tables),
         hits_plots(outcomes),
-        facts={"settings": settings, "measured": facts(outcomes)},
+        facts=facts(outcomes, task, settings),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +27,7 @@ from surprise_rerank.eval.studies.off_topic.scores import (
     ALL,
     Bench,
 )
+from surprise_rerank.eval.studies.off_topic.settings import OffTopicSettings
 from surprise_rerank.eval.studies.off_topic.tables import all_plots, all_tables
 from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, RetrievedScorer, Scorer
 from surprise_rerank.surprise.ensemble import Ensemble
@@ -35,37 +36,11 @@ from surprise_rerank.surprise.ensemble import Ensemble
 _FEWEST = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What is measured.
-
-    Attributes:
-        datasets: corpora, with judged questions; each one's questions are off-topic for the others.
-        files: of more questions that are off-topic for all.
-        models: names of encoders.
-        split: of the judged questions.
-        alphas: the shares of off-topic questions that thresholds are to let through.
-        limit: the most off-topic questions of a source.
-        depth: size of the candidate pools.
-        seed: of the division into halves.
-    """
-
-    datasets: tuple[str, ...]
-    files: tuple[Path, ...] = ()
-    models: tuple[str, ...] = ("all-MiniLM-L6-v2",)
-    split: str | None = None
-    alphas: tuple[float, ...] = (0.05, 0.2)
-    limit: int = 1000
-    depth: int = 100
-    seed: int = 0
-
-
-def evaluate_off_topic(settings: Settings, *, cache: Path | None, terminal: Terminal) -> Report:
+def evaluate_off_topic(settings: OffTopicSettings, terminal: Terminal) -> Report:
     """Put every source's questions to every corpus, and tell thresholds from promises.
 
     Args:
         settings: what is measured.
-        cache: where indexes are kept.
         terminal: for progress and messages.
 
     Raises:
@@ -73,6 +48,7 @@ def evaluate_off_topic(settings: Settings, *, cache: Path | None, terminal: Term
         DatasetError: if a data set or file cannot be read.
     """
     begun = time.perf_counter()
+    folder = settings.cache or cache_folder()
     datasets = {}
     for spec in settings.datasets:
         loaded = load_dataset(spec, settings.split)
@@ -81,16 +57,19 @@ def evaluate_off_topic(settings: Settings, *, cache: Path | None, terminal: Term
                 f"two data sets are called {loaded.name!r}; give each once, or rename a folder"
             )
         datasets[loaded.name] = (spec, loaded)
-    sources = [of_dataset(spec) for spec in settings.datasets] + [of_file(path) for path in settings.files]
+    sources = [of_dataset(spec) for spec in settings.datasets] + [
+        of_file(path) for path in dict.fromkeys(settings.files)
+    ]
     sources = [source.sample(settings.limit) for source in sources]
     _check_sources(sources, datasets)
+    models = dict.fromkeys(settings.models)
     measured = []
-    for name in settings.models:
+    for name in models:
         terminal.say(f"loading {name}")
-        encoder = load_encoder(name, cache=cache or cache_folder())
+        encoder = load_encoder(name, cache=folder)
         for spec, dataset in datasets.values():
             others = [source for source in sources if source.name != dataset.name]
-            workspace = Workspace(cache or cache_folder(), index_key(spec, dataset), encoder, None, terminal)
+            workspace = Workspace(folder, index_key(spec, dataset), encoder, None, terminal)
             measured.append(_measure(settings, spec, dataset, others, _label(name, settings), workspace))
     notes = []
     if not has_bm25():
@@ -100,8 +79,10 @@ def evaluate_off_topic(settings: Settings, *, cache: Path | None, terminal: Term
         f"{settings.alphas[-1]:g} of n questions is known to +-{100 * _error(settings, measured):.1f} points"
     )
     notes.append(f"{time.perf_counter() - begun:.0f} s in all")
+    shown = asdict(settings)
+    del shown["cache"]  # where results lie does not change them
     facts = {
-        "settings": {**asdict(settings), "files": [path.name for path in settings.files]},
+        "settings": {**shown, "files": [path.name for path in settings.files]},
         "questions": {source.name: len(source.texts) for source in sources},
     }
     return Report(
@@ -128,14 +109,14 @@ def _check_sources(sources: Sequence[QuestionSource], datasets: Mapping[str, obj
             raise DataError(f"{source.name} holds {len(source.texts)} questions; give at least {_FEWEST}")
 
 
-def _label(model: str, settings: Settings) -> str:
+def _label(model: str, settings: OffTopicSettings) -> str:
     """A model's name without its folder, where that tells it from the others."""
     short = [Path(name).name for name in settings.models]
     return Path(model).name if short.count(Path(model).name) == 1 else model
 
 
 def _measure(
-    settings: Settings,
+    settings: OffTopicSettings,
     spec: str,
     dataset: RetrievalDataset,
     others: Sequence[QuestionSource],
@@ -193,7 +174,7 @@ def _halves(source: QuestionSource, seed: int) -> tuple[list[str], list[str]]:
     return [source.texts[i] for i in order[:middle]], [source.texts[i] for i in order[middle:]]
 
 
-def _error(settings: Settings, measured: Sequence[Measured]) -> float:
+def _error(settings: OffTopicSettings, measured: Sequence[Measured]) -> float:
     """Standard error of the share of one half that a threshold of the other lets through; the largest."""
     alpha = settings.alphas[-1]
     sizes = [sum(map(len, half.values())) for own in measured for half in (own.background, own.others)]
