@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from surprise_rerank.core.arrays import Float32Array, IntArray
+from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.core.files import disk_errors, whole_file, whole_folder
 from surprise_rerank.core.moments import Moments
@@ -286,7 +286,7 @@ class EncodedCorpus:
         """
         last = min(first + KEY_BLOCK, len(self))
         vectors = self.vectors(first, last)
-        path = self.moments_path(first)
+        path = self._moments_path(first)
         with disk_errors(str(self.folder)):
             if not path.exists():
                 with _one_thread():
@@ -298,8 +298,25 @@ class EncodedCorpus:
             mean, deviation = np.load(path)
         return Keys(vectors, Moments(mean, deviation), first)
 
-    def moments_path(self, first: int) -> Path:
-        """Where the moments of a block of rows are kept: (2, n) means and deviations."""
+    def moments_of(self, ensemble: Ensemble, rows: IntArray) -> Moments:
+        """(n,) the moments of any rows; only the pages that hold them are read.
+
+        Raises:
+            StoreError: if the disk cannot be read or written.
+        """
+
+        def block(first: int) -> Float64Array:
+            path = self._moments_path(first)
+            if not path.exists():
+                self.keys(ensemble, first)  # stores them
+            stored: Float64Array = np.load(path, mmap_mode="r")
+            return stored
+
+        with disk_errors(str(self.folder)):
+            return moments_of_blocks(rows, KEY_BLOCK, block)
+
+    def _moments_path(self, first: int) -> Path:
+        """The file of the moments of a block of rows: (2, n) means and deviations."""
         return self.folder / "moments" / f"{self.content}-{first:012d}.npy"
 
     def key_blocks(self) -> range:
@@ -352,6 +369,22 @@ class EncodedCorpus:
     def _mapped(self, chunk: Chunk) -> Float32Array:
         mapped: Float32Array = np.load(self.folder / chunk.name / _VECTORS, mmap_mode="r")
         return mapped
+
+
+def moments_of_blocks(rows: IntArray, size: int, block: Callable[[int], Float64Array]) -> Moments:
+    """(n,) the moments of any rows.
+
+    Args:
+        rows: (n,) of them.
+        size: rows of a block.
+        block: first row of a block -> (2, size) means and deviations of its rows.
+    """
+    found = np.empty((2, len(rows)))
+    owners = rows // size
+    for number in np.unique(owners).tolist():
+        places = np.flatnonzero(owners == number)
+        found[:, places] = block(number * size)[:, rows[places] - number * size]
+    return Moments(*found)
 
 
 def hash_of(name: str) -> int:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from surprise_rerank.connectors.similar.corpus import EncodedCorpus, hash_of
+from surprise_rerank.connectors.similar.corpus import EncodedCorpus, hash_of, moments_of_blocks
 from surprise_rerank.connectors.similar.scorers import Rescored, Scorer
 from surprise_rerank.connectors.similar.settings import SimilaritySettings
 from surprise_rerank.core.arrays import Float64Array, IntArray
@@ -76,14 +76,8 @@ class DynaMaxMoments:
         Raises:
             StoreError: if the disk cannot be read, or a block is not there.
         """
-        found = np.empty((2, len(rows)))
-        owners = rows // MOMENT_ROWS
         with disk_errors(str(self._folder)):
-            for block in np.unique(owners).tolist():
-                places = np.flatnonzero(owners == block)
-                kept = np.load(self._path(f"{block * MOMENT_ROWS:012d}"))
-                found[:, places] = kept[:, rows[places] - block * MOMENT_ROWS]
-        return Moments(*found)
+            return moments_of_blocks(rows, MOMENT_ROWS, lambda first: np.load(self._path(f"{first:012d}")))
 
     @cached_property
     def members(self) -> IntArray:

@@ -1,10 +1,10 @@
-"""A job: documents to corpora, a corpus to its ensemble, and part by part to neighbours.
+"""A job: it encodes documents, makes their ensemble, and computes neighbours part by part.
 
-A job's folder holds everything that is done; running the job again goes on with what is missing:
+The folder of a job holds everything that is done. The same job run again continues with what is missing:
 
     documents/  against/     the corpora (`corpus.py`)
     ensemble-DIGITS.npz      of the documents that may be neighbours
-    parts-DIGITS/            the parts of the result, each whole or not there
+    parts-DIGITS/            the parts of the result, each complete or absent
 """
 
 from __future__ import annotations
@@ -98,13 +98,8 @@ class SimilarityJob:
                 f"{keys.dimension}; use one model for both"
             )
         delete_stale_files(self.folder)
-        path = self.folder / f"ensemble-{keys.content}.npz"
-        with disk_errors(str(path)):
-            if not path.exists():
-                ensemble = self._workers.ensemble(keys, self._device)
-                with whole_file(path) as file:
-                    file.write(ensemble.to_bytes())
-        # Documents that are compared with a copy of themselves find themselves; else they are left out.
+        ensemble = self._ensemble_file(keys)
+        # A document is no neighbour of its own in one corpus, but of its copy in another one.
         compared = queries.content if against is None else f"{queries.content}-{keys.content}"
         parts = self.folder / f"parts-{self.settings.digest}-{compared}"
         with disk_errors(str(parts)):
@@ -112,8 +107,8 @@ class SimilarityJob:
         index = None
         if self.settings.mode == "index":
             index = self._index.of_job(self.folder)
-            augmented.fill(index, keys, path, self._workers, self._terminal, self._device)
-        task = ScoringTask(queries.folder, keys.folder, path, parts, self.settings, self._device, index)
+            augmented.fill(index, keys, ensemble, self._workers, self._terminal, self._device)
+        task = ScoringTask(queries.folder, keys.folder, ensemble, parts, self.settings, self._device, index)
         if self.settings.needs_tokens:
             with self._terminal.bar("measuring", len(keys), "docs") as advance:
                 self._workers.measure(task, advance)
@@ -158,10 +153,41 @@ class SimilarityJob:
         for path in self.parts():
             yield from part_batches(path)
 
-    @property
-    def is_prepared(self) -> bool:
-        """Whether everything is encoded."""
-        return self._task is not None
+    @contextmanager
+    def full_disk_errors(self) -> Iterator[None]:
+        """Add to the error of a full disk what of the job is done, and where it is.
+
+        Raises:
+            StoreError: in place of the block's own, where the disk is full.
+        """
+        try:
+            yield
+        except (StoreError, OSError) as error:
+            if not _is_full(error):
+                raise
+            raise StoreError(
+                f"the disk is full: {self._progress()}; free some space and run the same again, it goes on "
+                "from there"
+            ) from error
+
+    def _progress(self) -> str:
+        """How far the job is, and in which folder."""
+        if self._task is None:
+            chunks = (json.loads(path.read_bytes()) for path in self.folder.glob(f"*/chunk-*/{CHUNK_FILE}"))
+            return f"{sum(chunk['rows'] for chunk in chunks)} documents are encoded, in {self.folder}"
+        task, total = self._task, len(self.documents)
+        done = sum(len(task.rows(n, total)) for n in range(task.count(total)) if task.path(n).exists())
+        return f"{done} of {total} documents are done, in Parquet files that can be read, in {task.parts}"
+
+    def _ensemble_file(self, corpus: EncodedCorpus) -> Path:
+        """The file of a corpus's ensemble, which is made if it is not there."""
+        path = self.folder / f"ensemble-{corpus.content}.npz"
+        with disk_errors(str(path)):
+            if not path.exists():
+                ensemble = self._workers.ensemble(corpus, self._device)
+                with whole_file(path) as file:
+                    file.write(ensemble.to_bytes())
+        return path
 
     def _corpus(self, documents: Sources | Vectors, name: str) -> EncodedCorpus:
         folder = self.folder / name
@@ -193,23 +219,6 @@ class SimilarityJob:
         return corpora.complete(folder, skipped, names)
 
 
-@contextmanager
-def full_disk_errors(job: SimilarityJob) -> Iterator[None]:
-    """Have the error of a full disk say what of a job is done, and where it is.
-
-    Raises:
-        StoreError: in place of the block's own, where that is of a full disk.
-    """
-    try:
-        yield
-    except (StoreError, OSError) as error:
-        if not _is_full(error):
-            raise
-        raise StoreError(
-            f"the disk is full: {_done(job)}; free some space and run the same again, it goes on from there"
-        ) from error
-
-
 def _is_full(error: BaseException | None) -> bool:
     while error is not None:
         # numpy gives no number for what a disk did not take, and an embedded index looks before it writes.
@@ -219,13 +228,3 @@ def _is_full(error: BaseException | None) -> bool:
             return True
         error = error.__cause__
     return False
-
-
-def _done(job: SimilarityJob) -> str:
-    """How far a job is, and in which folder."""
-    if not job.is_prepared:
-        chunks = (json.loads(path.read_bytes()) for path in job.folder.glob(f"*/chunk-*/{CHUNK_FILE}"))
-        return f"{sum(chunk['rows'] for chunk in chunks)} documents are encoded, in {job.folder}"
-    task, total = job.task, len(job.documents)
-    done = sum(len(task.rows(n, total)) for n in range(task.count(total)) if task.path(n).exists())
-    return f"{done} of {total} documents are done, in Parquet files that can be read, in {task.parts}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing
 from functools import cache, partial, reduce
@@ -72,28 +72,26 @@ class Threads:
     def measure(self, task: ScoringTask, advance: Advance) -> None:
         """See `Workers`."""
         moments = moments_of(task)
-        with threadpool_limits(1), ThreadPoolExecutor(self._count) as threads:
-            running = [threads.submit(moments.compute, first) for first in moments.blocks()]
-            try:
-                for done in as_completed(running):
-                    advance(done.result())
-            except BaseException:
-                threads.shutdown(cancel_futures=True)
-                raise
+        for _, documents in self._results(moments.compute, moments.blocks()):
+            advance(documents)
 
     def score(self, task: ScoringTask, parts: Sequence[int], advance: Advance) -> Iterator[int]:
         """See `Workers`."""
-        # A product in every thread is faster than all threads in one product, and so is what follows it.
-        with (
-            closing(PartScorer(task)) as scorer,
-            threadpool_limits(1),
-            ThreadPoolExecutor(self._count) as threads,
-        ):
-            running = {threads.submit(scorer, number): number for number in parts}
+        with closing(PartScorer(task)) as scorer, closing(self._results(scorer, parts)) as results:
+            for number, documents in results:
+                advance(documents)
+                yield number
+
+    def _results(
+        self, function: Callable[[int], int], numbers: Iterable[int]
+    ) -> Generator[tuple[int, int], None, None]:
+        """Each number and what the function returns for it, in any order."""
+        # One product in every thread is faster than all threads in one product.
+        with threadpool_limits(1), ThreadPoolExecutor(self._count) as threads:
+            running = {threads.submit(function, number): number for number in numbers}
             try:
                 for done in as_completed(running):
-                    advance(done.result())
-                    yield running.pop(done)
+                    yield running.pop(done), done.result()
             except BaseException:
                 threads.shutdown(cancel_futures=True)
                 raise

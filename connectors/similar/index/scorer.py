@@ -9,9 +9,7 @@ from surprise_rerank.connectors.similar.corpus import EncodedCorpus
 from surprise_rerank.connectors.similar.index.augmented import AugmentedIndex
 from surprise_rerank.connectors.similar.index.place import IndexPlace
 from surprise_rerank.connectors.similar.settings import SimilaritySettings
-from surprise_rerank.core.arrays import BoolArray, Float32Array, Float64Array, IntArray
-from surprise_rerank.core.files import disk_errors
-from surprise_rerank.core.moments import Moments
+from surprise_rerank.core.arrays import BoolArray, Float32Array, IntArray
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.linear_form import LinearForm, augmented_query
 from surprise_rerank.surprise.neighbours import KEY_BLOCK, Neighbours, exact_cosines, require_few, rounding
@@ -54,8 +52,12 @@ class IndexScorer:
     ) -> None:
         self._queries, self._keys, self._settings = queries, keys, settings
         self._same = queries.folder == keys.folder
-        self._moments = StoredMoments(keys, ensemble)
-        self._error = self._moments.rounding()
+        self._ensemble, self._error = ensemble, 0.0
+        for first in keys.key_blocks():
+            rows = np.arange(first, min(first + KEY_BLOCK, len(keys)))
+            form = LinearForm.of(keys.moments_of(ensemble, rows))
+            # How far a float32 score of a pair can lie from the exact one; see `NeighbourSearch`.
+            self._error = max(self._error, rounding(form, keys.dimension))
         self._index = AugmentedIndex(place, keys, ensemble)
 
     def neighbours(self, rows: IntArray) -> Neighbours:
@@ -100,7 +102,9 @@ class IndexScorer:
             part = order[start : start + _PAIRS]
             vectors, each = self._keys.vectors_of(found[part]), np.arange(len(part))
             similarity[part] = exact_cosines(queries, places[part], vectors, each)
-            z[part] = LinearForm.of(self._moments.of(found[part])).scores(similarity[part])
+            z[part] = LinearForm.of(self._keys.moments_of(self._ensemble, found[part])).scores(
+                similarity[part]
+            )
         scored = Neighbours(places, found, similarity, z)
         if self._settings.above is not None:
             scored = scored.take(z >= self._settings.above)
@@ -119,45 +123,3 @@ class IndexScorer:
         kth[scored.query[full]] = scored.z[full]
         near: BoolArray = cut & (last + self._error >= kth[pending]) & (limit < _MOST_EQUAL)
         return near
-
-
-class StoredMoments:
-    """Moments of any rows of a corpus, from the blocks that are kept beside it.
-
-    Args:
-        corpus: the documents.
-        ensemble: of the corpus, for blocks that are not there yet.
-    """
-
-    def __init__(self, corpus: EncodedCorpus, ensemble: Ensemble) -> None:
-        self._corpus, self._ensemble = corpus, ensemble
-
-    def of(self, rows: IntArray) -> Moments:
-        """(n,) the moments of rows; only the pages that hold them are read.
-
-        Raises:
-            StoreError: if the disk cannot be read.
-        """
-        found = np.empty((2, len(rows)))
-        owners = rows // KEY_BLOCK
-        for block in np.unique(owners).tolist():
-            places = np.flatnonzero(owners == block)
-            found[:, places] = self._block(block * KEY_BLOCK)[:, rows[places] - block * KEY_BLOCK]
-        return Moments(*found)
-
-    def rounding(self) -> float:
-        """How far a float32 score of a pair can lie from the exact one; see `NeighbourSearch`."""
-        largest = 0.0
-        for first in self._corpus.key_blocks():
-            form = LinearForm.of(Moments(*self._block(first)))
-            largest = max(largest, rounding(form, self._corpus.dimension))
-        return largest
-
-    def _block(self, first: int) -> Float64Array:
-        """(2, n) means and deviations."""
-        path = self._corpus.moments_path(first)
-        with disk_errors(str(path)):
-            if not path.exists():
-                self._corpus.keys(self._ensemble, first)  # which keeps them
-            block: Float64Array = np.load(path, mmap_mode="r")
-        return block

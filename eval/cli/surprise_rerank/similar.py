@@ -101,7 +101,7 @@ def similar(
     document's similarity lies above what is usual for the neighbour. Killed or interrupted, the same command
     goes on where it was.
     """
-    from surprise_rerank.connectors.similar.job import SimilarityJob, full_disk_errors
+    from surprise_rerank.connectors.similar.job import SimilarityJob
 
     settings = comparison.settings()
     inputs = [*reading.sources, *against, from_index or ""]
@@ -127,7 +127,7 @@ def similar(
             index=index,
         )
         summary = _Summary(job, out=to, model=given.model_name, groups=None, sample_check=None)
-        with full_disk_errors(job):
+        with job.full_disk_errors():
             with summary.timed("encoding"):
                 job.prepare(given.documents(settings.needs_tokens), given.against)
             # Closed, so that nothing is computed any more where the result cannot be written.
