@@ -62,7 +62,7 @@ class SurpriseSearch:
         encoder: of questions and documents.
         system: what ranks; `surprise` measures against the corpus itself.
         depth: size of the candidate pool, and the most documents of a result.
-        options: what the index stores; without sparse vectors a fusion lacks its third voice.
+        options: what the index stores; without sparse vectors a fusion lacks its third scorer.
         folder: where the index of every task is kept, for the next run; in memory where None.
 
     Attributes:

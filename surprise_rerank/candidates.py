@@ -75,7 +75,7 @@ class Candidates:
         tokens: n lists of token vectors, where fetched.
         terms: n sparse vectors of words, where fetched.
         documents: n documents, where fetched.
-        backgrounds: scorer's name -> the moments of this query's scores over the corpus, where known.
+        corpus_moments: scorer's name -> the moments of this query's scores over the corpus, where known.
         passages: n passages of these documents, where they are indexed in passages.
         best: a document's score is the mean of its `best` best passages'.
 
@@ -89,7 +89,7 @@ class Candidates:
     tokens: TokenBatch | None = None
     terms: TermBatch | None = None
     documents: tuple[Document, ...] | None = None
-    backgrounds: Mapping[str, Moments] = field(default_factory=dict)
+    corpus_moments: Mapping[str, Moments] = field(default_factory=dict)
     passages: tuple[Passage, ...] | None = None
     best: int = 1
 
@@ -181,7 +181,7 @@ class Candidates:
             tokens=_joined(both_tokens, TokenBatch.concatenate),
             terms=_joined(both_terms, TermBatch.concatenate),
             documents=_joined(both_documents, lambda parts: parts[0] + parts[1]),
-            backgrounds={**other.backgrounds, **self.backgrounds},
+            corpus_moments={**other.corpus_moments, **self.corpus_moments},
             passages=_joined(both_passages, lambda parts: parts[0] + parts[1]),
             best=self.best,
         )
@@ -296,7 +296,7 @@ class Ranking:
         )
 
     @property
-    def voices(self) -> Mapping[str, Float64Array]:
+    def scores_by_scorer(self) -> Mapping[str, Float64Array]:
         """`raw`, or the score alone where there is nothing else."""
         return self.raw or {"score": self.scores}
 

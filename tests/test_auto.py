@@ -63,7 +63,7 @@ class Drawn:
             dense=vectors(n),
             tokens=tokens(n),
             terms=terms(n),
-            backgrounds={"bm25": self.moments},
+            corpus_moments={"bm25": self.moments},
         )
 
 
@@ -143,7 +143,7 @@ def test_an_empty_pool_is_an_empty_ranking():
 
 def test_what_is_not_there_is_left_out():
     drawn = Drawn(1, 12)
-    unworded = replace(drawn.pool, scores={}, terms=None, backgrounds={})
+    unworded = replace(drawn.pool, scores={}, terms=None, corpus_moments={})
     ranking = replace(drawn.reranker, words=None).rerank(drawn.query, unworded)
     assert tuple(ranking.parts) == ("cosine", "dynamax", "feedback", "neighbours")
     with pytest.raises(DataError, match="fetch the field 'terms'"):
@@ -154,7 +154,7 @@ def test_where_nobody_is_told_apart_nothing_is_fed_back():
     drawn = Drawn(7, 12)
     silent = replace(drawn.query, dense=np.zeros(D, np.float32), tokens=np.zeros((0, D), np.float32))
     pool = replace(
-        drawn.pool, scores={"bm25": np.zeros(12)}, backgrounds={"bm25": Moments(*np.zeros((2, 1)))}
+        drawn.pool, scores={"bm25": np.zeros(12)}, corpus_moments={"bm25": Moments(*np.zeros((2, 1)))}
     )
     ranking = drawn.reranker.rerank(silent, pool)
     assert not ranking.scores.any()
@@ -202,8 +202,8 @@ def test_many_passages_of_a_document_have_one_voice():
     passages = tuple(Passage(i % 10, 0, 1) for i in range(20))
     ids = ("long",) * 10 + tuple(f"short{i}" for i in range(10))
     pool = replace(drawn.pool, ids=ids, passages=passages)
-    voices = drawn.reranker._voices(drawn.query, pool)
-    parts = {name: voice.z for name, voice in voices.items()}
+    results = drawn.reranker._scorer_results(drawn.query, pool)
+    parts = {name: result.z for name, result in results.items()}
     share = drawn.reranker._shares(parts, pool, _order(pool))
     assert (share[:10] > 0).sum() == 1
     assert (share[10:] > 0).all()

@@ -27,7 +27,7 @@ from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.thresholds.background import QuestionBackground, above
-from surprise_rerank.thresholds.question_contrast import contrast, contrasted
+from surprise_rerank.thresholds.question_contrast import question_contrast, with_question_contrast
 
 
 def ranking(**raw: list[float]) -> Ranking:
@@ -281,11 +281,11 @@ def test_contrast_is_the_z_of_each_document_over_the_other_questions():
     query = Query("q", dense=unit_rows(rng.normal(size=(1, 8)))[0])
     own = documents @ questions.T
     expected = (documents @ query.dense - own.mean(axis=1)) / own.std(axis=1)
-    np.testing.assert_allclose(contrast(query, pool, members), expected, rtol=1e-5)
+    np.testing.assert_allclose(question_contrast(query, pool, members), expected, rtol=1e-5)
     others = own[:, 1:]
     without = (own[:, 0] - others.mean(axis=1)) / others.std(axis=1)
     member = Query("q0", dense=questions[0])
-    np.testing.assert_allclose(contrast(member, pool, members, is_member=True), without, rtol=1e-4)
+    np.testing.assert_allclose(question_contrast(member, pool, members, is_member=True), without, rtol=1e-4)
 
 
 def test_contrast_follows_the_ranking_and_stands_for_the_cosine():
@@ -294,9 +294,9 @@ def test_contrast_follows_the_ranking_and_stands_for_the_cosine():
     query = Query("q", dense=np.array([0.0, 0.6, 0.8], np.float32))
     order = Ranking.order(pool, documents @ query.dense, raw={"cosine": documents @ query.dense})
     members = Ensemble.from_vectors(unit_rows(np.random.default_rng(1).normal(size=(20, 3))))
-    told = contrasted(order, query, pool, members)
+    told = with_question_contrast(order, query, pool, members)
     assert told.ids == ("c", "b", "a")
-    np.testing.assert_allclose(told.raw["contrast"], contrast(query, pool, members)[[2, 1, 0]])
+    np.testing.assert_allclose(told.raw["contrast"], question_contrast(query, pool, members)[[2, 1, 0]])
     measured = QuestionBackground.measured(
         [Query(f"q{i}", dense=row) for i, row in enumerate(members.sample)], lambda q: (pool, order)
     )

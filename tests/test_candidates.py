@@ -27,7 +27,7 @@ def pool(n: int = 4) -> Candidates:
         dense=np.repeat(np.arange(n, dtype=np.float32)[:, None], 3, axis=1),
         tokens=TokenBatch.from_arrays([np.full((i, 2), i, np.float32) for i in range(n)], 2),
         documents=tuple(Document(id=name, text=f"text {name}") for name in ids),
-        backgrounds={"bm25": Moments(np.array(1.0), np.array(2.0))},
+        corpus_moments={"bm25": Moments(np.array(1.0), np.array(2.0))},
         passages=tuple(Passage(i, i, i + 1) for i in range(n)),
     )
 
@@ -41,7 +41,7 @@ def assert_aligned(candidates: Candidates) -> None:
         np.testing.assert_allclose(candidates.tokens[position], np.full((i, 2), i), rtol=1e-6)
         assert candidates.documents[position].id == name
         assert candidates.passages[position] == Passage(i, i, i + 1)
-    assert candidates.backgrounds["bm25"].deviation == 2.0
+    assert candidates.corpus_moments["bm25"].deviation == 2.0
 
 
 @given(st.lists(st.integers(-4, 3), max_size=6))

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surprise_rerank.classify.offset_share import contrast
+from surprise_rerank.classify.offset_share import label_contrast
 from surprise_rerank.core.arrays import unit_rows
 from surprise_rerank.errors import DataError
 from surprise_rerank.surprise.ensemble import Ensemble
@@ -17,7 +17,7 @@ def test_the_offset_share_is_that_of_the_labels_differences(seed, n, count, shif
     rng = np.random.default_rng(seed)
     texts = unit_rows(shift * rng.normal(size=7) + rng.normal(size=(n, 7))).astype(np.float64)
     labels = unit_rows(rng.normal(size=(count, 7))).astype(np.float64)
-    found = contrast(labels, Ensemble.from_vectors(texts, similarity="cosine"))
+    found = label_contrast(labels, Ensemble.from_vectors(texts, similarity="cosine"))
     similarities = texts @ labels.T
     differences = similarities - similarities.mean(axis=1, keepdims=True)
     varied = differences.var(axis=0, ddof=1).sum()
@@ -33,11 +33,11 @@ def test_a_model_in_a_narrow_cone_whose_labels_lie_at_different_heights_promises
     axis = np.eye(10)[0]
     texts = 4 * axis + 0.3 * rng.normal(size=(200, 10))
     labels = 0.3 * rng.normal(size=(4, 10)) + np.array([[1.0], [2], [4], [8]]) * axis
-    found = contrast(labels, Ensemble.from_vectors(texts, similarity="cosine"))
+    found = label_contrast(labels, Ensemble.from_vectors(texts, similarity="cosine"))
     assert found.promising
     assert found.cone > 0.9
     assert "should choose better" in str(found)
-    spread = contrast(
+    spread = label_contrast(
         rng.normal(size=(4, 10)), Ensemble.from_vectors(rng.normal(size=(500, 10)), similarity="cosine")
     )
     assert not spread.promising
@@ -46,16 +46,16 @@ def test_a_model_in_a_narrow_cone_whose_labels_lie_at_different_heights_promises
 
 @pytest.mark.parametrize("members", [np.zeros((0, 3)), np.array([[1.0, 2, 3]]), np.zeros((4, 3))])
 def test_nothing_to_compare_with_promises_nothing_that_is_not_finite(members) -> None:
-    found = contrast(np.eye(3), Ensemble.from_vectors(members, similarity="cosine"))
+    found = label_contrast(np.eye(3), Ensemble.from_vectors(members, similarity="cosine"))
     assert np.isfinite([found.offset_share, found.cone]).all()
     assert not found.promising
-    one = contrast(np.eye(3)[:1], Ensemble.from_vectors(np.eye(3), similarity="cosine"))
+    one = label_contrast(np.eye(3)[:1], Ensemble.from_vectors(np.eye(3), similarity="cosine"))
     assert one.offset_share == 0
     assert not one.promising
 
 
 def test_other_similarities_and_dimensions_are_refused() -> None:
     with pytest.raises(DataError, match="under the cosine, got 'dot'"):
-        contrast(np.eye(3), Ensemble.from_vectors(np.eye(3)))
+        label_contrast(np.eye(3), Ensemble.from_vectors(np.eye(3)))
     with pytest.raises(DataError, match="dimension 2, expected 3"):
-        contrast(np.eye(2), Ensemble.from_vectors(np.eye(3), similarity="cosine"))
+        label_contrast(np.eye(2), Ensemble.from_vectors(np.eye(3), similarity="cosine"))

@@ -25,7 +25,7 @@ from surprise_rerank.eval.studies.evalrank.normalized import Csls
 from surprise_rerank.eval.studies.evalrank.ranks import Ranks, distinct, rank, ranks
 from surprise_rerank.eval.studies.evalrank.token_measure import TokenMeasure
 from surprise_rerank.similarities.bags import Texts
-from surprise_rerank.similarities.registry import Corpus, find_similarity
+from surprise_rerank.similarities.registry import CorpusStatistics, find_similarity
 
 
 def items_of(vectors: Float32Array) -> tuple[Items, np.ndarray]:
@@ -206,7 +206,7 @@ def test_similarities_of_tokens_rank_as_defined(name: str) -> None:
     sentences = list(Counter([*sentences, ""]))
     texts = Texts(encoder.encode(sentences).tokens, tuple(map(tuple, encoder.words(sentences))))
     named = find_similarity(name)
-    corpus = Corpus.encode(encoder, sentences, named.fitted_on | {"texts", "statistics"})
+    corpus = CorpusStatistics.encode(encoder, sentences, named.fitted_on | {"texts", "statistics"})
     measure = TokenMeasure(named.build(corpus), texts)
     counts = np.ones(len(sentences), dtype=np.int64)
     pairs = rng.integers(0, len(sentences), size=(12, 2))

@@ -64,7 +64,7 @@ def test_the_pool_is_the_union_and_every_document_has_both_scores(index: Documen
     assert pool.documents is not None
     assert len(pool.dense) == len(pool.tokens) == len(pool.documents) == len(pool.ids)
     assert [d.id for d in pool.documents] == list(pool.ids)
-    assert pool.backgrounds["bm25"].mean == lexical.moments(query.text, ("1", "2", "3")).mean
+    assert pool.corpus_moments["bm25"].mean == lexical.moments(query.text, ("1", "2", "3")).mean
 
 
 def test_fusion_ranks_by_the_sum_of_deviations(index: DocumentIndex) -> None:

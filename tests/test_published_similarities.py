@@ -14,7 +14,7 @@ from surprise_rerank.similarities.averages import AverageCosine, Removal
 from surprise_rerank.similarities.bags import Bag, BagSimilarity, Texts
 from surprise_rerank.similarities.dynamax import DynaMax, SetMeasure
 from surprise_rerank.similarities.fuzzy_bags import FuzzyBagOfWords, ScaledDynaMax, WeightedDynaMax
-from surprise_rerank.similarities.registry import SIMILARITIES, Corpus
+from surprise_rerank.similarities.registry import SIMILARITIES, CorpusStatistics
 from surprise_rerank.similarities.wmd import WordMoversSimilarity
 from surprise_rerank.similarities.word_overlap import SoftJaccard, WordJaccard
 from surprise_rerank.similarities.word_weights import (
@@ -90,7 +90,7 @@ def assert_scored(similarity: BagSimilarity, query: Bag, document: Bag, expected
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_name_means_its_published_definition(name: str):
-    assert_scored(SIMILARITIES[name].build(Corpus(2)), X, Y, CASES[name])
+    assert_scored(SIMILARITIES[name].build(CorpusStatistics(2)), X, Y, CASES[name])
 
 
 # Fuzzy bags of words

@@ -440,11 +440,11 @@ class TestRetriever:
         found, scores = small_index.search("xa zebra", 5)
         assert candidates.ids == found
         np.testing.assert_array_equal(candidates.scores["bm25"], scores)
-        assert candidates.backgrounds == {}
+        assert candidates.corpus_moments == {}
 
     def test_adds_the_background_of_a_sample(self, small_index):
         sample = [f"d{i}" for i in range(20)]
-        background = BM25Retriever(small_index, sample=sample).retrieve(Query("xa"), 5).backgrounds["bm25"]
+        background = BM25Retriever(small_index, sample=sample).retrieve(Query("xa"), 5).corpus_moments["bm25"]
         assert background.mean == small_index.moments("xa", sample).mean
 
     def test_asks_a_store_for_the_other_fields(self, small_index):

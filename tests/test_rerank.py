@@ -49,7 +49,7 @@ def scene(seed: int = 0, n: int = 8) -> tuple[Query, Candidates, Ensemble]:
         dense=units(rng, n),
         tokens=TokenBatch.from_arrays([units(rng, int(k)) for k in rng.integers(0, 6, size=n)], D),
         documents=tuple(Document(id=name, text=name) for name in ids),
-        backgrounds={"bm25": Moments(np.array(2.0), np.array(1.5))},
+        corpus_moments={"bm25": Moments(np.array(2.0), np.array(1.5))},
     )
     return query, candidates, Ensemble.from_vectors(units(rng, 50))
 
@@ -69,7 +69,7 @@ def empty_pool() -> Candidates:
         dense=np.zeros((0, D), np.float32),
         tokens=TokenBatch.from_arrays([], D),
         documents=(),
-        backgrounds={"bm25": Moments(np.array(0.0), np.array(1.0))},
+        corpus_moments={"bm25": Moments(np.array(0.0), np.array(1.0))},
     )
 
 
@@ -320,7 +320,7 @@ def test_a_scorer_without_a_score_adds_nothing(method: str):
         ids=candidates.ids,
         dense=candidates.dense,
         scores={"bm25": np.full(len(candidates), np.nan)},
-        backgrounds=candidates.backgrounds,
+        corpus_moments=candidates.corpus_moments,
     )
     alone = FusionReranker([CosineScorer(ensemble)], method).rerank(query, nothing)
     both = FusionReranker([CosineScorer(ensemble), RetrievedScorer("bm25")], method).rerank(query, nothing)
@@ -426,7 +426,9 @@ def test_a_reranker_names_the_fields_it_needs_and_works_with_those_alone(name: s
     query, candidates, _ = scene()
     assert reranker.needs == needs
     fields = {field: getattr(candidates, field) for field in needs}
-    only = Candidates(candidates.ids, scores=candidates.scores, backgrounds=candidates.backgrounds, **fields)
+    only = Candidates(
+        candidates.ids, scores=candidates.scores, corpus_moments=candidates.corpus_moments, **fields
+    )
     assert sorted(reranker.rerank(query, only).ids) == sorted(candidates.ids)
 
 

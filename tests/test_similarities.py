@@ -12,7 +12,12 @@ from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError
 from surprise_rerank.similarities.bags import Bag, BagSimilarity, Texts
 from surprise_rerank.similarities.kernels import with_own_memberships
-from surprise_rerank.similarities.registry import SIMILARITIES, Corpus, find_similarity, similarity_names
+from surprise_rerank.similarities.registry import (
+    SIMILARITIES,
+    CorpusStatistics,
+    find_similarity,
+    similarity_names,
+)
 from surprise_rerank.similarities.word_weights import WordStatistics
 
 PROPERTY = settings(max_examples=10, deadline=None)
@@ -61,7 +66,7 @@ CORPUS = draw_texts(np.random.default_rng(7), 30, in_context=False)
 
 
 def build(name: str) -> BagSimilarity:
-    return SIMILARITIES[name].build(Corpus(D, CORPUS, WordStatistics.of(CORPUS.names)))
+    return SIMILARITIES[name].build(CorpusStatistics(D, CORPUS, WordStatistics.of(CORPUS.names)))
 
 
 BUILT = {name: build(name) for name in AVAILABLE}
@@ -337,7 +342,7 @@ def test_summaries_are_one_line_each_and_all_different():
 @pytest.mark.parametrize("name", AVAILABLE)
 def test_what_a_similarity_is_fitted_on_is_what_it_says(name: str):
     fitted_on = SIMILARITIES[name].fitted_on
-    partial = Corpus(
+    partial = CorpusStatistics(
         D,
         CORPUS if "texts" in fitted_on else Texts(),
         WordStatistics.of(CORPUS.names) if "statistics" in fitted_on else WordStatistics(),
@@ -354,7 +359,7 @@ def test_a_corpus_without_known_words_cannot_be_fitted_on(name: str):
         Texts(TokenBatch.from_arrays([np.zeros((1, D))]), (("x",),)),
     ):
         with pytest.raises(DataError, match="fit on"):
-            SIMILARITIES[name].build(Corpus(D, texts, WordStatistics()))
+            SIMILARITIES[name].build(CorpusStatistics(D, texts, WordStatistics()))
 
 
 @pytest.mark.parametrize("name", [n for n in OF_VECTORS if f"{n}-raw" in SIMILARITIES])

@@ -16,7 +16,7 @@ from words import WordEncoder
 from surprise_rerank.candidates import Candidates
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, load_dataset
-from surprise_rerank.rerank.auto import DEFAULTS, ROBUST, AutoReranker, AutoSettings
+from surprise_rerank.rerank.auto import AUTO_DEFAULTS, AUTO_ROBUST, AutoReranker, AutoSettings
 from surprise_rerank.similarities.dynamax import DynaMax
 
 # Behind what is installed: the scripts of benchmarks/ belong to no package.
@@ -97,14 +97,14 @@ def product(collection: Collection, encoder: WordEncoder, texts: dict[str, str])
 @pytest.mark.parametrize(
     "settings",
     [
-        DEFAULTS,
-        replace(DEFAULTS, trust=(0.7, 1.0)),
-        replace(DEFAULTS, trust=None, neighbours=0),
-        replace(DEFAULTS, bm25=0),
-        replace(DEFAULTS, cosine=0, words=0),
-        replace(DEFAULTS, dynamax=0, feedback=0),
-        replace(DEFAULTS, rarity=False),
-        ROBUST,
+        AUTO_DEFAULTS,
+        replace(AUTO_DEFAULTS, trust=(0.7, 1.0)),
+        replace(AUTO_DEFAULTS, trust=None, neighbours=0),
+        replace(AUTO_DEFAULTS, bm25=0),
+        replace(AUTO_DEFAULTS, cosine=0, words=0),
+        replace(AUTO_DEFAULTS, dynamax=0, feedback=0),
+        replace(AUTO_DEFAULTS, rarity=False),
+        AUTO_ROBUST,
     ],
 )
 def test_the_row_auto_is_what_the_product_ranks(
@@ -114,10 +114,10 @@ def test_the_row_auto_is_what_the_product_ranks(
     auto = replace(product(collection, encoder, texts), settings=settings)
     recipe = Recipe(settings)
     if not settings.rarity:
-        recipe = replace(recipe, voices=lambda case: {**case.z, "dynamax": plain_inclusion(case)})
-    if settings == ROBUST:
-        robust = {"cosine": off_hubs(ROBUST.hubs), "dynamax": by_length(ROBUST.lengths)}
-        recipe = replace(recipe, voices=lambda case: {**case.z, **{k: v(case) for k, v in robust.items()}})
+        recipe = replace(recipe, scorers=lambda case: {**case.z, "dynamax": plain_inclusion(case)})
+    if settings == AUTO_ROBUST:
+        robust = {"cosine": off_hubs(AUTO_ROBUST.hubs), "dynamax": by_length(AUTO_ROBUST.lengths)}
+        recipe = replace(recipe, scorers=lambda case: {**case.z, **{k: v(case) for k, v in robust.items()}})
     for own in collection.pools(20):
         tokens = encoder.encode([texts[name] for name in own.candidates.ids]).tokens.stored("int8")
         pool: Candidates = replace(own.candidates, tokens=tokens)

@@ -71,7 +71,7 @@ def test_batches_are_cut_and_joined_as_lists_are(found, random):
 
 def test_rare_terms_count_more_and_unknown_ones_most():
     space = TermSpace(batch([{1: 1.0, 2: 1.0}, {1: 1.0}, {1: 1.0}]))
-    common, rare, unknown = space.rarity(np.array([1, 2, 9], np.uint32))
+    common, rare, unknown = space.idf(np.array([1, 2, 9], np.uint32))
     assert common < rare < unknown
 
 

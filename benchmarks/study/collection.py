@@ -159,7 +159,7 @@ class Case:
             scores={"bm25": self.scores["bm25"]},
             dense=self.corpus.dense[self.rows],
             terms=self.terms,
-            backgrounds={"bm25": Moments.of(self.usual_scores["bm25"])},
+            corpus_moments={"bm25": Moments.of(self.usual_scores["bm25"])},
         )
 
     @cached_property
@@ -180,7 +180,7 @@ class Case:
 
     @cached_property
     def z(self) -> dict[str, Float64Array]:
-        """Voice -> (n,) deviations above the corpus: what `auto` adds up."""
+        """Scorer -> (n,) deviations above the corpus: what `auto` adds up."""
         cosine = self.corpus.ensemble.moments(self.query.require_dense())
         return {
             "bm25": self.lexical("bm25"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from benchmarks.study.collection import Case, Collection, Corpus, z_over
-from benchmarks.study.formula import AUTO, Scores, with_voice
+from benchmarks.study.formula import AUTO, Scores, with_scorer
 from benchmarks.study.pseudo_questions import OTHERS, SENTENCES, TITLES
 from benchmarks.study.table import AUTO_ROW, Row
 from benchmarks.study.tokens import default
@@ -166,13 +166,13 @@ def ensemble_rows(collection: Collection) -> list[Row]:
         Row(INCLUSION, lambda case: case.z["dynamax"], INCLUSION),
     ]
     for name, correction in corrections(corpus).items():
-        changed = replace(AUTO, voices=with_voice("cosine", by_question_then(correction)))
+        changed = replace(AUTO, scorers=with_scorer("cosine", by_question_then(correction)))
         rows += [
             Row(f"alone: cosine, {name}", by_document(correction), COSINE),
             Row(f"auto: cosine, {name}", changed),
         ]
     alone = Correction.by(corpus, members(corpus)["other questions"], moments(corpus, 0.0, 0.0))
-    per_document = replace(AUTO, voices=with_voice("cosine", by_document(alone)))
+    per_document = replace(AUTO, scorers=with_scorer("cosine", by_document(alone)))
     rows.append(Row("auto: cosine, other questions, full variance, per document only", per_document))
     for name, share, full in (
         ("half of the mean", 0.5, False),
@@ -184,7 +184,7 @@ def ensemble_rows(collection: Collection) -> list[Row]:
             Row(f"alone: inclusion, other questions, {name}", scores, INCLUSION),
             Row(
                 f"auto: inclusion, other questions, {name}",
-                replace(AUTO, voices=with_voice("dynamax", scores)),
+                replace(AUTO, scorers=with_scorer("dynamax", scores)),
             ),
         ]
     return rows

@@ -12,7 +12,7 @@ from benchmarks.study.formula import AUTO, Recipe, Share, softmax
 from benchmarks.study.parts import settings_rows
 from benchmarks.study.table import AUTO_ROW, Row
 from surprise_rerank.core.arrays import Float64Array, IntArray, unit_rows
-from surprise_rerank.rerank.auto import DEFAULTS
+from surprise_rerank.rerank.auto import AUTO_DEFAULTS
 from surprise_rerank.rerank.feedback import neighbour_support
 
 
@@ -75,7 +75,7 @@ def relevance_model(documents: int, terms: int) -> Callable[[Case, Float64Array]
 
 def twice(case: Case) -> Float64Array:
     """(n,) scores with the feedback of a ranking that had feedback already."""
-    before = Recipe(replace(DEFAULTS, neighbours=0))(case)
+    before = Recipe(replace(AUTO_DEFAULTS, neighbours=0))(case)
     return replace(AUTO, share=lambda case, total: softmax(case, before))(case)
 
 
@@ -152,5 +152,5 @@ def neighbour_rows(collection: Collection) -> list[Row]:
         Row("neighbours by words and vectors", Recipe(support=neighbours_by(1, 1))),
         Row("all neighbours alike", Recipe(support=alike)),
         Row("scores above the pool's mean", Recipe(support=above_the_pool)),
-        Row("instead of feedback by vectors", Recipe(replace(DEFAULTS, feedback=0, neighbours=0.5))),
+        Row("instead of feedback by vectors", Recipe(replace(AUTO_DEFAULTS, feedback=0, neighbours=0.5))),
     ]

@@ -10,21 +10,21 @@ import numpy as np
 
 from benchmarks.study.collection import Case, z_over
 from surprise_rerank.core.arrays import Float64Array
-from surprise_rerank.rerank.auto import DEFAULTS, AutoSettings
+from surprise_rerank.rerank.auto import AUTO_DEFAULTS, AutoSettings
 from surprise_rerank.rerank.feedback import agreement, neighbour_support, shares
 from surprise_rerank.rerank.fusion import surprise_normalized, weighted_sum
 
-Voices: TypeAlias = Mapping[str, Float64Array]
+ScorerZ: TypeAlias = Mapping[str, Float64Array]
 Share: TypeAlias = Callable[[Case, Float64Array], Float64Array]
 Scores: TypeAlias = Callable[[Case], Float64Array]
 
 
-def heard(case: Case) -> Voices:
-    """The voices that `auto` hears: z of BM25, cosine and inclusion."""
+def z_scores_of(case: Case) -> ScorerZ:
+    """The scorers of `auto`: z of BM25, cosine and inclusion."""
     return case.z
 
 
-def trust(z: Voices, settings: AutoSettings) -> float:
+def trust(z: ScorerZ, settings: AutoSettings) -> float:
     """How far the dense vectors are trusted, from 0 to 1."""
     if settings.trust is None or not settings.cosine:
         return 1.0
@@ -36,7 +36,7 @@ def trust(z: Voices, settings: AutoSettings) -> float:
 
 
 def all_give_way(settings: AutoSettings, t: float) -> dict[str, float]:
-    """Voice -> factor: where vectors are doubted, BM25 gains what both others lose."""
+    """Scorer -> factor: where vectors are doubted, BM25 gains what both others lose."""
     return {
         "bm25": settings.bm25 + (1 - t) if settings.bm25 else 0.0,
         "cosine": settings.cosine * t,
@@ -76,17 +76,18 @@ class Recipe:
 
     Attributes:
         settings: its numbers.
-        voices: what is known of every candidate by itself.
-        factors: what the voices count, by trust.
+        scorers: what is known of every candidate by itself.
+        factors: what the scorers count, by trust.
         share: how much of the feedback each candidate gives, from the first ranking's scores.
         vectors: feedback by dense vectors.
         words: feedback by words.
-        support: what neighbours say.
-        more: what is added before neighbours are heard, from the first ranking's shares; nothing where None.
+        support: the neighbours' mean score.
+        more: what is added before scores are smoothed over neighbours, from the first ranking's shares;
+            nothing where None.
     """
 
-    settings: AutoSettings = DEFAULTS
-    voices: Callable[[Case], Voices] = heard
+    settings: AutoSettings = AUTO_DEFAULTS
+    scorers: Callable[[Case], ScorerZ] = z_scores_of
     factors: Callable[[AutoSettings, float], dict[str, float]] = all_give_way
     share: Share = softmax
     vectors: Callable[[Case, Float64Array], Float64Array] = near_by_vectors
@@ -100,12 +101,12 @@ class Recipe:
 
     def parts(self, case: Case) -> dict[str, Float64Array]:
         """Part -> (n,) what it adds to the score."""
-        own, z = self.settings, self.voices(case)
+        own, z = self.settings, self.scorers(case)
         factors = self.factors(own, trust(z, own))
-        parts = {name: factors[name] * voice for name, voice in z.items() if getattr(own, name)}
+        parts = {name: factors[name] * scorer for name, scorer in z.items() if getattr(own, name)}
         first = _total(parts, case)
         if not len(first) or np.ptp(first) == 0:
-            # Nobody tells the candidates apart: there is nothing to feed back.
+            # No scorer separates the candidates: there is nothing to feed back.
             silent = [name for name in ("feedback", "words", "neighbours") if getattr(own, name)]
             return parts | {name: np.zeros(len(case)) for name in silent}
         share = self.share(case, first)
@@ -120,15 +121,15 @@ class Recipe:
         return parts
 
 
-def _total(parts: Voices, case: Case) -> Float64Array:
+def _total(parts: ScorerZ, case: Case) -> Float64Array:
     return weighted_sum(parts, {}) + np.zeros(len(case))
 
 
-def with_voice(name: str, scores: Scores) -> Callable[[Case], Voices]:
-    """The usual voices with another one in the place of one of them.
+def with_scorer(name: str, scores: Scores) -> Callable[[Case], ScorerZ]:
+    """The usual scorers with another one in the place of one of them.
 
     Args:
-        name: of the voice.
+        name: of the scorer.
         scores: its z.
     """
     return lambda case: {**case.z, name: scores(case)}

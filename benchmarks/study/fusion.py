@@ -1,4 +1,4 @@
-"""How the three voices are put together: scales, weights, trust, and whose BM25."""
+"""How the three scorers are put together: scales, weights, trust, and whose BM25."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from functools import partial
 import numpy as np
 
 from benchmarks.study.collection import NOWHERE, Case, Collection
-from benchmarks.study.formula import AUTO, Recipe, Scores, with_voice
+from benchmarks.study.formula import AUTO, Recipe, Scores, with_scorer
 from benchmarks.study.parts import THREE, fusion
 from benchmarks.study.table import AUTO_ROW, Row
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.moments import Moments
-from surprise_rerank.rerank.auto import DEFAULTS, AutoSettings
+from surprise_rerank.rerank.auto import AUTO_DEFAULTS, AutoSettings
 from surprise_rerank.rerank.fusion import (
     fit_weights,
     min_max,
@@ -25,7 +25,7 @@ from surprise_rerank.rerank.fusion import (
     weighted_sum,
 )
 
-VOICES = "the three voices"
+SCORERS = "the three scorers"
 _GRID = (
     (0.25, 1, 1),
     (0.75, 1, 1),
@@ -41,7 +41,7 @@ _BORDERS = ((0.2, 0.4), (0.25, 0.5), (0.3, 0.6), (0.45, 0.65), (0.5, 0.8))
 
 
 def scaled(scale: Callable[[Float64Array], Float64Array], weight: float = 1.0) -> Scores:
-    """The three voices on a scale of the pool.
+    """The three scorers on a scale of the pool.
 
     Args:
         scale: (n,) to (n,).
@@ -108,35 +108,37 @@ def _gains(case: Case, collection: Collection) -> Float64Array:
 
 def fusion_rows(collection: Collection) -> list[Row]:
     """Rows of the subject `fusion`."""
-    three = replace(DEFAULTS, feedback=0, words=0, neighbours=0)
+    three = replace(AUTO_DEFAULTS, feedback=0, words=0, neighbours=0)
     rows = [
         AUTO_ROW,
-        Row(VOICES, Recipe(three), VOICES),
-        Row(f"{VOICES}: fusion, its weights, tokens alike, trust None", fusion, VOICES),
-        Row(f"{VOICES}: reciprocal ranks", scaled(reciprocal_ranks), VOICES),
-        Row(f"{VOICES}: deviations in the pool", scaled(pool_z), VOICES),
-        Row(f"{VOICES}: deviations in the pool, BM25 at .5", scaled(pool_z, 0.5), VOICES),
-        Row(f"{VOICES}: min-max", scaled(min_max), VOICES),
+        Row(SCORERS, Recipe(three), SCORERS),
+        Row(f"{SCORERS}: fusion, its weights, tokens alike, trust None", fusion, SCORERS),
+        Row(f"{SCORERS}: reciprocal ranks", scaled(reciprocal_ranks), SCORERS),
+        Row(f"{SCORERS}: deviations in the pool", scaled(pool_z), SCORERS),
+        Row(f"{SCORERS}: deviations in the pool, BM25 at .5", scaled(pool_z, 0.5), SCORERS),
+        Row(f"{SCORERS}: min-max", scaled(min_max), SCORERS),
         Row(
-            f"{VOICES}: learned on the other half", learned(collection, Recipe(THREE), refined=False), VOICES
+            f"{SCORERS}: learned on the other half",
+            learned(collection, Recipe(THREE), refined=False),
+            SCORERS,
         ),
         Row("parts of auto, learned on the other half", learned(collection, AUTO, refined=False)),
         Row("parts of auto, refined on the other half", learned(collection, AUTO, refined=True)),
     ]
     for b, c, d in _GRID:
-        settings = replace(DEFAULTS, bm25=b, cosine=c, dynamax=d)
+        settings = replace(AUTO_DEFAULTS, bm25=b, cosine=c, dynamax=d)
         rows.append(Row(f"BM25 {b:g}, cosine {c:g}, inclusion {d:g}", Recipe(settings)))
-    rows.append(Row("trust None", Recipe(replace(DEFAULTS, trust=None))))
+    rows.append(Row("trust None", Recipe(replace(AUTO_DEFAULTS, trust=None))))
     for low, high in _BORDERS:
-        rows.append(Row(f"trust from {low:g} to {high:g}", Recipe(replace(DEFAULTS, trust=(low, high)))))
+        rows.append(Row(f"trust from {low:g} to {high:g}", Recipe(replace(AUTO_DEFAULTS, trust=(low, high)))))
     rows += [
         Row("trust takes from the cosine only", Recipe(factors=cosine_gives_way)),
         Row("trust gives BM25 half as much", Recipe(factors=bm25_gains_half)),
     ]
     for what, always in (("where the sample has none", False), ("always", True)):
-        voices = with_voice("bm25", partial(spread_of_the_found, always=always))
-        rows.append(Row(f"BM25's moments of the found ones {what}", replace(AUTO, voices=voices)))
+        scorers = with_scorer("bm25", partial(spread_of_the_found, always=always))
+        rows.append(Row(f"BM25's moments of the found ones {what}", replace(AUTO, scorers=scorers)))
     if all("lucene" in case.places for case in collection.cases):
-        lucene = replace(AUTO, voices=with_voice("bm25", lambda case: case.lexical("lucene")))
+        lucene = replace(AUTO, scorers=with_scorer("bm25", lambda case: case.lexical("lucene")))
         rows.append(Row("BM25 of Lucene", lucene, lexical="lucene"))
     return rows

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks.study.collection import Case, Collection, z_over
-from benchmarks.study.formula import AUTO, Scores, with_voice
+from benchmarks.study.formula import AUTO, Scores, with_scorer
 from benchmarks.study.table import AUTO_ROW, Row
 from benchmarks.study.tokens import default
 from surprise_rerank.core.arrays import Float64Array
-from surprise_rerank.rerank.auto import ROBUST
+from surprise_rerank.rerank.auto import AUTO_ROBUST
 from surprise_rerank.rerank.fusion import surprise_normalized, without_length
 
 
@@ -50,7 +50,7 @@ def off_hubs(share: float) -> Scores:
 def length_rows(collection: Collection) -> list[Row]:
     """Rows of the subject `length`."""
     rows = [AUTO_ROW]
-    for what, voice, scores, shares in (
+    for what, scorer, scores, shares in (
         ("lengths", "dynamax", by_length, (0.0, 0.25, 0.5, 1.0)),
         ("hubs", "cosine", off_hubs, (0.0, 0.1, 0.25, 0.5, 1.0)),
     ):
@@ -58,8 +58,11 @@ def length_rows(collection: Collection) -> list[Row]:
         for share in shares:
             rows.append(Row(f"alone: {what} {share:g}", scores(share), alone))
             if share:
-                changed = replace(AUTO, voices=with_voice(voice, scores(share)))
+                changed = replace(AUTO, scorers=with_scorer(scorer, scores(share)))
                 rows.append(Row(f"auto: {what} {share:g}", changed))
-    both = {"cosine": off_hubs(ROBUST.hubs), "dynamax": by_length(ROBUST.lengths)}
-    robust = replace(AUTO, voices=lambda case: {**case.z, **{name: own(case) for name, own in both.items()}})
-    return [*rows, Row(f"auto: hubs {ROBUST.hubs:g}, lengths {ROBUST.lengths:g} (`auto-robust`)", robust)]
+    both = {"cosine": off_hubs(AUTO_ROBUST.hubs), "dynamax": by_length(AUTO_ROBUST.lengths)}
+    robust = replace(AUTO, scorers=lambda case: {**case.z, **{name: own(case) for name, own in both.items()}})
+    return [
+        *rows,
+        Row(f"auto: hubs {AUTO_ROBUST.hubs:g}, lengths {AUTO_ROBUST.lengths:g} (`auto-robust`)", robust),
+    ]

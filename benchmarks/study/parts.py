@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks.study.collection import Case, Collection
-from benchmarks.study.formula import AUTO, Recipe, Scores, with_voice
+from benchmarks.study.formula import AUTO, Recipe, Scores, with_scorer
 from benchmarks.study.table import AUTO_ROW, Evaluator, Row
 from surprise_rerank.core.arrays import Float64Array
-from surprise_rerank.rerank.auto import DEFAULTS
+from surprise_rerank.rerank.auto import AUTO_DEFAULTS
 from surprise_rerank.rerank.fusion import BM25_WEIGHT
 
-THREE = replace(DEFAULTS, feedback=0, words=0, neighbours=0)
+THREE = replace(AUTO_DEFAULTS, feedback=0, words=0, neighbours=0)
 
 
 def plain_inclusion(case: Case) -> Float64Array:
@@ -28,19 +28,19 @@ def fusion(case: Case) -> Float64Array:
 
 def part_rows(collection: Collection) -> list[Row]:
     """Rows of the subject `parts`."""
-    plain = with_voice("dynamax", plain_inclusion)
+    plain = with_scorer("dynamax", plain_inclusion)
     without = {
-        **{name: replace(DEFAULTS, **{name: 0}) for name in ("bm25", "cosine", "dynamax")},
-        "trust": replace(DEFAULTS, trust=None),
-        **{name: replace(DEFAULTS, **{name: 0}) for name in ("feedback", "words", "neighbours")},
-        "feedback and words": replace(DEFAULTS, feedback=0, words=0),
+        **{name: replace(AUTO_DEFAULTS, **{name: 0}) for name in ("bm25", "cosine", "dynamax")},
+        "trust": replace(AUTO_DEFAULTS, trust=None),
+        **{name: replace(AUTO_DEFAULTS, **{name: 0}) for name in ("feedback", "words", "neighbours")},
+        "feedback and words": replace(AUTO_DEFAULTS, feedback=0, words=0),
     }
     built = {
-        "the three voices": THREE,
-        "the three voices, trust None": replace(THREE, trust=None),
-        "the three and feedback": replace(THREE, feedback=DEFAULTS.feedback),
-        "the three and words": replace(THREE, words=DEFAULTS.words),
-        "the three and neighbours": replace(THREE, neighbours=DEFAULTS.neighbours),
+        "the three scorers": THREE,
+        "the three scorers, trust None": replace(THREE, trust=None),
+        "the three and feedback": replace(THREE, feedback=AUTO_DEFAULTS.feedback),
+        "the three and words": replace(THREE, words=AUTO_DEFAULTS.words),
+        "the three and neighbours": replace(THREE, neighbours=AUTO_DEFAULTS.neighbours),
     }
     return [
         AUTO_ROW,
@@ -51,7 +51,7 @@ def part_rows(collection: Collection) -> list[Row]:
         Row("fusion", fusion),
         *(Row(name, Recipe(settings)) for name, settings in built.items()),
         *(Row(f"without {name}", Recipe(settings)) for name, settings in without.items()),
-        Row("without weights of tokens", Recipe(voices=plain)),
+        Row("without weights of tokens", Recipe(scorers=plain)),
     ]
 
 
@@ -59,7 +59,7 @@ def depth_rows(collection: Collection) -> list[Row]:
     """Rows of the subject `depth`: of pools, and of the sample that stands for the corpus."""
     rows = [
         AUTO_ROW,
-        Row("the three voices", Recipe(THREE)),
+        Row("the three scorers", Recipe(THREE)),
         Row("cosine alone", lambda case: case.z["cosine"]),
     ]
     for depth in (25, 50, 200):
@@ -70,9 +70,9 @@ def depth_rows(collection: Collection) -> list[Row]:
 def settings_rows(name: str, values: tuple[float, ...]) -> list[Row]:
     """`auto` with other numbers in one setting."""
     return [
-        Row(f"{name} {value:g}", Recipe(replace(DEFAULTS, **{name: value})))
+        Row(f"{name} {value:g}", Recipe(replace(AUTO_DEFAULTS, **{name: value})))
         for value in values
-        if value != getattr(DEFAULTS, name)
+        if value != getattr(AUTO_DEFAULTS, name)
     ]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.study.collection import Case, Collection, z_over
 from benchmarks.study.document_tokens import FORMS
-from benchmarks.study.formula import AUTO, Scores, with_voice
+from benchmarks.study.formula import AUTO, Scores, with_scorer
 from benchmarks.study.parts import crossed
 from benchmarks.study.table import AUTO_ROW, Row
 from surprise_rerank.core.arrays import Float64Array, row_norms
@@ -79,7 +79,7 @@ def inclusion(weigh: Weigh) -> Scores:
 
 def in_auto(name: str, scores: Scores) -> Row:
     """`auto` with another score in the place of inclusion."""
-    return Row(f"auto: {name}", replace(AUTO, voices=with_voice("dynamax", scores)))
+    return Row(f"auto: {name}", replace(AUTO, scorers=with_scorer("dynamax", scores)))
 
 
 def both(name: str, scores: Scores) -> tuple[Row, Row]:

@@ -349,7 +349,7 @@ class BM25Retriever:
             StoreError: if the index is closed or cannot be read.
         """
         ids, scores = self.index.search(query.text, depth)
-        backgrounds = {self.name: self.index.moments(query.text, self.sample)} if self.sample else {}
+        corpus_moments = {self.name: self.index.moments(query.text, self.sample)} if self.sample else {}
         pool = Candidates(ids=ids)
         if fields:
             if self.store is None:
@@ -359,7 +359,7 @@ class BM25Retriever:
         # A store that splits documents hands out a row for each passage.
         by_id = dict(zip(ids, scores, strict=True))
         own = np.array([by_id[name] for name in pool.ids], np.float64)
-        return replace(pool, scores={self.name: own}, backgrounds=backgrounds)
+        return replace(pool, scores={self.name: own}, corpus_moments=corpus_moments)
 
 
 def _check_parameters(k1: float, b: float) -> None:

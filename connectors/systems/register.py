@@ -23,7 +23,7 @@ from surprise_rerank.core.extras import is_installed
 from surprise_rerank.core.terms import TermSpace
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError
-from surprise_rerank.rerank.auto import DEFAULTS, VOICES, AutoReranker, AutoSettings
+from surprise_rerank.rerank.auto import AUTO_DEFAULTS, SCORERS, AutoReranker, AutoSettings
 from surprise_rerank.rerank.fusion import BM25_WEIGHT
 from surprise_rerank.rerank.rerankers import DynaMaxReranker, FusionReranker, Reranker
 from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, RetrievedScorer, Scorer
@@ -65,7 +65,7 @@ class System:
         """What it adds, by name; nothing, where one score ranks."""
         if isinstance(self.reranker, AutoReranker):
             has_words = isinstance(self.retriever, HybridRetriever)
-            return tuple(name for name in VOICES if name != "bm25" or has_words)
+            return tuple(name for name in SCORERS if name != "bm25" or has_words)
         if isinstance(self.reranker, FusionReranker):
             return tuple(scorer.name for scorer in self.reranker.scorers)
         return ()
@@ -179,9 +179,9 @@ def _fusion(index: QdrantIndex, options: SearchOptions, mode: SurpriseMode | Non
     if has_words:
         scorers.insert(0, RetrievedScorer("bm25"))
         weights["bm25"] = BM25_WEIGHT
-    voices = " + ".join(f"{weights[s.name]:g} {s.name}" if s.name in weights else s.name for s in scorers)
+    summed = " + ".join(f"{weights[s.name]:g} {s.name}" if s.name in weights else s.name for s in scorers)
     reranking = (
-        f"client: {voices}, each in deviations above its mean over {len(sample.ids)} sampled documents"
+        f"client: {summed}, each in deviations above its mean over {len(sample.ids)} sampled documents"
     )
     return System("fusion", retriever, FusionReranker(scorers, "surprise", weights), reranking)
 
@@ -191,7 +191,7 @@ def _auto(index: QdrantIndex, options: SearchOptions, mode: SurpriseMode | None)
 
 
 def auto_system(
-    index: QdrantIndex, options: SearchOptions = NO_OPTIONS, settings: AutoSettings = DEFAULTS
+    index: QdrantIndex, options: SearchOptions = NO_OPTIONS, settings: AutoSettings = AUTO_DEFAULTS
 ) -> System:
     """The system `auto`, with other numbers than the usual ones for studies.
 

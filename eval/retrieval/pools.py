@@ -19,7 +19,7 @@ from surprise_rerank.errors import MissingExtraError
 from surprise_rerank.eval.retrieval.fitting import Lessons
 from surprise_rerank.eval.retrieval.trec import Run
 from surprise_rerank.pipeline import Retriever
-from surprise_rerank.similarities.registry import Corpus, FittedOn
+from surprise_rerank.similarities.registry import CorpusStatistics, FittedOn
 from surprise_rerank.surprise.ensemble import Ensemble
 
 PoolName: TypeAlias = Literal["cosine", "bm25", "both"]
@@ -53,7 +53,7 @@ class Resources:
     sample_tokens: TokenBatch
     bm25: BM25Index | None
     encoder: Encoder
-    fitting: Callable[[frozenset[FittedOn]], Corpus]
+    fitting: Callable[[frozenset[FittedOn]], CorpusStatistics]
     lessons: Lessons
     pool: PoolName | Run | None = None
 
@@ -138,5 +138,5 @@ class LexicallyScored:
         return replace(
             pool,
             scores={**pool.scores, "bm25": self.words.score(query.text, pool.ids)},
-            backgrounds={**pool.backgrounds, "bm25": self.words.moments(query.text, self.sample)},
+            corpus_moments={**pool.corpus_moments, "bm25": self.words.moments(query.text, self.sample)},
         )

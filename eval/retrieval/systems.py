@@ -19,7 +19,7 @@ from surprise_rerank.eval.retrieval.fitting import MOST_GUARDED
 from surprise_rerank.eval.retrieval.pools import LexicallyScored, PoolName, Resources
 from surprise_rerank.eval.retrieval.trec import Run
 from surprise_rerank.pipeline import Retriever
-from surprise_rerank.rerank.auto import DEFAULTS, ROBUST, AutoReranker, AutoSettings
+from surprise_rerank.rerank.auto import AUTO_DEFAULTS, AUTO_ROBUST, AutoReranker, AutoSettings
 from surprise_rerank.rerank.fusion import BM25_WEIGHT, FusionMethod
 from surprise_rerank.rerank.rerankers import CosineReranker, FusionReranker, Reranker, SurpriseReranker
 from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, RetrievedScorer, Scorer
@@ -193,10 +193,10 @@ def auto(settings: AutoSettings, resources: Resources) -> Runner:
 
 
 def _auto_fitted(resources: Resources) -> Runner:
-    plain = auto(DEFAULTS, resources)
+    plain = auto(AUTO_DEFAULTS, resources)
     # A run of another program has no pools of the questions that weights are fitted on.
     own = replace(resources, pool=None) if isinstance(resources.pool, Run) else resources
-    teacher = auto(DEFAULTS, own)
+    teacher = auto(AUTO_DEFAULTS, own)
     assert isinstance(plain.reranker, AutoReranker)
     needs = plain.reranker.needs
 
@@ -293,10 +293,11 @@ SYSTEMS: dict[str, System] = {
     "auto": System(
         "what an index is searched with by default: pools of cosine and Qdrant's BM25; both and dynamax on "
         "one scale, with feedback",
-        partial(auto, DEFAULTS),
+        partial(auto, AUTO_DEFAULTS),
     ),
     "auto-robust": System(
-        "auto with half of what hubs and lengths give taken from cosine and dynamax", partial(auto, ROBUST)
+        "auto with half of what hubs and lengths give taken from cosine and dynamax",
+        partial(auto, AUTO_ROBUST),
     ),
     "auto-fitted": System(
         "the same with weights fitted on the judged questions of another split (--fit), if they help on "

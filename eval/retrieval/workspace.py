@@ -26,7 +26,7 @@ from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, judged_que
 from surprise_rerank.eval.retrieval.fitting import Lessons
 from surprise_rerank.eval.retrieval.pools import Resources
 from surprise_rerank.similarities.bags import Texts, word_lists
-from surprise_rerank.similarities.registry import Corpus, FittedOn
+from surprise_rerank.similarities.registry import CorpusStatistics, FittedOn
 from surprise_rerank.similarities.word_weights import WordStatistics
 from surprise_rerank.surprise.ensemble import Ensemble
 
@@ -135,7 +135,7 @@ class Workspace:
 
     def _fitting(
         self, dataset: RetrievalDataset, ids: tuple[str, ...], tokens: TokenBatch
-    ) -> Callable[[frozenset[FittedOn]], Corpus]:
+    ) -> Callable[[frozenset[FittedOn]], CorpusStatistics]:
         """What similarities are fitted on, made when it is first asked for and kept.
 
         Word statistics are of all documents: they are counted in seconds, and a sample has no rare words.
@@ -160,8 +160,8 @@ class Workspace:
             texts = {document.id: document.content for document in dataset.documents}
             return Texts(tokens, word_lists(self.encoder, [texts[name] for name in ids]))
 
-        def fitting(fitted_on: frozenset[FittedOn]) -> Corpus:
-            return Corpus(
+        def fitting(fitted_on: frozenset[FittedOn]) -> CorpusStatistics:
+            return CorpusStatistics(
                 self.encoder.dimension,
                 sample() if "texts" in fitted_on else Texts(),
                 statistics() if "statistics" in fitted_on else WordStatistics(),

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from surprise_rerank.classify.few_shot import FewShotTraining
 from surprise_rerank.classify.label_classifier import LabelClassifier
 from surprise_rerank.classify.labels import DEFAULT_TEMPLATE
-from surprise_rerank.classify.offset_share import Contrast, contrast
+from surprise_rerank.classify.offset_share import LabelContrast, label_contrast
 from surprise_rerank.core.arrays import FloatArray
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.encoders.loading import DEFAULT_MODEL
@@ -107,7 +107,7 @@ class SurpriseClassifier(LabelClassifier):
     default_threshold: ClassVar[float | None] = 0.5
 
     weight_: float
-    contrast_: Contrast
+    contrast_: LabelContrast
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class SurpriseClassifier(LabelClassifier):
         return Surprise(self.ensemble_, model=self.model, weight=weight, anchors=anchors)
 
     def _rescore(self) -> None:
-        self.contrast_ = contrast(self.label_vectors_, self.ensemble_)
+        self.contrast_ = label_contrast(self.label_vectors_, self.ensemble_)
         super()._rescore()
         self.weight_ = self._scorer.weight
 

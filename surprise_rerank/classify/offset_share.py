@@ -27,7 +27,7 @@ PROMISING_OFFSET_SHARE = 0.12
 
 
 @dataclass(frozen=True, slots=True)
-class Contrast:
+class LabelContrast:
     """What an ensemble and some labels promise.
 
     Attributes:
@@ -56,7 +56,7 @@ class Contrast:
         )
 
 
-def contrast(labels: npt.ArrayLike, ensemble: Ensemble) -> Contrast:
+def label_contrast(labels: npt.ArrayLike, ensemble: Ensemble) -> LabelContrast:
     """What surprise promises for these labels; exact, from the ensemble's moments.
 
     Args:
@@ -72,9 +72,9 @@ def contrast(labels: npt.ArrayLike, ensemble: Ensemble) -> Contrast:
     differences = q - q.mean(axis=0)
     cone = float(ensemble.mean @ ensemble.mean)
     if ensemble.count < 2:
-        return Contrast(0.0, cone)  # one text differs from no other
+        return LabelContrast(0.0, cone)  # one text differs from no other
     varied = float(np.einsum("ld,ld->", differences @ ensemble.scatter, differences)) / (ensemble.count - 1)
     # The squared mean of n members is too large by an n-th of their variance, which is chance.
     same = float(((differences @ ensemble.mean) ** 2).sum()) - varied / ensemble.count
     same = max(same, 0.0)
-    return Contrast(same / (same + varied) if same + varied > 0 else 0.0, cone)
+    return LabelContrast(same / (same + varied) if same + varied > 0 else 0.0, cone)

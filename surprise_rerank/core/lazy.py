@@ -15,11 +15,11 @@ def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str]
         modules: module, relative to the package -> its public names, with spaces between. A module beside the
             package has a dot before its name.
     """
-    places = {name: module for module, names in modules.items() for name in names.split()}
+    module_of = {name: module for module, names in modules.items() for name in names.split()}
 
     def load(name: str) -> Any:
-        if name not in places:
+        if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(f".{places[name]}", package), name)
+        return getattr(importlib.import_module(f".{module_of[name]}", package), name)
 
-    return load, sorted(places)
+    return load, sorted(module_of)

@@ -105,19 +105,19 @@ class TermSpace:
 
     sample: TermBatch
 
-    def rarity(self, terms: TermArray) -> Float64Array:
+    def idf(self, terms: TermArray) -> Float64Array:
         """(k,) the inverse document frequency of each of these terms, in the sample."""
         known, counts = self._frequencies
         n, found = len(self.sample), np.zeros(len(terms))
         if len(known):
             place = np.minimum(np.searchsorted(known, terms), len(known) - 1)
             found = np.where(known[place] == terms, counts[place], 0)
-        rarity: Float64Array = np.log1p((n - found + 0.5) / (found + 0.5))
-        return rarity
+        idf: Float64Array = np.log1p((n - found + 0.5) / (found + 0.5))
+        return idf
 
     def unit(self, batch: TermBatch) -> TermBatch:
         """The vectors u_i; what has no term stays empty."""
-        weighted = batch.values * self.rarity(batch.terms)
+        weighted = batch.values * self.idf(batch.terms)
         owners = batch.owners
         lengths = np.sqrt(np.bincount(owners, weighted**2, minlength=len(batch)))
         return TermBatch(batch.offsets, batch.terms, weighted / lengths[owners])

@@ -284,7 +284,7 @@ class RankingExplanation:
             "id": self.ranking.ids[row],
             "before": {name: places[row] for name, places in before.items()},
             "scorers": {share.name: share.to_json(row) for share in self.shares},
-            "raw": {name: _number(float(own[row])) for name, own in self.ranking.voices.items()},
+            "raw": {name: _number(float(own[row])) for name, own in self.ranking.scores_by_scorer.items()},
             "total": _number(totals[row]) if row in totals else None,
             "surprise": None if surprise is None else float(surprise[row]),
             "tokens": None if matches is None else [match.to_json() for match in matches],

@@ -96,6 +96,6 @@ def encode_queries(
 
 
 def even_spans(length: int, count: int) -> IntArray:
-    """(n, 2) places of n tokens that share a text evenly."""
-    borders = np.arange(max(count, 0) + 1) * length // max(count, 1)
-    return np.stack([borders[:-1], borders[1:]], axis=1)
+    """(n, 2) characters of n tokens that share a text evenly."""
+    ends = np.arange(max(count, 0) + 1) * length // max(count, 1)
+    return np.stack([ends[:-1], ends[1:]], axis=1)

@@ -7,16 +7,14 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from surprise_rerank.core.arrays import IntArray
+from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.encoders.sentence_boundaries import sentence_starts, within_character
 from surprise_rerank.errors import DataError
-
-if TYPE_CHECKING:
-    from surprise_rerank.encoders.base import Encoder  # which needs the candidates, which hold passages
 
 T = TypeVar("T")
 
@@ -50,12 +48,12 @@ def in_groups(items: Sequence[T], sizes: Sequence[int]) -> Iterator[list[T]]:
         yield group
 
 
-def token_heads(texts: Sequence[str], encoder: Encoder) -> list[IntArray]:
+def token_starts(texts: Sequence[str], encoder: Encoder) -> list[IntArray]:
     """Where the tokens of each text begin, ascending."""
-    starts = [_block_starts(text) for text in texts]
+    block_starts = [_block_starts(text) for text in texts]
     blocks = [
         text[start:end]
-        for text, own in zip(texts, starts, strict=True)
+        for text, own in zip(texts, block_starts, strict=True)
         for start, end in itertools.pairwise([*own, len(text)])
     ]
     spans = (
@@ -63,20 +61,20 @@ def token_heads(texts: Sequence[str], encoder: Encoder) -> list[IntArray]:
         for group in in_groups(blocks, [len(block) for block in blocks])
         for span in encoder.token_spans(group)
     )
-    heads = []
-    for own in starts:
+    found = []
+    for own in block_starts:
         parts = [next(spans)[:, 0] + start for start in own]
-        heads.append(np.maximum.accumulate(np.concatenate(parts)))
-    return heads
+        found.append(np.maximum.accumulate(np.concatenate(parts)))
+    return found
 
 
 def is_exact(text: str) -> bool:
-    """Whether `token_heads` reads a text in one piece, and so as an encoder will."""
+    """Whether `token_starts` reads a text in one piece, and so as an encoder will."""
     return len(text) <= _BLOCK
 
 
 def _block_starts(text: str) -> list[int]:
-    """0 and, at least `_BLOCK` apart, places behind white space or a stop; a short text is one block."""
+    """0 and, at least `_BLOCK` apart, positions after white space or a stop; a short text is one block."""
     blocks = [0]
     while (found := _BLOCK_END.search(text, blocks[-1] + _BLOCK)) is not None and found.end() < len(text):
         blocks.append(found.end())
@@ -94,7 +92,7 @@ def encoded_stretch(content: str, start: int, end: int, prefix: str) -> tuple[st
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class PassageSize:
     """Tokens: of a first passage, of the content in a later one, and how many of those are shared."""
 
     first: int
@@ -116,23 +114,23 @@ class Cutter:
     Args:
         name: the document's id, for an error.
         content: what is split.
-        heads: (n,) where its tokens begin, ascending.
+        starts: (n,) where its tokens begin, ascending.
         prefix: what stands before later passages.
-        room: tokens of a passage.
+        size: tokens of a passage.
     """
 
-    def __init__(self, name: str, content: str, heads: IntArray, prefix: str, room: Room) -> None:
+    def __init__(self, name: str, content: str, starts: IntArray, prefix: str, size: PassageSize) -> None:
         self.stretches: list[tuple[int, int]] = []
         self._name = name
         self._content = content
-        self._heads = heads
+        self._token_starts = starts
         self._prefix = prefix
-        self._room = room
+        self._size = size
         self._sentences = sentence_starts(content)
         self._start = 0
-        # The next passage's end where the heads do not tell: it was too long, or all of a text that was read
-        # in blocks may fit.
-        may_fit = not is_exact(content) and len(heads) < 2 * room.first
+        # The next passage's end where it is not planned by tokens: it was too long, or all of a text that was
+        # read in blocks may fit.
+        may_fit = not is_exact(content) and len(starts) < 2 * size.first
         self._end: int | None = len(content) if may_fit else None
         self._failures = 0
         self._ahead = _FIRST_PLANS
@@ -171,7 +169,7 @@ class Cutter:
             spans: of the n texts that will be encoded for them.
         """
         for done, (stretch, tokens) in enumerate(zip(planned, spans, strict=True)):
-            if len(tokens) > self._room.first:
+            if len(tokens) > self._size.first:
                 self._shorten(
                     *stretch, tokens[:, 0] + encoded_stretch(self._content, *stretch, self._prefix)[1]
                 )
@@ -181,12 +179,12 @@ class Cutter:
             self._start, self._end, self._failures = self._following(*stretch), None, 0
         self._ahead = min(_MOST_PLANS, 2 * self._ahead)
 
-    def _shorten(self, start: int, end: int, heads: IntArray) -> None:
-        """A new plan for a passage whose tokens, which begin at `heads`, are too many."""
+    def _shorten(self, start: int, end: int, starts: IntArray) -> None:
+        """A new plan for a passage whose tokens, which begin at `starts`, are too many."""
         self._failures += 1
         # Every failure doubles the margin, as a shorter stretch may again have other tokens.
-        kept = max(1, self._room.first - 2 ** (self._failures - 1) + 1)
-        covered, high = self._covered, int(heads[kept])
+        kept = max(1, self._size.first - 2 ** (self._failures - 1) + 1)
+        covered, high = self._covered, int(starts[kept])
         if covered < high < end:
             self._end = min(self._cut(start, covered, high), end - 1)
         elif start < covered:
@@ -204,16 +202,16 @@ class Cutter:
             return start + 1
         raise DataError(
             f"document {self._name!r}: the character {self._content[start]!r} at {start} takes more than the "
-            f"{self._room.first} tokens of a passage; allow passages of more tokens"
+            f"{self._size.first} tokens of a passage; allow passages of more tokens"
         )
 
     def _token(self, position: int, steps: int) -> int:
         """Where the token begins that is `steps` behind the first one at a position or after it."""
-        i = int(np.searchsorted(self._heads, position)) + steps
-        return int(self._heads[max(i, 0)]) if i < len(self._heads) else len(self._content)
+        i = int(np.searchsorted(self._token_starts, position)) + steps
+        return int(self._token_starts[max(i, 0)]) if i < len(self._token_starts) else len(self._content)
 
     def _planned_end(self, start: int, covered: int) -> int:
-        high = self._token(start, self._room.later if start else self._room.first)
+        high = self._token(start, self._size.later if start else self._size.first)
         if high <= covered:
             high = self._character_end(covered)
         return self._cut(start, covered, high)
@@ -224,7 +222,7 @@ class Cutter:
             high += 1
         if high == len(self._content):
             return high
-        least = max(covered, self._token(start, self._room.overlap))
+        least = max(covered, self._token(start, self._size.overlap))
         sentence = self._sentence_before(high)
         if sentence > least:
             return sentence
@@ -233,11 +231,11 @@ class Cutter:
 
     def _following(self, start: int, end: int) -> int:
         """Where the passage behind this one begins."""
-        overlap = self._room.overlap
+        overlap = self._size.overlap
         latest = self._token(end, -overlap) if overlap else end
         if latest <= start or not overlap:
             return end
-        earliest = max(start + 1, self._token(end, -self._room.most_shared))
+        earliest = max(start + 1, self._token(end, -self._size.most_shared))
         sentence = self._sentence_before(latest)
         if sentence >= earliest:
             return sentence

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from surprise_rerank.documents import Document, Passage
+from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.encoders.cutting import (
     Cutter,
-    Room,
+    PassageSize,
     cut_all,
     encoded_stretch,
     in_groups,
     is_exact,
-    token_heads,
+    token_starts,
 )
 from surprise_rerank.errors import DataError
-
-if TYPE_CHECKING:
-    from surprise_rerank.encoders.base import Encoder  # which needs the candidates, which hold passages
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +27,7 @@ class Passages:
 
     - every passage has at most `tokens` tokens as it is encoded, the repeated title included;
     - together they cover the content without a gap, white space included;
-    - each ends at the last sentence border (`borders.sentence_starts`) within reach that leaves it longer
+    - each ends at the last sentence boundary (`sentence_boundaries`) within reach that leaves it longer
       than the overlap; at white space in its second half where there is none; or between two tokens, and
       within no character of several code points where that can be helped;
     - neighbours share at least `overlap` tokens, as the whole document was tokenised: whole sentences
@@ -91,8 +88,8 @@ class Passages:
         if limit is None:
             return [False] * len(documents)
         titles = [document.title.strip() for document in documents]
-        counts = [len(heads) for heads in token_heads(titles, encoder)]
-        return [bool(title) and self._has_room(n, limit) for title, n in zip(titles, counts, strict=True)]
+        counts = [len(starts) for starts in token_starts(titles, encoder)]
+        return [bool(title) and self._title_fits(n, limit) for title, n in zip(titles, counts, strict=True)]
 
     def texts(
         self, documents: Sequence[Document], passages: Sequence[Sequence[Passage]], encoder: Encoder
@@ -139,22 +136,22 @@ class Passages:
         self._check_overlap(limit)
         return limit
 
-    def _has_room(self, title: int, limit: int) -> bool:
+    def _title_fits(self, title: int, limit: int) -> bool:
         return title <= limit // 4 and title + self.overlap < limit
 
     def _split(
         self, documents: Sequence[Document], encoder: Encoder, limit: int
     ) -> list[tuple[Passage, ...]]:
         contents = [document.content for document in documents]
-        heads = token_heads(contents, encoder)
-        long = [i for i, content in enumerate(contents) if len(heads[i]) > limit or not is_exact(content)]
+        starts = token_starts(contents, encoder)
+        long = [i for i, content in enumerate(contents) if len(starts[i]) > limit or not is_exact(content)]
         titles = [documents[i].title.strip() for i in long]
         cutters = {}
-        for i, title, tokens in zip(long, titles, token_heads(titles, encoder), strict=True):
-            repeated = bool(title) and self._has_room(len(tokens), limit)
-            room = Room(limit, limit - len(tokens) * repeated, self.overlap)
+        for i, title, tokens in zip(long, titles, token_starts(titles, encoder), strict=True):
+            repeated = bool(title) and self._title_fits(len(tokens), limit)
+            size = PassageSize(limit, limit - len(tokens) * repeated, self.overlap)
             prefix = f"{title} " if repeated else ""
-            cutters[i] = Cutter(documents[i].id, contents[i], heads[i], prefix, room)
+            cutters[i] = Cutter(documents[i].id, contents[i], starts[i], prefix, size)
         cut_all(list(cutters.values()), encoder)
         return [
             _numbered(cutters[i].stretches if i in cutters else [(0, len(content))])

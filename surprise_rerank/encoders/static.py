@@ -21,7 +21,7 @@ from surprise_rerank.errors import DataError
 
 Unknown: TypeAlias = Literal["skip", "zero", "mean"]
 Tokenize: TypeAlias = Callable[[str], list[str]]
-_Places: TypeAlias = list[tuple[str, int, int]]
+_WordSpans: TypeAlias = list[tuple[str, int, int]]
 
 # Texts between two calls of `on_progress`.
 _BATCH = 256
@@ -154,16 +154,16 @@ class StaticEncoder:
             texts: any strings; the characters are those of `encodable(text)`.
             kind: makes no difference.
         """
-        places = functools.cache(self._places)  # most stretches stand in many texts
-        return [self._spans(encodable(text), places) for text in texts]
+        word_spans = functools.cache(self._word_spans)  # most stretches stand in many texts
+        return [self._spans(encodable(text), word_spans) for text in texts]
 
-    def _spans(self, text: str, places: Callable[[str], _Places]) -> IntArray:
+    def _spans(self, text: str, word_spans: Callable[[str], _WordSpans]) -> IntArray:
         words = self._tokenize(text)
         found: list[str] = []
         pairs: list[tuple[int, int]] = []
         for stretch in _STRETCH.finditer(text):
             shift = stretch.start()
-            for word, start, end in places(stretch[0]):
+            for word, start, end in word_spans(stretch[0]):
                 found.append(word)
                 pairs.append((start + shift, end + shift))
         spans = even_spans(len(text), len(words))
@@ -171,19 +171,19 @@ class StaticEncoder:
             spans = np.array(pairs, dtype=np.int64).reshape(-1, 2)
         return spans if self.unknown != "skip" else spans[self.vectors.lookup(words) >= 0]
 
-    def _places(self, stretch: str) -> _Places:
+    def _word_spans(self, stretch: str) -> _WordSpans:
         """The words of a stretch without white space, and where they lie in it."""
         words = self._tokenize(stretch)
         plain = stretch.lower().replace("\u2019", "'")
-        places: _Places = []
+        word_spans: _WordSpans = []
         end = 0
         for word in words:
             start = plain.find(word.lower(), end)
             if start < 0 or len(plain) != len(stretch):
                 return [(word, 0, len(stretch)) for word in words]
             end = start + len(word)
-            places.append((word, start, end))
-        return places
+            word_spans.append((word, start, end))
+        return word_spans
 
     def _read(self, text: str) -> tuple[list[str], IntArray]:
         """The words of a text that have a token, and their rows; -1 is unknown."""

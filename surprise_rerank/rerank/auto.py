@@ -1,24 +1,23 @@
-"""The default re-ranker: every scorer on one scale, a doubtful one held back, the pool asked about itself.
+"""The default re-ranker: scorers on one scale, less weight for an unreliable one, feedback from the pool.
 
-Of a question's candidates it knows how far each lies above the corpus by BM25, by cosine and by inclusion of
-the question's tokens (z, in deviations). They are added,
+Three scorers are measured in deviations z above this question's mean over the corpus: BM25, the cosine, and
+inclusion of the question's tokens. They are added,
 
     b = (3/2 - t) z_bm25 + t z_cosine + (1 + t)/2 z_dynamax,
 
-where t, from 0 to 1, tells whether the dense vectors are to be trusted for this question: whether their best
-documents are good ones to the others, too. Then the pool gives feedback: with p = softmax(b), and z again
-over the corpus,
+where t, from 0 to 1, is the trust in the dense vectors for this question: whether the other scorers rate
+their best documents well, too. Then the pool gives feedback. With p = softmax(b), and z over the corpus
+again,
 
     c = b + z(<v_i, sum_j p_j v_j>) + 1/2 z(<u_i, sum_j p_j u_j>),
 
-v the dense vectors and u the words. At last every document hears its nearest neighbours in the pool,
+where v are the dense vectors and u the words. Last, scores are smoothed over neighbours in the pool,
 
     score_i = c_i + 1/5 * mean over the five nearest j of max(0, <v_i, v_j>) c_j.
 
-Where no scorer tells the candidates apart, or there is only one, b is the score. Scores depend on the pool.
-
-Nothing is trained. Where the numbers come from, what each part is worth, and what was tried besides:
-docs/defaults.md.
+Where every scorer gives all candidates the same score, or there is only one candidate, b is the score.
+Scores depend on the pool. Nothing is trained. docs/defaults.md reports where the numbers come from, what each
+part is worth, and what else was tried.
 """
 
 from __future__ import annotations
@@ -41,29 +40,30 @@ from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, Retrieve
 from surprise_rerank.rerank.token_weights import weighted_inclusion
 from surprise_rerank.surprise.ensemble import Ensemble
 
-# What a candidate has by itself, and what the pool adds.
-VOICES = ("bm25", "cosine", "dynamax")
-PARTS = (*VOICES, "feedback", "words", "neighbours")
+# What scores a candidate by itself, and what the pool adds.
+SCORERS = ("bm25", "cosine", "dynamax")
+PARTS = (*SCORERS, "feedback", "words", "neighbours")
 
 
 @dataclass(frozen=True, slots=True)
 class AutoSettings:
-    """The numbers of `AutoReranker`; the defaults are chosen as docs/defaults.md tells. 0 leaves a part out.
+    """The numbers of `AutoReranker`. docs/defaults.md reports how the defaults were chosen. 0 omits a part.
 
     Attributes:
-        bm25: weight of BM25 where dense vectors are trusted; it gains what they lose.
+        bm25: weight of BM25 where dense vectors are trusted. It increases where they are not.
         cosine: weight of the cosine where it is trusted.
         dynamax: weight of inclusion.
         feedback: weight of the similarity to the probably relevant documents, by dense vectors.
         words: the same by words.
         neighbours: weight of what the nearest neighbours in the pool score.
         nearest: how many neighbours.
-        rarity: whether tokens count by length and rarity, instead of all alike.
-        hubs: how much of a document's mean similarity to the corpus is taken from its cosine, from 0 to 1:
-            against documents that are everybody's neighbour.
-        lengths: how much of what a document's length lets expect is taken from its inclusion, from 0 to 1.
-        trust: agreement with the others from which, and up to which, the cosine's weight grows from 0 to
-            its own; None trusts it always.
+        rarity: whether tokens have weights (`token_weights`); all count the same otherwise.
+        hubs: the share of a document's mean similarity to the corpus that is subtracted from its cosine, from
+            0 to 1. It lowers hubs, which are near to many questions.
+        lengths: the share of what a document's length predicts that is subtracted from its inclusion, from 0
+            to 1.
+        trust: the cosine's weight grows from 0 to its own between these two values of `agreement`. None
+            trusts it always.
 
     Raises:
         DataError: if a number is out of its range.
@@ -86,8 +86,8 @@ class AutoSettings:
             _require(name, getattr(self, name), 0, np.inf, "a number, 0 or more")
         for name in ("hubs", "lengths"):
             _require(name, getattr(self, name), 0, 1, "a share from 0 to 1")
-        if not any(getattr(self, name) for name in VOICES):
-            raise DataError(f"{', '.join(VOICES)} are all 0; give one of them a weight")
+        if not any(getattr(self, name) for name in SCORERS):
+            raise DataError(f"{', '.join(SCORERS)} are all 0; give one of them a weight")
         if isinstance(self.nearest, bool) or not isinstance(self.nearest, int) or self.nearest < 1:
             raise DataError(f"nearest={self.nearest!r} is out of range; give at least 1 neighbour")
         if self.lengths and not self.rarity:
@@ -109,22 +109,22 @@ def _require(name: str, value: object, low: float, high: float, expected: str) -
         raise DataError(f"{name}={value!r} is out of range; give {expected}")
 
 
-DEFAULTS = AutoSettings()
-# Against hubs, and against very long and very short documents: docs/defaults.md has what it gains and costs.
-ROBUST = AutoSettings(hubs=0.5, lengths=0.5)
+AUTO_DEFAULTS = AutoSettings()
+# Lowers hubs, and corrects for lengths. docs/defaults.md reports what this gains and costs.
+AUTO_ROBUST = AutoSettings(hubs=0.5, lengths=0.5)
 
 
 @dataclass(frozen=True)
 class AutoReranker:
     """Orders documents by BM25, cosine and inclusion, with feedback from the pool; the module has equations.
 
-    Candidates without BM25 scores are ranked without them, and without words where there is no space for
-    them; BM25's scores come from the retriever, with their moments (`HybridRetriever`).
+    Candidates without BM25 scores are ranked without them. BM25's scores and their moments come from the
+    retriever (`HybridRetriever`).
 
     Attributes:
-        corpus: the ensemble of documents, which cosines are measured against.
-        sample: token vectors of a uniform sample of the corpus, which inclusion is measured against.
-        words: the space that words are compared in; None without.
+        corpus: the ensemble of documents, for the moments of cosines.
+        sample: token vectors of a uniform sample of the corpus, for the moments of inclusion.
+        words: the space that words are compared in; None omits them.
         settings: the numbers.
         weights: part -> factor of what it adds to the score; 1 where not given. `Pipeline.fit` learns them.
         threads: how many to multiply tokens with; as many as torch uses by default.
@@ -136,7 +136,7 @@ class AutoReranker:
     corpus: Ensemble
     sample: TokenBatch
     words: TermSpace | None = None
-    settings: AutoSettings = DEFAULTS
+    settings: AutoSettings = AUTO_DEFAULTS
     weights: Mapping[str, float] = field(default_factory=dict)
     threads: int | None = None
 
@@ -156,81 +156,83 @@ class AutoReranker:
         return needs | {"terms"} if self.words is not None and self.settings.words else needs
 
     def rerank(self, query: Query, candidates: Candidates) -> Ranking:
-        """The pool in order; `parts` add up to the score, `raw` is what each scorer said.
+        """The pool in order. `parts` add up to the score, `raw` holds each scorer's own scores.
 
         Raises:
             DataError: if the candidates lack what is needed.
         """
-        voices, order = self._voices(query, candidates), _order(candidates)
-        trust = self._trust(voices, order)
-        parts = self._parts(voices, trust, candidates, order)
+        results, order = self._scorer_results(query, candidates), _order(candidates)
+        trust = self._trust(results, order)
+        parts = self._parts(results, trust, candidates, order)
         own = {name: self.weights.get(name, 1.0) * part for name, part in parts.items()}
         notes = []
         if trust < 1:
             notes.append(
                 "the dense vectors were trusted less than usual here: their best documents are not those of "
-                f"{' and '.join(name for name in voices if name != 'cosine')}"
+                f"{' and '.join(name for name in results if name != 'cosine')}"
             )
-        raw = {name: voice.raw for name, voice in voices.items()}
+        raw = {name: result.raw for name, result in results.items()}
         return Ranking.order(candidates, self._total(own, candidates), own, notes, raw=raw)
 
     def parts(self, query: Query, candidates: Candidates) -> dict[str, Float64Array]:
         """Part -> (n,) what it adds to the score, before `weights`."""
-        voices, order = self._voices(query, candidates), _order(candidates)
-        return self._parts(voices, self._trust(voices, order), candidates, order)
+        results, order = self._scorer_results(query, candidates), _order(candidates)
+        return self._parts(results, self._trust(results, order), candidates, order)
 
     def weighted(self, weights: Mapping[str, float]) -> AutoReranker:
         """The same with other factors."""
         return replace(self, weights=dict(weights))
 
-    def _voices(self, query: Query, candidates: Candidates) -> dict[str, _Voice]:
-        """What is known of every candidate by itself."""
-        voices = {}
+    def _scorer_results(self, query: Query, candidates: Candidates) -> dict[str, _ScorerResult]:
+        """Scorer -> its scores of every candidate."""
+        results = {}
         if self.settings.bm25 and "bm25" in candidates.scores:
             words = RetrievedScorer("bm25")
-            voices["bm25"] = _Voice.of(words.scores(query, candidates), words.moments(query, candidates))
+            results["bm25"] = _ScorerResult.of(
+                words.scores(query, candidates), words.moments(query, candidates)
+            )
         if self.settings.cosine:
-            voices["cosine"] = self._similarity(query, candidates)
+            results["cosine"] = self._similarity(query, candidates)
         if self.settings.dynamax:
-            voices["dynamax"] = self._inclusion(query, candidates)
-        return voices
+            results["dynamax"] = self._inclusion(query, candidates)
+        return results
 
-    def _similarity(self, query: Query, candidates: Candidates) -> _Voice:
+    def _similarity(self, query: Query, candidates: Candidates) -> _ScorerResult:
         cosine = CosineScorer(self.corpus)
         scores = np.asarray(cosine.scores(query, candidates), np.float64)
         if not self.settings.hubs:
-            return _Voice.of(scores, cosine.moments(query, candidates))
+            return _ScorerResult.of(scores, cosine.moments(query, candidates))
         # <q, v> - h <m, v> is a product with another question, so its moments are exact as well.
         shifted = query.require_dense() - self.settings.hubs * self.corpus.mean
         own = np.asarray(candidates.require_dense(), np.float64) @ shifted
-        return _Voice.of(own, self._moments_of(shifted))
+        return _ScorerResult.of(own, self._moments_of(shifted))
 
-    def _inclusion(self, query: Query, candidates: Candidates) -> _Voice:
+    def _inclusion(self, query: Query, candidates: Candidates) -> _ScorerResult:
         if not self.settings.rarity:
             plain = DynaMaxScorer(self.sample, threads=self.threads)
-            return _Voice.of(plain.scores(query, candidates), plain.moments(query, candidates))
+            return _ScorerResult.of(plain.scores(query, candidates), plain.moments(query, candidates))
         tokens, documents = query.require_tokens(), candidates.require_tokens()
         scores, usual = weighted_inclusion(tokens, documents, self.sample, threads=self.threads)
         if self.settings.lengths:
             scores, usual = without_length(
                 scores, documents.lengths, usual, self.sample.lengths, self.settings.lengths
             )
-        return _Voice.of(scores, Moments.of(usual))
+        return _ScorerResult.of(scores, Moments.of(usual))
 
-    def _trust(self, voices: Mapping[str, _Voice], order: list[int]) -> float:
-        """How far the dense vectors are to be trusted, by the agreement of their best with the others.
+    def _trust(self, results: Mapping[str, _ScorerResult], order: list[int]) -> float:
+        """How far the dense vectors are to be trusted: their agreement with the other scorers.
 
-        Of equals the same ones are looked at, wherever they stand in the pool.
+        `order` makes the result independent of the order of equal candidates in the pool.
         """
-        if self.settings.trust is None or "cosine" not in voices or len(voices) < 2:
+        if self.settings.trust is None or "cosine" not in results or len(results) < 2:
             return 1.0
         low, high = self.settings.trust
-        others = [voice.z[order] for name, voice in voices.items() if name != "cosine"]
-        agreed = agreement(voices["cosine"].z[order], others)
+        others = [result.z[order] for name, result in results.items() if name != "cosine"]
+        agreed = agreement(results["cosine"].z[order], others)
         return float(np.clip((agreed - low) / (high - low), 0.0, 1.0))
 
     def _parts(
-        self, voices: Mapping[str, _Voice], trust: float, candidates: Candidates, order: list[int]
+        self, results: Mapping[str, _ScorerResult], trust: float, candidates: Candidates, order: list[int]
     ) -> dict[str, Float64Array]:
         own = self.settings
         factors = {
@@ -238,18 +240,18 @@ class AutoReranker:
             "cosine": own.cosine * trust,
             "dynamax": own.dynamax * (1 + trust) / 2,
         }
-        parts = {name: factors[name] * voice.z for name, voice in voices.items()}
+        parts = {name: factors[name] * result.z for name, result in results.items()}
         share = self._shares(parts, candidates, order)
         parts |= self._feedback(share, candidates)
         if own.neighbours:
-            # Equally near neighbours are told apart by their ids, wherever they stand in the pool.
+            # Of equally near neighbours the lower id counts, whatever their order in the pool.
             total, ids = self._total(parts, candidates)[order], [candidates.ids[i] for i in order]
             support = np.empty(len(order))
             support[order] = neighbour_support(total, candidates.require_dense()[order], ids, own.nearest)
             parts["neighbours"] = own.neighbours * support
-        if len(share) and np.ptp(self._total({n: parts[n] for n in voices}, candidates)) == 0:
-            # No scorer tells the candidates apart: there is nothing to feed back.
-            parts |= {name: np.zeros(len(share)) for name in parts if name not in VOICES}
+        if len(share) and np.ptp(self._total({n: parts[n] for n in results}, candidates)) == 0:
+            # All candidates have the same score: there is nothing to feed back.
+            parts |= {name: np.zeros(len(share)) for name in parts if name not in SCORERS}
         return parts
 
     def _shares(
@@ -264,7 +266,7 @@ class AutoReranker:
         return weighted_sum(parts, {}) + np.zeros(len(candidates))
 
     def _feedback(self, share: Float64Array, candidates: Candidates) -> dict[str, Float64Array]:
-        """How near each candidate is to the probably relevant ones, by dense vectors and by words."""
+        """How similar each candidate is to the probably relevant ones, by dense vectors and by words."""
         own, found = self.settings, dict[str, Float64Array]()
         if own.feedback:
             vectors = candidates.require_dense()
@@ -274,8 +276,8 @@ class AutoReranker:
         if own.words and self.words is not None:
             if candidates.terms is None:
                 raise DataError("the candidates have no terms; have the retriever fetch the field 'terms'")
-            said, expected = self.words.to_mixture(candidates.terms, share)
-            found["words"] = own.words * surprise_normalized(said, expected)
+            near, expected = self.words.to_mixture(candidates.terms, share)
+            found["words"] = own.words * surprise_normalized(near, expected)
         return found
 
     def _moments_of(self, vector: Float64Array) -> Moments:
@@ -286,8 +288,8 @@ class AutoReranker:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Voice:
-    """What a scorer says of every candidate.
+class _ScorerResult:
+    """A scorer's scores of every candidate.
 
     Attributes:
         raw: (n,) its scores.
@@ -298,7 +300,7 @@ class _Voice:
     z: Float64Array
 
     @classmethod
-    def of(cls, scores: FloatArray, moments: Moments) -> _Voice:
+    def of(cls, scores: FloatArray, moments: Moments) -> _ScorerResult:
         raw = np.asarray(scores, dtype=np.float64)
         return cls(raw, surprise_normalized(raw, moments))
 

@@ -1,9 +1,9 @@
-"""What a pool tells about itself: which documents are probably relevant, and who stands near those.
+"""Feedback from a pool: which documents are probably relevant, and which are similar to those.
 
 Documents that answer one question resemble each other (the cluster hypothesis: van Rijsbergen, 'Information
-Retrieval', 1979). So the best documents of a first ranking are taken as a second question (Rocchio,
-'Relevance feedback in information retrieval', 1971), each as much as it is trusted, and every document hears
-what its neighbours in the pool scored.
+Retrieval', 1979). So the best documents of a first ranking serve as a second question, weighted by their
+probability (Rocchio, 'Relevance feedback in information retrieval', 1971). Then scores are smoothed over
+neighbours in the pool.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def shares(total: Float64Array, ids: Sequence[str]) -> Float64Array:
     """(n,) p = softmax of the first ranking's scores: how much of the feedback each candidate gives.
 
     Scores are sums of deviations from the corpus, for which e to the score is the usual odds. Of a document's
-    passages only the best gives any, or long documents would have a larger say.
+    passages only the best gives any. Otherwise long documents would count more.
     """
     found, rows = np.zeros(len(total)), representatives(total, ids)
     if len(rows):
@@ -50,16 +50,16 @@ def shares(total: Float64Array, ids: Sequence[str]) -> Float64Array:
 def neighbour_support(
     total: Float64Array, vectors: FloatArray, ids: Sequence[str], nearest: int
 ) -> Float64Array:
-    """(n,) what each candidate's nearest other documents in the pool scored, as much as they resemble it.
+    """(n,) the scores of each candidate's nearest other documents in the pool, weighted by similarity.
 
         s_i = 1/k sum over the k nearest j of max(0, <v_i, v_j>) b_j
 
     Args:
         total: (n,) b, the scores so far.
         vectors: (n, d) dense vectors of length 1.
-        ids: n document ids; a document of several passages is near by the best one. Of equally near ones the
-            first in the pool counts.
-        nearest: k; fewer, where the pool has no more.
+        ids: n document ids. The best passage of a document stands for it. Of equally near documents the first
+            in the pool counts.
+        nearest: k; fewer where the pool has no more.
     """
     support, rows = np.zeros(len(total)), representatives(total, ids)
     wide = np.asarray(vectors, np.float64)
@@ -69,37 +69,37 @@ def neighbour_support(
         block = slice(start, min(start + _ROWS, len(total)))
         left, each = wide[block] @ wide[rows].T, np.arange(block.stop - start)
         left[each, own[block]] = -np.inf
-        heard = np.zeros(len(each))
+        total_near = np.zeros(len(each))
         counted = min(nearest, len(rows) - 1)
         for _ in range(counted):
             near = left.argmax(axis=1)
-            heard += left[each, near].clip(0.0) * total[rows[near]]
+            total_near += left[each, near].clip(0.0) * total[rows[near]]
             left[each, near] = -np.inf
-        support[block] = heard / max(counted, 1)
+        support[block] = total_near / max(counted, 1)
     return support
 
 
-def agreement(voice: Float64Array, others: Sequence[Float64Array]) -> float:
-    """How good one scorer's best documents are in the eyes of the others, from 0 to 1.
+def agreement(scores: Float64Array, others: Sequence[Float64Array]) -> float:
+    """How well the other scorers rate one scorer's best documents, from 0 to 1.
 
-        mean over other scorers o of  mean of o over the voice's ten best / mean of o over its own ten best
+        mean over other scorers o of  mean of o over this scorer's ten best / mean of o over its own ten best
 
-    Scores are deviations above the corpus' mean; a scorer whose own best are no better than that says
-    nothing. 1 where the voice, or everybody else, says nothing.
+    Scores are deviations above the corpus' mean. Other scorers whose own best are not above it are omitted.
+    The result is 1 where all are omitted, or where all of this scorer's scores are equal.
 
     Args:
-        voice: (n,) the scorer's; of equal documents the first ones are its best.
+        scores: (n,) the scorer's; of equal documents the first ones are its best.
         others: (n,) arrays of the others.
     """
-    if not len(voice) or np.ptp(voice) == 0:
+    if not len(scores) or np.ptp(scores) == 0:
         return 1.0
-    best = _best(voice)
-    heard = []
+    best = _best(scores)
+    shares_of_best = []
     for other in others:
         most = float(other[_best(other)].mean())
         if most > 0:
-            heard.append(float(np.clip(other[best].mean() / most, 0.0, 1.0)))
-    return float(np.mean(heard)) if heard else 1.0
+            shares_of_best.append(float(np.clip(other[best].mean() / most, 0.0, 1.0)))
+    return float(np.mean(shares_of_best)) if shares_of_best else 1.0
 
 
 def _best(values: Float64Array) -> IntArray:

@@ -126,9 +126,9 @@ class RetrievedScorer:
         Raises:
             DataError: if it did not.
         """
-        if self.name not in candidates.backgrounds:
+        if self.name not in candidates.corpus_moments:
             raise DataError(f"the retriever {self.name!r} gave no moments over the corpus; use rrf or minmax")
-        return candidates.backgrounds[self.name]
+        return candidates.corpus_moments[self.name]
 
 
 def dense_similarities(query: Query, candidates: Candidates, similarity: VectorSimilarity) -> Float64Array:

@@ -38,7 +38,7 @@ _TVERSKY = (1.0, 0.1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Corpus:
+class CorpusStatistics:
     """What a similarity can be fitted on.
 
     Attributes:
@@ -58,7 +58,7 @@ class Corpus:
         texts: Sequence[str],
         fitted_on: frozenset[FittedOn],
         statistics: WordStatistics | None = None,
-    ) -> Corpus:
+    ) -> CorpusStatistics:
         """What of these texts a similarity is fitted on.
 
         Args:
@@ -93,7 +93,7 @@ class NamedSimilarity:
     """
 
     summary: str
-    build: Callable[[Corpus], BagSimilarity]
+    build: Callable[[CorpusStatistics], BagSimilarity]
     fitted_on: frozenset[FittedOn] = frozenset()
     symmetric: bool = True
     module: str = ""
@@ -118,7 +118,7 @@ def find_similarity(name: str) -> NamedSimilarity:
 
 
 # Makes a similarity of what it is fitted on; the flag says whether tokens have length 1.
-_Build: TypeAlias = Callable[[Corpus, bool], BagSimilarity]
+_Build: TypeAlias = Callable[[CorpusStatistics, bool], BagSimilarity]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,13 +162,13 @@ def _pooled(pooling: Pooling, measure: Measure, unit: bool) -> BagSimilarity:
     return FuzzyBagOfWords(None, pooling, SetMeasure(measure), unit)
 
 
-def _sif_without_component(corpus: Corpus, unit: bool) -> BagSimilarity:
+def _sif_without_component(corpus: CorpusStatistics, unit: bool) -> BagSimilarity:
     sif = InverseFrequency(corpus.statistics)
     sentences = AverageCosine(sif, unit).vectors(corpus.texts)
     return AverageCosine(sif, unit, from_texts=Removal.of_sentences(sentences))
 
 
-def _all_but_the_top(corpus: Corpus, unit: bool) -> BagSimilarity:
+def _all_but_the_top(corpus: CorpusStatistics, unit: bool) -> BagSimilarity:
     words = vocabulary(corpus.texts, unit_tokens=unit)
     return AverageCosine(None, unit, from_tokens=Removal.of_words(words))
 

@@ -11,7 +11,7 @@ from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.errors import DataError
 from surprise_rerank.similarities.bags import BagSimilarity, Texts
-from surprise_rerank.similarities.registry import Corpus, find_similarity
+from surprise_rerank.similarities.registry import CorpusStatistics, find_similarity
 from surprise_rerank.similarities.reranker import SimilarityReranker
 from surprise_rerank.similarities.word_weights import WordStatistics
 
@@ -39,7 +39,7 @@ class TextSimilarity:
         self.name = name
         self.encoder = encoder
         if not self._named.fitted_on:
-            self._built = self._named.build(Corpus(encoder.dimension))
+            self._built = self._named.build(CorpusStatistics(encoder.dimension))
 
     @property
     def similarity(self) -> BagSimilarity:
@@ -68,7 +68,9 @@ class TextSimilarity:
         _require_list(texts)
         named = self._named
         if named.fitted_on:
-            self._built = named.build(Corpus.encode(self.encoder, texts, named.fitted_on, statistics))
+            self._built = named.build(
+                CorpusStatistics.encode(self.encoder, texts, named.fitted_on, statistics)
+            )
         return self
 
     def scores(self, query: str, documents: Sequence[str]) -> Float64Array:

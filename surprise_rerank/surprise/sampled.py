@@ -1,6 +1,6 @@
 """Ensembles of anything under any similarity, through a sample of their members.
 
-`Background` is what the surprise score asks of an ensemble; `Ensemble` (vectors, exact moments) and
+`EnsembleLike` is what the surprise score asks of an ensemble; `Ensemble` (vectors, exact moments) and
 `SampledEnsemble` both are one.
 """
 
@@ -22,7 +22,7 @@ Anchors = TypeVar("Anchors")
 Pool = Callable[[FloatArray, TokenBatch], FloatArray]
 
 
-class Background(Protocol):
+class EnsembleLike(Protocol):
     """What a similarity is compared with: an ensemble, seen from n anchors."""
 
     @property

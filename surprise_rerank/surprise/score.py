@@ -31,7 +31,7 @@ from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.moments import POOLED_ANCHORS, Moments, pooled_moments
 from surprise_rerank.errors import DataError
 from surprise_rerank.surprise.ensemble import Ensemble
-from surprise_rerank.surprise.sampled import Background
+from surprise_rerank.surprise.sampled import EnsembleLike
 
 SurpriseModel: TypeAlias = Literal["gaussian", "pooled", "percentile", "empirical"]
 Ties: TypeAlias = Literal["strict", "mean", "weak"]
@@ -229,7 +229,7 @@ class Surprise:
             `Ensemble`, or a sample of anchors. Where none is given, an `Ensemble` takes its own members.
     """
 
-    ensemble: Background
+    ensemble: EnsembleLike
     model: SurpriseModel = "gaussian"
     weight: Weight = "crossover"
     shrink_mean: float = 0.0

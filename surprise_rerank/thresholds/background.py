@@ -36,7 +36,7 @@ from surprise_rerank.core.files import UNREADABLE_ARCHIVE
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.fusion import BM25_WEIGHT
 from surprise_rerank.surprise.ensemble import Ensemble
-from surprise_rerank.thresholds.question_contrast import CONTRAST, contrasted
+from surprise_rerank.thresholds.question_contrast import QUESTION_CONTRAST, with_question_contrast
 
 # Fewer questions tell nothing that a threshold could rest on.
 FEWEST = 10
@@ -162,7 +162,7 @@ class QuestionBackground:
         def answers() -> Iterator[tuple[str, Ranking]]:
             for query in queries:
                 pool, ranking = rank(query)
-                yield query.text, contrasted(ranking, query, pool, members, is_member=True)
+                yield query.text, with_question_contrast(ranking, query, pool, members, is_member=True)
 
         return cls.of(answers(), scorer, documents, members)
 
@@ -231,7 +231,7 @@ class QuestionBackground:
             DataError: if the ranking was made by other scorers, or vectors are missing.
         """
         if self.questions is not None:
-            ranking = contrasted(ranking, query, candidates, self.questions)
+            ranking = with_question_contrast(ranking, query, candidates, self.questions)
         own = self.surprise(self.totals_of(ranking, query.text))
         return replace(ranking, surprise=np.maximum.accumulate(own[::-1])[::-1])
 
@@ -374,8 +374,8 @@ def above(ranking: Ranking, min_surprise: float) -> Ranking:
 
 def _raw(ranking: Ranking) -> dict[str, Float64Array]:
     """What T is the sum of: the contrast stands for the cosine, which it is made of."""
-    left_out = "cosine" if CONTRAST in ranking.raw else ""
-    return {name: own for name, own in ranking.voices.items() if name != left_out}
+    left_out = "cosine" if QUESTION_CONTRAST in ranking.raw else ""
+    return {name: own for name, own in ranking.scores_by_scorer.items() if name != left_out}
 
 
 def _best(scores: Float64Array) -> Float64Array:

@@ -21,10 +21,10 @@ from surprise_rerank.core.moments import Moments
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.score import z_scores
 
-CONTRAST = "contrast"
+QUESTION_CONTRAST = "contrast"
 
 
-def contrast(
+def question_contrast(
     query: Query, candidates: Candidates, questions: Ensemble, *, is_member: bool = False
 ) -> Float64Array:
     """(n,) z of every candidate; 0 where the questions give it no spread.
@@ -47,7 +47,7 @@ def contrast(
     return z
 
 
-def contrasted(
+def with_question_contrast(
     ranking: Ranking,
     query: Query,
     candidates: Candidates,
@@ -56,8 +56,10 @@ def contrasted(
     is_member: bool = False,
 ) -> Ranking:
     """The ranking of these candidates with their contrast among its raw scores."""
-    own = contrast(query, candidates, questions, is_member=is_member)
-    return replace(ranking, raw={**ranking.voices, CONTRAST: own[ranking.rows_in(candidates)]})
+    own = question_contrast(query, candidates, questions, is_member=is_member)
+    return replace(
+        ranking, raw={**ranking.scores_by_scorer, QUESTION_CONTRAST: own[ranking.rows_in(candidates)]}
+    )
 
 
 def _without(member: Float64Array, moments: Moments, count: int) -> Moments:

@@ -65,7 +65,7 @@ class HybridRetriever(ExplainingRetriever):
         return replace(
             pool,
             scores={**pool.scores, "bm25": self.lexical.score(query.text, pool.ids)},
-            backgrounds={"bm25": self.lexical.moments(query.text, self.sample)},
+            corpus_moments={"bm25": self.lexical.moments(query.text, self.sample)},
         )
 
     def steps(self, query: Query, depth: int) -> list[str]:

@@ -35,5 +35,5 @@ class StoredCandidates:
         return replace(
             pool,
             scores={"bm25": scores},
-            backgrounds={"bm25": self.words.moments(query.text, self.sample)},
+            corpus_moments={"bm25": self.words.moments(query.text, self.sample)},
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from surprise_rerank.classify.offset_share import Contrast, contrast
+from surprise_rerank.classify.offset_share import LabelContrast, label_contrast
 from surprise_rerank.connectors.progress import Advance, Terminal
 from surprise_rerank.core.arrays import Float32Array, IntArray
 from surprise_rerank.core.files import cache_folder
@@ -94,7 +94,9 @@ class _Study:
         if self._learns and len(np.unique(self._source_truth)) < 2:
             raise DataError(f"the texts of {self._source.name} have one label; learning needs two at least")
         self._draws = [self._drawn(number) for number in range(settings.repeats)]
-        self.promised: dict[tuple[str, str], Contrast] = {}  # model, template -> of the first draw's ensemble
+        self.promised: dict[
+            tuple[str, str], LabelContrast
+        ] = {}  # model, template -> of the first draw's ensemble
 
     def outcomes(self, vectors: Vectors) -> dict[Key, Outcome]:
         """What a model's systems make of the texts."""
@@ -106,7 +108,9 @@ class _Study:
         with self._terminal.bar(f"{vectors.name}: classifying", total, "classifications") as advance:
             for template in templates:
                 labels = self._task.label_vectors(vectors.encoder, template)
-                self.promised[vectors.name, template] = contrast(np.stack([*labels.values()]), ensembles[0])
+                self.promised[vectors.name, template] = label_contrast(
+                    np.stack([*labels.values()]), ensembles[0]
+                )
                 for draw, ensemble in zip(self._draws, ensembles, strict=True):
                     tested = texts[draw.tested]
                     for system in ZERO_SHOT:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from surprise_rerank.classify.offset_share import PROMISING_OFFSET_SHARE, Contrast
+from surprise_rerank.classify.offset_share import PROMISING_OFFSET_SHARE, LabelContrast
 from surprise_rerank.eval.labelled.surprise_models import COSINE
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Series, Table
 from surprise_rerank.eval.stats.significance import deviation
@@ -38,7 +38,7 @@ def systems_table(found: Mapping[Key, Outcome]) -> Table:
     return Table("zero-shot", "How well each system does", tuple(columns), tuple(rows), keys=3)
 
 
-def contrast_table(promised: Mapping[tuple[str, str], Contrast], found: Mapping[Key, Outcome]) -> Table:
+def contrast_table(promised: Mapping[tuple[str, str], LabelContrast], found: Mapping[Key, Outcome]) -> Table:
     """What the unlabelled texts promise for each model and template, beside what pooled surprise gained."""
     rows: list[tuple[Cell, ...]] = []
     for (model, template), contrast in promised.items():

@@ -32,7 +32,7 @@ from surprise_rerank.eval.studies.sentence_models import (
 )
 from surprise_rerank.similarities.bags import Texts, word_lists
 from surprise_rerank.similarities.kernels import with_own_memberships
-from surprise_rerank.similarities.registry import Corpus, find_similarity, similarity_names
+from surprise_rerank.similarities.registry import CorpusStatistics, find_similarity, similarity_names
 from surprise_rerank.similarities.word_weights import WordStatistics
 
 
@@ -133,14 +133,14 @@ def _of_tokens(
 ) -> Iterator[Outcome]:
     words = word_lists(model.encoder, task.background)
     texts = Texts(with_own_memberships(tokens), words)
-    corpus = Corpus(model.encoder.dimension, texts, WordStatistics.of(words))
+    corpus = CorpusStatistics(model.encoder.dimension, texts, WordStatistics.of(words))
     once = np.ones(len(texts), dtype=np.int64)
     for kind in measures:
         build = partial(_token_measure, kind, corpus)
         yield ranked(model.name, kind, build, pairs, once, terminal)[1]
 
 
-def _token_measure(name: str, corpus: Corpus) -> Measure:
+def _token_measure(name: str, corpus: CorpusStatistics) -> Measure:
     return TokenMeasure(find_similarity(name).build(corpus), corpus.texts)
 
 

@@ -21,7 +21,7 @@ from surprise_rerank.eval.studies.off_topic.scores import (
     totals,
 )
 from surprise_rerank.thresholds.background import QuestionBackground
-from surprise_rerank.thresholds.question_contrast import CONTRAST
+from surprise_rerank.thresholds.question_contrast import QUESTION_CONTRAST
 
 Questions: TypeAlias = Sequence[AskedQuestion]
 Statistic: TypeAlias = Callable[[Questions], Float64Array]
@@ -43,7 +43,7 @@ def statistics(scorers: Sequence[str], background: QuestionBackground) -> dict[s
         **raw,
         "min-max": lambda questions: np.array([q.min_max for q in questions]),
         "z over documents": lambda questions: np.array([q.z_documents for q in questions]),
-        "z over questions": best(CONTRAST),
+        "z over questions": best(QUESTION_CONTRAST),
         FUSION: lambda questions: totals(questions, background, as_system(FUSION)),
     }
 

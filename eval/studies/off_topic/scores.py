@@ -16,7 +16,7 @@ from surprise_rerank.rerank.scorers import Scorer
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.score import z_scores
 from surprise_rerank.thresholds.background import QuestionBackground
-from surprise_rerank.thresholds.question_contrast import CONTRAST, contrast
+from surprise_rerank.thresholds.question_contrast import QUESTION_CONTRAST, question_contrast
 
 # All scorers together, as `background.py` adds them.
 FUSION = "fusion"
@@ -47,7 +47,7 @@ class AskedQuestion:
 
     def best(self, scorer: str) -> float:
         """The best candidate's score; minus infinity without candidates."""
-        own = self.contrasts[ALL] if scorer == CONTRAST else self.scores[scorer]
+        own = self.contrasts[ALL] if scorer == QUESTION_CONTRAST else self.scores[scorer]
         return float(np.max(own, initial=-np.inf))
 
 
@@ -70,7 +70,7 @@ def as_system(scorer: str, without: str = ALL) -> View:
 
     def view(question: AskedQuestion) -> Ranking:
         own = question.scores if scorer == FUSION else {scorer: question.scores[scorer]}
-        return _ranking({**own, CONTRAST: question.contrasts[without]})
+        return _ranking({**own, QUESTION_CONTRAST: question.contrasts[without]})
 
     return view
 
@@ -138,7 +138,7 @@ class Bench:
         scores = {s.name: np.asarray(s.scores(query, pool), np.float64) for s in self.scorers}
         relevant = np.array([judged.get(name, 0) > 0 for name in pool.ids], dtype=bool)
         contrasts = {
-            name: contrast(query, pool, self.questions[name], is_member=is_member)
+            name: question_contrast(query, pool, self.questions[name], is_member=is_member)
             for name, is_member in backgrounds.items()
         }
         if not len(pool):

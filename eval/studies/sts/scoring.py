@@ -14,7 +14,7 @@ from surprise_rerank.encoders.base import Progress
 from surprise_rerank.eval.studies.sentence_models import SentenceModel, post_processed
 from surprise_rerank.eval.studies.sts.data import DataSet
 from surprise_rerank.similarities.bags import Bag, BagSimilarity, Texts, word_lists
-from surprise_rerank.similarities.registry import Corpus, find_similarity
+from surprise_rerank.similarities.registry import CorpusStatistics, find_similarity
 from surprise_rerank.similarities.word_weights import WordStatistics
 
 COSINE = "cosine"
@@ -100,7 +100,7 @@ class EncodedPairs:
         second = [self._bags[i] for i in self._second]
         # Products of sentences are small: with a second thread, numpy takes up to ten times as long for them.
         with threadpool_limits(limits=1, user_api="blas"):
-            similarity = named.build(Corpus(self._dimension, sample, statistics))
+            similarity = named.build(CorpusStatistics(self._dimension, sample, statistics))
             values = compare(similarity, first, second)
         return Scores(values, time.perf_counter() - start)
 
