@@ -24,10 +24,9 @@ from stored import documents_of
 from surprise_rerank import Pipeline, load_encoder
 from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex, IndexOptions
 from surprise_rerank.connectors.systems.loading import pipeline_of
-from surprise_rerank.connectors.systems.register import SystemName
 from surprise_rerank.eval.retrieval.datasets import load_dataset
 
-SYSTEMS: tuple[SystemName, ...] = ("cosine", "dynamax", "fusion")
+SYSTEMS: tuple[str, ...] = ("cosine", "dynamax", "fusion")
 Answer = tuple[str, ...]
 
 

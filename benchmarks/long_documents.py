@@ -21,7 +21,7 @@ from surprise_rerank.eval.reports.report import Report, Table
 from surprise_rerank.eval.retrieval.comparison import compare
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, load_dataset
 from surprise_rerank.eval.retrieval.evaluation import evaluate
-from surprise_rerank.eval.retrieval.settings import Settings
+from surprise_rerank.eval.retrieval.settings import RetrievalSettings
 
 
 def write_joined(dataset: RetrievalDataset, size: int, folder: Path) -> None:
@@ -67,7 +67,7 @@ def main() -> None:
     write_joined(dataset, given.joined, folder)
     tables: list[Table] = []
     for passages, name in ((False, "cut"), (True, "in passages")):
-        settings = Settings(
+        settings = RetrievalSettings(
             dataset=str(folder),
             systems=tuple(given.systems.split(",")),
             model=given.model,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from surprise_rerank.connectors.qdrant.location import shown_url
-from surprise_rerank.connectors.systems.loading import Settings
+from surprise_rerank.connectors.systems.loading import PipelineSettings
 from surprise_rerank.core.workers import in_thread
 from surprise_rerank.errors import DataError
 
@@ -58,19 +58,19 @@ class Lazy(Generic[T]):
             self._object = None
 
 
-def component_settings(given: object | None, what: str, **names: Any) -> Settings:
+def component_settings(given: object | None, what: str, **names: Any) -> PipelineSettings:
     """The settings of a component, whose names may be written to a file.
 
     Args:
         given: the object that the caller has instead of names, if any.
         what: the argument that it came by.
-        names: the attributes of `Settings`.
+        names: the attributes of `PipelineSettings`.
 
     Raises:
         DataError: if there are both an object and names, both index and url, or a password in the url.
     """
-    settings = Settings(**names)
-    if given is not None and settings != Settings():
+    settings = PipelineSettings(**names)
+    if given is not None and settings != PipelineSettings():
         raise DataError(f"both {what}= and names of one are given; give one of the two")
     if settings.url is not None and shown_url(settings.url) != settings.url:
         raise DataError(

@@ -21,7 +21,6 @@ from surprise_rerank.connectors.components import (
 )
 from surprise_rerank.connectors.haystack_filters import to_qdrant_filter
 from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever
-from surprise_rerank.connectors.systems.register import SystemName
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.errors import DataError, MissingExtraError
 from surprise_rerank.pipeline import Pipeline, Retriever
@@ -90,7 +89,7 @@ class SurpriseRanker(_Loaded):
         url: str | None = None,
         collection: str = "documents",
         model: str | None = None,
-        system: SystemName | None = None,
+        system: str | None = None,
         min_surprise: float | None = None,
         top_k: int = 10,
         meta_fields_to_embed: list[str] | None = None,
@@ -182,7 +181,7 @@ class SurpriseRetriever(_Loaded):
         url: of a Qdrant server with the index, instead; its key comes from QDRANT_API_KEY.
         collection: on the server.
         model: of the encoder; the index's own by default.
-        system: what ranks; see `connectors.loading.Settings`.
+        system: what ranks; see `connectors.systems.loading.PipelineSettings`.
         depth: size of the candidate pool that is re-ranked.
         min_surprise: leave out what is less surprising; the index must have a background for the system.
         top_k: the most documents that are returned.
@@ -201,7 +200,7 @@ class SurpriseRetriever(_Loaded):
         url: str | None = None,
         collection: str = "documents",
         model: str | None = None,
-        system: SystemName | None = None,
+        system: str | None = None,
         depth: int = 100,
         min_surprise: float | None = None,
         top_k: int = 10,

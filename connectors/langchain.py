@@ -10,7 +10,7 @@ from pydantic_core.core_schema import is_instance_schema
 
 from surprise_rerank.candidates import Hit
 from surprise_rerank.connectors.components import SURPRISE, judged_metadata
-from surprise_rerank.connectors.systems.loading import Settings
+from surprise_rerank.connectors.systems.loading import PipelineSettings
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.errors import MissingExtraError
 from surprise_rerank.pipeline import Pipeline
@@ -60,12 +60,12 @@ class SurpriseRerank(BaseDocumentCompressor):
         Args:
             top_n: the most that are returned; None returns all.
             id_key: the key of the metadata that has the stored id, instead of `Document.id`.
-            settings: of `connectors.loading.Settings`: index, model, system, min_surprise, ...
+            settings: of `systems.loading.PipelineSettings`: index, model, system, min_surprise, ...
 
         Raises:
-            SurpriseRerankError: as `Settings.text_reranker`.
+            SurpriseRerankError: as `PipelineSettings.text_reranker`.
         """
-        return cls(reranker=Settings(**settings).text_reranker(), top_n=top_n, id_key=id_key)
+        return cls(reranker=PipelineSettings(**settings).text_reranker(), top_n=top_n, id_key=id_key)
 
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
@@ -125,12 +125,12 @@ class SurpriseRetriever(BaseRetriever):
 
         Args:
             k: the most documents that are returned.
-            settings: of `connectors.loading.Settings`: index or url, system, depth, min_surprise, ...
+            settings: of `systems.loading.PipelineSettings`: index or url, system, depth, min_surprise, ...
 
         Raises:
-            SurpriseRerankError: as `Settings.pipeline`.
+            SurpriseRerankError: as `PipelineSettings.pipeline`.
         """
-        return cls(pipeline=Settings(**settings).pipeline(), k=k)
+        return cls(pipeline=PipelineSettings(**settings).pipeline(), k=k)
 
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None

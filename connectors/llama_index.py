@@ -18,8 +18,7 @@ from surprise_rerank.connectors.components import (
     judged_metadata,
     require_writable,
 )
-from surprise_rerank.connectors.systems.loading import Settings
-from surprise_rerank.connectors.systems.register import SystemName
+from surprise_rerank.connectors.systems.loading import PipelineSettings
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.errors import DataError, MissingExtraError
 from surprise_rerank.pipeline import Pipeline
@@ -72,15 +71,15 @@ class SurpriseRerank(BaseNodePostprocessor):
     url: str | None = Field(default=None, description="Of a Qdrant server with the index, instead.")
     collection: str = Field(default="documents", description="The collection on the server.")
     model: str | None = Field(default=None, description="Of the encoder; the index's own by default.")
-    system: SystemName | None = Field(
-        default=None, description="What ranks; see `connectors.loading.Settings`."
+    system: str | None = Field(
+        default=None, description="What ranks; see `connectors.systems.loading.PipelineSettings`."
     )
     min_surprise: float | None = Field(default=None, description="Leave out what is less surprising.")
     keep_retrieval_score: bool = Field(
         default=False, description="Keep the score that a node came with in metadata['retrieval_score']."
     )
     # With the settings that it loads by.
-    _lazy: tuple[Settings, Lazy[TextReranker]] = PrivateAttr()
+    _lazy: tuple[PipelineSettings, Lazy[TextReranker]] = PrivateAttr()
 
     @classmethod
     def class_name(cls) -> str:
@@ -124,7 +123,7 @@ class SurpriseRerank(BaseNodePostprocessor):
             found += self._picked(nodes, ranked)
         return found
 
-    def _settings(self) -> Settings:
+    def _settings(self) -> PipelineSettings:
         if self.reranker is not None and not isinstance(self.reranker, TextReranker):
             raise DataError(f"reranker must be a TextReranker, got {type(self.reranker).__name__}")
         return component_settings(
@@ -215,12 +214,12 @@ class SurpriseRetriever(BaseRetriever):
 
         Args:
             similarity_top_k: the most nodes that are returned.
-            names: the attributes of `connectors.loading.Settings`.
+            names: the attributes of `connectors.systems.loading.PipelineSettings`.
 
         Raises:
-            SurpriseRerankError: as `Settings.pipeline`.
+            SurpriseRerankError: as `PipelineSettings.pipeline`.
         """
-        return cls(Settings(**names).pipeline(), similarity_top_k=similarity_top_k)
+        return cls(PipelineSettings(**names).pipeline(), similarity_top_k=similarity_top_k)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         ranking = self.pipeline.search(query_bundle.query_str, self.similarity_top_k)

@@ -15,7 +15,7 @@ import numpy as np
 from surprise_rerank.candidates import Ranking
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.systems.loading import pipeline_of, text_reranker_of
-from surprise_rerank.connectors.systems.register import SystemName
+from surprise_rerank.connectors.systems.register import find_system
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.documents import Document
@@ -43,14 +43,6 @@ if TYPE_CHECKING:
     )
     from torch.utils.data import DataLoader
 
-_KINDS: Mapping[SystemName, MODEL_TYPES] = {
-    "bm25": "sparse",
-    "dynamax": "late-interaction",
-    "auto": "hybrid",
-    "fusion": "hybrid",
-    "maxsim": "late-interaction",
-}
-
 
 class SurpriseSearch:
     """A system on an index of every task's corpus: mteb's `SearchProtocol`.
@@ -72,7 +64,7 @@ class SurpriseSearch:
     def __init__(
         self,
         encoder: Encoder,
-        system: SystemName = "auto",
+        system: str = "auto",
         *,
         depth: int = 100,
         options: IndexOptions | None = None,
@@ -84,7 +76,7 @@ class SurpriseSearch:
         self.options = options
         self.folder = folder
         self.mteb_model_meta = _meta(
-            system, encoder, _KINDS.get(system, "dense"), {"depth": depth, **_digest(options)}
+            system, encoder, find_system(system).kind, {"depth": depth, **_digest(options)}
         )
         self._index: DocumentIndex | None = None
 

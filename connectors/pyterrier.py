@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from surprise_rerank.connectors.systems.loading import Settings
+from surprise_rerank.connectors.systems.loading import PipelineSettings
 from surprise_rerank.core.arrays import IntArray
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.errors import DataError, MissingExtraError
@@ -49,12 +49,12 @@ class SurpriseTransformer(pt.Transformer):
 
         Args:
             text_field: the column of the texts.
-            settings: of `connectors.loading.Settings`: index, model, system, min_surprise, ...
+            settings: of `systems.loading.PipelineSettings`: index, model, system, min_surprise, ...
 
         Raises:
-            SurpriseRerankError: as `Settings.text_reranker`.
+            SurpriseRerankError: as `PipelineSettings.text_reranker`.
         """
-        return cls(Settings(**settings).text_reranker(), text_field=text_field)
+        return cls(PipelineSettings(**settings).text_reranker(), text_field=text_field)
 
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
         """The rows with new `score` and `rank`; without those that are not surprising enough, if asked for.
@@ -123,12 +123,12 @@ class SurpriseRetriever(pt.Transformer):
 
         Args:
             num_results: the most documents for a query.
-            settings: of `connectors.loading.Settings`: index or url, system, depth, min_surprise, ...
+            settings: of `systems.loading.PipelineSettings`: index or url, system, depth, min_surprise, ...
 
         Raises:
-            SurpriseRerankError: as `Settings.pipeline`.
+            SurpriseRerankError: as `PipelineSettings.pipeline`.
         """
-        return cls(Settings(**settings).pipeline(), num_results=num_results)
+        return cls(PipelineSettings(**settings).pipeline(), num_results=num_results)
 
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
         """The results of every row, in the order of the rows.

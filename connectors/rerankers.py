@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from surprise_rerank.connectors.components import judged_metadata
-from surprise_rerank.connectors.systems.loading import Settings
+from surprise_rerank.connectors.systems.loading import PipelineSettings
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.errors import DataError, MissingExtraError
 from surprise_rerank.text_reranker import RankedText, TextReranker
@@ -46,12 +46,12 @@ class SurpriseRanker(BaseRanker):  # type: ignore[misc]  # rerankers has no type
         """One made of names and numbers.
 
         Args:
-            settings: of `connectors.loading.Settings`: index, model, system, min_surprise, ...
+            settings: of `systems.loading.PipelineSettings`: index, model, system, min_surprise, ...
 
         Raises:
-            SurpriseRerankError: as `Settings.text_reranker`.
+            SurpriseRerankError: as `PipelineSettings.text_reranker`.
         """
-        return cls(Settings(**settings).text_reranker())
+        return cls(PipelineSettings(**settings).text_reranker())
 
     def rank(
         self,

@@ -100,10 +100,9 @@ class Pipeline:
             DataError: if neither a re-ranker nor the retriever has scores.
         """
         wanted: frozenset[Field] = frozenset({"documents"}) if texts else frozenset()
-        if self.background is not None:
-            wanted |= self.background.needs
-        pool, ranking = self._ranked(query, self.depth if depth is None else depth, wanted)
-        return ranking if self.background is None else self.background.judged(ranking, query, pool)
+        fields = fields_for(self.reranker, self.background) | wanted
+        pool = self.retriever.retrieve(query, self.depth if depth is None else depth, fields)
+        return ranked(query, pool, self.reranker, self.background)
 
     def with_background(
         self,
@@ -129,7 +128,8 @@ class Pipeline:
         def rank(query: Query) -> tuple[Candidates, Ranking]:
             if on_progress is not None:
                 on_progress(1)
-            return self._ranked(query, self.depth, frozenset({"dense"}))
+            pool = self.retriever.retrieve(query, self.depth, fields_for(self.reranker) | {"dense"})
+            return pool, ranked(query, pool, self.reranker)
 
         queries = encode_queries(self.encoder, checked_questions(questions))
         measured = QuestionBackground.measured(queries, rank, scorer, documents)
@@ -178,11 +178,6 @@ class Pipeline:
         made = replace(self, reranker=reranker.weighted(found.weights)) if found.accepted else self
         return FittedPipeline(**vars(found), pipeline=made)
 
-    def _ranked(self, query: Query, depth: int, fields: frozenset[Field]) -> tuple[Candidates, Ranking]:
-        needs: frozenset[Field] = frozenset() if self.reranker is None else self.reranker.needs
-        pool = self.retriever.retrieve(query, depth, needs | fields)
-        return pool, as_retrieved(pool) if self.reranker is None else self.reranker.rerank(query, pool)
-
 
 @dataclass(frozen=True)
 class FittedPipeline(WeightFit):
@@ -193,6 +188,30 @@ class FittedPipeline(WeightFit):
     """
 
     pipeline: Pipeline = field(kw_only=True)
+
+
+def fields_for(reranker: Reranker | None, background: QuestionBackground | None = None) -> frozenset[Field]:
+    """What is fetched with a pool, so that it can be ordered and its surprise can be measured."""
+    fields: frozenset[Field] = frozenset() if reranker is None else reranker.needs
+    return fields if background is None else fields | background.needs
+
+
+def ranked(
+    query: Query, pool: Candidates, reranker: Reranker | None, background: QuestionBackground | None = None
+) -> Ranking:
+    """A pool in order, with every document's surprise where there is a background.
+
+    Args:
+        query: encoded.
+        pool: with the fields of `fields_for`.
+        reranker: orders it; the retriever's own scores do where it is None.
+        background: other questions' best candidates.
+
+    Raises:
+        DataError: if neither a re-ranker nor the retriever has scores.
+    """
+    ranking = as_retrieved(pool) if reranker is None else reranker.rerank(query, pool)
+    return ranking if background is None else background.judged(ranking, query, pool)
 
 
 def as_retrieved(pool: Candidates) -> Ranking:

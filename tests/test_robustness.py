@@ -42,7 +42,7 @@ from surprise_rerank.eval.retrieval.robustness import (
     top,
     with_robustness,
 )
-from surprise_rerank.eval.retrieval.settings import Settings
+from surprise_rerank.eval.retrieval.settings import RetrievalSettings
 
 NAMES = [f"d{i:02}" for i in range(40)]
 LENGTHS = {name: 3 + 7 * i for i, name in enumerate(NAMES)}
@@ -349,6 +349,6 @@ def test_the_command_shows_and_writes_it(
 
 
 def test_lengths_of_a_corpus_are_read_by_its_settings() -> None:
-    whole = corpus_lengths(Settings())
+    whole = corpus_lengths(RetrievalSettings())
     assert all(words > 0 for words in whole.values())
-    assert corpus_lengths(Settings(limit=2)).items() <= whole.items()
+    assert corpus_lengths(RetrievalSettings(limit=2)).items() <= whole.items()

@@ -14,7 +14,7 @@ from words import WordEncoder
 from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex, IndexOptions
 from surprise_rerank.connectors.qdrant.retrievers.stored import StoredCandidates
 from surprise_rerank.connectors.systems.backgrounds import store_background
-from surprise_rerank.connectors.systems.loading import Settings, pipeline_of, text_reranker_of
+from surprise_rerank.connectors.systems.loading import PipelineSettings, pipeline_of, text_reranker_of
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.passages import Passages
@@ -139,14 +139,14 @@ def test_settings_are_names_that_make_what_they_name(tmp_path: Path, monkeypatch
     monkeypatch.setattr("surprise_rerank.connectors.systems.loading.load_encoder", lambda name: encoder)
     with DocumentIndex.open(tmp_path / "index", encoder, options=IndexOptions(bm25=None)) as index:
         index.sync(DOCUMENTS)
-    settings = Settings(index=str(tmp_path / "index"), system="dynamax")
+    settings = PipelineSettings(index=str(tmp_path / "index"), system="dynamax")
     pipeline, reranker = settings.pipeline(), settings.text_reranker()
     assert pipeline.search("wing lift", 1).ids == ("d1",)
     assert reranker.rank("wing lift", ["?", "?"], ids=["d0", "d1"])[0].position == 1
     assert pipeline.retriever.index is reranker.stored.index is settings.open_index()
     with settings.open_index():
         pass  # closes it for all who share it
-    assert Settings(index=str(tmp_path / "index")).pipeline().search("wing lift", 1).ids == ("d1",)
+    assert PipelineSettings(index=str(tmp_path / "index")).pipeline().search("wing lift", 1).ids == ("d1",)
     del pipeline, reranker
     gc.collect()
     with DocumentIndex.open(tmp_path / "index", encoder) as index:  # nobody holds it any more
@@ -155,13 +155,13 @@ def test_settings_are_names_that_make_what_they_name(tmp_path: Path, monkeypatch
 
 def test_what_settings_cannot_make_is_told(tmp_path: Path, index: DocumentIndex):
     with pytest.raises(DataError, match="are both given; give the one where"):
-        Settings(index="here", url="http://user:secret@there:6333")
+        PipelineSettings(index="here", url="http://user:secret@there:6333")
     with pytest.raises(DataError, match="which index"):
-        Settings().pipeline()
+        PipelineSettings().pipeline()
     with pytest.raises(NoIndexError):
-        Settings(index=str(tmp_path / "nowhere")).pipeline()
+        PipelineSettings(index=str(tmp_path / "nowhere")).pipeline()
     with pytest.raises(DataError, match="'fusion' needs an index"):
-        Settings(system="fusion").text_reranker()
+        PipelineSettings(system="fusion").text_reranker()
     with pytest.raises(DataError, match="'bm25' ranks inside Qdrant"):
         text_reranker_of(index, "bm25")
     with pytest.raises(DataError, match="has no ensemble"):
@@ -172,7 +172,7 @@ def test_what_settings_cannot_make_is_told(tmp_path: Path, index: DocumentIndex)
 
 def test_the_message_of_two_places_holds_no_password():
     with pytest.raises(DataError) as caught:
-        Settings(index="here", url="http://user:secret@there:6333")
+        PipelineSettings(index="here", url="http://user:secret@there:6333")
     assert "secret" not in str(caught.value)
 
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from surprise_rerank.candidates import Candidates, Query
-from surprise_rerank.connectors.systems.register import AUTO_SAMPLE_SIZE
+from surprise_rerank.connectors.systems.built import AUTO_SAMPLE_SIZE
 from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray
 from surprise_rerank.core.files import whole_file
 from surprise_rerank.core.moments import Moments

@@ -25,7 +25,7 @@ from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset
 from surprise_rerank.eval.retrieval.fitting import Lessons
-from surprise_rerank.eval.retrieval.workspace import Workspace, has_bm25, index_key
+from surprise_rerank.eval.retrieval.workspace import Workspace, has_lucene, index_key
 from surprise_rerank.similarities.dynamax import DynaMax
 from surprise_rerank.similarities.kernels import pool_maxima
 from surprise_rerank.similarities.word_weights import (
@@ -97,7 +97,7 @@ def _read(
     terminal: Terminal,
 ) -> tuple[Corpus, tuple[Case, ...]]:
     lessons = Lessons(spec, "train", dataset.split, encoder, terminal)
-    with workspace.resources(dataset, None, lessons, bm25=has_bm25()) as resources:
+    with workspace.resources(dataset, None, lessons, bm25=has_lucene()) as resources:
         retriever = auto_system(resources.index, NO_OPTIONS.exactly()).retriever
         if not isinstance(retriever, HybridRetriever):
             raise DataError("the index stores no words, which the study needs; install the extra 'edge'")

@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.study.collection import DEPTH, Collection, Lexical
 from benchmarks.study.formula import AUTO, Scores
 from surprise_rerank.candidates import Ranking
-from surprise_rerank.connectors.systems.register import AUTO_SAMPLE_SIZE
+from surprise_rerank.connectors.systems.built import AUTO_SAMPLE_SIZE
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.reports.report import Cell, Column, Table

@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING
 
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.server.service import Service
-from surprise_rerank.connectors.systems.loading import Settings, pipeline_of, text_reranker_of
-from surprise_rerank.connectors.systems.register import SystemName, default_system
+from surprise_rerank.connectors.systems.index_systems import default_system
+from surprise_rerank.connectors.systems.loading import PipelineSettings, pipeline_of, text_reranker_of
+from surprise_rerank.connectors.systems.register import find_system
 from surprise_rerank.errors import DataError
 from surprise_rerank.text_reranker import TextReranker
 
 if TYPE_CHECKING:
     import uvicorn
     from structlog.typing import FilteringBoundLogger
-
-# They rank inside Qdrant; given texts are ranked by what the index is best for.
-_SEARCH_ONLY = ("maxsim", "bm25")
 
 
 class Loading:
@@ -32,7 +30,11 @@ class Loading:
     """
 
     def __init__(
-        self, service: Service, settings: Settings, server: uvicorn.Server, logger: FilteringBoundLogger
+        self,
+        service: Service,
+        settings: PipelineSettings,
+        server: uvicorn.Server,
+        logger: FilteringBoundLogger,
     ) -> None:
         self._service = service
         self._settings = settings
@@ -87,13 +89,13 @@ class Loading:
         self._service.open(reranker, pipeline, name)
 
 
-def _of_texts(index: QdrantIndex, system: SystemName, least: float | None) -> TextReranker:
+def _of_texts(index: QdrantIndex, system: str, least: float | None) -> TextReranker:
     """What ranks given texts, beside a system that searches.
 
     Raises:
         DataError: as `text_reranker_of`, naming both systems.
     """
-    if system not in _SEARCH_ONLY:
+    if find_system(system).ranks_texts:
         return text_reranker_of(index, system, min_surprise=least)
     try:
         return text_reranker_of(index, min_surprise=least)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterable, Sequence
-from typing import get_args
 
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
+from surprise_rerank.connectors.systems.register import SYSTEMS
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
@@ -26,7 +26,7 @@ def load_background(
         index: where it is kept.
         system: whose candidates it was made of.
         min_surprise: a threshold that needs it.
-        scorers: what the system adds here (`System.scorers`), where it adds several.
+        scorers: what the system adds here (`BuiltSystem.scorers`), where it adds several.
 
     Raises:
         DataError: if there is none that can be used and a threshold needs it, it cannot tell the threshold,
@@ -36,11 +36,7 @@ def load_background(
     if content is None:
         if min_surprise is None:
             return None
-        from surprise_rerank.connectors.systems.register import (
-            SystemName,  # with torch, which others need not load
-        )
-
-        others = [name for name in get_args(SystemName) if has_background(index, name)]
+        others = [name for name in SYSTEMS if has_background(index, name)]
         known = f" (there is one for {', '.join(others)})" if others else ""
         raise DataError(
             f"{index.where} has no background of other questions for the system {system!r}{known}, which "

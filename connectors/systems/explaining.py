@@ -17,7 +17,9 @@ from surprise_rerank.connectors.qdrant.retrievers.sparse import SparseRetriever
 from surprise_rerank.connectors.qdrant.schema import ID, WITH_VECTORS
 from surprise_rerank.connectors.qdrant.search.queries import SearchOptions
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
-from surprise_rerank.connectors.systems.register import System, SystemName, sampled
+from surprise_rerank.connectors.systems.built import BuiltSystem
+from surprise_rerank.connectors.systems.index_systems import sampled
+from surprise_rerank.connectors.systems.register import find_system
 from surprise_rerank.core.arrays import Float32Array, Float64Array
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.tokens import TokenBatch
@@ -36,16 +38,6 @@ from surprise_rerank.thresholds.background import QuestionBackground
 
 # Documents whose own distribution is told, where documents are the anchors.
 OWN_DISTRIBUTIONS = 3
-_READS_TOKENS: frozenset[SystemName] = frozenset({"maxsim", "dynamax", "fusion", "auto"})
-# What made the pool, where something else ordered it then.
-_FIRST_STAGE: Mapping[SystemName, tuple[str, ...]] = {
-    "surprise": ("cosine",),
-    "maxsim": ("cosine",),
-    "dynamax": ("cosine",),
-    "fusion": ("cosine", "bm25"),
-    "auto": ("cosine", "bm25"),
-}
-
 _Row: TypeAlias = tuple[str, int]  # a document's id and its passage's number
 
 
@@ -57,7 +49,7 @@ class _OverIndex(Protocol):
 
 
 def explain_ranking(
-    system: System,
+    system: BuiltSystem,
     encoder: Encoder,
     query: Query,
     ranking: Ranking,
@@ -101,22 +93,22 @@ def explain_ranking(
         ranking=ranking,
         shown=tuple(shown),
         shares=shares,
-        first_stage=tuple(name for name in _FIRST_STAGE.get(system.name, ()) if name in names),
+        first_stage=tuple(name for name in find_system(system.name).first_stage if name in names),
         distributions=distributions,
         matches=_matches(index, encoder, query, ranking, shown, sample.token_weights)
-        if system.name in _READS_TOKENS
+        if find_system(system.name).reads_tokens
         else {},
         background=background,
     )
 
 
-def _scorers(system: System) -> tuple[str, ...]:
+def _scorers(system: BuiltSystem) -> tuple[str, ...]:
     if system.scorers:
         return system.scorers
-    return (*_FIRST_STAGE.get(system.name, ()), *((system.name,) if system.name != "surprise" else ()))
+    return (*find_system(system.name).first_stage, *((system.name,) if system.name != "surprise" else ()))
 
 
-def _share(system: System, name: str, pool: _Pool, sample: _Sample) -> ScorerShare:
+def _share(system: BuiltSystem, name: str, pool: _Pool, sample: _Sample) -> ScorerShare:
     ranking, weight = pool.ranking, float(name == system.name)
     contribution = ranking.scores if weight else np.zeros(len(ranking))
     if isinstance(system.reranker, FusionReranker):

@@ -14,9 +14,6 @@ from surprise_rerank.errors import DataError, IndexMismatchError
 if TYPE_CHECKING:  # `status` tells of weights, and does without torch
     from surprise_rerank.rerank.weight_fitting import WeightFit
 
-# Systems whose scores are weighted sums.
-FITTED_SYSTEMS = ("auto", "fusion")
-
 _FORMAT = 1
 
 

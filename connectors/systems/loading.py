@@ -12,18 +12,15 @@ from surprise_rerank.connectors.qdrant.location import shown_url
 from surprise_rerank.connectors.qdrant.manifest import Manifest
 from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever
 from surprise_rerank.connectors.qdrant.retrievers.stored import StoredCandidates
-from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
 from surprise_rerank.connectors.systems.backgrounds import load_background
-from surprise_rerank.connectors.systems.register import SystemName, build_system, default_system
+from surprise_rerank.connectors.systems.index_systems import build_system, default_system
+from surprise_rerank.connectors.systems.register import SYSTEMS, find_system, resolved
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.encoders.loading import DEFAULT_MODEL, load_encoder
 from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Pipeline
-from surprise_rerank.rerank.rerankers import CosineReranker, DynaMaxReranker, Reranker, SurpriseReranker
+from surprise_rerank.rerank.rerankers import Reranker, SurpriseReranker
 from surprise_rerank.text_reranker import TextReranker
-
-# The systems that need nothing but the texts.
-_OF_TEXTS = ("cosine", "dynamax")
 
 # An embedded index can be open once: whoever asks for it in this process gets the same one.
 _open: weakref.WeakValueDictionary[tuple[str, ...], QdrantIndex] = weakref.WeakValueDictionary()
@@ -31,7 +28,7 @@ _opening = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class PipelineSettings:
     """A pipeline or a re-ranker in names and numbers, so that it can be written to a file.
 
     Attributes:
@@ -39,8 +36,8 @@ class Settings:
         url: of a Qdrant server instead; its key comes from the environment variable QDRANT_API_KEY.
         collection: on the server.
         model: of the encoder; the index's own where there is one, else all-MiniLM-L6-v2.
-        system: what ranks: `auto`, `cosine`, `surprise`, `dynamax` or `fusion`, for a pipeline also
-            `maxsim` and `bm25`; the best that the index stores enough for, or `dynamax` without an index.
+        system: what ranks, by its name in the register; the best that the index stores enough for by default,
+            or `dynamax` without an index.
         depth: size of the candidate pool that a pipeline re-ranks.
         min_surprise: leave out what is less surprising; the index must have a background for the system.
 
@@ -52,7 +49,7 @@ class Settings:
     url: str | None = None
     collection: str = "documents"
     model: str | None = None
-    system: SystemName | None = None
+    system: str | None = None
     depth: int = 100
     min_surprise: float | None = None
 
@@ -106,7 +103,7 @@ class Settings:
         if self.is_stored:
             return text_reranker_of(self.open_index(), self.system, min_surprise=self.min_surprise)
         encoder = load_encoder(self.model or DEFAULT_MODEL)
-        reranker = _of_texts(self.system or "dynamax")
+        reranker = reranker_of_texts(self.system or "dynamax")
         return TextReranker(encoder, reranker, min_surprise=self.min_surprise)
 
     def _opened(self) -> QdrantIndex:
@@ -120,7 +117,7 @@ class Settings:
 
 def pipeline_of(
     index: QdrantIndex,
-    system: SystemName | None = None,
+    system: str | None = None,
     *,
     depth: int = 100,
     min_surprise: float | None = None,
@@ -138,20 +135,19 @@ def pipeline_of(
             background for the system.
     """
     name = system or default_system(index)
-    built = build_system(name, index, NO_OPTIONS, None)
+    built = build_system(name, index)
     background = load_background(index, name, min_surprise, built.scorers)
     return Pipeline(index.encoder, built.retriever, built.reranker, depth, background, min_surprise)
 
 
 def text_reranker_of(
-    index: QdrantIndex, system: SystemName | None = None, *, min_surprise: float | None = None
+    index: QdrantIndex, system: str | None = None, *, min_surprise: float | None = None
 ) -> TextReranker:
     """A re-ranker of given texts that fetches the vectors of those that an index holds, by their ids.
 
     Args:
         index: opened with its encoder.
-        system: `auto`, `cosine`, `surprise`, `dynamax` or `fusion`; the best that the index stores enough
-            for by default.
+        system: one that ranks texts; the best that the index stores enough for by default.
         min_surprise: leave out what is less surprising.
 
     Raises:
@@ -160,35 +156,36 @@ def text_reranker_of(
     """
     name = system or default_system(index)
     name = "dynamax" if name == "maxsim" and system is None else name
-    if name in ("maxsim", "bm25"):
-        raise DataError(
-            f"the system {name!r} ranks inside Qdrant; given texts take auto, cosine, surprise, dynamax or "
-            "fusion"
-        )
+    chosen = find_system(name)
+    if not chosen.ranks_texts:
+        able = ", ".join(other.name for other in SYSTEMS.values() if other.ranks_texts)
+        raise DataError(f"the system {name!r} ranks inside Qdrant; given texts take one of {able}")
     stored = StoredCandidates(index)
-    if name in _OF_TEXTS:
+    if chosen.text_reranker:
         background = load_background(index, name, min_surprise)
-        reranker = _of_texts(name)
-        return TextReranker(index.encoder, reranker, stored, background, min_surprise)
-    built = build_system(name, index, NO_OPTIONS, None)
+        return TextReranker(index.encoder, resolved(chosen.text_reranker)(), stored, background, min_surprise)
+    built = build_system(name, index)
     background = load_background(index, name, min_surprise, built.scorers)
     if isinstance(built.retriever, HybridRetriever):
         stored = StoredCandidates(index, built.retriever.lexical, built.retriever.sample)
     return TextReranker(index.encoder, built.reranker or _surprise(index), stored, background, min_surprise)
 
 
-def _of_texts(system: str) -> Reranker:
-    """What ranks texts with nothing but their vectors."""
-    match system:
-        case "dynamax":
-            return DynaMaxReranker()
-        case "cosine":
-            return CosineReranker()
-        case _:
-            raise DataError(
-                f"the system {system!r} needs an index, for the statistics of its documents; give one, or "
-                f"choose of {', '.join(_OF_TEXTS)}"
-            )
+def reranker_of_texts(system: str) -> Reranker:
+    """What ranks texts without any index.
+
+    Raises:
+        DataError: if the system needs an index.
+    """
+    path = find_system(system).text_reranker
+    if not path:
+        able = ", ".join(other.name for other in SYSTEMS.values() if other.text_reranker)
+        raise DataError(
+            f"the system {system!r} needs an index, for the statistics of its documents; give one, or choose "
+            f"of {able}"
+        )
+    reranker: Reranker = resolved(path)()
+    return reranker
 
 
 def _surprise(index: QdrantIndex) -> Reranker:

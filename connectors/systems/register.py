@@ -1,285 +1,210 @@
-"""The systems that an index can be searched with: what each needs of it, and what it does."""
+"""The register of systems: what each is called, what it needs, what it does, and how it is built.
+
+`surprise-rerank`, `rerank-eval`, the server, the adapters and `explain` read it: one name means one thing.
+The module is light: a builder that is a path is imported when its system is built.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+import functools
+import importlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from surprise_rerank.candidates import Candidates, Field, Query
-from surprise_rerank.connectors.qdrant.index import QdrantIndex
-from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever
-from surprise_rerank.connectors.qdrant.retrievers.dense import (
-    DenseRetriever,
-    MaxSimRetriever,
-    SurpriseMode,
-    SurpriseRetriever,
-)
-from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever
-from surprise_rerank.connectors.qdrant.retrievers.sparse import SparseRetriever
-from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
-from surprise_rerank.connectors.systems.fitted_weights import FITTED_SYSTEMS, load_weights
-from surprise_rerank.core.extras import is_installed
-from surprise_rerank.core.terms import TermSpace
-from surprise_rerank.core.tokens import TokenBatch
-from surprise_rerank.errors import DataError
-from surprise_rerank.rerank.auto import AUTO_DEFAULTS, SCORERS, AutoReranker, AutoSettings
-from surprise_rerank.rerank.fusion import BM25_WEIGHT
-from surprise_rerank.rerank.rerankers import DynaMaxReranker, FusionReranker, Reranker
-from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, RetrievedScorer, Scorer
-from surprise_rerank.rerank.weight_fitting import Weighted
-from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.errors import DataError, did_you_mean
 
-SystemName: TypeAlias = Literal["auto", "cosine", "surprise", "maxsim", "bm25", "dynamax", "fusion"]
+if TYPE_CHECKING:
+    from surprise_rerank.connectors.systems.built import BuiltSystem
 
-# Documents over which fusion measures what a usual score is: the deviation of 256 is known to 4 %.
-SAMPLE_SIZE = 256
-# The same for `auto`: half as many rank as well (docs/defaults.md), and questions are answered sooner.
-AUTO_SAMPLE_SIZE = 128
-_FEWEST = 32  # documents of the sample, where each has many passages
+# What a system reads: stored token vectors, multivectors or sparse vectors of an index, the ensemble that was
+# set for it; Lucene's BM25, and judged questions of another split, which an evaluation has.
+Need: TypeAlias = Literal["tokens", "multivectors", "sparse", "ensemble", "lucene", "judgements"]
+# By what a system finds documents, as retrieval models are classified.
+Kind: TypeAlias = Literal["dense", "sparse", "late-interaction", "hybrid"]
+
+# Other packages offer systems by entry points of this group, whose value is a `System`.
+ENTRY_POINTS = "surprise_rerank.systems"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class System:
-    """A system at work on an index.
+    """A way to rank documents, by name.
 
     Attributes:
         name: what it is asked for by.
-        retriever: makes the pool.
-        reranker: orders it; None where the retriever's order stands.
-        reranking: what the re-ranker does, in words.
+        summary: what it does, in one line.
+        build: makes it: a function of `SystemInputs` that returns a `BuiltSystem`, or its path
+            `module:function`. A system of an evaluation gets the `Resources` of that.
+        kind: by what it finds documents.
+        needs: what it cannot do without.
+        uses: what it does without where that is not there.
+        first_stage: the scorers that make its pool, where another one orders it.
+        fits: whether its weights can be fitted on judged questions and stored beside an index.
+        ranks_texts: whether it can rank texts that somebody else retrieved.
+        text_reranker: path of a re-ranker without arguments that ranks texts without any index.
+        module: an optional module that it cannot do without.
+        extra: the extra of this package that installs the module.
     """
 
-    name: SystemName
-    retriever: ExplainingRetriever
-    reranker: Reranker | None = None
-    reranking: str = ""
+    name: str
+    summary: str
+    build: Callable[[Any], BuiltSystem] | str
+    kind: Kind = "dense"
+    needs: frozenset[Need] = frozenset()
+    uses: frozenset[Need] = frozenset()
+    first_stage: tuple[str, ...] = ()
+    fits: bool = False
+    ranks_texts: bool = True
+    text_reranker: str = ""
+    module: str = ""
+    extra: str = ""
+
+    def __post_init__(self) -> None:
+        unknown = (self.needs | self.uses) - set(get_args(Need))
+        if unknown:
+            raise DataError(
+                f"the system {self.name!r} needs {', '.join(sorted(unknown))}; choose from "
+                f"{', '.join(get_args(Need))}"
+            )
+        if not self.name.strip() or any(c in self.name for c in "/\\\n\r\0,"):
+            raise DataError(f"the name {self.name!r} cannot be used; give a text without slashes and commas")
 
     @property
-    def summary(self) -> str:
-        """Its name, and what it adds."""
-        return f"{self.name} of {', '.join(self.scorers)}" if self.scorers else self.name
+    def reads_tokens(self) -> bool:
+        """Whether token vectors decide."""
+        return self.kind in ("late-interaction", "hybrid")
 
-    @property
-    def scorers(self) -> tuple[str, ...]:
-        """What it adds, by name; nothing, where one score ranks."""
-        if isinstance(self.reranker, AutoReranker):
-            has_words = isinstance(self.retriever, HybridRetriever)
-            return tuple(name for name in SCORERS if name != "bm25" or has_words)
-        if isinstance(self.reranker, FusionReranker):
-            return tuple(scorer.name for scorer in self.reranker.scorers)
-        return ()
-
-    @property
-    def sample_size(self) -> int:
-        """How many points stand for the corpus."""
-        return AUTO_SAMPLE_SIZE if self.name == "auto" else SAMPLE_SIZE
-
-    @property
-    def needs(self) -> frozenset[Field]:
-        """What is fetched with the pool."""
-        needs: frozenset[Field] = frozenset() if self.reranker is None else self.reranker.needs
-        return needs | {"documents"}
-
-    def steps(self, query: Query, depth: int) -> list[str]:
-        """What is done for a query, a line each."""
-        return [*self.retriever.steps(query, depth), *([self.reranking] if self.reranking else [])]
+    def built(self, inputs: Any) -> BuiltSystem:
+        """The system at work; see `build`."""
+        make = resolved(self.build) if isinstance(self.build, str) else self.build
+        made: BuiltSystem = make(inputs)
+        return made
 
 
-def default_system(index: QdrantIndex) -> SystemName:
-    """The best that an index stores what is needed for."""
-    if index.manifest.options.packed_tokens:
-        return "auto"
-    return "cosine" if index.manifest.options.token_vectors is None else "maxsim"
+def resolved(path: str) -> Any:
+    """The object at `module:name`."""
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
 
 
-def build_system(
-    name: SystemName, index: QdrantIndex, options: SearchOptions, mode: SurpriseMode | None
-) -> System:
-    """A system on an index, with the weights that were fitted for it, if any were.
+_INDEX_SYSTEMS = "surprise_rerank.connectors.systems.index_systems"
+_TOKENS: frozenset[Need] = frozenset({"tokens"})
 
-    Args:
-        name: which one.
-        index: that is searched.
-        options: filter and search parameters.
-        mode: where surprise is computed; for the system `surprise` only.
-
-    Raises:
-        DataError: if the index lacks what it needs, or fitted weights are damaged.
-        IndexMismatchError: if surprise is asked for and documents carry no moments, or others; if weights
-            were fitted with another model.
-    """
-    built = usual_system(name, index, options, mode)
-    weights = load_weights(index, name) if name in FITTED_SYSTEMS else None
-    if weights is None or not isinstance(built.reranker, Weighted):
-        return built
-    # A fusion has no weight for BM25 where it cannot be asked, and weights of such a fusion have none.
-    known = {part: own for part, own in weights.items() if name == "auto" or part in built.scorers}
-    reranker = built.reranker.weighted({**built.reranker.weights, **known})
-    return replace(
-        built, reranker=reranker, reranking=f"{built.reranking}; weights fitted on judged questions"
+_SYSTEMS: dict[str, System] = {
+    system.name: system
+    for system in (
+        System(
+            name="auto",
+            summary="pools of cosine and Qdrant's BM25; both and dynamax on one scale, with feedback",
+            build=f"{_INDEX_SYSTEMS}:auto",
+            kind="hybrid",
+            needs=_TOKENS,
+            uses=frozenset({"sparse"}),
+            first_stage=("cosine", "bm25"),
+            fits=True,
+        ),
+        System(
+            name="cosine",
+            summary="dense vectors by cosine",
+            build=f"{_INDEX_SYSTEMS}:cosine",
+            text_reranker="surprise_rerank.rerank.rerankers:CosineReranker",
+        ),
+        System(
+            name="surprise",
+            summary="cosine's pool by surprise, the document as anchor: z over the ensemble",
+            build=f"{_INDEX_SYSTEMS}:surprise",
+            needs=frozenset({"ensemble"}),
+            first_stage=("cosine",),
+        ),
+        System(
+            name="maxsim",
+            summary="cosine's pool by MaxSim of multivectors, inside Qdrant",
+            build=f"{_INDEX_SYSTEMS}:maxsim",
+            kind="late-interaction",
+            needs=frozenset({"multivectors"}),
+            first_stage=("cosine",),
+            ranks_texts=False,
+        ),
+        System(
+            name="bm25",
+            summary="BM25 by Qdrant's sparse vectors (k1 = 1.2, b = .75)",
+            build=f"{_INDEX_SYSTEMS}:bm25",
+            kind="sparse",
+            needs=frozenset({"sparse"}),
+            ranks_texts=False,
+        ),
+        System(
+            name="dynamax",
+            summary="cosine's pool by DynaMax inclusion of the query's tokens",
+            build=f"{_INDEX_SYSTEMS}:dynamax",
+            kind="late-interaction",
+            needs=_TOKENS,
+            first_stage=("cosine",),
+            text_reranker="surprise_rerank.rerank.rerankers:DynaMaxReranker",
+        ),
+        System(
+            name="fusion",
+            summary="pools of cosine and Qdrant's BM25; BM25 (weight .5) + cosine + dynamax on one scale",
+            build=f"{_INDEX_SYSTEMS}:fusion",
+            kind="hybrid",
+            needs=_TOKENS,
+            uses=frozenset({"sparse"}),
+            first_stage=("cosine", "bm25"),
+            fits=True,
+        ),
     )
-
-
-def usual_system(
-    name: SystemName, index: QdrantIndex, options: SearchOptions, mode: SurpriseMode | None
-) -> System:
-    """A system with its usual weights, whatever was fitted; otherwise as `build_system`.
-
-    Raises:
-        DataError: if the index lacks what it needs.
-        IndexMismatchError: if surprise is asked for and documents carry no moments, or others.
-    """
-    if mode is not None and name != "surprise":
-        raise DataError(
-            f"--mode tells where surprise is computed; it goes with --system surprise, not {name}"
-        )
-    return _BUILDERS[name](index, options, mode)
-
-
-def _cosine(index: QdrantIndex, options: SearchOptions, mode: SurpriseMode | None) -> System:
-    return System("cosine", DenseRetriever(index, options=options))
-
-
-def _surprise(index: QdrantIndex, options: SearchOptions, mode: SurpriseMode | None) -> System:
-    if index.manifest.statistics is None:
-        raise DataError(
-            f"{index.where} has no ensemble, which surprise is measured against; give it one with "
-            "'surprise-rerank ensemble set'"
-        )
-    if mode == "vector" and not index.manifest.options.surprise_vector:
-        raise _lacking(index, "augmented vectors, which --mode vector searches", "--surprise-vector")
-    return System("surprise", SurpriseRetriever(index, mode or "formula", options=options))
-
-
-def _maxsim(index: QdrantIndex, options: SearchOptions, mode: SurpriseMode | None) -> System:
-    if index.manifest.options.token_vectors is None:
-        raise _lacking(index, "multivectors, which maxsim compares", "--tokens float16")
-    return System("maxsim", MaxSimRetriever(index, options=options))
-
-
-def _bm25(index: QdrantIndex, options: SearchOptions, mode: SurpriseMode | None) -> System:
-    if index.manifest.options.bm25 is None:
-        raise _lacking(index, "sparse vectors, which bm25 reads", "--bm25")
-    return System("bm25", SparseRetriever(index, options))
-
-
-def _dynamax(index: QdrantIndex, options: SearchOptions, mode: SurpriseMode | None) -> System:
-    if not index.manifest.options.packed_tokens:
-        raise _lacking(index, "packed token vectors, which dynamax compares", "--packed-tokens")
-    reranking = "client: dynamax of the token vectors of all of these"
-    return System("dynamax", DenseRetriever(index, options=options), DynaMaxReranker(), reranking)
-
-
-def _fusion(index: QdrantIndex, options: SearchOptions, mode: SurpriseMode | None) -> System:
-    sample = _sampled(index, SAMPLE_SIZE, "a fusion", frozenset({"dense"}))
-    scorers: list[Scorer] = [CosineScorer(sample.corpus), DynaMaxScorer(sample.tokens)]
-    retriever, has_words = _retriever(index, options, sample.ids)
-    weights = {}
-    if has_words:
-        scorers.insert(0, RetrievedScorer("bm25"))
-        weights["bm25"] = BM25_WEIGHT
-    summed = " + ".join(f"{weights[s.name]:g} {s.name}" if s.name in weights else s.name for s in scorers)
-    reranking = (
-        f"client: {summed}, each in deviations above its mean over {len(sample.ids)} sampled documents"
-    )
-    return System("fusion", retriever, FusionReranker(scorers, "surprise", weights), reranking)
-
-
-def _auto(index: QdrantIndex, options: SearchOptions, mode: SurpriseMode | None) -> System:
-    return auto_system(index, options)
-
-
-def auto_system(
-    index: QdrantIndex, options: SearchOptions = NO_OPTIONS, settings: AutoSettings = AUTO_DEFAULTS
-) -> System:
-    """The system `auto`, with other numbers than the usual ones for studies.
-
-    Args:
-        index: that is searched.
-        options: filter and search parameters.
-        settings: the numbers.
-
-    Raises:
-        DataError: if the index stores no token vectors.
-    """
-    has_words = _has_words(index)
-    fields: frozenset[Field] = frozenset({"dense", "terms"} if has_words else {"dense"})
-    sample = _sampled(index, AUTO_SAMPLE_SIZE, "auto", fields)
-    retriever, _ = _retriever(index, options, sample.ids)
-    reranker = AutoReranker(sample.corpus, sample.tokens, sample.words, settings)
-    words = f"{settings.bm25:g} bm25 + " if has_words else ""
-    reranking = (
-        f"client: {words}cosine + dynamax, each in deviations above its mean over {len(sample.ids)} sampled "
-        f"documents; feedback from the best, and from the {settings.nearest} nearest of each candidate"
-    )
-    return System("auto", retriever, reranker, reranking)
-
-
-def _has_words(index: QdrantIndex) -> bool:
-    """Whether BM25 can be asked: questions become terms in Edge's code, wherever the index is."""
-    return index.manifest.options.bm25 is not None and is_installed("qdrant_edge")
-
-
-def _retriever(
-    index: QdrantIndex, options: SearchOptions, ids: tuple[str, ...]
-) -> tuple[ExplainingRetriever, bool]:
-    """Candidates by cosine, and by BM25 where it can be asked; and whether it can."""
-    if not _has_words(index):
-        return DenseRetriever(index, options=options), False
-    return HybridRetriever(index, SparseRetriever(index, options), ids, options=options), True
-
-
-@dataclass(frozen=True, slots=True)
-class _Sample:
-    """What stands for the corpus.
-
-    Attributes:
-        ids: of documents.
-        tokens: their token vectors, of some passages only where documents have many.
-        corpus: the ensemble of the first ones: all would be read for every start.
-        words: the terms of the same, where they were asked for.
-    """
-
-    ids: tuple[str, ...]
-    tokens: TokenBatch
-    corpus: Ensemble
-    words: TermSpace | None
-
-
-def _sampled(index: QdrantIndex, size: int, reader: str, fields: frozenset[Field]) -> _Sample:
-    if not index.manifest.options.packed_tokens:
-        raise _lacking(index, f"packed token vectors, which {reader} compares", "--packed-tokens")
-    named, tokens = index.token_sample(size)
-    ids = tuple(dict.fromkeys(named))  # of passages, some are of one document
-    found = sampled(index, ids, size, fields)
-    corpus = Ensemble.from_vectors(found.require_dense(), sample_size=0, model=index.manifest.model)
-    return _Sample(ids, tokens, corpus, None if found.terms is None else TermSpace(found.terms))
-
-
-def sampled(index: QdrantIndex, ids: Sequence[str], size: int, fields: frozenset[Field]) -> Candidates:
-    """The first of a sample's documents: all of them would be read for every start.
-
-    Documents of many passages count as many times, so fewer of them are read.
-    """
-    most = max(_FEWEST, round(size / index.pools.density))
-    return index.fetch(ids[:most], fields)
-
-
-def _lacking(index: QdrantIndex, what: str, option: str) -> DataError:
-    return DataError(
-        f"{index.where} stores no {what}; choose another --system, or make the index again with "
-        f"'surprise-rerank index --rebuild {option}'"
-    )
-
-
-_Builder: TypeAlias = Callable[[QdrantIndex, SearchOptions, SurpriseMode | None], System]
-_BUILDERS: dict[SystemName, _Builder] = {
-    "auto": _auto,
-    "cosine": _cosine,
-    "surprise": _surprise,
-    "maxsim": _maxsim,
-    "bm25": _bm25,
-    "dynamax": _dynamax,
-    "fusion": _fusion,
 }
+SYSTEMS: Mapping[str, System] = MappingProxyType(_SYSTEMS)
+
+
+def register_system(system: System) -> System:
+    """Make a system known by its name, everywhere where systems are named.
+
+    Args:
+        system: with a name that no other one has.
+
+    Returns:
+        The same.
+
+    Raises:
+        DataError: if the name is taken by another system.
+    """
+    if _SYSTEMS.setdefault(system.name, system) != system:
+        raise DataError(f"the name {system.name!r} is taken by another system; choose another name")
+    return system
+
+
+def find_systems(names: Iterable[str], more: Mapping[str, System] | None = None) -> dict[str, System]:
+    """The systems of these names, other packages' included.
+
+    Args:
+        names: of systems.
+        more: systems that are known beside the registered ones.
+
+    Raises:
+        DataError: if one is not known; names the nearest.
+    """
+    found, others = {}, more or {}
+    for name in names:
+        if name not in _SYSTEMS and name not in others:
+            _load_entry_points()
+        known = {**_SYSTEMS, **others}
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise DataError(f"unknown system {name!r}; {hint}there are: {', '.join(known)}")
+        found[name] = known[name]
+    return found
+
+
+def find_system(name: str) -> System:
+    """The system of a name; see `find_systems`."""
+    return find_systems([name])[name]
+
+
+@functools.cache
+def _load_entry_points() -> None:
+    for point in entry_points(group=ENTRY_POINTS):
+        register_system(point.load())

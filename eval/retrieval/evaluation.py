@@ -7,12 +7,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from surprise_rerank.candidates import Query, Ranking
 from surprise_rerank.connectors.datasets.sources import open_source
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant.location import shown_url
+from surprise_rerank.connectors.systems.built import BuiltSystem
+from surprise_rerank.connectors.systems.register import SYSTEMS, Need, System, find_systems
 from surprise_rerank.core.extras import is_installed, pip_line
 from surprise_rerank.core.files import cache_folder
 from surprise_rerank.documents import encodable
@@ -24,10 +26,10 @@ from surprise_rerank.eval.retrieval.fitting import Lessons
 from surprise_rerank.eval.retrieval.measures import measure_run, parse_measures, try_measures
 from surprise_rerank.eval.retrieval.pools import POOLS, PoolName
 from surprise_rerank.eval.retrieval.results import SystemResult, run_system
-from surprise_rerank.eval.retrieval.settings import DEFAULTS, Settings
-from surprise_rerank.eval.retrieval.systems import SYSTEMS, RunOfAnother, System, find_systems
-from surprise_rerank.eval.retrieval.trec import Run
-from surprise_rerank.eval.retrieval.workspace import Workspace, has_bm25, index_key, load_anchors
+from surprise_rerank.eval.retrieval.settings import DEFAULTS, RetrievalSettings
+from surprise_rerank.eval.retrieval.systems import EVALUATED, build
+from surprise_rerank.eval.retrieval.trec import ExternalRun, Run
+from surprise_rerank.eval.retrieval.workspace import Workspace, has_lucene, index_key, load_anchors
 from surprise_rerank.eval.retrieval.yaml_systems import (
     RunFiles,
     check_name,
@@ -35,8 +37,9 @@ from surprise_rerank.eval.retrieval.yaml_systems import (
     run_names,
     run_path,
     split_run,
-    system_of,
 )
+
+AnySystem: TypeAlias = System | ExternalRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,7 @@ class Evaluation:
 
 
 def evaluate(
-    settings: Settings, terminal: Terminal | None = None, encoder: Encoder | None = None
+    settings: RetrievalSettings, terminal: Terminal | None = None, encoder: Encoder | None = None
 ) -> Evaluation:
     """Load, index what is not indexed yet, run every system over every question, and measure.
 
@@ -82,7 +85,7 @@ def evaluate(
     """
     start = time.perf_counter()
     terminal = terminal or Terminal(quiet=True)
-    built_in = find_systems(settings.systems)
+    built_in = find_systems(settings.systems, EVALUATED)
     measures = parse_measures(settings.measures)
     dataset = load_dataset(settings.dataset, settings.split)
     try_measures(measures, next(iter(dataset.queries)))
@@ -112,23 +115,23 @@ def evaluate(
         passages=settings.passages,
     )
     lessons = Lessons(settings.dataset, settings.fit, dataset.split, encoder, terminal)
-    if any(system.fits for system in systems.values()):
+    if any("judgements" in _needs(system) for system in systems.values()):
         _ = lessons.judged  # what is wrong with them is told before the documents are indexed
-    bm25 = has_bm25() and (pool in ("bm25", "both") or _wants_bm25(systems))
-    with workspace.resources(dataset, anchors, lessons, bm25=bm25) as opened:
+    asked = pool in ("bm25-lucene", "both-lucene") or any("lucene" in _reads(s) for s in systems.values())
+    with workspace.resources(dataset, anchors, lessons, lucene=asked and has_lucene()) as opened:
         resources = replace(opened, pool=pool)
         queries, encoding = _encoded(encoder, dataset, terminal)
         depth = min(settings.depth, len(dataset.documents))  # engines refuse very large numbers
         results = []
         for name, system in systems.items():
-            runner = system.build(resources)
+            built = system if isinstance(system, ExternalRun) else build(system, resources)
             with terminal.bar(name, len(queries), "questions") as advance:
-                run, seconds = run_system(runner, queries, depth, resources.document_ids, advance)
+                run, seconds = run_system(built, queries, depth, resources.document_ids, advance)
             values, per_query = measure_run(run, dataset, measures)
-            is_run = isinstance(runner, RunOfAnother)
+            is_run = isinstance(built, ExternalRun)
             results.append(SystemResult(name, run, values, per_query, seconds, is_run))
-            if runner.note:
-                notes.append(f"{name}: {runner.note}")
+            if isinstance(built, BuiltSystem) and built.note:
+                notes.append(f"{name}: {built.note}")
             notes.extend(_remarks(name, run, dataset))
         engine = resources.index.engine
     seconds_in_all = time.perf_counter() - start
@@ -151,12 +154,12 @@ def evaluate(
     return Evaluation(name, title, tuple(measures), tuple(results), dataset.qrels, tuple(notes), facts)
 
 
-def check_together(settings: Settings, datasets: Sequence[str], run_dir: Path | None = None) -> None:
+def check_together(settings: RetrievalSettings, datasets: Sequence[str], run_dir: Path | None = None) -> None:
     """Refuse what could not be measured, or would get into each other's way, before anything is.
 
     Args:
         settings: for each of the data sets.
-        datasets: as `Settings.dataset` names them.
+        datasets: as `RetrievalSettings.dataset` names them.
         run_dir: where run files will be written.
 
     Raises:
@@ -199,23 +202,23 @@ def _encoded(encoder: Encoder, dataset: RetrievalDataset, terminal: Terminal) ->
     return queries, (time.perf_counter() - began) / len(queries)
 
 
-def _of_files(settings: Settings, dataset: RetrievalDataset, place: str) -> dict[str, System]:
+def _of_files(settings: RetrievalSettings, dataset: RetrievalDataset, place: str) -> dict[str, AnySystem]:
     """The systems of the YAML file and the run files."""
-    systems: dict[str, System] = {}
+    systems: dict[str, AnySystem] = {}
     if settings.systems_from is not None:
         systems = read_systems(settings.systems_from, lambda folder: _run_files(folder, dataset, place))
     for given in settings.runs:
         name, file = split_run(given)
         run = _run_files(Path(), dataset, place).read(file)
         name = name or run.name
-        if name in systems or name in SYSTEMS:
+        if name in systems or name in SYSTEMS or name in EVALUATED:
             raise DataError(f"two systems have the name {name!r}; name the run: --run NAME={file}")
         check_name(f"--run {given}", name)
-        systems[name] = system_of(run)
+        systems[name] = ExternalRun(run)
     return systems
 
 
-def _without_baseline(settings: Settings, systems: Mapping[str, System]) -> list[str]:
+def _without_baseline(settings: RetrievalSettings, systems: Mapping[str, AnySystem]) -> list[str]:
     """A note that nothing is compared, where the usual baseline is not asked for.
 
     Raises:
@@ -232,9 +235,9 @@ def _without_baseline(settings: Settings, systems: Mapping[str, System]) -> list
     return [f"nothing is compared: the baseline {settings.baseline} is not among the systems"]
 
 
-def _pool(settings: Settings, dataset: RetrievalDataset, place: str) -> PoolName | Run | None:
+def _pool(settings: RetrievalSettings, dataset: RetrievalDataset, place: str) -> PoolName | Run | None:
     match settings.pool:
-        case None | "cosine" | "bm25" | "both":
+        case None | "cosine" | "bm25" | "both" | "bm25-lucene" | "both-lucene":
             return settings.pool
         case name:
             try:
@@ -248,16 +251,22 @@ def _run_files(folder: Path, dataset: RetrievalDataset, place: str) -> RunFiles:
     return RunFiles(folder, place, tuple(dataset.queries), documents)
 
 
-def _available(systems: Mapping[str, System]) -> tuple[dict[str, System], list[str]]:
+def _needs(system: AnySystem) -> frozenset[Need]:
+    return frozenset() if isinstance(system, ExternalRun) else system.needs
+
+
+def _reads(system: AnySystem) -> frozenset[Need]:
+    return frozenset() if isinstance(system, ExternalRun) else system.needs | system.uses
+
+
+def _available(systems: Mapping[str, AnySystem]) -> tuple[dict[str, AnySystem], list[str]]:
     """The systems that can run with what is installed, and a line for each of the others."""
-    here, notes = {}, []
+    here: dict[str, AnySystem] = {}
+    notes = []
     for name, system in systems.items():
-        if system.bm25 == "required" and not has_bm25():
-            notes.append(f"{name}: not measured, Pyserini is not installed: run {pip_line('pyserini')}")
-        elif system.module and not is_installed(system.module):
-            notes.append(
-                f"{name}: not measured, {system.module} is not installed: run {pip_line(system.extra)}"
-            )
+        missing = "" if isinstance(system, ExternalRun) else _missing(system)
+        if missing:
+            notes.append(f"{name}: not measured, {missing}")
         else:
             here[name] = system
     if not here:
@@ -265,8 +274,17 @@ def _available(systems: Mapping[str, System]) -> tuple[dict[str, System], list[s
     return here, notes
 
 
-def _wants_bm25(systems: Mapping[str, System]) -> bool:
-    return any(system.bm25 != "none" for system in systems.values())
+def _missing(system: System) -> str:
+    """What a system needs and this evaluation lacks, with the remedy; empty, where it can run."""
+    if "lucene" in system.needs and not has_lucene():
+        return f"Pyserini is not installed: run {pip_line('pyserini')}"
+    if "sparse" in system.needs and not is_installed("qdrant_edge"):
+        return f"qdrant_edge is not installed, which makes sparse vectors: run {pip_line('edge')}"
+    if "multivectors" in system.needs:
+        return "the index of an evaluation stores no multivectors; search an index of your own with it"
+    if system.module and not is_installed(system.module):
+        return f"{system.module} is not installed: run {pip_line(system.extra)}"
+    return ""
 
 
 def _gaps(dataset: RetrievalDataset) -> list[str]:
@@ -278,7 +296,7 @@ def _gaps(dataset: RetrievalDataset) -> list[str]:
     return notes
 
 
-def _lengths(settings: Settings, encoder: Encoder) -> list[str]:
+def _lengths(settings: RetrievalSettings, encoder: Encoder) -> list[str]:
     """What became of documents that are longer than the model reads."""
     if encoder.window is None:
         return []

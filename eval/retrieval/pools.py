@@ -1,17 +1,20 @@
-"""Where a system's candidates come from: cosine, BM25, both, or a run of another program."""
+"""What systems are made of in an evaluation, and where their candidates come from."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.lucene.bm25 import BM25Index, BM25Retriever
-from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex
-from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever, LexicalIndex
+from surprise_rerank.connectors.qdrant.index import QdrantIndex
+from surprise_rerank.connectors.qdrant.retrievers.dense import DenseRetriever
+from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever, LexicalIndex, LexicallyScored
+from surprise_rerank.connectors.qdrant.retrievers.sparse import SparseRetriever
+from surprise_rerank.connectors.systems.built import SystemInputs
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.encoders.base import Encoder
@@ -22,77 +25,85 @@ from surprise_rerank.pipeline import Retriever
 from surprise_rerank.similarities.registry import CorpusStatistics, FittedOn
 from surprise_rerank.surprise.ensemble import Ensemble
 
-PoolName: TypeAlias = Literal["cosine", "bm25", "both"]
-POOLS: tuple[PoolName, ...] = ("cosine", "bm25", "both")
+# Candidates by cosine, by BM25 (Qdrant's, or Lucene's), or the union of both.
+PoolName: TypeAlias = Literal["cosine", "bm25", "both", "bm25-lucene", "both-lucene"]
+POOLS: tuple[PoolName, ...] = get_args(PoolName)
 
 
-@dataclass(frozen=True, slots=True)
-class Resources:
-    """What systems are made of.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources(SystemInputs):
+    """What an evaluation has beside the index, for systems that need more than an index.
 
     Attributes:
-        index: the documents.
-        document_ids: of all of them.
+        document_ids: of all documents.
         corpus: the ensemble of all documents.
-        anchors: the ensemble that surprise is measured against (`--ensemble`).
         sample_ids: ids of a uniform sample of the corpus.
         sample_tokens: their token vectors.
-        bm25: the documents' words, where Pyserini is installed and a system asks for them.
+        lucene: the documents' words, where Pyserini is installed and a system asks for them.
         encoder: that the documents were encoded with.
         fitting: what similarities are fitted on: the words of all documents, and the sample's token vectors;
             read when it is first asked for.
-        lessons: judged questions that fusion weights are fitted on.
+        lessons: judged questions that weights are fitted on.
         pool: where every system takes its candidates from, in place of its usual place.
     """
 
-    index: DocumentIndex
     document_ids: frozenset[str]
     corpus: Ensemble
-    anchors: Ensemble
     sample_ids: tuple[str, ...]
     sample_tokens: TokenBatch
-    bm25: BM25Index | None
+    lucene: BM25Index | None
     encoder: Encoder
     fitting: Callable[[frozenset[FittedOn]], CorpusStatistics]
     lessons: Lessons
     pool: PoolName | Run | None = None
 
     @property
-    def words(self) -> BM25Index:
-        """The documents' words.
+    def anchors(self) -> Ensemble:
+        """The ensemble that surprise is measured against (`--ensemble`): the documents by default."""
+        return self.ensemble or self.corpus
 
-        Raises:
-            MissingExtraError: if Pyserini is not installed.
-        """
-        if self.bm25 is None:
-            raise MissingExtraError(f"bm25 needs Pyserini: run {pip_line('pyserini')}")
-        return self.bm25
+    def of_index(self) -> SystemInputs:
+        """What a system of an index is made of: search is exact, and candidates come from the given pool."""
+        first_stage = None if self.pool is None else self.retriever(self.pool)
+        return SystemInputs(
+            index=self.index, options=self.options, first_stage=first_stage, ensemble=self.anchors
+        )
 
-    def retriever(self, usual: PoolName, *, bm25_scores: bool = False) -> Retriever:
+    def retriever(self, usual: PoolName | Run, *, bm25: str = "") -> Retriever:
         """The first stage of a system.
 
         Args:
             usual: where it takes its candidates from, unless `pool` says otherwise.
-            bm25_scores: whether its re-ranker reads BM25's scores of all candidates.
+            bm25: whose BM25 scores of all candidates its re-ranker reads: `bm25` is Qdrant's, `bm25-lucene`
+                Lucene's; none by default.
 
         Raises:
             MissingExtraError: if Pyserini is needed and not installed.
         """
         pool = self.pool or usual
-        # Exact search: figures must not depend on an approximate index.
+        sample = tuple(dict.fromkeys(self.sample_ids))  # of passages, some are of one document
         match pool:
-            case "both":
-                sample = tuple(dict.fromkeys(self.sample_ids))  # of passages, some are of one document
-                return HybridRetriever(self.index, self.words, sample, exact=True)
+            case "both" | "both-lucene":
+                words = self._words("bm25" if pool == "both" else "bm25-lucene")
+                return HybridRetriever(self.index, words, sample, options=self.options)
             case "cosine":
-                retriever: Retriever = DenseRetriever(self.index, exact=True)
+                retriever: Retriever = DenseRetriever(self.index, options=self.options)
             case "bm25":
-                retriever = BM25Retriever(self.words, self.index)
+                retriever = SparseRetriever(self.index, self.options)
+            case "bm25-lucene":
+                retriever = BM25Retriever(self._lucene, self.index)
             case _:
                 retriever = RunRetriever(pool, self.index, self.document_ids)
-        if bm25_scores:
-            return LexicallyScored(retriever, self.words, tuple(dict.fromkeys(self.sample_ids)))
-        return retriever
+        return LexicallyScored(retriever, self._words(bm25), sample) if bm25 else retriever
+
+    def _words(self, bm25: str) -> LexicalIndex:
+        return SparseRetriever(self.index, self.options) if bm25 == "bm25" else self._lucene
+
+    @property
+    def _lucene(self) -> BM25Index:
+        if self.lucene is None:
+            raise MissingExtraError(f"Lucene's BM25 needs Pyserini: run {pip_line('pyserini')}")
+        return self.lucene
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +117,7 @@ class RunRetriever:
     """
 
     run: Run
-    index: DocumentIndex
+    index: QdrantIndex
     document_ids: frozenset[str]
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
@@ -116,27 +127,3 @@ class RunRetriever:
         ids = [name for name in scores if name in self.document_ids][:depth]
         pool = self.index.fetch(ids, fields)
         return replace(pool, scores={"run": np.array([scores[name] for name in pool.ids], np.float64)})
-
-
-@dataclass(frozen=True, slots=True)
-class LexicallyScored:
-    """Candidates of another retriever with their BM25 scores, and the query's BM25 moments.
-
-    Attributes:
-        retriever: finds the candidates.
-        words: the same documents' words.
-        sample: ids of a uniform sample of the corpus, for the moments.
-    """
-
-    retriever: Retriever
-    words: LexicalIndex
-    sample: tuple[str, ...]
-
-    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
-        """As the other retriever does."""
-        pool = self.retriever.retrieve(query, depth, fields)
-        return replace(
-            pool,
-            scores={**pool.scores, "bm25": self.words.score(query.text, pool.ids)},
-            corpus_moments={**pool.corpus_moments, "bm25": self.words.moments(query.text, self.sample)},
-        )

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from surprise_rerank.candidates import Query, Ranking
+from surprise_rerank.connectors.systems.built import BuiltSystem
 from surprise_rerank.core.arrays import Float64Array
-from surprise_rerank.eval.retrieval.systems import AnyRunner, RunOfAnother
+from surprise_rerank.eval.retrieval.trec import ExternalRun
+from surprise_rerank.pipeline import ranked
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class SystemResult:
 
 
 def run_system(
-    runner: AnyRunner,
+    system: BuiltSystem | ExternalRun,
     queries: Sequence[Query],
     depth: int,
     document_ids: frozenset[str],
@@ -52,9 +54,22 @@ def run_system(
     seconds = np.zeros(len(queries))
     for i, query in enumerate(queries):
         start = time.perf_counter()
-        run[query.id] = runner.rank(query, depth, drop_own_id=query.id in document_ids)
+        own = query.id if query.id in document_ids else ""  # BEIR's rule: no question answers itself
+        if isinstance(system, ExternalRun):
+            run[query.id] = system.ranking(query.id, omit=own)
+        else:
+            run[query.id] = _ranking(system, query, depth, own)
         seconds[i] = time.perf_counter() - start
         on_progress(1)
-    if isinstance(runner, RunOfAnother):
+    if isinstance(system, ExternalRun):
         seconds[:] = np.nan
     return run, seconds
+
+
+def _ranking(system: BuiltSystem, query: Query, depth: int, omit: str) -> Ranking:
+    pool = system.retriever.retrieve(query, depth + bool(omit), system.needs)
+    if omit:
+        pool = pool.without(omit)
+    if not len(pool):  # a run that lacks the question
+        return Ranking((), np.zeros(0))
+    return ranked(query, pool, system.reranker).top(depth)

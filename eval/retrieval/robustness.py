@@ -24,7 +24,7 @@ from surprise_rerank.eval.retrieval.comparison import (
 from surprise_rerank.eval.retrieval.datasets import load_dataset
 from surprise_rerank.eval.retrieval.evaluation import Evaluation
 from surprise_rerank.eval.retrieval.results import SystemResult
-from surprise_rerank.eval.retrieval.settings import Settings, Test
+from surprise_rerank.eval.retrieval.settings import RetrievalSettings, Test
 
 TOP = 10
 THIRDS = ("short", "middle", "long")
@@ -75,7 +75,7 @@ def document_lengths(documents: Iterable[Document]) -> dict[str, int]:
     return {document.id: len(document.content.split()) for document in documents}
 
 
-def corpus_lengths(settings: Settings) -> dict[str, int]:
+def corpus_lengths(settings: RetrievalSettings) -> dict[str, int]:
     """`document_lengths` of the corpus that these settings evaluate; reads it.
 
     Raises:

@@ -10,7 +10,7 @@ Test: TypeAlias = Literal["randomization", "bootstrap"]
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class RetrievalSettings:
     """What to evaluate; the options of `rerank-eval` by the same names.
 
     Attributes:
@@ -54,4 +54,4 @@ class Settings:
     limit: int | None = None
 
 
-DEFAULTS = Settings()
+DEFAULTS = RetrievalSettings()

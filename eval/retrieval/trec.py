@@ -111,3 +111,27 @@ def _lines(query: str, ids: Sequence[str], scores: Sequence[float], tag: str) ->
 
 def _token(name: str) -> str:
     return "".join(quote(c) if c.isspace() else c for c in name)
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalRun:
+    """A run of another program as a system: its order as it is, as deep as it is.
+
+    Attributes:
+        run: with the data set's ids.
+    """
+
+    run: Run
+
+    def ranking(self, query: str, *, omit: str = "") -> Ranking:
+        """The ranking of a question by its id; empty, where the run lacks the question.
+
+        Args:
+            query: the question's id.
+            omit: a document that is left out.
+        """
+        ranking = self.run.rankings.get(query, Ranking((), np.zeros(0)))
+        if omit not in ranking.ids:
+            return ranking
+        kept = [i for i, name in enumerate(ranking.ids) if name != omit]
+        return Ranking(tuple(ranking.ids[i] for i in kept), ranking.scores[kept])

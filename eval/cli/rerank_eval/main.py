@@ -23,7 +23,7 @@ from surprise_rerank.eval.cli.rerank_eval import off_topic as off_topic_command
 from surprise_rerank.eval.cli.rerank_eval import sentences as sentences_command
 from surprise_rerank.eval.cli.rerank_eval import sts as sts_command
 from surprise_rerank.eval.cli.rerank_eval import words as words_command
-from surprise_rerank.eval.retrieval.settings import DEFAULTS, Settings, Test
+from surprise_rerank.eval.retrieval.settings import DEFAULTS, RetrievalSettings, Test
 
 # Not inside the parentheses of a measure's parameters: RBP(p=0.8, rel=1).
 _SEPARATOR = re.compile(r"[,\s]+(?![^()]*\))")
@@ -36,10 +36,10 @@ Examples:
   rerank-eval --dataset beir/scifact --split train --systems cosine,dynamax
   rerank-eval --dataset ./my-beir-folder --measures "nDCG@10 AP@100"
   rerank-eval --dataset beir/nfcorpus --ensemble train-questions --run-dir runs
-  rerank-eval --dataset beir/scifact --systems cosine,fusion,fusion-fitted --fit train
+  rerank-eval --dataset beir/scifact --systems cosine,auto,auto-fitted --fit train
   rerank-eval --dataset beir/scifact --systems-from systems.yaml --run theirs=theirs.trec
   rerank-eval --dataset beir/scifact --pool theirs.trec --systems cosine,dynamax
-  rerank-eval --model glove-6b-50d --systems bm25,cosine,dynamax-jaccard-raw,wmd
+  rerank-eval --model glove-6b-50d --systems bm25-lucene,cosine,dynamax-jaccard-raw,wmd
   rerank-eval --qdrant-url http://localhost:6333 (the key from QDRANT_API_KEY)
   rerank-eval words --data benchmarks --model glove-6b-50d
   rerank-eval classify texts.jsonl               zero-shot by the labels' names
@@ -89,7 +89,8 @@ Shell completion (bash; zsh and fish likewise):
 @click.option(
     "--pool",
     metavar="POOL",
-    help="Where every system takes its candidates from: cosine, bm25, both, or a TREC run file.  "
+    help="Where every system takes its candidates from: cosine, bm25, both (Qdrant's BM25), "
+    "bm25-lucene, both-lucene, or a TREC run file.  "
     "[default: each its own]",
 )
 @click.option(
@@ -117,7 +118,8 @@ Shell completion (bash; zsh and fish likewise):
     "--fit",
     default=DEFAULTS.fit,
     show_default=True,
-    help="The split whose judged questions the system fusion-fitted learns its weights from.",
+    help="The split whose judged questions the systems auto-fitted and fusion-lucene-fitted learn their "
+    "weights from.",
 )
 @click.option(
     "--measures",
@@ -187,10 +189,12 @@ def command(context: click.Context, /, *, list_systems: bool, **values: Any) -> 
         return
     # Imported late, because `--help` and shell completion should not wait for torch.
     if list_systems:
-        from surprise_rerank.eval.retrieval.systems import SYSTEMS
+        from surprise_rerank.connectors.systems.register import SYSTEMS
+        from surprise_rerank.eval.retrieval.systems import EVALUATED
 
-        width = max(len(name) for name in SYSTEMS)
-        for name, system in SYSTEMS.items():
+        systems = {**SYSTEMS, **EVALUATED}
+        width = max(len(name) for name in systems)
+        for name, system in systems.items():
             click.echo(f"{name:<{width}}  {system.summary}")
         return
     _compare(**values)
@@ -223,7 +227,7 @@ def _compare(
     if run_dir is not None:
         make_folder(run_dir)  # told now, not after everything was measured
     terminal = Terminal(quiet=quiet)
-    settings = Settings(dataset=names[0], **values)
+    settings = RetrievalSettings(dataset=names[0], **values)
     check_together(settings, names, run_dir)
     encoder = None
     evaluations = []
@@ -252,9 +256,10 @@ def _systems(
         return _names(systems.split(","), "--systems")
     if systems_from is None and not runs:
         return DEFAULTS.systems
-    from surprise_rerank.eval.retrieval.systems import SYSTEMS
+    from surprise_rerank.connectors.systems.register import SYSTEMS
+    from surprise_rerank.eval.retrieval.systems import EVALUATED
 
-    return (baseline,) if baseline in SYSTEMS else ()
+    return (baseline,) if baseline in SYSTEMS or baseline in EVALUATED else ()
 
 
 def _names(values: list[str], option: str) -> tuple[str, ...]:

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from surprise_rerank.connectors.systems.register import SYSTEMS
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.arguments.location import Place, model_option, takes_index
 from surprise_rerank.eval.cli.arguments.questions import read_questions
-from surprise_rerank.eval.cli.arguments.searching import SYSTEMS, pool_option
+from surprise_rerank.eval.cli.arguments.searching import SystemChoice, pool_option
 from surprise_rerank.eval.cli.output.streams import Output
 
 if TYPE_CHECKING:
-    from surprise_rerank.connectors.systems.register import SystemName
     from surprise_rerank.thresholds.background import QuestionBackground
 
 # Levels whose thresholds `show` tells.
@@ -47,7 +47,7 @@ Examples:
 
 _system_option = click.option(
     "--system",
-    type=click.Choice(SYSTEMS),
+    type=SystemChoice(),
     help="Whose candidates they are measured by.  [default: the best that the index stores enough for]",
 )
 
@@ -95,7 +95,7 @@ def set_background(
     titles: tuple[str, ...],
     sample: int,
     pool: int,
-    system: SystemName | None,
+    system: str | None,
     model: str | None,
 ) -> None:
     """Measure what background questions find at best.
@@ -108,14 +108,13 @@ def set_background(
     texts = list(read_questions(questions)) if questions is not None else _titles(titles, sample)
 
     from surprise_rerank.connectors.progress import Terminal
-    from surprise_rerank.connectors.qdrant import SearchOptions
     from surprise_rerank.connectors.systems.backgrounds import store_background
-    from surprise_rerank.connectors.systems.register import build_system, default_system
+    from surprise_rerank.connectors.systems.index_systems import build_system, default_system
     from surprise_rerank.pipeline import Pipeline
 
     with place.open_with_model(model) as index:
         name = system or default_system(index)
-        built = build_system(name, index, SearchOptions(), None)
+        built = build_system(name, index)
         plain = Pipeline(index.encoder, built.retriever, built.reranker, pool)
         called = f"{name} of {index.manifest.model}, pools of {pool}"
         with Terminal(quiet=not out.shows_progress).bar("background", len(texts), "questions") as advance:
@@ -157,9 +156,9 @@ def show(*, place: Place, out: Output) -> None:
 
 
 @background.command(epilog=_DELETE_EXAMPLES)
-@click.option("--system", type=click.Choice(SYSTEMS), required=True, help="Whose background goes.")
+@click.option("--system", type=SystemChoice(), required=True, help="Whose background goes.")
 @takes_index
-def delete(*, place: Place, out: Output, system: SystemName) -> None:
+def delete(*, place: Place, out: Output, system: str) -> None:
     """Forget the background of a system."""
     from surprise_rerank.connectors.systems.backgrounds import delete_background, has_background
 

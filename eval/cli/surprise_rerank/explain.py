@@ -15,7 +15,7 @@ from surprise_rerank.eval.cli.output.streams import Output
 
 if TYPE_CHECKING:
     from surprise_rerank.candidates import Hit
-    from surprise_rerank.connectors.systems.register import System
+    from surprise_rerank.connectors.systems.built import BuiltSystem
     from surprise_rerank.diagnosis.explanation import RankingExplanation
     from surprise_rerank.eval.cli.output.answers import Answer
 
@@ -72,7 +72,11 @@ def explain(*, place: Place, out: Output, asked: Asked, page: Path | None) -> No
 
 
 def _as_json(
-    system: System, answer: Answer, steps: Sequence[str], hits: Sequence[Hit], explanation: RankingExplanation
+    system: BuiltSystem,
+    answer: Answer,
+    steps: Sequence[str],
+    hits: Sequence[Hit],
+    explanation: RankingExplanation,
 ) -> dict[str, Any]:
     from surprise_rerank.eval.cli.output.answers import hit_json
 

@@ -9,17 +9,13 @@ import click
 
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.arguments.location import Place, model_option, takes_index
-from surprise_rerank.eval.cli.arguments.searching import pool_option
+from surprise_rerank.eval.cli.arguments.searching import SystemChoice, pool_option
 from surprise_rerank.eval.cli.output.streams import Output
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant import DocumentIndex
-    from surprise_rerank.connectors.systems.register import SystemName
     from surprise_rerank.pipeline import FittedPipeline, Pipeline
     from surprise_rerank.rerank.weight_fitting import WeightFit
-
-# As `fitted_weights.FITTED_SYSTEMS`, which `--help` cannot wait for.
-SYSTEMS = ("auto", "fusion")
 
 _EXAMPLES = """\b
 Examples:
@@ -48,7 +44,7 @@ _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 @click.option(
     "--system",
-    type=click.Choice(SYSTEMS),
+    type=SystemChoice(fits=True),
     default="auto",
     show_default=True,
     help="Whose weights.",
@@ -64,7 +60,7 @@ def fit(
     out: Output,
     questions: Path | None,
     qrels: Path | None,
-    system: SystemName,
+    system: str,
     pool: int,
     dry_run: bool,
     forget: bool,
@@ -104,17 +100,16 @@ def fit(
     _tell(out, found, stored=stored, earlier=earlier)
 
 
-def _unfitted(index: DocumentIndex, system: SystemName, pool: int) -> Pipeline:
+def _unfitted(index: DocumentIndex, system: str, pool: int) -> Pipeline:
     """The system with its usual weights, whatever was fitted before: fits do not build on each other."""
-    from surprise_rerank.connectors.qdrant import SearchOptions
-    from surprise_rerank.connectors.systems.register import usual_system
+    from surprise_rerank.connectors.systems.index_systems import build_system
     from surprise_rerank.pipeline import Pipeline
 
-    built = usual_system(system, index, SearchOptions(), None)
+    built = build_system(system, index, fitted=False)
     return Pipeline(index.encoder, built.retriever, built.reranker, pool)
 
 
-def _forget(place: Place, out: Output, system: SystemName) -> None:
+def _forget(place: Place, out: Output, system: str) -> None:
     from surprise_rerank.connectors.systems.fitted_weights import delete_weights, has_weights
 
     with place.open() as index:

@@ -14,11 +14,10 @@ from click.core import ParameterSource
 
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.arguments.location import WHERE, Command
-from surprise_rerank.eval.cli.arguments.searching import SYSTEMS
+from surprise_rerank.eval.cli.arguments.searching import SystemChoice
 
 if TYPE_CHECKING:
-    from surprise_rerank.connectors.systems.loading import Settings
-    from surprise_rerank.connectors.systems.register import SystemName
+    from surprise_rerank.connectors.systems.loading import PipelineSettings
 
 TOKEN_VARIABLE = "SURPRISE_RERANK_TOKEN"
 
@@ -38,7 +37,7 @@ _WHAT = (
     click.option("--model", metavar="NAME", help="Of texts.  [default: the index's, or all-MiniLM-L6-v2]"),
     click.option(
         "--system",
-        type=click.Choice(SYSTEMS),
+        type=SystemChoice(),
         help="What ranks.  [default: the best that the index stores enough for; dynamax without one]",
     ),
     click.option(
@@ -140,17 +139,17 @@ class Served:
     url: str | None
     collection: str
     model: str | None
-    system: SystemName | None
+    system: str | None
     pool: int
     min_surprise: float | None
 
-    def settings(self, context: click.Context) -> Settings:
+    def settings(self, context: click.Context) -> PipelineSettings:
         """As settings of pipelines; an option that is given beats a variable of the environment.
 
         Raises:
             DataError: if both a folder and a server are named in one way.
         """
-        from surprise_rerank.connectors.systems.loading import Settings
+        from surprise_rerank.connectors.systems.loading import PipelineSettings
 
         index, url = self.folder or None, self.url or None
         if index and url:
@@ -160,7 +159,9 @@ class Served:
             ]
             if given[0] != given[1]:
                 index, url = (index, None) if given[0] else (None, url)
-        return Settings(index, url, self.collection, self.model, self.system, self.pool, self.min_surprise)
+        return PipelineSettings(
+            index, url, self.collection, self.model, self.system, self.pool, self.min_surprise
+        )
 
 
 def _takes(function: Command) -> Command:

@@ -34,12 +34,13 @@ def status(*, place: Place, out: Output) -> None:
 
     Documents, model, options, ensemble, size, fitted weights; no model is loaded.
     """
-    from surprise_rerank.connectors.systems.fitted_weights import FITTED_SYSTEMS, fitted_weights
+    from surprise_rerank.connectors.systems.fitted_weights import fitted_weights
+    from surprise_rerank.connectors.systems.register import SYSTEMS
 
     with place.open() as index:
         state = index.status()
         kept, damaged = [], {}
-        for name in FITTED_SYSTEMS:
+        for name in (system.name for system in SYSTEMS.values() if system.fits):
             try:
                 own = fitted_weights(index, name)
             except DataError as error:  # the rest of the index is to be told all the same

@@ -20,7 +20,7 @@ from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, load_dataset
 from surprise_rerank.eval.retrieval.fitting import Lessons
 from surprise_rerank.eval.retrieval.pools import Resources
-from surprise_rerank.eval.retrieval.workspace import Workspace, has_bm25, index_key
+from surprise_rerank.eval.retrieval.workspace import Workspace, has_lucene, index_key
 from surprise_rerank.eval.studies.off_topic.measures import Measured
 from surprise_rerank.eval.studies.off_topic.questions import QuestionSource, of_dataset, of_file
 from surprise_rerank.eval.studies.off_topic.scores import (
@@ -72,7 +72,7 @@ def evaluate_off_topic(settings: OffTopicSettings, terminal: Terminal) -> Report
             workspace = Workspace(folder, index_key(spec, dataset), encoder, None, terminal)
             measured.append(_measure(settings, spec, dataset, others, _label(name, settings), workspace))
     notes = []
-    if not has_bm25():
+    if not has_lucene():
         notes.append(f"without BM25: Pyserini is not installed: run {pip_line('pyserini')}")
     notes.append(
         f"thresholds are set on one half of the off-topic questions, and shown on the other; a share of "
@@ -128,7 +128,7 @@ def _measure(
     halves = {source.name: _halves(source, settings.seed) for source in others}
     total = len(dataset.queries) + sum(len(source.texts) for source in others)
     with (
-        workspace.resources(dataset, None, lessons, bm25=has_bm25()) as resources,
+        workspace.resources(dataset, None, lessons, lucene=has_lucene()) as resources,
         terminal.bar(f"{dataset.name}", total, "questions") as advance,
     ):
         first = {name: encode_queries(encoder, texts) for name, (texts, _) in halves.items()}
@@ -161,10 +161,10 @@ def _ensembles(background: Mapping[str, Sequence[Query]]) -> dict[str, Ensemble]
 
 def _bench(resources: Resources, questions: Mapping[str, Ensemble], depth: int) -> Bench:
     scorers: list[Scorer] = [CosineScorer(resources.corpus), DynaMaxScorer(resources.sample_tokens)]
-    if resources.bm25 is None:
+    if resources.lucene is None:
         return Bench(resources.retriever("cosine"), scorers, resources.corpus, questions, depth)
     scorers.insert(0, RetrievedScorer("bm25"))
-    retriever = resources.retriever("both", bm25_scores=True)
+    retriever = resources.retriever("both-lucene", bm25="bm25-lucene")
     return Bench(retriever, scorers, resources.corpus, questions, depth)
 
 

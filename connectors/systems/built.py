@@ -1,0 +1,87 @@
+"""A system at work: what it is made of, and what was made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from surprise_rerank.candidates import Field, Query
+from surprise_rerank.connectors.qdrant.index import QdrantIndex
+from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever
+from surprise_rerank.connectors.qdrant.retrievers.dense import SurpriseMode
+from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
+from surprise_rerank.pipeline import Retriever
+from surprise_rerank.rerank.auto import SCORERS, AutoReranker
+from surprise_rerank.rerank.rerankers import FusionReranker, Reranker
+from surprise_rerank.surprise.ensemble import Ensemble
+
+# Documents over which fusion measures what a usual score is: the deviation of 256 is known to 4 %.
+SAMPLE_SIZE = 256
+# The same for `auto`: half as many rank as well (docs/defaults.md), and queries are answered sooner.
+AUTO_SAMPLE_SIZE = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemInputs:
+    """What a system is made of.
+
+    Attributes:
+        index: that is searched.
+        options: filter and search parameters.
+        mode: where surprise is computed; for the system `surprise` only.
+        first_stage: where candidates come from, in place of the system's own search.
+        ensemble: what surprise is measured against, in place of the one that the documents carry.
+    """
+
+    index: QdrantIndex
+    options: SearchOptions = NO_OPTIONS
+    mode: SurpriseMode | None = None
+    first_stage: Retriever | None = None
+    ensemble: Ensemble | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltSystem:
+    """A system at work.
+
+    Attributes:
+        name: what it is asked for by.
+        retriever: makes the pool.
+        reranker: orders it; None where the retriever's order stands.
+        reranking: what the re-ranker does, in words.
+        note: what a reader of its results must know.
+    """
+
+    name: str
+    retriever: Retriever
+    reranker: Reranker | None = None
+    reranking: str = ""
+    note: str = ""
+
+    @property
+    def summary(self) -> str:
+        """Its name, and what it adds."""
+        return f"{self.name} of {', '.join(self.scorers)}" if self.scorers else self.name
+
+    @property
+    def scorers(self) -> tuple[str, ...]:
+        """What it adds, by name; nothing, where one score ranks."""
+        if isinstance(self.reranker, AutoReranker):
+            return tuple(name for name in SCORERS if name != "bm25" or self.reranker.words is not None)
+        if isinstance(self.reranker, FusionReranker):
+            return tuple(scorer.name for scorer in self.reranker.scorers)
+        return ()
+
+    @property
+    def sample_size(self) -> int:
+        """How many points stand for the corpus."""
+        return AUTO_SAMPLE_SIZE if isinstance(self.reranker, AutoReranker) else SAMPLE_SIZE
+
+    @property
+    def needs(self) -> frozenset[Field]:
+        """What is fetched with the pool."""
+        return frozenset() if self.reranker is None else self.reranker.needs
+
+    def steps(self, query: Query, depth: int) -> list[str]:
+        """What is done for a query, a line each."""
+        own = self.retriever.steps(query, depth) if isinstance(self.retriever, ExplainingRetriever) else []
+        return [*own, *([self.reranking] if self.reranking else [])]
