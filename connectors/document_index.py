@@ -9,5 +9,5 @@ class DocumentIndex(QdrantIndex):
     """Documents with their dense vectors and token vectors, in one collection of Qdrant.
 
     Use `DocumentIndex.open`; the index is a context manager. Methods whose names have an `a` before them are
-    for event loops: the same in a thread. `docs/index.md` has examples.
+    for event loops: the same in a thread. `docs/qdrant.md` has examples.
     """

@@ -169,3 +169,17 @@ def test_the_document_shows_what_is_expected(expectation: Expectation) -> None:
     shown = {float(number) for number in numbers}
     missing = [cell for cell in expectation.cells if cell.value not in shown]
     assert not missing, f"{expectation.shown} does not show {missing[:3]}"
+
+
+def test_the_readmes_table_is_a_part_of_the_checked_ones() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([\w-]+)` \| (.*) \|$", text, flags=re.MULTILINE)
+    assert len(rows) > 3
+    checked_names = ("results-systems-scifact", "results-systems-nfcorpus", "results-systems-cranfield")
+    of_name = {expectation.name: expectation for expectation in OWN}
+    for system, cells in rows:
+        shown = [float(cell.strip("* ")) for cell in cells.split("|")[::2]]
+        expected = [
+            cell.value for name in checked_names for cell in of_name[name].cells if cell.row == system
+        ]
+        assert shown == expected, system

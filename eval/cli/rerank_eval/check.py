@@ -18,7 +18,7 @@ _EPILOG = """\b
 Examples:
   rerank-eval check --list
   rerank-eval check --data benchmarks --max-minutes 2
-  rerank-eval check readme-scifact --report check.md
+  rerank-eval check results-systems-scifact --report check.md
 """
 
 
