@@ -9,7 +9,7 @@ from words import WordEncoder
 
 from surprise_rerank.candidates import Candidates
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SurpriseRetriever
-from surprise_rerank.connectors.qdrant.writing import maintenance, statistics
+from surprise_rerank.connectors.qdrant.writing import statistics
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import DataError, IndexMismatchError
@@ -80,7 +80,7 @@ def test_an_interrupted_pass_goes_on_and_is_never_used_half_done(
     open_index: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoder = WordEncoder()
-    monkeypatch.setattr(maintenance, "_LOOKED_UP", 10)
+    monkeypatch.setattr(statistics, "_BATCH", 10)
     with open_index(encoder, options=OPTIONS) as index:
         index.sync(DOCUMENTS)
         index.set_ensemble(ensemble(encoder, QUESTIONS))
@@ -96,9 +96,9 @@ def test_an_interrupted_pass_goes_on_and_is_never_used_half_done(
         from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 
         latest = Statistics.of(other, "others")
-        maintenance.set_latest(index._storage, latest)
+        statistics.set_latest(index._storage, latest)
         with pytest.raises(KeyboardInterrupt):
-            maintenance.refresh(index._storage, latest, interrupted)
+            statistics.refresh(index._storage, latest, interrupted)
         with pytest.raises(IndexMismatchError, match=r"30 documents .* another ensemble"):
             SurpriseRetriever(index)
         assert len(ranked(index, "client")) == 50
@@ -172,9 +172,9 @@ def test_questions_that_come_during_a_pass_lose_no_ensemble(open_index: Opener) 
 
         def another(count: int) -> None:
             # What add_questions does, from another process.
-            maintenance.set_latest(index._storage, latest.extended(encoder.encode(["w7"]).dense))
+            statistics.set_latest(index._storage, latest.extended(encoder.encode(["w7"]).dense))
 
-        maintenance.refresh(index._storage, latest, another)
+        statistics.refresh(index._storage, latest, another)
     with open_index(encoder) as index:
         assert index.sync([*DOCUMENTS, Document("late", "w1")]).added == 1
         assert (index.manifest.statistics.count, index.manifest.latest.count) == (21, 22)

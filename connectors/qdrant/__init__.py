@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant.location import Location as Location
     from surprise_rerank.connectors.qdrant.location import RetryPolicy as RetryPolicy
     from surprise_rerank.connectors.qdrant.manifest import IndexOptions as IndexOptions
+    from surprise_rerank.connectors.qdrant.manifest import IndexStatus as IndexStatus
     from surprise_rerank.connectors.qdrant.retrievers.dense import DenseRetriever as DenseRetriever
     from surprise_rerank.connectors.qdrant.retrievers.dense import MaxSimRetriever as MaxSimRetriever
     from surprise_rerank.connectors.qdrant.retrievers.dense import SurpriseRetriever as SurpriseRetriever
     from surprise_rerank.connectors.qdrant.retrievers.sparse import SparseRetriever as SparseRetriever
     from surprise_rerank.connectors.qdrant.search.queries import SearchOptions as SearchOptions
     from surprise_rerank.connectors.qdrant.writing.indexing import SyncReport as SyncReport
-    from surprise_rerank.connectors.qdrant.writing.maintenance import IndexStatus as IndexStatus
 
 __getattr__, __all__ = lazy_names(
     __name__,
@@ -26,11 +26,10 @@ __getattr__, __all__ = lazy_names(
         ".document_index": "DocumentIndex",
         "lexical": "Bm25",
         "location": "Location RetryPolicy",
-        "manifest": "IndexOptions",
+        "manifest": "IndexOptions IndexStatus",
         "retrievers.dense": "DenseRetriever MaxSimRetriever SurpriseRetriever",
         "retrievers.sparse": "SparseRetriever",
         "search.queries": "SearchOptions",
         "writing.indexing": "SyncReport",
-        "writing.maintenance": "IndexStatus",
     },
 )

@@ -9,6 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import numpy as np
+from qdrant_client import models
+
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant.location import (
@@ -18,8 +21,9 @@ from surprise_rerank.connectors.qdrant.location import (
     Location,
     RetryPolicy,
 )
-from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest, StatisticsRecord
-from surprise_rerank.connectors.qdrant.search.pools import Pools
+from surprise_rerank.connectors.qdrant.manifest import IndexOptions, IndexStatus, Manifest, StatisticsRecord
+from surprise_rerank.connectors.qdrant.schema import DENSE, ID, NUMBER, PASSAGES, WITH_VECTORS, point_id
+from surprise_rerank.connectors.qdrant.search.pools import Pools, packed_tokens
 from surprise_rerank.connectors.qdrant.search.queries import (
     NO_OPTIONS,
     SearchOptions,
@@ -29,18 +33,20 @@ from surprise_rerank.connectors.qdrant.search.queries import (
 from surprise_rerank.connectors.qdrant.storage.base import Storage
 from surprise_rerank.connectors.qdrant.storage.folder import FolderStorage
 from surprise_rerank.connectors.qdrant.storage.server import ServerStorage
-from surprise_rerank.connectors.qdrant.writing import maintenance, statistics
+from surprise_rerank.connectors.qdrant.writing import statistics
 from surprise_rerank.connectors.qdrant.writing.indexing import Indexer, SyncReport
 from surprise_rerank.connectors.qdrant.writing.locking import exclusive
-from surprise_rerank.connectors.qdrant.writing.maintenance import IndexStatus
+from surprise_rerank.connectors.qdrant.writing.pipeline import delete_documents
 from surprise_rerank.connectors.qdrant.writing.points import PointMaker
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 from surprise_rerank.core.tokens import TokenBatch
-from surprise_rerank.core.workers import in_thread
+from surprise_rerank.core.workers import awaitable
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoded, Encoder
 from surprise_rerank.errors import DataError, IndexMismatchError, StoreError
 from surprise_rerank.surprise.ensemble import Ensemble
+
+_LOOKED_UP = 1000  # documents in a request
 
 
 class QdrantIndex:
@@ -168,11 +174,14 @@ class QdrantIndex:
     def pools(self) -> Pools:
         """Candidates from requests to the engine; what retrievers are made of."""
         if self._density is None:
-            self._density = maintenance.density(self._storage)
+            points = self._storage.engine.count(WITH_VECTORS) if self.manifest.options.passages else 0
+            self._density = points / max(len(self), 1) if points else 1.0
         return Pools(self._storage, self._density)
 
     def __len__(self) -> int:
-        return maintenance.documents(self._storage)
+        first = models.FieldCondition(key=NUMBER, match=models.MatchValue(value=0))
+        splits = self.manifest.options.passages is not None
+        return self._storage.engine.count(models.Filter(must=[first]) if splits else WITH_VECTORS)
 
     @exclusive
     def sync(
@@ -217,7 +226,13 @@ class QdrantIndex:
     def delete(self, ids: Iterable[str]) -> int:
         """Remove documents; unknown ids are ignored. Returns how many there were."""
         self._density = None
-        return maintenance.delete(self._storage, list(ids))
+        engine, named, removed = self._storage.engine, list(ids), 0
+        for start in range(0, len(named), _LOOKED_UP):
+            part = [point_id(name) for name in named[start : start + _LOOKED_UP]]
+            found = engine.retrieve(part, (ID, PASSAGES))
+            delete_documents(engine, [(r.payload[ID], r.payload.get(PASSAGES, 1)) for r in found])
+            removed += len(found)
+        return removed
 
     @exclusive
     def rebuild(
@@ -249,11 +264,11 @@ class QdrantIndex:
             successor = type(self)(made, model)
             same_model = model.fingerprint == self.manifest.fingerprint
             if same_model:
-                maintenance.carry_over(self._storage, made)
+                statistics.carry_over(self._storage, made)
             report = successor.sync(documents, prune=True, show_progress=show_progress)
             carried = successor.statistics()
             if carried is not None:  # what an interrupted call stored may have those of another ensemble
-                maintenance.refresh(made, carried, lambda count: None)
+                statistics.refresh(made, carried, lambda count: None)
             made.promote()
         except BaseException:
             made.close()
@@ -322,14 +337,20 @@ class QdrantIndex:
 
     def ensemble(self, sample_size: int = 4096) -> Ensemble:
         """The ensemble of all stored documents (of their passages, where they are split), in one pass."""
-        return maintenance.document_ensemble(self._storage, sample_size)
+        batches = (
+            np.array([r.vectors[DENSE] for r in batch], np.float32).reshape(-1, self.manifest.dimension)
+            for batch in self._storage.engine.scroll((), (DENSE,), condition=WITH_VECTORS)
+        )
+        return Ensemble.from_batches(batches, sample_size=sample_size, model=self.manifest.model)
 
     def token_sample(self, size: int) -> tuple[tuple[str, ...], TokenBatch]:
         """Ids and token vectors of a sample of the documents: those of the smallest point ids.
 
         Point ids are hashes: this is a uniform sample, the same in every engine.
         """
-        return maintenance.token_sample(self._storage, size)
+        records = self._storage.engine.smallest(size, (ID,), WITH_VECTORS)
+        tokens = packed_tokens(self._storage, [record.id for record in records])
+        return tuple(record.payload[ID] for record in records), tokens
 
     def statistics(self) -> Statistics | None:
         """The statistics that the documents carry; None where no ensemble was set."""
@@ -380,7 +401,7 @@ class QdrantIndex:
             shrink_deviation=shrink_deviation,
             documents=self.ensemble() if shrinks else None,
         )
-        maintenance.set_latest(self._storage, latest)
+        statistics.set_latest(self._storage, latest)
         return self.refresh_statistics(show_progress=show_progress)
 
     @exclusive
@@ -395,7 +416,7 @@ class QdrantIndex:
         """
         now, _ = self._latest()
         extended = now.extended(self.encoder.encode(list(questions), kind="query").dense)
-        maintenance.set_latest(self._storage, extended)
+        statistics.set_latest(self._storage, extended)
         return extended.record.count
 
     @exclusive
@@ -409,9 +430,9 @@ class QdrantIndex:
             IndexMismatchError: if no ensemble was set.
         """
         latest, record = self._latest()
-        total = maintenance.behind(self._storage, record)
+        total = statistics.behind(self._storage, record)
         with Terminal(quiet=not show_progress).bar("statistics", total, "docs") as advance:
-            changed = maintenance.refresh(self._storage, latest, advance)
+            changed = statistics.refresh(self._storage, latest, advance)
         self._statistics = latest
         return changed
 
@@ -421,41 +442,23 @@ class QdrantIndex:
             raise IndexMismatchError(f"{self._storage.where} has no ensemble yet; set one with set_ensemble")
         return statistics.load(self._storage, record, self.manifest.model), record
 
-    def carrying_others(self, record: StatisticsRecord) -> int:
-        """How many points carry other moments than those of a record, or none."""
-        return maintenance.behind(self._storage, record)
-
     def status(self) -> IndexStatus:
         """What the index holds, and how far its statistics are behind its ensemble."""
-        return maintenance.status(self._storage)
+        manifest, engine = self.manifest, self._storage.engine
+        return IndexStatus(
+            where=self.where,
+            engine=engine.kind,
+            documents=len(self),
+            points=engine.count(WITH_VECTORS),
+            manifest=manifest,
+            behind=0 if manifest.latest is None else statistics.behind(self._storage, manifest.latest),
+        )
 
-    async def asearch(
-        self,
-        query: Query,
-        depth: int,
-        fields: frozenset[Field] = frozenset(),
-        *,
-        exact: bool = False,
-        options: SearchOptions = NO_OPTIONS,
-    ) -> Candidates:
-        """`search` for an event loop."""
-        return await in_thread(self.search, query, depth, fields, exact=exact, options=options)
-
-    async def afetch(self, ids: Sequence[str], fields: frozenset[Field]) -> Candidates:
-        """`fetch` for an event loop."""
-        return await in_thread(self.fetch, ids, fields)
-
-    async def sync_async(self, documents: Iterable[Document], *, prune: bool = False) -> SyncReport:
-        """`sync` for an event loop."""
-        return await in_thread(self.sync, documents, prune=prune)
-
-    async def adelete(self, ids: Iterable[str]) -> int:
-        """`delete` for an event loop."""
-        return await in_thread(self.delete, ids)
-
-    async def astatus(self) -> IndexStatus:
-        """`status` for an event loop."""
-        return await in_thread(self.status)
+    asearch = awaitable(search)
+    afetch = awaitable(fetch)
+    sync_async = awaitable(sync)
+    adelete = awaitable(delete)
+    astatus = awaitable(status)
 
 
 def _open_storage(

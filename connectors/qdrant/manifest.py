@@ -202,3 +202,29 @@ class Manifest:
 
 def _record(values: Mapping[str, Any] | None) -> StatisticsRecord | None:
     return None if values is None else StatisticsRecord(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexStatus:
+    """What an index holds.
+
+    Attributes:
+        where: the place.
+        engine: `edge`, `local` or `server`.
+        documents: number of documents.
+        points: number of points that are found: documents, or passages where they are split.
+        manifest: how it was made.
+        behind: points whose moments are not those of the latest ensemble.
+    """
+
+    where: str
+    engine: str
+    documents: int
+    points: int
+    manifest: Manifest
+    behind: int
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        values = asdict(self)
+        return {**values, "manifest": self.manifest.to_json()}

@@ -10,8 +10,8 @@ import numpy as np
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.qdrant.schema import DENSE, ID, WITH_VECTORS, Record
+from surprise_rerank.connectors.qdrant.search.pools import packed_tokens
 from surprise_rerank.connectors.qdrant.storage.base import Storage
-from surprise_rerank.connectors.qdrant.writing.maintenance import packed_tokens
 from surprise_rerank.connectors.similar.encoding import Vectors
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.tokens import TokenBatch

@@ -6,11 +6,12 @@ import asyncio
 import contextvars
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 P = ParamSpec("P")
+S = TypeVar("S")
 T = TypeVar("T")
 
 # A search waits for its store part of the time; for the rest it computes, with as many threads as torch has.
@@ -37,6 +38,24 @@ async def in_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwar
     """
     call = functools.partial(contextvars.copy_context().run, function, *args, **kwargs)
     return await asyncio.get_running_loop().run_in_executor(_pool(os.getpid()), call)
+
+
+def awaitable(
+    method: Callable[Concatenate[S, P], T],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """The same method for event loops, computed in a thread; see `in_thread`.
+
+    Args:
+        method: of a class; a subclass may override it.
+    """
+
+    @functools.wraps(method, updated=())  # not that it is abstract
+    async def twin(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        bound: Callable[P, T] = getattr(self, method.__name__)
+        return await in_thread(bound, *args, **kwargs)
+
+    twin.__doc__ = f"`{method.__name__}` for an event loop."
+    return twin
 
 
 @functools.cache

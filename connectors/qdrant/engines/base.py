@@ -70,8 +70,8 @@ class Engine(Protocol):
         """The best points, best first."""
         ...
 
-    def query_groups(self, request: models.QueryGroupsRequest) -> list[Group]:
-        """The best groups of points that share a payload value, best first."""
+    def query_groups(self, request: models.QueryRequest, group_by: str, group_size: int) -> list[Group]:
+        """The best groups of points that share a payload value, best first; the request's limit is theirs."""
         ...
 
     def search(
@@ -144,6 +144,24 @@ def payload_indexes(options: IndexOptions) -> dict[str, str]:
     if options.passages is not None:
         own[NUMBER] = "integer"
     return {**own, **options.payload_indexes}
+
+
+def to_record(point: Any, score: float = 0.0) -> Record:
+    """A point that Edge or a client has found."""
+    return Record(str(point.id), point.payload or {}, point.vector or {}, float(score))
+
+
+def pages(read: Callable[[Any], tuple[Sequence[Any], Any]]) -> Iterator[list[Record]]:
+    """All pages of a scroll.
+
+    Args:
+        read: offset, None for the first page -> the points of a page, and the next offset, None at the end.
+    """
+    points, offset = read(None)
+    yield [to_record(point) for point in points]
+    while offset is not None:
+        points, offset = read(offset)
+        yield [to_record(point) for point in points]
 
 
 def hits_of(points: Sequence[Any]) -> Hits:

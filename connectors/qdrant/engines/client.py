@@ -8,13 +8,21 @@ import math
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from qdrant_client import QdrantClient, models
 
 from surprise_rerank.connectors.qdrant.engines import retries
-from surprise_rerank.connectors.qdrant.engines.base import Group, Hits, hits_of, payload_indexes
+from surprise_rerank.connectors.qdrant.engines.base import (
+    Group,
+    Hits,
+    hits_of,
+    pages,
+    payload_indexes,
+    to_record,
+)
 from surprise_rerank.connectors.qdrant.engines.graph import wait_until_indexed
 from surprise_rerank.connectors.qdrant.engines.retries import CollectionExists
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
@@ -153,10 +161,9 @@ class ClientEngine:
         )
         if self.kind == "server":  # local mode has no payload indexes, and warns of being told so
             for path, kind in payload_indexes(manifest.options).items():
+                schema = models.PayloadSchemaType(kind)
                 self._call(
-                    lambda path=path, kind=kind: self.client.create_payload_index(  # type: ignore[misc]
-                        self.collection, path, models.PayloadSchemaType(kind), wait=True
-                    )
+                    partial(self.client.create_payload_index, self.collection, path, schema, wait=True)
                 )
 
     def create_of(
@@ -207,7 +214,7 @@ class ClientEngine:
         """Remove points; waits until they are gone."""
         for start in range(0, len(point_ids), 10 * _OPERATIONS):
             selector = models.PointIdsList(points=list(point_ids[start : start + 10 * _OPERATIONS]))
-            self._call(lambda chosen=selector: self.client.delete(self.collection, chosen, wait=True))  # type: ignore[misc]
+            self._call(partial(self.client.delete, self.collection, selector, wait=True))
 
     def set_payloads(self, changes: Sequence[tuple[PointId, Payload]]) -> None:
         """Set some fields of points."""
@@ -217,9 +224,7 @@ class ClientEngine:
         ]
         for start in range(0, len(operations), _OPERATIONS):
             part = operations[start : start + _OPERATIONS]
-            self._call(
-                lambda part=part: self.client.batch_update_points(self.collection, part, wait=True)  # type: ignore[misc]
-            )
+            self._call(partial(self.client.batch_update_points, self.collection, part, wait=True))
 
     def set_vectors(self, changes: Sequence[tuple[str, Mapping[str, StoredVector]]]) -> None:
         """Set some vectors of points."""
@@ -228,26 +233,20 @@ class ClientEngine:
         step = max(1, min(_OPERATIONS, REQUEST_BYTES // widest))
         for start in range(0, len(points), step):
             part = points[start : start + step]
-            self._call(lambda part=part: self.client.update_vectors(self.collection, part, wait=True))  # type: ignore[misc]
+            self._call(partial(self.client.update_vectors, self.collection, part, wait=True))
 
     def query(self, request: models.QueryRequest) -> list[Record]:
         """The best points, best first."""
         response = self._read(
             lambda name: self.client.query_points(name, **self._arguments(request), offset=request.offset)
         )
-        return [_record(p, p.score) for p in response.points]
+        return [to_record(p, p.score) for p in response.points]
 
-    def query_groups(self, request: models.QueryGroupsRequest) -> list[Group]:
+    def query_groups(self, request: models.QueryRequest, group_by: str, group_size: int) -> list[Group]:
         """The best groups of points that share a payload value, best first."""
-        response = self._read(
-            lambda name: self.client.query_points_groups(
-                name,
-                **self._arguments(request),
-                group_by=request.group_by,
-                group_size=request.group_size or 3,
-            )
-        )
-        return [(group.id, [_record(p, p.score) for p in group.hits]) for group in response.groups]
+        arguments = {**self._arguments(request), "group_by": group_by, "group_size": group_size}
+        response = self._read(lambda name: self.client.query_points_groups(name, **arguments))
+        return [(group.id, [to_record(p, p.score) for p in group.hits]) for group in response.groups]
 
     def search(
         self, vector: str, queries: Float32Array, limit: int, *, ef: int, least: float | None = None
@@ -275,33 +274,31 @@ class ClientEngine:
                 with_vectors=list(vectors) or False,
             )
         )
-        return [_record(r) for r in found]
+        return [to_record(r) for r in found]
 
     def scroll(
         self,
-        fields: Sequence[str],
+        fields: Sequence[str] | None,
         vectors: Sequence[str] = (),
         *,
         batch: int = 1000,
         condition: models.Filter | None = None,
     ) -> Iterator[list[Record]]:
-        """All points, in batches."""
-        offset: Any = None
-        while True:
-            start = offset
-            records, offset = self._read(
-                lambda name, start=start: self.client.scroll(  # type: ignore[misc]
+        """All points, in batches; fields None reads whole payloads."""
+
+        def page(offset: Any) -> tuple[Sequence[Any], Any]:
+            return self._read(
+                lambda name: self.client.scroll(
                     name,
                     scroll_filter=condition,
                     limit=batch,
-                    offset=start,
-                    with_payload=list(fields) or False,
+                    offset=offset,
+                    with_payload=True if fields is None else list(fields) or False,
                     with_vectors=list(vectors) or False,
                 )
             )
-            yield [_record(r) for r in records]
-            if offset is None:
-                return
+
+        return pages(page)
 
     def smallest(
         self, limit: int, fields: Sequence[str], condition: models.Filter | None = None
@@ -341,7 +338,7 @@ class ClientEngine:
         """Close connections and files."""
         self.client.close()
 
-    def _arguments(self, request: models.QueryRequest | models.QueryGroupsRequest) -> dict[str, Any]:
+    def _arguments(self, request: models.QueryRequest) -> dict[str, Any]:
         return {
             "query": request.query,
             "using": request.using,
@@ -360,11 +357,11 @@ class ClientEngine:
         if self.kind == "server":
             return retries.call(request, self.where, self._policy)
 
-        def alone() -> T:
+        def locked() -> T:
             with self._lock:
                 return request()
 
-        return retries.call(alone, self.where, self._policy)
+        return retries.call(locked, self.where, self._policy)
 
     def _read(self, request: Callable[[str], T]) -> T:
         """Send a request that reads; where the collection was replaced meanwhile, to the one in its place."""
@@ -428,8 +425,3 @@ def _vectors(vectors: Mapping[str, StoredVector]) -> Any:
         else v.tolist()
         for name, v in vectors.items()
     }
-
-
-def _record(point: models.ScoredPoint | models.Record, score: float = 0.0) -> Record:
-    vectors: Any = point.vector
-    return Record(id=str(point.id), payload=point.payload or {}, vectors=vectors or {}, score=float(score))

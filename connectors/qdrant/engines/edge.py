@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from qdrant_client import models
 
-from surprise_rerank.connectors.qdrant.engines.base import Group, Hits, hits_of, payload_indexes
+from surprise_rerank.connectors.qdrant.engines.base import (
+    Group,
+    Hits,
+    hits_of,
+    pages,
+    payload_indexes,
+    to_record,
+)
 from surprise_rerank.connectors.qdrant.engines.edge_requests import to_filter, to_query_request
 from surprise_rerank.connectors.qdrant.engines.edge_shard import Shard
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
@@ -106,23 +113,23 @@ class EdgeEngine:
         """The best points, best first."""
         translated = to_query_request(request)
         with self._shard.use() as shard:
-            return [_record(p, p.score) for p in shard.query(translated)]
+            return [to_record(p, p.score) for p in shard.query(translated)]
 
-    def query_groups(self, request: models.QueryGroupsRequest) -> list[Group]:
+    def query_groups(self, request: models.QueryRequest, group_by: str, group_size: int) -> list[Group]:
         """The best groups: Edge has no such request, so ever more points are looked at until they suffice."""
-        wanted, size = request.limit or 10, request.group_size or 3
-        limit = wanted * size
+        wanted = request.limit or 10
+        limit = wanted * group_size
         while True:
-            found = self.query(_ungrouped(request, limit))
+            found = self.query(request.model_copy(update={"limit": limit}))
             groups: dict[str | int, list[Record]] = {}
             for record in found:
-                for value in _values(record.payload, request.group_by):
+                for value in _values(record.payload, group_by):
                     groups.setdefault(value, []).append(record)
             # A group's place is that of its best point; the first ones are known when they are full.
             first = list(groups.items())[:wanted]
-            is_known = len(first) == wanted and all(len(group) >= size for _, group in first)
+            is_known = len(first) == wanted and all(len(group) >= group_size for _, group in first)
             if len(found) < limit or is_known:
-                return [(value, group[:size]) for value, group in first]
+                return [(value, group[:group_size]) for value, group in first]
             limit *= 4
 
     def search(
@@ -149,7 +156,7 @@ class EdgeEngine:
         selector = _selector(fields)
         with self._shard.use() as shard:
             found = shard.retrieve(list(point_ids), selector, list(vectors) or False)
-        return [_record(r) for r in found]
+        return [to_record(r) for r in found]
 
     def scroll(
         self,
@@ -160,9 +167,9 @@ class EdgeEngine:
         condition: models.Filter | None = None,
     ) -> Iterator[list[Record]]:
         """All points, in batches."""
-        offset: Any = None
         chosen = to_filter(condition)
-        while True:
+
+        def page(offset: Any) -> tuple[Sequence[Any], Any]:
             request = qdrant_edge.ScrollRequest(
                 offset=offset,
                 limit=batch,
@@ -171,10 +178,9 @@ class EdgeEngine:
                 with_vector=list(vectors) or False,
             )
             with self._shard.use() as shard:
-                records, offset = shard.scroll(request)
-            yield [_record(r) for r in records]
-            if offset is None:
-                return
+                return shard.scroll(request)
+
+        return pages(page)
 
     def smallest(
         self, limit: int, fields: Sequence[str], condition: models.Filter | None = None
@@ -260,18 +266,6 @@ def _vectors(vectors: Mapping[str, StoredVector]) -> dict[str, Any]:
 def _selector(fields: Sequence[str]) -> Any:
     """Which payload fields to read; for none, payloads, which hold the tokens, are not read at all."""
     return qdrant_edge.PayloadSelector.Include(list(fields)) if fields else False
-
-
-def _record(point: qdrant_edge.ScoredPoint | qdrant_edge.Record, score: float = 0.0) -> Record:
-    vectors: Any = point.vector
-    return Record(id=str(point.id), payload=point.payload or {}, vectors=vectors or {}, score=score)
-
-
-def _ungrouped(request: models.QueryGroupsRequest, limit: int) -> models.QueryRequest:
-    """The same search without groups, for this many points."""
-    shared = set(models.QueryRequest.model_fields) & set(models.QueryGroupsRequest.model_fields)
-    values = {name: getattr(request, name) for name in shared - {"limit"}}
-    return models.QueryRequest(**values, limit=limit)
 
 
 def _values(payload: Mapping[str, Any], path: str) -> list[str | int]:

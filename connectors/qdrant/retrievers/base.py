@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.qdrant.search.queries import SearchOptions, Stage
-from surprise_rerank.core.workers import in_thread
+from surprise_rerank.core.workers import awaitable
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,7 @@ class ExplainingRetriever(ABC):
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
 
-    async def aretrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
-        """`retrieve` for an event loop."""
-        return await in_thread(self.retrieve, query, depth, fields)
+    aretrieve = awaitable(retrieve)
 
     def explain(
         self, query: Query, depth: int, fields: frozenset[Field] = frozenset({"documents"})

@@ -24,6 +24,7 @@ from surprise_rerank.connectors.qdrant.search.queries import (
     surprise_stage,
 )
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
+from surprise_rerank.connectors.qdrant.writing.statistics import behind as points_behind
 from surprise_rerank.core.arrays import Float32Array, Float64Array
 from surprise_rerank.errors import DataError, IndexMismatchError
 from surprise_rerank.surprise.ensemble import Ensemble
@@ -114,7 +115,7 @@ class SurpriseRetriever(ExplainingRetriever):
                 "set_ensemble, or leave it away"
             )
         if self.mode != "client":
-            behind = self.index.carrying_others(statistics)
+            behind = points_behind(self.index.files, statistics)
             if behind:
                 raise IndexMismatchError(
                     f"{behind} documents of {self.index.where} carry moments of another ensemble than "

@@ -17,16 +17,19 @@ from surprise_rerank.connectors.qdrant.schema import (
     NUMBER,
     PASSAGE_FIELDS,
     PASSAGES,
+    TOKENS,
     Record,
     point_id,
     to_document,
     to_passage,
+    to_tokens,
+    tokens_id,
 )
 from surprise_rerank.connectors.qdrant.search.queries import SearchOptions, Stage, request, rescored
 from surprise_rerank.connectors.qdrant.storage.base import Storage
-from surprise_rerank.connectors.qdrant.writing.maintenance import packed_tokens
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.terms import TermBatch
+from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
 
@@ -105,14 +108,7 @@ class Pools:
         """The best groups of points that share a value, each as a pool of its own."""
         payload = tuple(dict.fromkeys((*self._payload_fields(fields), group_by)))
         single = request(stages, limit, payload, self._vectors(fields), replace(options, offset=None))
-        shared = set(models.QueryRequest.model_fields) & set(models.QueryGroupsRequest.model_fields)
-        found = self.storage.engine.query_groups(
-            models.QueryGroupsRequest(
-                **{field: getattr(single, field) for field in shared},
-                group_by=group_by,
-                group_size=group_size,
-            )
-        )
+        found = self.storage.engine.query_groups(single, group_by, group_size)
         return [(value, self._candidates(records, fields, name)) for value, records in found]
 
     def fetch(
@@ -210,6 +206,22 @@ class Pools:
             firsts = self.storage.engine.retrieve([point_id(name) for name in missing], DOCUMENT_FIELDS)
             whole.update((record.payload[ID], to_document(record.payload)) for record in firsts)
         return whole
+
+
+def packed_tokens(storage: Storage, points: Sequence[str]) -> TokenBatch:
+    """The token vectors of points, in their order.
+
+    Raises:
+        DataError: if the index stores none, or lacks some.
+    """
+    if not storage.manifest.options.packed_tokens:
+        raise DataError("the index holds no token vectors (it was made with packed_tokens=False)")
+    found = storage.engine.retrieve([tokens_id(point) for point in points], (TOKENS,)) if points else []
+    payloads = {record.id: record.payload for record in found}
+    missing = sum(tokens_id(point) not in payloads for point in points)
+    if missing:
+        raise DataError(f"{missing} documents were deleted meanwhile, or lost their token vectors; ask again")
+    return to_tokens([payloads[tokens_id(point)] for point in points], storage.manifest.dimension)
 
 
 def _dense(records: Sequence[Record], dimension: int) -> Float32Array:

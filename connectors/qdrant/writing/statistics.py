@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from qdrant_client import models
 
 from surprise_rerank.connectors.qdrant.manifest import StatisticsRecord
-from surprise_rerank.connectors.qdrant.schema import MU, SIGMA, STATISTICS, Payload
+from surprise_rerank.connectors.qdrant.schema import (
+    DENSE,
+    MU,
+    SIGMA,
+    STATISTICS,
+    SURPRISE,
+    WITH_VECTORS,
+    Payload,
+    Record,
+)
 from surprise_rerank.connectors.qdrant.storage.base import Storage
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.moments import Moments
@@ -16,6 +26,8 @@ from surprise_rerank.errors import DataError, IndexMismatchError
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.linear_form import augmented_documents
 from surprise_rerank.surprise.score import has_spread
+
+_BATCH = 1000  # points that are refreshed together
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,3 +147,76 @@ def require_model(ensemble: Ensemble, model: str, where: str) -> None:
         raise IndexMismatchError(
             f"the ensemble is of model {ensemble.model!r}, {where} is of {model!r}; use one model for both"
         )
+
+
+def behind(storage: Storage, record: StatisticsRecord) -> int:
+    """Number of points whose moments are of another ensemble, or that have none."""
+    return storage.engine.count(_outdated(record))
+
+
+def set_latest(storage: Storage, latest: Statistics) -> None:
+    """Keep an ensemble as the latest; documents have its moments after `refresh`."""
+    storage.write_file(file_name(latest.record), latest.ensemble.to_bytes())
+    before = storage.reload()
+    storage.save(replace(before, latest=latest.record))
+    _forget(storage, before.latest)
+
+
+def carry_over(before: Storage, after: Storage) -> None:
+    """Let a new version of the same model begin with the ensembles of the one that it is to replace."""
+    manifest = before.reload()
+    for record in (manifest.statistics, manifest.latest):
+        if record is not None:
+            kept = load(before, record, manifest.model)
+            after.write_file(file_name(record), kept.ensemble.to_bytes())
+    after.save(replace(after.reload(), statistics=manifest.statistics, latest=manifest.latest))
+
+
+def refresh(storage: Storage, latest: Statistics, on_progress: Callable[[int], object]) -> int:
+    """Give the latest moments to every point that has others, and put them into use; returns how many."""
+    changed, passed = 0, -1
+    # Again for what was added meanwhile. A scroll goes on from an id: what leaves the filter behind it does
+    # not matter.
+    while passed:
+        passed = 0
+        outdated = _outdated(latest.record)
+        for records in storage.engine.scroll((), (DENSE,), batch=_BATCH, condition=outdated):
+            _write(storage, latest, records)
+            passed += len(records)
+            on_progress(len(records))
+        changed += passed
+    before = storage.reload()
+    if before.statistics != latest.record:
+        # Another process may have set a later one meanwhile, and forgotten this.
+        storage.write_file(file_name(latest.record), latest.ensemble.to_bytes())
+        storage.save(replace(before, statistics=latest.record))
+        _forget(storage, before.statistics)
+    if changed:
+        storage.engine.finish()
+    return changed
+
+
+def _write(storage: Storage, latest: Statistics, records: Sequence[Record]) -> None:
+    if not records:
+        return
+    vectors = np.array([record.vectors[DENSE] for record in records], np.float32)
+    moments = latest.moments(vectors)
+    if storage.manifest.options.surprise_vector:
+        augmented = latest.augmented(vectors, moments)
+        storage.engine.set_vectors([(r.id, {SURPRISE: v}) for r, v in zip(records, augmented, strict=True)])
+    # The version last: a point that carries it has everything else.
+    storage.engine.set_payloads(
+        [(r.id, payload) for r, payload in zip(records, latest.payloads(moments), strict=True)]
+    )
+
+
+def _forget(storage: Storage, record: StatisticsRecord | None) -> None:
+    """Delete the ensemble of a record that is not used any more."""
+    used = {r.ensemble for r in (storage.manifest.statistics, storage.manifest.latest) if r is not None}
+    if record is not None and record.ensemble not in used:
+        storage.delete_file(file_name(record))
+
+
+def _outdated(record: StatisticsRecord) -> models.Filter:
+    current = models.FieldCondition(key=STATISTICS, match=models.MatchValue(value=record.version))
+    return models.Filter(must=WITH_VECTORS.must, must_not=[current])
