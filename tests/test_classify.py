@@ -244,7 +244,7 @@ def test_what_cannot_be_used_is_refused_in_one_line() -> None:
         "one str: 'the team'": lambda: CosineClassifier(NAMES, encoder=encoder).fit("the team"),
         r"text 1 is 3 \(int\)": lambda: CosineClassifier(NAMES, encoder=encoder).fit(["a", 3]),
         "6 texts or vectors, and 2 y": lambda: CosineClassifier(encoder=encoder).fit(NEWS, NAMES),
-        "no usual threshold": lambda: CosineClassifier(NAMES, exclusive=False).fit(NEWS),
+        "no default threshold": lambda: CosineClassifier(NAMES, exclusive=False).fit(NEWS),
         "none_label is for exclusive": lambda: SurpriseClassifier(NAMES, exclusive=False, none_label="x").fit(
             NEWS
         ),

@@ -1,11 +1,11 @@
 """Classifiers of texts by similarity to labels, plain and by surprise (scikit-learn's interface).
 
-Documents are the keys, labels play q, and the ensemble are documents (arXiv 2308.09765): a label wins where
-the text is more similar to it than other texts are, instead of where the raw similarity is highest, so that a
-broad label does not attract everything.
+Documents are the keys, labels play q, and the ensemble consists of documents (arXiv 2308.09765). A text gets
+the label that it is more similar to than other texts are, instead of the one of the highest raw similarity.
+So a broad label does not attract all texts.
 
-Labels are known by their names, without any example (zero-shot), by the centres of their examples' vectors,
-or by training on a few examples (`few_shot.py`).
+The classifiers know labels by their names, without any example (zero-shot), by the centres of their examples'
+vectors, or by training on a few examples (`few_shot.py`).
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class CosineClassifier(LabelClassifier):
 
     Args:
         labels: names; or a mapping from a class to its name, to several descriptions (the mean of their
-            vectors counts), or to a vector. By default the classes of y:
-            texts' by their names where they are strings, others by the centres of their examples.
-        template: what a name is put into before it is encoded; None for the name alone.
+            vectors counts), or to a vector. By default the classes of y: by their names where X are texts and
+            the classes are strings, otherwise by the centres of their examples.
+        template: the text that a name is put into before it is encoded; None for the name alone.
         encoder: a model's name for `load_encoder`, or an encoder; loaded when a text must be encoded.
-        exclusive: whether a text has one label; if not, `predict` gives an indicator.
+        exclusive: whether a text has one label; if not, `predict` returns an indicator.
         threshold: the least cosine of a label that does not exclude others, or of the best label where there
             is a `none_label`.
-        none_label: what a text is given whose best label stays under the threshold; None: always the best.
+        none_label: the class of a text whose best label stays under the threshold; None: always the best.
         training: how to learn from y; None: labels are their descriptions, or the centres of the examples.
 
     >>> import numpy as np
@@ -46,25 +46,6 @@ class CosineClassifier(LabelClassifier):
     >>> classifier.fit(np.eye(2)).predict([[0.2, 0.9]]).tolist()
     ['tools']
     """
-
-    def __init__(
-        self,
-        labels: Any = None,
-        *,
-        template: str | None = DEFAULT_TEMPLATE,
-        encoder: str | Encoder = DEFAULT_MODEL,
-        exclusive: bool = True,
-        threshold: float | None = None,
-        none_label: Any = None,
-        training: FewShotTraining | None = None,
-    ) -> None:
-        self.labels = labels
-        self.template = template
-        self.encoder = encoder
-        self.exclusive = exclusive
-        self.threshold = threshold
-        self.none_label = none_label
-        self.training = training
 
     def _surprise(self) -> Surprise:
         return Surprise(self.ensemble_, weight=0.0)
@@ -74,26 +55,26 @@ class CosineClassifier(LabelClassifier):
 
 
 class SurpriseClassifier(LabelClassifier):
-    """The most surprising label: that which the text is more similar to than other texts are.
+    """The most surprising label: the one that the text is more similar to than other texts are.
 
     Args:
-        labels: see `CosineClassifier`.
-        template: what a name is put into before it is encoded; None for the name alone.
-        encoder: a model's name for `load_encoder`, or an encoder; loaded when a text must be encoded.
-        exclusive: whether a text has one label; if not, `predict` gives an indicator.
+        labels: this and the next ones are those of `CosineClassifier`.
+        template: as there.
+        encoder: as there.
+        exclusive: as there.
         threshold: the least Sigma_w of a label that does not exclude others, or of the best label where there
             is a `none_label`; .5 by default, as published.
-        none_label: what a text is given whose best label stays under the threshold; None: always the best.
-        training: how to learn from y; None: labels are their descriptions, or the centres of the examples.
+        none_label: as for `CosineClassifier`.
+        training: as for `CosineClassifier`.
         model: of the ensemble's similarities, see `Surprise`: `pooled` (one deviation for all labels, which
             did better on most tasks), `gaussian` (published), `percentile`, `empirical`.
         weight: w of (4): a number from 0 (cosine) to 1; `crossover` for tanh(|E| / 1000), published; `auto`
-            for the crossover where the ensemble and the labels promise a gain, and 0 where they do not (see
-            `contrast`); for labels that do not exclude each other the crossover.
+            for the crossover where `label_contrast` predicts a gain, and 0 where it does not; for labels
+            that do not exclude each other, `auto` is the crossover.
 
     Attributes:
         weight_: w that is used.
-        contrast_: what the ensemble and the labels promise.
+        contrast_: the gain that the ensemble and the labels predict.
 
     >>> import numpy as np
     >>> texts = np.array([[0.9, 0.8], [0.8, 0.9], [0.95, 0.7], [0.7, 0.95]])
@@ -122,13 +103,15 @@ class SurpriseClassifier(LabelClassifier):
         model: SurpriseModel = "pooled",
         weight: ClassifierWeight = "auto",
     ) -> None:
-        self.labels = labels
-        self.template = template
-        self.encoder = encoder
-        self.exclusive = exclusive
-        self.threshold = threshold
-        self.none_label = none_label
-        self.training = training
+        super().__init__(
+            labels,
+            template=template,
+            encoder=encoder,
+            exclusive=exclusive,
+            threshold=threshold,
+            none_label=none_label,
+            training=training,
+        )
         self.model = model
         self.weight = weight
 
@@ -143,7 +126,7 @@ class SurpriseClassifier(LabelClassifier):
     def _surprise(self) -> Surprise:
         anchors = Ensemble.from_vectors(self.label_vectors_, similarity="cosine")
         weight = self._crossover_or_number()
-        # The offset share tells of choices between labels, which others do not have.
+        # The offset share is about choices between labels, which other labels do not have.
         if self.weight == "auto" and self.exclusive and not self.contrast_.promising:
             weight = 0.0
         return Surprise(self.ensemble_, model=self.model, weight=weight, anchors=anchors)

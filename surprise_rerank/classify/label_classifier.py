@@ -1,16 +1,15 @@
-"""What the classifiers by similarity to labels share: labels, training, the ensemble, what scores become."""
+"""What both classifiers by labels share: labels, training, the ensemble, predictions and saved folders."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
 import json
-import os
 import zipfile
 from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +19,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from surprise_rerank.classify.few_shot import FewShotTraining, TrainingHistory
-from surprise_rerank.classify.finetune import save_model
+from surprise_rerank.classify.finetune import fine_tune, save_model
 from surprise_rerank.classify.labels import (
+    DEFAULT_TEMPLATE,
     Labels,
     centroids,
     check_template,
@@ -30,11 +30,11 @@ from surprise_rerank.classify.labels import (
     has_strings_and_numbers,
     members_of,
 )
-from surprise_rerank.classify.linear_map import LinearMap
+from surprise_rerank.classify.linear_map import LinearMap, fit_linear_map
 from surprise_rerank.core.arrays import BoolArray, Float32Array, FloatArray
 from surprise_rerank.core.files import whole_folder
 from surprise_rerank.encoders.base import Encoder, Kind
-from surprise_rerank.encoders.loading import load_encoder
+from surprise_rerank.encoders.loading import DEFAULT_MODEL, load_encoder
 from surprise_rerank.encoders.sentence_transformer import SentenceTransformerEncoder
 from surprise_rerank.encoders.text_vectors import dense_vectors, texts_of
 from surprise_rerank.errors import DataError, IndexMismatchError
@@ -45,12 +45,18 @@ from surprise_rerank.surprise.score import Surprise
 Progress = Callable[[int], None]
 # Cosines become logits by this factor, as sentence-transformers' losses have it.
 _COSINE_SCALE = 20.0
-# Shares that have log odds; scores in float64 are told apart down to the first.
+# Shares that have log odds; float64 separates scores down to the first.
 _SMALLEST, _LARGEST = 1e-300, 1 - 1e-16
+
+# The folder of a saved classifier.
+_FORMAT = 1
+_DESCRIPTION, _ARRAYS, _ENSEMBLE, _ENCODER = "classifier.json", "labels.npz", "ensemble.npz", "encoder"
+# Parameters that are stored elsewhere, or not needed once the labels have vectors.
+_STORED_ELSEWHERE = ("labels", "encoder", "training")
 
 
 class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A label wins by its score against a text; subclasses say what the score is.
+    """A text gets the label of its highest score; subclasses define the score.
 
     Attributes:
         classes_: (L,) what is predicted.
@@ -72,6 +78,25 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     default_threshold: ClassVar[float | None] = None
 
+    def __init__(
+        self,
+        labels: Any = None,
+        *,
+        template: str | None = DEFAULT_TEMPLATE,
+        encoder: str | Encoder = DEFAULT_MODEL,
+        exclusive: bool = True,
+        threshold: float | None = None,
+        none_label: Any = None,
+        training: FewShotTraining | None = None,
+    ) -> None:
+        self.labels = labels
+        self.template = template
+        self.encoder: Any = encoder
+        self.exclusive = exclusive
+        self.threshold = threshold
+        self.none_label = none_label
+        self.training = training
+
     def fit(
         self,
         X: Any,  # noqa: N803 (scikit-learn's name)
@@ -86,8 +111,8 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             X: n texts, or (n, d) vectors.
             y: n classes; n collections of classes or an (n, L) indicator where labels do not exclude each
                 other; None for a classification by the labels' descriptions alone.
-            ensemble: texts, vectors or an `Ensemble` (under the cosine) in place of X, unlabelled: the more
-                it is like the texts that will be asked about, the better.
+            ensemble: unlabelled texts, vectors or an `Ensemble` (under the cosine) in place of X. The more
+                similar they are to the texts of `predict`, the better.
             on_progress: called with the number of texts of every encoded batch or training step.
 
         Returns:
@@ -123,8 +148,8 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def with_ensemble(self, X: Any, on_progress: Progress | None = None) -> Self:  # noqa: N803
         """A copy of the fitted classifier that compares with another ensemble.
 
-        `predict` scores every text against the stored ensemble, so that an answer does not depend on what
-        else is asked (inductive). `classifier.with_ensemble(X).predict(X)` takes the batch itself
+        `predict` scores every text against the stored ensemble, so that its class does not depend on the
+        other texts of the call (inductive). `classifier.with_ensemble(X).predict(X)` uses the batch itself
         (transductive), as the paper does.
 
         Args:
@@ -166,11 +191,11 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> FloatArray:  # noqa: N803
         """(n, L) probabilities.
 
-        Of exclusive labels they sum to 1: the softmax of the surprise's log odds, or of 20 times the cosine.
-        They order the labels as `predict` does, and are not calibrated. Of labels that do not exclude each
-        other every one is what the threshold is compared with: Sigma_w of (4), which at weight 1 is the
-        probability that a random member of the ensemble is less similar to the label; or the cosine (0 where
-        it is negative).
+        For exclusive labels they sum to 1: the softmax of the surprise's log odds, or of 20 times the cosine.
+        They order the labels as `predict` does, and are not calibrated. For labels that do not exclude each
+        other, each is the number that the threshold is compared with. That is Sigma_w of (4), which at weight
+        1 is the probability that a random member of the ensemble is less similar to the label; or the cosine
+        (0 where it is negative).
         """
         vectors = self._vectors(X)
         if not self.exclusive:
@@ -181,10 +206,25 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Write a fitted classifier to a new folder, whole or not at all: JSON, arrays, a trained encoder.
 
         Raises:
-            DataError: if the folder exists, or something cannot be written as JSON.
+            DataError: if the folder exists, or a class or parameter cannot be written as JSON.
         """
         check_is_fitted(self, "label_vectors_")
-        _save(self, folder)
+        target = Path(folder)
+        if target.exists():
+            raise DataError(f"{target} exists; name a new folder, or remove it first")
+        description = json.dumps(self._description(), indent=1, default=_as_json)
+        arrays: dict[str, Any] = {"label_vectors": self.label_vectors_}
+        if self.linear_map_ is not None:
+            arrays["linear_map"] = self.linear_map_.weights
+        try:
+            with whole_folder(target) as draft:
+                (draft / _DESCRIPTION).write_text(description, encoding="utf-8")
+                np.savez(draft / _ARRAYS, **arrays)
+                self.ensemble_.save(draft / _ENSEMBLE)
+                if self._has_trained_encoder():
+                    self._save_encoder(draft / _ENCODER)
+        except OSError as error:
+            raise DataError(f"cannot write the classifier {target}: {error.strerror or error}") from error
 
     @classmethod
     def load(cls, folder: str | PathLike[str], encoder: Encoder | None = None) -> Self:
@@ -198,25 +238,76 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             DataError: if the folder holds no such classifier, or is damaged.
             IndexMismatchError: if the encoder has other weights than the one that the labels are from.
         """
-        classifier: Self = _load(cls, folder, encoder)
-        return classifier
+        source = Path(folder)
+        try:
+            stored = json.loads((source / _DESCRIPTION).read_text(encoding="utf-8"))
+            if stored["format"] != _FORMAT or stored["class"] != cls.__name__:
+                raise DataError(
+                    f"{source} holds a {stored['class']} of format {stored['format']}, expected a "
+                    f"{cls.__name__} of format {_FORMAT}"
+                )
+            training = None if stored["training"] is None else FewShotTraining(**stored["training"])
+            found = cls(encoder=stored["encoder"] if encoder is None else encoder, **stored["parameters"])
+            found.classes_ = class_array(stored["classes"])
+            found.fingerprint_, trained = stored["fingerprint"], bool(stored["trained"])
+            history = stored["history"]
+            if history is not None:
+                history = TrainingHistory(**{**history, "losses": tuple(history["losses"])})
+            found.history_ = history
+            if stored["n_features_in"] is not None:
+                found.n_features_in_ = int(stored["n_features_in"])
+            with np.load(source / _ARRAYS, allow_pickle=False) as arrays:
+                found.label_vectors_ = np.asarray(arrays["label_vectors"], dtype=np.float32)
+                has_map = "linear_map" in arrays
+                found.linear_map_ = LinearMap(np.asarray(arrays["linear_map"])) if has_map else None
+            classes, vectors = len(found.classes_), len(found.label_vectors_)
+            if classes != vectors:
+                raise DataError(f"{source} is damaged: {classes} classes, {vectors} vectors")
+            ensemble = Ensemble.load(source / _ENSEMBLE)
+        except DataError:
+            raise
+        except FileNotFoundError as error:
+            raise DataError(f"{source} holds no saved classifier: {error.filename} is missing") from None
+        except (EOFError, OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
+            raise DataError(f"{source} is damaged: {error}; save the classifier again") from error
+        found.training = training
+        # The encoder of another classifier is loaded when a text must be encoded, and compared with the
+        # fingerprint then.
+        found.encoder_ = load_encoder(str(source / _ENCODER)) if trained and encoder is None else encoder
+        if found.encoder_ is not None:
+            found._require_same_weights(found.encoder_)
+        found._check_parameters()
+        found._fitted = found.get_params(deep=False)
+        found._set_ensemble(ensemble, mapped=True)
+        return found
 
-    def restore(self, ensemble: Ensemble, fingerprint: str | None) -> None:
-        """The last step of reading a saved classifier: its ensemble, and which weights its labels are from.
+    def _description(self) -> dict[str, Any]:
+        """What `save` writes as JSON, with the parameters of `fit`, whatever they were set to afterwards."""
+        training, encoder = self._fitted["training"], self._fitted["encoder"]
+        return {
+            "format": _FORMAT,
+            "class": type(self).__name__,
+            "parameters": {key: v for key, v in self._fitted.items() if key not in _STORED_ELSEWHERE},
+            "training": None if training is None else dataclasses.asdict(training),
+            "history": None if self.history_ is None else dataclasses.asdict(self.history_),
+            "classes": self.classes_.tolist(),
+            "n_features_in": getattr(self, "n_features_in_", None),
+            "encoder": encoder if isinstance(encoder, str) else encoder.name,
+            "fingerprint": self.fingerprint_ if self.encoder_ is None else self.encoder_.fingerprint,
+            "trained": self._has_trained_encoder(),
+        }
 
-        Raises:
-            IndexMismatchError: if the encoder has other weights.
-        """
-        self.fingerprint_ = fingerprint
-        if self.encoder_ is not None:
-            self._require_same_weights(self.encoder_)
-        self._check_parameters()
-        self._fitted = self.get_params(deep=False)
-        self._set_ensemble(ensemble, mapped=True)
+    def _has_trained_encoder(self) -> bool:
+        training = self._fitted["training"]
+        return training is not None and training.method == "fine-tune"
 
-    def fitted_parameters(self) -> dict[str, Any]:
-        """The parameters that the classifier was fitted with, whatever they were set to afterwards."""
-        return dict(self._fitted)
+    def _save_encoder(self, folder: Path) -> None:
+        if not isinstance(self.encoder_, SentenceTransformerEncoder):
+            raise DataError(
+                f"the trained encoder {self.encoder_!r:.80} cannot be saved; expected a "
+                "sentence-transformers model"
+            )
+        save_model(self.encoder_.model, folder)
 
     def _surprise(self) -> Surprise:
         """What similarities to labels are turned into."""
@@ -252,7 +343,7 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _threshold(self) -> float:
         chosen = self.default_threshold if self.threshold is None else self.threshold
         if chosen is None:
-            raise DataError("a cosine has no usual threshold; give threshold=, or use SurpriseClassifier")
+            raise DataError("a cosine has no default threshold; give threshold=, or use SurpriseClassifier")
         return float(chosen)
 
     def _checked(self, X: Any, y: Any, labels: Labels | None) -> tuple[FloatArray, Any]:  # noqa: N803
@@ -273,7 +364,7 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(validate_data(self, X, dtype=[np.float64, np.float32], reset=reset))
 
     def _learn_classes(self, examples: Any, y: Any, labels: Labels | None) -> BoolArray | None:
-        """Set the classes, and tell who of the examples belongs to which."""
+        """Set the classes, and return which example belongs to which: (n, L)."""
         if y is None:
             if labels is None:
                 raise DataError("neither y nor labels are given; the classifier knows no class")
@@ -316,8 +407,6 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         described = labels.texts(self.template)
         if any(len(group) != 1 for group in described):
             raise DataError("fine-tuning needs one text for every label")
-        from surprise_rerank.classify.finetune import fine_tune  # torch takes seconds
-
         self.encoder_, self.history_ = fine_tune(
             self._loaded(),
             texts,
@@ -330,8 +419,6 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _fit_map(self, vectors: FloatArray, members: BoolArray | None, on_progress: Progress | None) -> None:
         if self.training is None or self.training.method != "linear" or members is None:
             return
-        from surprise_rerank.classify.linear_map import fit_linear_map
-
         self.linear_map_, self.history_ = fit_linear_map(
             vectors, members, self.label_vectors_, self.training, on_progress=on_progress
         )
@@ -397,7 +484,7 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
 
     def _forget_features(self) -> None:
-        """What an earlier fit knew of vectors, before one on texts."""
+        """Remove what scikit-learn stored of the vectors of an earlier fit, before a fit on texts."""
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self, name):
                 delattr(self, name)
@@ -407,129 +494,12 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._scorer = AnchorScores(self.label_vectors_, self._surprise())
 
 
-C = TypeVar("C", bound="LabelClassifier")
-
-_FORMAT = 1
-_DESCRIPTION, _ARRAYS, _ENSEMBLE, _ENCODER = "classifier.json", "labels.npz", "ensemble.npz", "encoder"
-# Parameters that are kept otherwise, or not needed once the labels have vectors.
-_LEFT_OUT = ("labels", "encoder", "training")
-
-
-def _save(classifier: LabelClassifier, folder: str | os.PathLike[str]) -> None:
-    """Write a fitted classifier to a new folder, whole or not at all.
+def _as_json(value: object) -> Any:
+    """A number of numpy's as Python's; json asks for what it does not know.
 
     Raises:
-        DataError: if the folder exists, or a class or parameter is nothing that JSON has.
+        DataError: for anything else.
     """
-    target = Path(folder)
-    if target.exists():
-        raise DataError(f"{target} exists; name a new folder, or remove it first")
-    description = json.dumps(_described(classifier), indent=1, default=_refuse)
-    arrays: dict[str, Any] = {"label_vectors": classifier.label_vectors_}
-    if classifier.linear_map_ is not None:
-        arrays["linear_map"] = classifier.linear_map_.weights
-    try:
-        with whole_folder(target) as draft:
-            (draft / _DESCRIPTION).write_text(description, encoding="utf-8")
-            np.savez(draft / _ARRAYS, **arrays)
-            classifier.ensemble_.save(draft / _ENSEMBLE)
-            if _is_trained(classifier):
-                save_model(_trained(classifier).model, draft / _ENCODER)
-    except OSError as error:
-        raise DataError(f"cannot write the classifier {target}: {error.strerror or error}") from error
-
-
-def _load(kind: type[C], folder: str | os.PathLike[str], encoder: Encoder | None) -> C:
-    """Read what `_save` wrote.
-
-    Args:
-        kind: the class that it must be.
-        folder: that was written.
-        encoder: in place of loading the one that it names.
-
-    Raises:
-        DataError: if the folder holds no such classifier, or is damaged.
-        IndexMismatchError: if the encoder has other weights.
-    """
-    place = Path(folder)
-    try:
-        stored = json.loads((place / _DESCRIPTION).read_text(encoding="utf-8"))
-        if stored["format"] != _FORMAT or stored["class"] != kind.__name__:
-            raise DataError(
-                f"{place} holds a {stored['class']} of format {stored['format']}, expected a {kind.__name__} "
-                f"of format {_FORMAT}"
-            )
-        with np.load(place / _ARRAYS, allow_pickle=False) as arrays:
-            vectors = np.asarray(arrays["label_vectors"], dtype=np.float32)
-            weights = np.asarray(arrays["linear_map"]) if "linear_map" in arrays else None
-        classifier = kind(
-            encoder=encoder if encoder is not None else stored["encoder"], **stored["parameters"]
-        )
-        classifier.classes_ = class_array(stored["classes"])
-        classifier.label_vectors_ = vectors
-        classifier.linear_map_ = None if weights is None else LinearMap(weights)
-        classifier.history_ = None if stored["history"] is None else _history(stored["history"])
-        if stored["n_features_in"] is not None:
-            classifier.n_features_in_ = int(stored["n_features_in"])
-        if len(classifier.classes_) != len(vectors):
-            raise DataError(f"{place} is damaged: {len(classifier.classes_)} classes, {len(vectors)} vectors")
-        ensemble = Ensemble.load(place / _ENSEMBLE)
-        training = None if stored["training"] is None else FewShotTraining(**stored["training"])
-        trained = bool(stored["trained"])
-        fingerprint = stored["fingerprint"]
-    except FileNotFoundError as error:
-        raise DataError(f"{place} holds no saved classifier: {error.filename} is missing") from None
-    except (EOFError, OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(f"{place} is damaged: {error}; save the classifier again") from error
-    classifier.training = training
-    if trained and encoder is None:
-        classifier.encoder_ = load_encoder(str(place / _ENCODER))
-    else:
-        # A name is loaded when a text must be encoded, and compared with the fingerprint then.
-        classifier.encoder_ = encoder
-    classifier.restore(ensemble, fingerprint)
-    return classifier
-
-
-def _described(classifier: LabelClassifier) -> dict[str, Any]:
-    parameters = classifier.fitted_parameters()
-    training, encoder = parameters["training"], classifier.encoder_
-    name = parameters["encoder"] if isinstance(parameters["encoder"], str) else parameters["encoder"].name
-    return {
-        "format": _FORMAT,
-        "class": type(classifier).__name__,
-        "parameters": {key: value for key, value in parameters.items() if key not in _LEFT_OUT},
-        "training": None if training is None else dataclasses.asdict(training),
-        "history": None if classifier.history_ is None else dataclasses.asdict(classifier.history_),
-        "classes": classifier.classes_.tolist(),
-        "n_features_in": getattr(classifier, "n_features_in_", None),
-        "encoder": name,
-        "fingerprint": classifier.fingerprint_ if encoder is None else encoder.fingerprint,
-        "trained": _is_trained(classifier),
-    }
-
-
-def _history(stored: dict[str, Any]) -> TrainingHistory:
-    return TrainingHistory(**{**stored, "losses": tuple(stored["losses"])})
-
-
-def _is_trained(classifier: LabelClassifier) -> bool:
-    training = classifier.fitted_parameters()["training"]
-    return training is not None and training.method == "fine-tune"
-
-
-def _trained(classifier: LabelClassifier) -> SentenceTransformerEncoder:
-    encoder = classifier.encoder_
-    if not isinstance(encoder, SentenceTransformerEncoder):
-        raise DataError(
-            f"the trained encoder {encoder!r:.80} cannot be saved; expected a sentence-transformers model"
-        )
-    return encoder
-
-
-def _refuse(value: object) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     raise DataError(

