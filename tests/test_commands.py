@@ -35,7 +35,7 @@ from surprise_rerank.core.terms import TermSpace
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.encoders.loading import load_encoder
-from surprise_rerank.eval.cli.arguments import reading
+from surprise_rerank.eval.cli.arguments import sources
 from surprise_rerank.eval.cli.arguments.filters import grouped
 from surprise_rerank.eval.cli.arguments.searching import MODES
 from surprise_rerank.eval.cli.surprise_rerank.main import command, main
@@ -326,7 +326,7 @@ class TestIndex:
         from surprise_rerank.connectors.qdrant.retrievers.dense import SurpriseMode
         from surprise_rerank.connectors.readers.opening import Format
 
-        assert get_args(Format) == reading.FORMATS
+        assert get_args(Format) == sources.FORMATS
         assert get_args(SurpriseMode) == MODES
 
     @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from surprise_rerank.connectors.systems.fitted_weights import (
 from surprise_rerank.connectors.systems.index_systems import build_system
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, DatasetError, IndexMismatchError
-from surprise_rerank.eval.cli.arguments.judgements import read_judged_questions, read_judgements
+from surprise_rerank.eval.cli.arguments.questions import read_judged_questions, read_judgements
 from surprise_rerank.eval.cli.surprise_rerank.main import command
 from surprise_rerank.rerank.weight_fitting import WeightFit
 

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ from surprise_rerank.documents import Document
 from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.encoders.static import StaticEncoder
 from surprise_rerank.errors import DataError, ModelError
-from surprise_rerank.eval.cli.arguments import similar as similar_options
+from surprise_rerank.eval.cli.arguments.similarity import SimilarityArguments, WorkerArguments
 
 pytest.importorskip("pyarrow")
 
@@ -451,8 +451,9 @@ class TestRay:
 
 class TestBadInput:
     def test_the_choices_are_those_of_the_settings(self) -> None:
-        assert get_args(Similarity) == similar_options.SIMILARITIES == tuple(DUPLICATE)
-        assert get_args(Mode) == similar_options.MODES
+        hints = get_type_hints(SimilarityArguments)
+        assert get_args(Similarity) == get_args(hints["similarity"]) == tuple(DUPLICATE)
+        assert get_args(Mode) == get_args(hints["mode"])
 
     @pytest.mark.parametrize(
         ("arguments", "told"),
@@ -621,8 +622,7 @@ def test_rays_workers_have_a_gpu_each_where_one_computes(
 ) -> None:
     pytest.importorskip("ray")
     monkeypatch.setattr(neighbour_batches, "best_device", lambda: "cuda")
-    labour = similar_options.Labour(workers=1, device=device, ray="", url=None, collection=None, grpc=False)
-    with labour.hired() as workers:
+    with WorkerArguments(workers=1, device=device, ray="").start() as workers:
         assert workers._actors.num_gpus == gpus
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import types
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -50,6 +51,26 @@ def options_of(*kinds: type) -> Callable[[Function], Function]:
     return decorate
 
 
+def takes(**kinds: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A decorator that adds the options of settings classes to a command, which gets an object of each.
+
+    Args:
+        kinds: parameter of the command -> its class, all of whose fields are options.
+    """
+    names = {own.name for kind in kinds.values() for own in option_fields(kind)}
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def command(*arguments: Any, **values: Any) -> Any:
+            settings: dict[str, Any] = {name: settings_from(kind, values) for name, kind in kinds.items()}
+            others = {name: value for name, value in values.items() if name not in names}
+            return function(*arguments, **settings, **others)
+
+        return options_of(*kinds.values())(command)
+
+    return decorate
+
+
 def option_fields(kind: type) -> list[dataclasses.Field[Any]]:
     """The fields of a settings class that are options."""
     return [own for own in dataclasses.fields(kind) if "option" in own.metadata]
@@ -75,7 +96,9 @@ def _parameter(own: dataclasses.Field[Any], hint: Any) -> Callable[[Function], F
         count = -1 if several else 1
         return click.argument(own.name, metavar=info.metavar, nargs=count, required=required, type=kind)
     how: dict[str, Any] = {"help": info.help, "metavar": info.metavar, "envvar": info.envvar}
-    if hint is bool or info.sets is not None:
+    if info.sets is not None and info.metavar is not None:
+        how |= {"is_flag": False, "flag_value": info.sets, "default": own.default}
+    elif bool in (hint, *get_args(hint)) or info.sets is not None:
         how = {"help": info.help, "default": own.default}
         how |= {"is_flag": True} if info.sets is None else {"flag_value": info.sets}
         how["show_default"] = info.show_default and "/" in info.flag
@@ -98,8 +121,8 @@ def _kind(info: OptionInfo, hint: Any) -> tuple[Any, bool]:
         return str, False
     if info.choices or get_origin(hint) is Literal:
         return click.Choice(info.choices or get_args(hint)), several
-    if hint is Path:
-        path: Any = click.Path(dir_okay=info.path != "file", file_okay=info.path != "folder", path_type=Path)
+    if hint is Path or info.path is not None:
+        path: Any = click.Path(dir_okay=info.path != "file", file_okay=info.path != "folder", path_type=hint)
         return path, several
     if hint in (int, float) and (info.low is not None or info.high is not None):
         ranged = click.IntRange if hint is int else click.FloatRange

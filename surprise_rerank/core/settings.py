@@ -28,11 +28,11 @@ class OptionInfo:
         low: the smallest number.
         high: the largest number.
         above: whether `low` itself is too small.
-        path: which paths are allowed; whether they exist is not checked.
+        path: which paths are allowed, also of a text that is a path; whether they exist is not checked.
         parse: makes the value of a text; raises a ValueError whose message names the
             mistake, or a SurpriseRerankError that is complete in itself.
         text: the default as a user writes it, for a field with `parse`.
-        sets: for a switch: the value that it sets.
+        sets: for a switch: the value that it sets; with a metavar, the value of an option that is given none.
         choices: in place of those of a `Literal`.
         envvar: environment variable that stands for the option.
         show_default: whether the help text shows the default.
@@ -45,7 +45,7 @@ class OptionInfo:
     low: float | None = None
     high: float | None = None
     above: bool = False
-    path: Literal["any", "file", "folder"] = "any"
+    path: Literal["any", "file", "folder"] | None = None
     parse: Callable[[str], Any] | None = None
     text: str | None = None
     sets: str | None = None

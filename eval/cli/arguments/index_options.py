@@ -1,15 +1,14 @@
-"""What an index stores: the options of `surprise-rerank index`, and what they change."""
+"""The options of `surprise-rerank index`: what an index stores."""
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from surprise_rerank.core.extras import import_extra
-from surprise_rerank.eval.cli.arguments.location import Command
+from surprise_rerank.core.settings import option
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant import Bm25, IndexOptions
@@ -17,101 +16,66 @@ if TYPE_CHECKING:
 
 _NONE = "none"
 
-_OPTIONS = (
-    click.option(
-        "--passages/--no-passages",
-        default=None,
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexArguments:
+    """What an index is asked to store; None where an index keeps its own, or has the default."""
+
+    passages: bool | None = option(
+        None,
+        flag="--passages/--no-passages",
         help="Split documents that are longer than the model reads, or cut them.  [default: passages]",
-    ),
-    click.option(
-        "--passage-tokens",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help="Most tokens of a passage.  [default: what the model reads]",
-    ),
-    click.option(
-        "--overlap",
-        type=click.IntRange(min=0),
-        metavar="N",
-        help="Tokens that neighbours share.  [default: 32]",
-    ),
-    click.option(
-        "--best",
-        type=click.IntRange(min=1),
+    )
+    passage_tokens: int | None = option(
+        None, low=1, metavar="N", help="Most tokens of a passage.  [default: what the model reads]"
+    )
+    overlap: int | None = option(
+        None, low=0, metavar="N", help="Tokens that neighbours share.  [default: 32]"
+    )
+    best: int | None = option(
+        None,
+        low=1,
         metavar="K",
         help="A document scores as the mean of its K best passages.  [default: 1]",
-    ),
-    click.option(
-        "--bm25/--no-bm25", default=None, help="Words for BM25.  [default: bm25, with the extra `edge`]"
-    ),
-    click.option("--bm25-language", metavar="NAME", help="Of stems and stop words.  [default: english]"),
-    click.option(
-        "--packed-tokens/--no-packed-tokens",
-        default=None,
+    )
+    bm25: bool | None = option(
+        None, flag="--bm25/--no-bm25", help="Words for BM25.  [default: bm25, with the extra `edge`]"
+    )
+    bm25_language: str | None = option(
+        None, metavar="NAME", help="Of stems and stop words.  [default: english]"
+    )
+    packed_tokens: bool | None = option(
+        None,
+        flag="--packed-tokens/--no-packed-tokens",
         help="Token vectors for dynamax and fusion.  [default: packed-tokens]",
-    ),
-    click.option(
-        "--tokens",
-        type=click.Choice(("float16", "uint8", _NONE)),
+    )
+    tokens: str | None = option(
+        None,
+        choices=("float16", "uint8", _NONE),
         help="Token vectors for MaxSim inside Qdrant.  [default: none]",
-    ),
-    click.option(
-        "--surprise-vector/--no-surprise-vector",
-        default=None,
+    )
+    surprise_vector: bool | None = option(
+        None,
+        flag="--surprise-vector/--no-surprise-vector",
         help="Vectors to search by surprise.  [default: no-surprise-vector]",
-    ),
-    click.option(
-        "--quantization",
-        type=click.Choice(("int8", "binary", _NONE)),
+    )
+    quantization: str | None = option(
+        None,
+        choices=("int8", "binary", _NONE),
         help="Of the dense vectors; the originals re-score.  [default: none]",
-    ),
-    click.option(
-        "--on-disk/--in-memory",
-        default=None,
+    )
+    on_disk: bool | None = option(
+        None,
+        flag="--on-disk/--in-memory",
         help="Where dense vectors are held.  [default: in-memory]",
-    ),
-    click.option(
-        "--payload-index",
-        "payload_indexes",
+    )
+    payload_indexes: tuple[str, ...] = option(
+        (),
+        flag="--payload-index",
         metavar="PATH=TYPE",
-        multiple=True,
         help="For filters on large collections, such as metadata.year=integer (keyword, integer, float, "
         "bool, datetime, text, uuid, geo). Several times.",
-    ),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Storage:
-    """What was asked for explicitly; None where nothing was.
-
-    Attributes:
-        passages: whether documents are split.
-        passage_tokens: most tokens of a passage.
-        overlap: tokens that neighbours share.
-        best: how many passages a document's score is the mean of.
-        bm25: whether words are stored.
-        bm25_language: of stems and stop words.
-        packed_tokens: whether token vectors are stored in the payload.
-        tokens: how they are stored as multivectors; `none` for not at all.
-        surprise_vector: whether augmented vectors are stored.
-        quantization: of the dense vectors; `none` for none.
-        on_disk: whether dense vectors are read from disk.
-        payload_indexes: PATH=TYPE of each; empty where nothing was asked for.
-    """
-
-    passages: bool | None
-    passage_tokens: int | None
-    overlap: int | None
-    best: int | None
-    bm25: bool | None
-    bm25_language: str | None
-    packed_tokens: bool | None
-    tokens: str | None
-    surprise_vector: bool | None
-    quantization: str | None
-    on_disk: bool | None
-    payload_indexes: tuple[str, ...]
+    )
 
     def options(self, existing: IndexOptions | None) -> IndexOptions:
         """The options of an index: what was asked for, and for the rest what it has, or the defaults.
@@ -166,18 +130,6 @@ class Storage:
         import_extra("qdrant_edge", "edge")  # told now, not when the first document is stored
         asked: dict[str, Any] = {} if self.bm25_language is None else {"language": self.bm25_language.lower()}
         return replace(before or Bm25(), **asked)
-
-
-def takes_storage(function: Command) -> Command:
-    """Give a command the options of what is stored; it gets a `Storage`."""
-    names = Storage.__dataclass_fields__
-
-    @functools.wraps(function)
-    def command(**values: Any) -> Any:
-        storage = Storage(**{name: values.pop(name) for name in names})
-        return function(storage=storage, **values)
-
-    return functools.reduce(lambda inner, option: option(inner), reversed(_OPTIONS), command)
 
 
 def _path_and_type(text: str) -> tuple[str, str]:

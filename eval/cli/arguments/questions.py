@@ -1,16 +1,21 @@
-"""Questions from a file or the standard input, one a line."""
+"""Questions of files, of the standard input and of the command line; judged ones, and their judgements."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import BinaryIO
 
+from surprise_rerank.connectors.datasets.beir import read_qrels, read_queries
 from surprise_rerank.documents import encodable
 from surprise_rerank.errors import DataError
+from surprise_rerank.eval.line_files import Line, read_lines
 
 STANDARD_INPUT = "-"
+_QUESTION_COLUMNS = ("id", "text")
+_TREC_COLUMNS = ("question", "iteration", "document", "relevance")
 
 
 def read_questions(path: str) -> Iterator[str]:
@@ -45,6 +50,35 @@ def one_question(text: str) -> str:
     return encodable(text.strip())
 
 
+def read_judged_questions(path: Path) -> dict[str, str]:
+    """Questions: id -> text. JSON lines with `_id` and `text` (BEIR), or id and text with a tab between.
+
+    Raises:
+        DatasetError: if the file is unreadable.
+        DataError: if a line is no question, an id comes twice, or there is none; names file and line.
+    """
+    found = _from_table(path) if path.suffix in (".tsv", ".txt") else read_queries(path)
+    if not found:
+        raise DataError(f"{path} holds no question; expected lines of JSON with `_id` and `text`")
+    return found
+
+
+def read_judgements(path: Path) -> dict[str, dict[str, int]]:
+    """Judgements: question id -> document id -> relevance.
+
+    BEIR's three columns with tabs between, with or without a heading, or TREC's four (question, iteration,
+    document, relevance) with white space between.
+
+    Raises:
+        DatasetError: if the file is unreadable.
+        DataError: if a line is no judgement, one contradicts another, or there is none; names file and line.
+    """
+    found = _from_trec(path) if _is_trec(path) else read_qrels(path)
+    if not found:
+        raise DataError(f"{path} holds no judgement; expected lines of question, document and relevance")
+    return found
+
+
 def _open(path: str) -> contextlib.AbstractContextManager[BinaryIO]:
     if path == STANDARD_INPUT:
         return contextlib.nullcontext(sys.stdin.buffer)
@@ -59,3 +93,42 @@ def _lines(file: BinaryIO, where: str) -> Iterator[str]:
             raise DataError(f"{where}:{number} is not UTF-8 ({error.reason}); convert it first") from error
         if text:
             yield text
+
+
+def _from_table(path: Path) -> dict[str, str]:
+    questions: dict[str, str] = {}
+    for line in _filled(path):
+        name, text = line.fields("\t", _QUESTION_COLUMNS)
+        if name in questions:
+            raise line.wrong(f"the question {name!r} comes twice; ids must be unique")
+        questions[name] = text
+    return questions
+
+
+def _is_trec(path: Path) -> bool:
+    if path.suffix == ".gz":
+        return False
+    first = next(iter(_filled(path)), None)
+    return (
+        first is not None
+        and len(first.text.split("\t")) != 3
+        and len(first.text.split()) == len(_TREC_COLUMNS)
+    )
+
+
+def _from_trec(path: Path) -> dict[str, dict[str, int]]:
+    qrels: dict[str, dict[str, int]] = {}
+    for line in _filled(path):
+        query, _, document, relevance = line.fields(None, _TREC_COLUMNS)
+        try:
+            value = int(relevance)
+        except ValueError:
+            raise line.wrong(f"the relevance is {relevance[:40]!r}, expected an integer") from None
+        if qrels.setdefault(query, {}).setdefault(document, value) != value:
+            earlier = qrels[query][document]
+            raise line.wrong(f"{query!r} and {document!r} are judged {value} here and {earlier} before")
+    return qrels
+
+
+def _filled(path: Path) -> list[Line]:
+    return [line for line in read_lines(path) if line.text.strip()]

@@ -81,7 +81,7 @@ def fit(
 
     from surprise_rerank.connectors.progress import Terminal
     from surprise_rerank.connectors.systems.fitted_weights import has_weights, store_weights
-    from surprise_rerank.eval.cli.arguments.judgements import read_judged_questions, read_judgements
+    from surprise_rerank.eval.cli.arguments.questions import read_judged_questions, read_judgements
 
     texts, judgements = read_judged_questions(questions), read_judgements(qrels)
     with place.open_with_model(model) as index:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from surprise_rerank.errors import DataError, NoIndexError
-from surprise_rerank.eval.cli.arguments.index_options import Storage, takes_storage
+from surprise_rerank.eval.cli.arguments.index_options import IndexArguments
 from surprise_rerank.eval.cli.arguments.location import Place, load_model, takes_index
-from surprise_rerank.eval.cli.arguments.reading import Reading, Sources, skipped_lines, takes_reading
+from surprise_rerank.eval.cli.arguments.sources import SourceArguments, Sources, skipped_lines
 from surprise_rerank.eval.cli.exits import telling
+from surprise_rerank.eval.cli.options import takes
 from surprise_rerank.eval.cli.output.streams import Output
 from surprise_rerank.eval.retrieval.settings import DEFAULTS
 
@@ -37,7 +38,7 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES)
-@takes_reading
+@takes(inputs=SourceArguments)
 @click.option(
     "--model",
     metavar="NAME",
@@ -56,14 +57,14 @@ Examples:
     type=click.Choice(("edge", "local")),
     help="Of a new folder.  [default: edge, with the extra `edge`]",
 )
-@takes_storage
+@takes(storing=IndexArguments)
 @takes_index
 def index(
     *,
     place: Place,
     out: Output,
-    reading: Reading,
-    storage: Storage,
+    inputs: SourceArguments,
+    storing: IndexArguments,
     model: str | None,
     prune: bool,
     rebuild: bool,
@@ -78,11 +79,11 @@ def index(
     """
     if engine is not None and place.url is not None:
         raise click.UsageError("--engine is for a folder; a server is its own engine")
-    sources = reading.open(place.url)
+    sources = inputs.open(place.url)
     existing = _manifest(place)
     if existing is None:
         rebuild = False  # there is nothing to keep
-    options = storage.options(None if existing is None else existing.options)
+    options = storing.options(None if existing is None else existing.options)
     encoder = load_model(model or (existing.model if existing else DEFAULTS.model))
     begun = time.perf_counter()
     with (

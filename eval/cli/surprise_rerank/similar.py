@@ -12,14 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from surprise_rerank.eval.cli.arguments.location import model_of as model_of_index
-from surprise_rerank.eval.cli.arguments.reading import Reading, skipped_lines, takes_reading
-from surprise_rerank.eval.cli.arguments.similar import (
-    Comparison,
-    Labour,
-    open_stored,
-    takes_comparison,
-)
-from surprise_rerank.eval.cli.arguments.similar_places import targets, work_folder
+from surprise_rerank.eval.cli.arguments.similarity import SimilarityArguments, WorkerArguments, open_stored
+from surprise_rerank.eval.cli.arguments.similarity_files import targets, work_folder
+from surprise_rerank.eval.cli.arguments.sources import SourceArguments, skipped_lines
+from surprise_rerank.eval.cli.options import takes
 from surprise_rerank.eval.cli.output.streams import Output
 from surprise_rerank.eval.retrieval.settings import DEFAULTS
 
@@ -46,7 +42,7 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES)
-@takes_reading
+@takes(inputs=SourceArguments)
 @click.option(
     "--out",
     "to",
@@ -78,15 +74,15 @@ Examples:
     help="Keep what is encoded here, for another result of the same documents.  "
     "[default: beside the result, until that is complete]",
 )
-@takes_comparison
+@takes(similarity=SimilarityArguments, workers=WorkerArguments)
 @click.option("--json", "as_json", is_flag=True, help="The summary as JSON, without a bar.")
 @click.option("--quiet", "-q", is_flag=True, help="The summary only, no progress.")
 @click.version_option(package_name="surprise-rerank")
 def similar(
     *,
-    reading: Reading,
-    comparison: Comparison,
-    labour: Labour,
+    inputs: SourceArguments,
+    similarity: SimilarityArguments,
+    workers: WorkerArguments,
     to: str,
     against: tuple[str, ...],
     from_index: str | None,
@@ -103,26 +99,26 @@ def similar(
     """
     from surprise_rerank.connectors.similar.job import SimilarityJob
 
-    settings = comparison.settings()
-    inputs = [*reading.sources, *against, from_index or ""]
-    target, groups = targets(to, comparison.groups, work, inputs)
-    out, place, index = Output(as_json=as_json, quiet=quiet), labour.place(), labour.index(comparison.mode)
+    settings = similarity.settings()
+    paths = [*inputs.sources, *against, from_index or ""]
+    target, groups = targets(to, similarity.groups, work, paths)
+    out, device, index = Output(as_json, quiet), workers.best_device(), workers.index(similarity.mode)
     with ExitStack() as stack:
         if from_index is None:
-            given = _given(reading, against, model, labour)
+            given = _given(inputs, against, model, workers)
         else:
-            _require_no_sources(reading)
+            _require_no_sources(inputs)
             if not against:
-                _require_nothing_to_read(reading, model)
+                _require_nothing_to_read(inputs, model)
             opened = stack.enter_context(open_stored(from_index))
-            given = _given_stored(opened, reading, against, model, out)
+            given = _given_stored(opened, inputs, against, model, out)
         folder = stack.enter_context(work_folder(work, target.path, given.made_of))
         job = SimilarityJob(
             folder,
             settings,
             model=given.model,
-            workers=stack.enter_context(labour.hired()),
-            device=place,
+            workers=stack.enter_context(workers.start()),
+            device=device,
             show_progress=out.shows_progress,
             index=index,
         )
@@ -134,9 +130,9 @@ def similar(
             with summary.timed("comparing"), closing(job.parts()) as parts:
                 summary.values["pairs"] = target.write_parts(parts)
             if groups is not None:
-                summary.group(groups, comparison.duplicate)
-            if comparison.sample_check is not None:
-                summary.check(comparison.sample_check)
+                summary.group(groups, similarity.duplicate)
+            if similarity.sample_check is not None:
+                summary.check(similarity.sample_check)
         summary.tell(out)
 
 
@@ -168,29 +164,31 @@ class _Given:
         }
 
 
-def _given(reading: Reading, against: tuple[str, ...], model: str | None, labour: Labour) -> _Given:
+def _given(
+    inputs: SourceArguments, against: tuple[str, ...], model: str | None, workers: WorkerArguments
+) -> _Given:
     """Documents that are encoded."""
     from surprise_rerank.connectors.similar.neighbour_batches import model_of
 
-    if not reading.sources and not reading.from_collection:
+    if not inputs.sources and not inputs.from_collection:
         raise click.UsageError(
             "what is to be compared? give files, folders, data sets, --from-index, or --from-url with "
             "--from-collection"
         )
-    documents, others = _sources(reading), _others(reading, against)
+    documents, others = _sources(inputs), _others(inputs, against)
     name = model or DEFAULTS.model
-    made = model_of(name, labour.place(), remote=labour.ray is not None)
+    made = model_of(name, workers.best_device(), remote=workers.ray is not None)
     return _Given(documents.names, lambda _: documents, others, made, name)
 
 
 def _given_stored(
-    index: DocumentIndex, reading: Reading, against: tuple[str, ...], model: str | None, out: Output
+    index: DocumentIndex, inputs: SourceArguments, against: tuple[str, ...], model: str | None, out: Output
 ) -> _Given:
     """Documents of an index."""
     from surprise_rerank.connectors.similar.neighbour_batches import model_of
     from surprise_rerank.connectors.similar.stored_vectors import stored_vectors
 
-    others = _others(reading, against)
+    others = _others(inputs, against)
     made = None if others is None else model_of(model_of_index(index, model), "")
 
     def documents(tokens: bool) -> Vectors:
@@ -199,25 +197,25 @@ def _given_stored(
     return _Given([index.where], documents, others, made, index.manifest.model)
 
 
-def _require_no_sources(reading: Reading) -> None:
-    if reading.sources or reading.from_collection or reading.from_url:
+def _require_no_sources(inputs: SourceArguments) -> None:
+    if inputs.sources or inputs.from_collection or inputs.from_url:
         raise click.UsageError(
             "--from-index takes the place of SOURCE and --from-collection; give one of them"
         )
 
 
-def _require_nothing_to_read(reading: Reading, model: str | None) -> None:
+def _require_nothing_to_read(inputs: SourceArguments, model: str | None) -> None:
     """Refuse options of what is read and encoded, where nothing is."""
     given = {
         "--model": model,
-        "--format": reading.form,
-        "--id-field": reading.id_field,
-        "--title-field": reading.title_field,
-        "--text-field": reading.text_field,
-        "--on-error skip": reading.on_error == "skip",
-        "--include": reading.include,
-        "--exclude": reading.exclude,
-        "--max-bytes": reading.max_bytes,
+        "--format": inputs.form,
+        "--id-field": inputs.id_field,
+        "--title-field": inputs.title_field,
+        "--text-field": inputs.text_field,
+        "--on-error skip": inputs.on_error == "skip",
+        "--include": inputs.include,
+        "--exclude": inputs.exclude,
+        "--max-bytes": inputs.max_bytes,
     }
     for option, value in given.items():
         if value:
@@ -226,17 +224,17 @@ def _require_nothing_to_read(reading: Reading, model: str | None) -> None:
             )
 
 
-def _sources(reading: Reading) -> Sources:
+def _sources(inputs: SourceArguments) -> Sources:
     from surprise_rerank.connectors.similar.workers import Sources
 
-    names, sources = zip(*reading.open(None).named, strict=True)
+    names, sources = zip(*inputs.open(None).named, strict=True)
     return Sources(names, sources)
 
 
-def _others(reading: Reading, against: tuple[str, ...]) -> Sources | None:
+def _others(inputs: SourceArguments, against: tuple[str, ...]) -> Sources | None:
     if not against:
         return None
-    return _sources(replace(reading, sources=against, from_url=None, from_collection=None))
+    return _sources(replace(inputs, sources=against, from_url=None, from_collection=None))
 
 
 class _Summary:

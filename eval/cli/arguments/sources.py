@@ -1,86 +1,48 @@
-"""The documents that commands read: one source after another, and what was skipped."""
+"""The documents that a command reads: one source after another, and what was skipped."""
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from surprise_rerank.eval.cli.arguments.location import Command
+from surprise_rerank.core.settings import option
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.readers import DocumentSource, Fields
     from surprise_rerank.connectors.readers.opening import Format
-    from surprise_rerank.connectors.readers.source import OnError
     from surprise_rerank.documents import Document
+else:
+    Format = str
 
 _PLACES = 3  # that a reason shows
 
 # As `readers.opening.Format`, which `--help` cannot wait for.
 FORMATS = ("jsonl", "csv", "tsv", "tsv-unquoted", "parquet", "dataset", "files", "beir", "ir_datasets")
 
-_OPTIONS = (
-    click.argument("sources", metavar="SOURCE...", nargs=-1),
-    click.option(
-        "--format", "form", type=click.Choice(FORMATS), help="What sources are, if it does not show."
-    ),
-    click.option("--id-field", metavar="NAME", help="Column of ids; `content` or `row` makes ids."),
-    click.option("--title-field", metavar="NAME", help="Column of titles."),
-    click.option("--text-field", metavar="NAME", help="Column of texts."),
-    click.option(
-        "--on-error",
-        type=click.Choice(("raise", "skip")),
-        default="raise",
-        show_default=True,
-        help="What becomes of malformed rows.",
-    ),
-    click.option(
-        "--include", metavar="GLOB", multiple=True, help="Only these files of a folder. Several times."
-    ),
-    click.option(
-        "--exclude", metavar="GLOB", multiple=True, help="Not these files and folders. Several times."
-    ),
-    click.option(
-        "--max-bytes", type=click.IntRange(min=1), metavar="N", help="Skip larger files.  [default: 32 MiB]"
-    ),
-    click.option("--from-url", metavar="URL", help="Read a collection of this Qdrant server, too."),
-    click.option("--from-collection", metavar="NAME", help="Which; on the index's own server without a url."),
-)
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceArguments:
+    """Which documents are read: files, folders, ids of data sets, and a collection of a Qdrant server."""
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What is read.
-
-    Attributes:
-        sources: files, folders, ids of data sets.
-        form: their format.
-        id_field: column of ids.
-        title_field: column of titles.
-        text_field: column of texts.
-        on_error: what becomes of malformed rows.
-        include: patterns of files of a folder.
-        exclude: patterns of files of a folder that are left out.
-        max_bytes: of a file.
-        from_url: of a Qdrant server.
-        from_collection: of that server.
-    """
-
-    sources: tuple[str, ...]
-    form: Format | None
-    id_field: str | None
-    title_field: str | None
-    text_field: str | None
-    on_error: OnError
-    include: tuple[str, ...]
-    exclude: tuple[str, ...]
-    max_bytes: int | None
-    from_url: str | None
-    from_collection: str | None
+    sources: tuple[str, ...] = option((), argument=True, metavar="SOURCE...")
+    form: Format | None = option(
+        None, flag="--format", choices=FORMATS, help="What sources are, if it does not show."
+    )
+    id_field: str | None = option(None, metavar="NAME", help="Column of ids; `content` or `row` makes ids.")
+    title_field: str | None = option(None, metavar="NAME", help="Column of titles.")
+    text_field: str | None = option(None, metavar="NAME", help="Column of texts.")
+    on_error: Literal["raise", "skip"] = option("raise", help="What becomes of malformed rows.")
+    include: tuple[str, ...] = option((), metavar="GLOB", help="Only these files of a folder. Several times.")
+    exclude: tuple[str, ...] = option((), metavar="GLOB", help="Not these files and folders. Several times.")
+    max_bytes: int | None = option(None, low=1, metavar="N", help="Skip larger files.  [default: 32 MiB]")
+    from_url: str | None = option(None, metavar="URL", help="Read a collection of this Qdrant server, too.")
+    from_collection: str | None = option(
+        None, metavar="NAME", help="The collection to read; from the index's own server without a url."
+    )
 
     def open(self, index_url: str | None) -> Sources:
         """All sources; nothing of them is read but names.
@@ -166,15 +128,3 @@ def skipped_lines(skipped: Sequence[dict[str, Any]]) -> list[str]:
         more = ", ..." if own["count"] > _PLACES else ""
         lines.append(f"skipped {own['count']} of {own['source']}: {own['reason']} ({shown}{more})")
     return lines
-
-
-def takes_reading(function: Command) -> Command:
-    """Give a command the options of what is read; it gets a `Reading`."""
-    names = Reading.__dataclass_fields__
-
-    @functools.wraps(function)
-    def command(**values: Any) -> Any:
-        reading = Reading(**{name: values.pop(name) for name in names})
-        return function(reading=reading, **values)
-
-    return functools.reduce(lambda inner, option: option(inner), reversed(_OPTIONS), command)
