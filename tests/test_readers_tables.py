@@ -313,7 +313,7 @@ def test_other_encodings_are_guessed_or_given_and_bad_bytes_further_down_are_nam
 
 
 def test_the_head_must_name_every_column_once(tmp_path: Path):
-    with pytest.raises(DataError, match=r"the column 'x' stands twice"):
+    with pytest.raises(DataError, match=r"the column 'x' occurs twice"):
         list(open_documents(write(tmp_path / "a.csv", b"id,text,x,x\n1,2,3,4\n")))
     (document,) = open_documents(write(tmp_path / "a.csv", b",id,text\n0,1,2\n"))
     assert document == Document("1", "2", "", {"column_1": "0"})

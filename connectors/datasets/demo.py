@@ -69,7 +69,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class DemoDocumentation:
-    """The demo as a source of documents, questions and judgements; see `connectors.sources.Source`.
+    """The demo as a source of documents, questions and judgements; see `Source` in `sources.py`.
 
     Attributes:
         split: `test`, a fifth of the questions, or `train`, the others. The documents are the same.

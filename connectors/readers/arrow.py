@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from surprise_rerank.connectors.readers.fields import Columns, Fields, Row, documents_of
-from surprise_rerank.connectors.readers.source import EXTRA, Refusals, RefusedError
+from surprise_rerank.connectors.readers.source import EXTRA, Refusals
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, DatasetError
@@ -42,7 +42,7 @@ def read_parquet(path: Path, fields: Fields, refusals: Refusals, prefix: str = "
         # Without pre-buffering, or a whole row group would be in memory.
         file = parquet.ParquetFile(path, buffer_size=_PAGE_BUFFER, pre_buffer=False)
         with file:
-            columns = _columns(file.schema_arrow.names, fields, path)
+            columns = Columns.of_table(fields, file.schema_arrow.names, path)
             used = columns.used(file.schema_arrow.names)
             batches = file.iter_batches(batch_size=_BATCH, columns=used)
             yield from documents_of(_rows(batches, path, prefix, 0), fields, refusals, columns=columns)
@@ -69,7 +69,7 @@ def read_saved_dataset(folder: Path, fields: Fields, refusals: Refusals) -> Iter
     for name in _listed(folder / STATE_FILE, "_data_files", "filename"):
         path = folder / name
         with _reading(path), pyarrow.memory_map(str(path)) as source, ipc.open_stream(source) as stream:
-            columns = _columns(stream.schema.names, fields, path)
+            columns = Columns.of_table(fields, stream.schema.names, path)
             counted = CountedBatches(stream)
             rows = _rows(_slices(counted, columns.used(stream.schema.names)), path, "", number)
             yield from documents_of(rows, fields, refusals, columns=columns)
@@ -114,15 +114,6 @@ def _in_microseconds(batch: Any) -> Any:
             case _:
                 columns.append(column)
     return pyarrow.RecordBatch.from_arrays(columns, names=batch.schema.names)
-
-
-def _columns(names: list[str], fields: Fields, path: Path) -> Columns:
-    try:
-        columns = Columns.find(fields, names)
-        columns.check(names)
-    except RefusedError as refused:
-        raise DataError(f"{path}: {refused.detail}") from refused
-    return columns
 
 
 def _split_of(folder: Path) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from surprise_rerank.connectors.qdrant.location import Location, RetryPolicy
 from surprise_rerank.connectors.readers.fields import Fields, Row, documents_of
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from qdrant_client import QdrantClient
 
 _BATCH = 256
-_OWN_METADATA = {"fingerprint", "schema"}  # what a collection of `DocumentIndex` says of itself
+_OWN_METADATA = {"fingerprint", "schema"}  # of a collection that `DocumentIndex` made
 
 
 def from_collection(
@@ -39,58 +39,43 @@ def from_collection(
 
     def read(refusals: Refusals) -> Iterator[Document]:
         with _opened(where, api_key) as (client, place):
-            reader = _Reader(client, collection, place)
-            yield from documents_of(reader.rows(), fields or Fields(), refusals, keyed=True)
+            rows = _rows(client, collection, place)
+            yield from documents_of(rows, fields or Fields(), refusals, keyed=True)
 
     return DocumentSource(collection, read, on_error=on_error, may_be_empty=False)
 
 
-class _Reader:
-    """Scrolls through a collection."""
+def _rows(client: QdrantClient, collection: str, place: str) -> Iterator[Row]:
+    """The points of a collection.
 
-    def __init__(self, client: QdrantClient, collection: str, place: str) -> None:
-        self._client = client
-        self._collection = collection
-        self._where = f"{place}, collection {collection!r}"
-        self._check_exists(place)
+    Raises:
+        StoreError: if there is no such collection, or it cannot be read.
+    """
+    from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
+    from surprise_rerank.connectors.qdrant.schema import DOCUMENT_FIELDS, TEXT
 
-    def rows(self) -> Iterator[Row]:
-        from qdrant_client import models
+    _check_exists(client, collection, place)
+    engine = ClientEngine(client, "server", place, collection)
+    is_own = set(engine.metadata()) >= _OWN_METADATA
+    for batch in engine.scroll(DOCUMENT_FIELDS if is_own else None, batch=_BATCH):
+        for point in batch:
+            # In an index of ours, only the first point of a document in passages has the text.
+            if not is_own or TEXT in point.payload:
+                yield Row(f"{engine.where}, point {point.id}", point.id, point.payload)
 
-        from surprise_rerank.connectors.qdrant.engines.retries import call
-        from surprise_rerank.connectors.qdrant.schema import DOCUMENT_FIELDS, TEXT
 
-        info = call(lambda: self._client.get_collection(self._collection), self._where)
-        is_own = set(getattr(info.config, "metadata", None) or {}) >= _OWN_METADATA
-        payload = models.PayloadSelectorInclude(include=list(DOCUMENT_FIELDS)) if is_own else True
-        offset: Any = None
-        while True:
-            start = offset
-            points, offset = call(
-                lambda start=start: self._client.scroll(  # type: ignore[misc]
-                    self._collection, limit=_BATCH, offset=start, with_payload=payload, with_vectors=False
-                ),
-                self._where,
-            )
-            for point in points:
-                if is_own and TEXT not in (point.payload or {}):
-                    continue  # a later passage of a document whose first point holds the text
-                yield Row(f"{self._where}, point {point.id}", str(point.id), point.payload or {})
-            if offset is None:
-                return
+def _check_exists(client: QdrantClient, collection: str, place: str) -> None:
+    from surprise_rerank.connectors.qdrant.engines.retries import call
 
-    def _check_exists(self, place: str) -> None:
-        from surprise_rerank.connectors.qdrant.engines.retries import call
-
-        # No retries: a wrong address is reported at once.
-        listed = call(self._client.get_collections, place, RetryPolicy(attempts=1))
-        names = {found.name for found in listed.collections}
-        if self._collection not in names:
-            aliases = call(self._client.get_aliases, place, RetryPolicy(attempts=1)).aliases
-            names |= {alias.alias_name for alias in aliases}
-        if self._collection not in names:
-            shown = ", ".join(sorted(names)[:12]) or "none"
-            raise StoreError(f"{place} has no collection {self._collection!r}; there is {shown}")
+    # No retries: a wrong address is reported at once.
+    listed = call(client.get_collections, place, RetryPolicy(attempts=1))
+    names = {found.name for found in listed.collections}
+    if collection not in names:
+        aliases = call(client.get_aliases, place, RetryPolicy(attempts=1)).aliases
+        names |= {alias.alias_name for alias in aliases}
+    if collection not in names:
+        shown = ", ".join(sorted(names)[:12]) or "none"
+        raise StoreError(f"{place} has no collection {collection!r}; there is {shown}")
 
 
 @contextmanager

@@ -53,7 +53,7 @@ def read_delimited(
         csv.field_size_limit(max(csv.field_size_limit(), MAX_ROW))
         delimiter = max(",;\t|", key=head.count) if dialect == "csv" else "\t"
         table = _Table(path, dialect, delimiter, itertools.chain([head], lines), blank)
-        columns = table.columns(fields)
+        columns = Columns.of_table(fields, table.names, path)
         yield from documents_of(table.rows(prefix), fields, refusals, columns=columns)
 
 
@@ -77,16 +77,7 @@ class _Table:
         if isinstance(first, RefusedError):
             raise DataError(f"{path}:{blank + 1}: {first.detail}")
         # pandas writes its row numbers into a column without a name.
-        self._names = [name.strip() or f"column_{i}" for i, name in enumerate(first or [], start=1)]
-
-    def columns(self, fields: Fields) -> Columns:
-        """The columns that make a document; an error is about the whole table, not about a row."""
-        try:
-            columns = Columns.find(fields, self._names)
-            columns.check(self._names)
-        except RefusedError as refused:
-            raise DataError(f"{self._path}: {refused.detail}") from refused
-        return columns
+        self.names = [name.strip() or f"column_{i}" for i, name in enumerate(first or [], start=1)]
 
     def rows(self, prefix: str) -> Iterator[Row]:
         number = 0
@@ -113,16 +104,16 @@ class _Table:
     def _checked(self, values: list[str] | RefusedError) -> dict[str, Any] | RefusedError:
         if isinstance(values, RefusedError):
             return values
-        if len(values) != len(self._names):
+        if len(values) != len(self.names):
             return RefusedError(
-                "wrong number of columns", f"{len(values)} columns, but the head has {len(self._names)}"
+                "wrong number of columns", f"{len(values)} columns, but the head has {len(self.names)}"
             )
         try:
             for value in values:
                 check_decoded(value)
         except RefusedError as refused:
             return refused
-        return dict(zip(self._names, values, strict=True))
+        return dict(zip(self.names, values, strict=True))
 
 
 def _lines(stream: io.TextIOWrapper, path: Path) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Which columns of a table are the id, the title and the text, and what becomes of the others."""
+"""From rows to documents: which columns are id, title and text, and how the others become metadata."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Columns:
 
     @classmethod
     def find(cls, fields: Fields, names: Iterable[str], *, keyed: bool = False) -> Columns:
-        """Find the columns of a table, or those of the first row of something that has no table's head.
+        """Find the columns among those of a row.
 
         Args:
             fields: the names that were given.
@@ -97,18 +97,29 @@ class Columns:
         chosen = None if fields.metadata is None else frozenset(fields.metadata)
         return cls(id_from, id_column, text, fields.title, chosen)
 
-    def check(self, names: Sequence[str]) -> None:
-        """Check a table's head: no column twice, and those that a row may lack are there.
+    @classmethod
+    def of_table(cls, fields: Fields, names: Sequence[str], where: object) -> Columns:
+        """Find the columns of a table that names all of them in its head.
+
+        Args:
+            fields: the names that were given.
+            names: the head.
+            where: the table, for messages.
 
         Raises:
-            RefusedError: if one is missing or stands twice.
+            DataError: if the id, the text or a column that was named is missing, or a name occurs twice.
         """
+        try:
+            columns = cls.find(fields, names)
+        except RefusedError as refused:
+            raise DataError(f"{where}: {refused.detail}") from refused
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise RefusedError("a column stands twice", f"the column {twice[0]!r} stands twice; rename one")
-        for name in [*([self.title] if self.title else []), *sorted(self.metadata or ())]:
+            raise DataError(f"{where}: the column {twice[0]!r} occurs twice; rename one")
+        for name in [*([columns.title] if columns.title else []), *sorted(columns.metadata or ())]:
             if name not in names:
-                raise RefusedError("no such column", f"no column {name!r} among {shown(names)}")
+                raise DataError(f"{where}: no column {name!r} among {shown(names)}")
+        return columns
 
     def used(self, names: Sequence[str]) -> list[str]:
         """The columns that have to be read."""
@@ -116,6 +127,67 @@ class Columns:
             return list(names)
         title = self.title or _match(TITLE_NAMES, names)
         return [name for name in names if name in {self.id, self.text, title, *self.metadata}]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row and its place.
+
+    Attributes:
+        where: file and line, for messages.
+        number: its number in the file or its key in the store.
+        values: column -> value; or a document as it is; or why there is neither.
+    """
+
+    where: str
+    number: str
+    values: Mapping[str, Any] | Document | RefusedError
+
+
+def documents_of(
+    rows: Iterable[Row],
+    fields: Fields,
+    refusals: Refusals,
+    *,
+    columns: Columns | None = None,
+    keyed: bool = False,
+) -> Iterator[Document]:
+    """The documents that rows are.
+
+    Args:
+        rows: read once.
+        fields: the columns that were named.
+        refusals: what happens to malformed rows.
+        columns: the columns, where there is a table's head; else the first row with an id and a text decides.
+        keyed: a row's number is an id.
+
+    Raises:
+        DataError: if a row is malformed (unless such rows are skipped); if no row has an id and a text, or
+            one of the columns that were named.
+    """
+    unmatched: DataError | None = None
+    unseen = fields.optional if columns is None else frozenset[str]()
+    for row in rows:
+        try:
+            if isinstance(row.values, Document):
+                document = row.values
+            elif isinstance(row.values, RefusedError):
+                raise row.values
+            else:
+                if columns is None:
+                    columns = Columns.find(fields, row.values, keyed=keyed)
+                document = document_of(row.values, columns, row.number)
+                unseen = unseen.difference(row.values) if unseen else unseen
+        except RefusedError as refused:
+            if columns is None and unmatched is None and not isinstance(row.values, RefusedError):
+                unmatched = DataError(f"{row.where}: {refused.detail}")
+            refusals.refuse(row.where, refused)
+            continue
+        yield document
+    if columns is None and unmatched is not None:
+        raise unmatched
+    if columns is not None and unseen:
+        raise DataError(f"no row has the column {min(unseen)!r}, which Fields names; check its spelling")
 
 
 def document_of(row: Mapping[str, Any], columns: Columns, number: str) -> Document:
@@ -147,13 +219,6 @@ def document_of(row: Mapping[str, Any], columns: Columns, number: str) -> Docume
     return replace(document, id=document.content_hash) if columns.id_from == "content" else document
 
 
-def id_string(value: object) -> str | None:
-    """An id as a string: strings, integers and UUIDs; None for everything else."""
-    if isinstance(value, bool):
-        return None
-    return str(value) if isinstance(value, str | int | np.integer | uuid.UUID) else None
-
-
 def json_value(value: Any, name: str) -> Any:
     """A value as JSON: dates become ISO 8601, what is no finite number null, durations seconds.
 
@@ -180,6 +245,13 @@ def json_value(value: Any, name: str) -> Any:
     if isinstance(value, list | tuple):
         return [json_value(item, name) for item in value]
     return _json_of_object(value, name)
+
+
+def id_string(value: object) -> str | None:
+    """An id as a string: strings, integers and UUIDs; None for everything else."""
+    if isinstance(value, bool):
+        return None
+    return str(value) if isinstance(value, str | int | np.integer | uuid.UUID) else None
 
 
 def shown(names: Iterable[object]) -> str:
@@ -278,64 +350,3 @@ def _metadata(
 
 def _kind(value: object) -> str:
     return "null" if value is None else f"a value of type {type(value).__name__}"
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A row and its place.
-
-    Attributes:
-        where: file and line, for messages.
-        number: its number in the file or its key in the store.
-        values: column -> value; or a document as it is; or why there is neither.
-    """
-
-    where: str
-    number: str
-    values: Mapping[str, Any] | Document | RefusedError
-
-
-def documents_of(
-    rows: Iterable[Row],
-    fields: Fields,
-    refusals: Refusals,
-    *,
-    columns: Columns | None = None,
-    keyed: bool = False,
-) -> Iterator[Document]:
-    """The documents that rows are.
-
-    Args:
-        rows: read once.
-        fields: the columns that were named.
-        refusals: what happens to malformed rows.
-        columns: the columns, where there is a table's head; else the first row with an id and a text decides.
-        keyed: a row's number is an id.
-
-    Raises:
-        DataError: if a row is malformed (unless such rows are skipped); if no row has an id and a text, or
-            one of the columns that were named.
-    """
-    unmatched: DataError | None = None
-    unseen = fields.optional if columns is None else frozenset[str]()
-    for row in rows:
-        try:
-            if isinstance(row.values, Document):
-                document = row.values
-            elif isinstance(row.values, RefusedError):
-                raise row.values
-            else:
-                if columns is None:
-                    columns = Columns.find(fields, row.values, keyed=keyed)
-                document = document_of(row.values, columns, row.number)
-                unseen = unseen.difference(row.values) if unseen else unseen
-        except RefusedError as refused:
-            if columns is None and unmatched is None and not isinstance(row.values, RefusedError):
-                unmatched = DataError(f"{row.where}: {refused.detail}")
-            refusals.refuse(row.where, refused)
-            continue
-        yield document
-    if columns is None and unmatched is not None:
-        raise unmatched
-    if columns is not None and unseen:
-        raise DataError(f"no row has the column {min(unseen)!r}, which Fields names; check its spelling")

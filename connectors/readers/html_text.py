@@ -6,9 +6,8 @@ import re
 import warnings
 from typing import Any
 
-from surprise_rerank.connectors.readers.plain_text import Extracted, encoding_metadata
 from surprise_rerank.connectors.readers.source import EXTRA, RefusedError
-from surprise_rerank.connectors.readers.text_streams import decoded
+from surprise_rerank.connectors.readers.text_streams import Extracted, decoded, encoding_metadata
 from surprise_rerank.core.extras import import_extra
 
 # Not <head>: where its end is left out, which is allowed, the body comes to lie in it.

@@ -6,9 +6,8 @@ import re
 from typing import Any
 
 from surprise_rerank.connectors.readers.html_text import parsed, shown_text, tidy
-from surprise_rerank.connectors.readers.plain_text import Extracted, encoding_metadata
 from surprise_rerank.connectors.readers.source import EXTRA
-from surprise_rerank.connectors.readers.text_streams import decoded
+from surprise_rerank.connectors.readers.text_streams import Extracted, decoded, encoding_metadata
 from surprise_rerank.core.extras import import_extra
 
 # YAML between lines of ---, or TOML between lines of +++, at the very beginning. A line of --- can be a rule

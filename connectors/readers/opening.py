@@ -19,8 +19,7 @@ from surprise_rerank.connectors.readers.arrow import (
 from surprise_rerank.connectors.readers.collection import from_collection
 from surprise_rerank.connectors.readers.delimited import Dialect, read_delimited
 from surprise_rerank.connectors.readers.fields import Columns, Fields
-from surprise_rerank.connectors.readers.files import is_document, read_file
-from surprise_rerank.connectors.readers.folder import FileRules, read_folder, walk
+from surprise_rerank.connectors.readers.files import FileRules, is_document, read_file, read_folder, walk
 from surprise_rerank.connectors.readers.iterables import from_iterable
 from surprise_rerank.connectors.readers.jsonl import read_jsonl
 from surprise_rerank.connectors.readers.source import DocumentSource, OnError, Refusals, RefusedError, Skipped

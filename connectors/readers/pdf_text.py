@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from surprise_rerank.connectors.readers.plain_text import Extracted
 from surprise_rerank.connectors.readers.source import EXTRA, RefusedError
+from surprise_rerank.connectors.readers.text_streams import Extracted
 from surprise_rerank.core.extras import import_extra
 
 # Small files can unfold to endless work, one form that draws another many times for example. pypdf bounds

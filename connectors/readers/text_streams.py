@@ -1,4 +1,4 @@
-"""Text files as streams of characters: compressed or not, in whatever encoding they are."""
+"""The characters of text files: compressed or not, in any encoding."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import gzip
 import io
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from surprise_rerank.connectors.readers.source import EXTRA, RefusedError
 from surprise_rerank.core.extras import import_extra
@@ -119,6 +121,41 @@ def decoded(raw: bytes, *claims: str | None) -> tuple[str, str]:
     if guess is None:
         raise RefusedError("binary", "is binary, or in an encoding that cannot be guessed; save it as UTF-8")
     return raw.decode(guess, "replace"), guess
+
+
+@dataclass(frozen=True, slots=True)
+class Extracted:
+    """What a file says.
+
+    Attributes:
+        text: its text.
+        title: its own title, empty where it has none.
+        metadata: what else is known of it.
+    """
+
+    text: str
+    title: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+def plain_text(raw: bytes, encoding: str | None = None) -> Extracted:
+    """A text file as it is.
+
+    Args:
+        raw: the file.
+        encoding: of a file that is not UTF-8; guessed by default.
+
+    Raises:
+        RefusedError: if it is no text.
+        MissingExtraError: if its encoding has to be guessed and that is not installed.
+    """
+    text, found = decoded(raw, encoding)
+    return Extracted(text.replace("\r\n", "\n"), metadata=encoding_metadata(found))
+
+
+def encoding_metadata(encoding: str) -> dict[str, str]:
+    """An encoding that is worth telling, because it may be guessed."""
+    return {} if encoding in ("utf-8", "utf-8-sig") else {"encoding": encoding}
 
 
 def marked_encoding(raw: bytes) -> str | None:
