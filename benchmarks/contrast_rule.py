@@ -18,7 +18,7 @@ import numpy as np
 
 from surprise_rerank.classify.offset_share import PROMISING_OFFSET_SHARE
 from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.eval.cli.options import cache_option, data_option, present, quiet_option, report_option
+from surprise_rerank.eval.cli.options import options_of, present, quiet_option, report_option
 from surprise_rerank.eval.labelled.data import LabelledTexts
 from surprise_rerank.eval.reports.report import Cell, Column, Report, Table
 from surprise_rerank.eval.studies.classify.label_names import label_names
@@ -26,6 +26,7 @@ from surprise_rerank.eval.studies.classify.settings import ZeroShotSettings
 from surprise_rerank.eval.studies.classify.task import Task, read_task
 from surprise_rerank.eval.studies.classify.zero_shot import evaluate_zero_shot
 from surprise_rerank.eval.studies.downstream.tasks import read_task as read_downstream
+from surprise_rerank.eval.studies.settings import BenchmarkFiles
 
 MODELS = ("all-MiniLM-L6-v2", "multilingual-e5-small", "glove-6b-50d")
 TEMPLATES = ("{}", "this matter is {}", "this text is about {}", "it is {}")
@@ -106,8 +107,7 @@ def summary(rows: list[tuple[Cell, ...]]) -> Table:
 
 
 @click.command()
-@data_option
-@cache_option
+@options_of(BenchmarkFiles)
 @report_option
 @quiet_option
 def main(data: Path | None, cache: Path | None, reports: tuple[Path, ...], *, quiet: bool) -> None:

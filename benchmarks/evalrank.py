@@ -21,9 +21,8 @@ import torch
 from machine import describe, interleaved
 
 from surprise_rerank.core.arrays import unit_rows
-from surprise_rerank.eval.studies.evalrank.items import Items
 from surprise_rerank.eval.studies.evalrank.measures import DenseMeasure, dense_measure
-from surprise_rerank.eval.studies.evalrank.ranks import ranks
+from surprise_rerank.eval.studies.evalrank.ranks import Items, ranks
 
 # Name, pairs, background, dimension.
 SIZES = (("words", 5514, 22_207, 50), ("words", 5514, 22_207, 300), ("sentences", 6989, 24_957, 384))

@@ -34,7 +34,6 @@ from surprise_rerank.eval.studies.classify.few_shot import evaluate_few_shot
 from surprise_rerank.eval.studies.classify.label_names import label_names, read_label_names
 from surprise_rerank.eval.studies.classify.measures import Quality, confusion, mcnemar
 from surprise_rerank.eval.studies.classify.outcomes import Outcome
-from surprise_rerank.eval.studies.classify.results import Result, result_cache
 from surprise_rerank.eval.studies.classify.settings import (
     TEMPLATE,
     EnsembleSizeSettings,
@@ -44,6 +43,7 @@ from surprise_rerank.eval.studies.classify.settings import (
 from surprise_rerank.eval.studies.classify.systems import ZERO_SHOT, Answers
 from surprise_rerank.eval.studies.classify.task import read_task
 from surprise_rerank.eval.studies.classify.zero_shot import evaluate_zero_shot
+from surprise_rerank.eval.studies.result_cache import ResultCache
 from surprise_rerank.eval.studies.settings import MODEL
 
 WORDS = ("dog", "cat", "puppy", "stock", "bank", "share", "train", "road", "car", "this", "matter", "is")
@@ -576,11 +576,15 @@ def test_few_shot_prints_and_writes_the_report(files: Path, tmp_path: Path):
     assert invoke(few_shot, *arguments, "--systems", ",").exit_code == 2
 
 
+def kept_in(folder: Path) -> ResultCache[few_shot_systems.FewShotResult]:
+    return ResultCache(folder, few_shot_systems.FewShotResult, named_by="system")
+
+
 def test_results_are_kept_by_everything_that_they_depend_on(tmp_path: Path):
-    folder = result_cache(tmp_path)
-    result = Result(Quality(0.5, 0.4, 0.3), 1.5, epochs=3, reached=True, weight=0.25)
+    folder = kept_in(tmp_path)
+    result = few_shot_systems.FewShotResult(Quality(0.5, 0.4, 0.3), 1.5, epochs=3, reached=True, weight=0.25)
     folder.keep({"system": "surprise", "seed": 1}, asdict(result))
-    assert result_cache(tmp_path).find({"system": "surprise", "seed": 1}) == result
+    assert kept_in(tmp_path).find({"system": "surprise", "seed": 1}) == result
     assert folder.find({"system": "surprise", "seed": 2}) is None
     (path,) = folder.path.iterdir()
     for content in ("", "[]", '{"key": 1}', path.read_text().replace('"accuracy"', '"accurate"')):

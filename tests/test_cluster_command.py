@@ -21,9 +21,9 @@ from surprise_rerank.eval.stats.significance import holm
 from surprise_rerank.eval.studies.cluster import evaluation, runs
 from surprise_rerank.eval.studies.cluster.assignments import Assignment, find_assignments
 from surprise_rerank.eval.studies.cluster.evaluation import evaluate_clustering
-from surprise_rerank.eval.studies.cluster.results import run_cache
 from surprise_rerank.eval.studies.cluster.runs import Run, measure
 from surprise_rerank.eval.studies.cluster.settings import ClusterSettings
+from surprise_rerank.eval.studies.result_cache import ResultCache
 
 TOPICS = {
     "animal": "dog cat horse sheep cow goat",
@@ -237,7 +237,7 @@ def test_an_interrupted_evaluation_goes_on(
 
 
 def test_runs_are_found_by_their_key_alone(tmp_path: Path) -> None:
-    folder, key = run_cache(tmp_path), {"data": "1", "seed": 0, "mini_batch": None}
+    folder, key = ResultCache(tmp_path, dict[str, Run]), {"data": "1", "seed": 0, "mini_batch": None}
     run = Run(0.5, 0.5, 0.5, 0.25, 0.5, 0.0, 9, 1, 0, 0.75, 1.5, 0.5)
     assert folder.find(key) is None
     folder.keep(key, {"cosine": asdict(run)})

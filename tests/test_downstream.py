@@ -19,7 +19,7 @@ from surprise_rerank.eval.cli.rerank_eval.downstream import command
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.studies.downstream import evaluation
 from surprise_rerank.eval.studies.downstream import tasks as tasks_module
-from surprise_rerank.eval.studies.downstream.classification import Outcome, classify, fits
+from surprise_rerank.eval.studies.downstream.classification import Outcome, TaskResult, classify, fits
 from surprise_rerank.eval.studies.downstream.classifiers import (
     CLASSIFIERS,
     Examples,
@@ -29,9 +29,9 @@ from surprise_rerank.eval.studies.downstream.classifiers import (
     find_classifier,
 )
 from surprise_rerank.eval.studies.downstream.evaluation import evaluate_downstream
-from surprise_rerank.eval.studies.downstream.results import Result, result_cache
 from surprise_rerank.eval.studies.downstream.settings import TASKS, ClassifierName, DownstreamSettings
 from surprise_rerank.eval.studies.downstream.tasks import Part, Task, read_task
+from surprise_rerank.eval.studies.result_cache import ResultCache
 from surprise_rerank.eval.studies.sentence_models import SentenceModel
 
 PUBLISHED = {
@@ -366,10 +366,10 @@ def test_a_class_of_few_examples_is_refused() -> None:
 
 
 def test_a_result_is_found_again_by_its_key_alone(tmp_path: Path) -> None:
-    folder = result_cache(tmp_path)
+    folder = ResultCache(tmp_path, TaskResult, named_by="task")
     key = {"task": "MR", "texts": "1", "post_process": False}
     assert folder.find(key) is None
-    result = Result(Outcome((70.5, 71.0), 72.25, (1e-5, 1e-4), None), texts=5, seconds=1.5)
+    result = TaskResult(Outcome((70.5, 71.0), 72.25, (1e-5, 1e-4), None), texts=5, seconds=1.5)
     folder.keep(key, asdict(result))
     assert folder.find(key) == result
     assert folder.find({**key, "post_process": True}) is None

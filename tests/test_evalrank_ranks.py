@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from words import WordEncoder
 
 from surprise_rerank.core.arrays import Float32Array, unit_rows
+from surprise_rerank.core.settings import split_names
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.cli.options import split_names
 from surprise_rerank.eval.studies.evalrank.dense import Euclidean
-from surprise_rerank.eval.studies.evalrank.items import Items
 from surprise_rerank.eval.studies.evalrank.measures import (
     DENSE_MEASURES,
     DenseMeasure,
@@ -22,7 +21,7 @@ from surprise_rerank.eval.studies.evalrank.measures import (
     dense_measure,
 )
 from surprise_rerank.eval.studies.evalrank.normalized import Csls
-from surprise_rerank.eval.studies.evalrank.ranks import Ranks, distinct, rank, ranks
+from surprise_rerank.eval.studies.evalrank.ranks import Items, Ranks, distinct, rank, ranks
 from surprise_rerank.eval.studies.evalrank.token_measure import TokenMeasure
 from surprise_rerank.similarities.bags import Texts
 from surprise_rerank.similarities.registry import CorpusStatistics, find_similarity

@@ -20,9 +20,10 @@ from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.files import cache_folder
 from surprise_rerank.encoders.loading import DEFAULT_MODEL, load_encoder
 from surprise_rerank.errors import SurpriseRerankError
-from surprise_rerank.eval.cli.options import cache_option, present, quiet_option, report_option
+from surprise_rerank.eval.cli.options import options_of, present, quiet_option, report_option
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.retrieval.datasets import load_dataset
+from surprise_rerank.eval.studies.settings import CacheFolder
 
 SUBJECTS: dict[str, Callable[[Collection], list[Row]]] = {
     "parts": part_rows,
@@ -44,7 +45,7 @@ DEEP = frozenset({"ensembles", "tokens"})
 @click.option("--split", required=True, metavar="NAME", help="Training or development questions.")
 @click.option("--model", default=DEFAULT_MODEL, show_default=True, metavar="NAME", help="As for rerank-eval.")
 @click.option("--questions", type=click.IntRange(2), metavar="N", help="The first N only.  [default: all]")
-@cache_option
+@options_of(CacheFolder)
 @report_option
 @quiet_option
 def main(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import types
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -72,8 +73,14 @@ def takes(**kinds: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def option_fields(kind: type) -> list[dataclasses.Field[Any]]:
-    """The fields of a settings class that are options."""
-    return [own for own in dataclasses.fields(kind) if "option" in own.metadata]
+    """The fields of a settings class that are options: its own, then those of its base classes."""
+    depth = {
+        name: level
+        for level, base in reversed([*enumerate(kind.__mro__)])
+        for name in inspect.get_annotations(base)
+    }
+    fields = [own for own in dataclasses.fields(kind) if "option" in own.metadata]
+    return sorted(fields, key=lambda own: depth[own.name])
 
 
 def settings_from(kind: type[Settings], values: Mapping[str, Any], **more: Any) -> Settings:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, is_dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeAlias, TypeVar, cast
+from types import UnionType
+from typing import Any, Generic, TypeAlias, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from surprise_rerank.core.files import disk_errors, whole_file
 
@@ -23,8 +24,8 @@ class ResultCache(Generic[Result]):
 
     Args:
         folder: that they are kept in.
-        read: makes a result of the JSON values that were kept; what it raises for values of another form
-            counts as no result.
+        kind: of the results: a dataclass, or a dictionary of some. Kept values of another form count as no
+            result.
         protocol: part of every key: a result that was measured another way is not read.
         named_by: the part of a key that stands before the digits of a file's name.
 
@@ -38,10 +39,10 @@ class ResultCache(Generic[Result]):
     """
 
     def __init__(
-        self, folder: Path, read: Callable[[Any], Result], *, protocol: int, named_by: str | None = None
+        self, folder: Path, kind: type[Result], *, protocol: int = 1, named_by: str | None = None
     ) -> None:
         self.path = folder
-        self._read = read
+        self._kind = kind
         self._protocol = protocol
         self._named_by = named_by
         self.asked = self.found = 0
@@ -56,7 +57,7 @@ class ResultCache(Generic[Result]):
         """
         try:
             stored = json.loads(self._file(key).read_bytes())
-            return self._read(stored["result"]) if stored["key"] == self._whole(key) else None
+            return from_json(self._kind, stored["result"]) if stored["key"] == self._whole(key) else None
         except _UNREADABLE:
             return None
 
@@ -106,3 +107,30 @@ class ResultCache(Generic[Result]):
 
     def _whole(self, key: Key) -> dict[str, Any]:
         return {**key, "protocol": self._protocol}
+
+
+def from_json(kind: Any, value: Any) -> Any:
+    """A value of a type, made of its JSON form.
+
+    Args:
+        kind: a dataclass; a tuple or a dictionary of one type; `float`, `int`, `bool`, `str`, or one of these
+            or None.
+        value: what `json.loads` returned.
+
+    Raises:
+        TypeError: if the value has another form.
+    """
+    if get_origin(kind) in (Union, UnionType):
+        return None if value is None else from_json(get_args(kind)[0], value)
+    if get_origin(kind) is tuple:
+        return tuple(from_json(get_args(kind)[0], own) for own in value)
+    if get_origin(kind) is dict:
+        return {name: from_json(get_args(kind)[1], own) for name, own in value.items()}
+    if is_dataclass(kind):
+        hints = get_type_hints(kind)
+        if value.keys() != hints.keys():
+            raise TypeError(f"expected {', '.join(hints)}, got {', '.join(value)}")
+        return kind(**{name: from_json(hints[name], own) for name, own in value.items()})  # type: ignore[operator]
+    if type(value) not in ((int, float) if kind is float else (kind,)):
+        raise TypeError(f"expected {kind.__name__}, got {value!r}")
+    return value

@@ -130,9 +130,23 @@ def require_distinct(names: Sequence[str]) -> None:
     """
     if not names:
         raise DataError("no model to evaluate; give at least one")
-    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
-    if twice is not None:
-        raise DataError(f"two models are called {twice!r}; give each once, or rename one's file")
+    refuse_duplicates(names, "models", "give each once, or rename one's file")
+
+
+def refuse_duplicates(names: Sequence[str], what: str, advice: str) -> None:
+    """Refuse things that tables could not tell apart.
+
+    Args:
+        names: of them.
+        what: they are, in the plural.
+        advice: what to do.
+
+    Raises:
+        DataError: if two share a name.
+    """
+    duplicate = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if duplicate is not None:
+        raise DataError(f"two {what} are called {duplicate!r}; {advice}")
 
 
 def lower_words(text: str) -> list[str]:

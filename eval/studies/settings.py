@@ -1,4 +1,7 @@
-"""Settings that several studies share; imports nothing heavy, because `--help` reads this."""
+"""Settings that several studies share; the help texts describe the fields.
+
+Imports nothing heavy, because `--help` reads this.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +13,24 @@ from surprise_rerank.core.settings import option
 
 # As `encoders.loading.DEFAULT_MODEL`, which `--help` cannot wait for.
 MODEL = "all-MiniLM-L6-v2"
-# The help text of `--cache`.
-CACHE_HELP = (
-    "Where converted vectors and finished tasks are kept.  "
-    "[default: $SURPRISE_RERANK_CACHE or the user's cache folder]"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BenchmarkFiles:
-    """Where the files of the benchmarks are.
+class CacheFolder:
+    """Where results are kept."""
 
-    Attributes:
-        data: the folder that holds `evalrank`, `sts` and `downstream`.
-        cache: by default the folder that SURPRISE_RERANK_CACHE names, or the user's cache folder.
-    """
+    cache: Path | None = option(
+        None,
+        help="Where converted vectors and finished tasks are kept.  "
+        "[default: $SURPRISE_RERANK_CACHE or the user's cache folder]",
+        metavar="FOLDER",
+        path="folder",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkFiles(CacheFolder):
+    """Where the files of the benchmarks are."""
 
     data: Path | None = option(
         None,
@@ -32,16 +38,11 @@ class BenchmarkFiles:
         metavar="FOLDER",
         envvar="SURPRISE_RERANK_DATA",
     )
-    cache: Path | None = option(None, help=CACHE_HELP, metavar="FOLDER", path="folder")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentenceInputs(BenchmarkFiles):
-    """The models of a benchmark of words or sentences, and its files.
-
-    Attributes:
-        models: names, as for `load_encoder`.
-    """
+    """The models of a benchmark of words or sentences, and its files."""
 
     models: tuple[str, ...] = option(
         ("glove-6b-50d",),
@@ -53,13 +54,7 @@ class SentenceInputs(BenchmarkFiles):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledColumns:
-    """How files of labelled texts are read.
-
-    Attributes:
-        text: the column of texts; found by its usual names by default.
-        label: the column of labels.
-        on_error: whether a malformed row is an error, or skipped and counted.
-    """
+    """How files of labelled texts are read."""
 
     text: str | None = option(
         None, help="Column of texts.  [default: text, content, body, ...]", metavar="COLUMN"
@@ -78,14 +73,8 @@ class LabelledColumns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LabelledStudy:
-    """The models of a study of labelled texts, and where their vectors are.
-
-    Attributes:
-        models: names, as for `load_encoder`.
-        cache: folder of vectors and results; by default the one that SURPRISE_RERANK_CACHE names, or the
-            user's.
-    """
+class LabelledStudy(CacheFolder):
+    """The models of a study of labelled texts, and where their vectors are."""
 
     models: tuple[str, ...] = option(
         (MODEL,),
@@ -93,4 +82,3 @@ class LabelledStudy:
         flag="--model",
         metavar="NAME",
     )
-    cache: Path | None = option(None, help=CACHE_HELP, metavar="FOLDER", path="folder")

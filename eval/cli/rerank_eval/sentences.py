@@ -35,11 +35,11 @@ In FOLDER, or in `evalrank` inside it:
 
 @study_command(
     "sentences",
-    SentenceInputs,
     RankSettings,
+    SentenceInputs,
     epilog=_EPILOG,
 )
-def command(inputs: SentenceInputs, settings: RankSettings, terminal: Terminal) -> Report:
+def command(settings: RankSettings, inputs: SentenceInputs, terminal: Terminal) -> Report:
     """Tell whether a model ranks the similar sentence before 24,957 others (EvalRank).
 
     The rank of a pair is the number of sentences that are more similar to its first sentence than its second

@@ -33,12 +33,12 @@ In FOLDER, or in `sts` inside it:
 
 @study_command(
     "sts",
-    StsInputs,
     StsSettings,
+    StsInputs,
     epilog=_EPILOG,
     details="Show sub-tasks and every difference with its interval, too.",
 )
-def command(inputs: StsInputs, settings: StsSettings, terminal: Terminal) -> Report:
+def command(settings: StsSettings, inputs: StsInputs, terminal: Terminal) -> Report:
     """Compare similarities of sentences with people's judgements: STS12 to STS16, STS-B, SICK-R, STR.
 
     The table of years gives the mean Pearson correlation over each year's sub-tasks; differences to the

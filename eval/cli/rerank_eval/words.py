@@ -39,11 +39,11 @@ In FOLDER, or in `evalrank` inside it:
 
 @study_command(
     "words",
-    WordInputs,
     RankSettings,
+    WordInputs,
     epilog=_EPILOG,
 )
-def command(inputs: WordInputs, settings: RankSettings, terminal: Terminal) -> Report:
+def command(settings: RankSettings, inputs: WordInputs, terminal: Terminal) -> Report:
     """Tell whether a model ranks the similar word before 22,207 others (EvalRank), and agrees with people.
 
     The rank of a pair is the number of words that are more similar to its first word than its second one is.

@@ -12,13 +12,13 @@ from surprise_rerank.connectors.progress import Advance, Terminal
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.files import cache_folder
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.labelled.surprise_models import COSINE
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Report, Series, Table
 from surprise_rerank.eval.stats.significance import deviation
 from surprise_rerank.eval.studies.classify.measures import Quality, mean
 from surprise_rerank.eval.studies.classify.settings import EnsembleSizeSettings
 from surprise_rerank.eval.studies.classify.systems import AUTO, by_labels
-from surprise_rerank.eval.studies.classify.task import Task, Vectors, load_models
+from surprise_rerank.eval.studies.classify.task import Task
+from surprise_rerank.eval.studies.labelled_models import COSINE, LabelledVectors, load_models
 from surprise_rerank.surprise.ensemble import Ensemble
 
 # Row of the table -> system, weight.
@@ -101,7 +101,7 @@ def evaluate_ensemble_size(
 
 def _sizes(
     task: Task,
-    vectors: Vectors,
+    vectors: LabelledVectors,
     template: str,
     texts: Float32Array,
     sizes: Sequence[int],

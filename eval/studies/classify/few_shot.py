@@ -23,6 +23,7 @@ from surprise_rerank.eval.studies.classify.few_shot_systems import (
     SETFIT,
     SURPRISES,
     Examples,
+    FewShotResult,
     Learners,
     possible_systems,
     refuse_training,
@@ -33,9 +34,9 @@ from surprise_rerank.eval.studies.classify.few_shot_tables import (
     learning_curve,
     systems_table,
 )
-from surprise_rerank.eval.studies.classify.results import Result, result_cache
 from surprise_rerank.eval.studies.classify.settings import FewShotSettings
-from surprise_rerank.eval.studies.classify.task import Task, Vectors, load_models
+from surprise_rerank.eval.studies.classify.task import Task
+from surprise_rerank.eval.studies.labelled_models import LabelledVectors, load_models
 from surprise_rerank.eval.studies.result_cache import Key, ResultCache
 
 
@@ -77,7 +78,9 @@ def evaluate_few_shot(task: Task, settings: FewShotSettings, terminal: Terminal 
     for name in filter(is_word_vectors, settings.models):  # told before another model is trained
         refuse_training(settings.systems or (), name)
     models = load_models(settings.models, folder, terminal)
-    study = _Study(task, settings, result_cache(folder), terminal)
+    study = _Study(
+        task, settings, ResultCache(folder / "few-shot", FewShotResult, named_by="system"), terminal
+    )
     cells: Cells = {}
     described = []
     for vectors in models:
@@ -99,7 +102,7 @@ class _Study:
 
     task: Task
     settings: FewShotSettings
-    results: ResultCache[Result]
+    results: ResultCache[FewShotResult]
     terminal: Terminal
     _missing: list[str] = field(default_factory=list)
     _draws: list[_Draw] = field(init=False)
@@ -109,7 +112,7 @@ class _Study:
             raise DataError(f"the texts of {self.task.texts.name} have one label; examples need two at least")
         self._draws = [self._drawn(seed) for seed in range(self.settings.seeds)]
 
-    def cells(self, vectors: Vectors) -> Cells:
+    def cells(self, vectors: LabelledVectors) -> Cells:
         """The results of a model: read where they are kept, measured and kept where not."""
         systems, missing = possible_systems(self.settings.systems, vectors.encoder)
         self._missing += [note for note in missing if note not in self._missing]
@@ -127,7 +130,7 @@ class _Study:
                     )
         return cells
 
-    def _learners(self, vectors: Vectors, draw: _Draw, shots: int, seed: int, title: str) -> Learners:
+    def _learners(self, vectors: LabelledVectors, draw: _Draw, shots: int, seed: int, title: str) -> Learners:
         own = self.task.truth
         present = len(np.unique(own))
         rows = draw.examples[: shots * present]
@@ -191,7 +194,7 @@ class _Study:
                 "--test-size, or --test"
             )
 
-    def _key(self, vectors: Vectors, draw: _Draw, examples: Examples, system: str) -> Key:
+    def _key(self, vectors: LabelledVectors, draw: _Draw, examples: Examples, system: str) -> Key:
         parts = {
             "examples": [examples.texts, examples.truth.tolist()],
             "tested": [examples.tested, examples.tested_truth.tolist()],

@@ -21,10 +21,10 @@ from surprise_rerank.encoders.sentence_transformer import SentenceTransformerEnc
 from surprise_rerank.encoders.text_vectors import dense_vectors
 from surprise_rerank.errors import ModelError
 from surprise_rerank.eval.studies.classify.measures import Quality
-from surprise_rerank.eval.studies.classify.results import Result
 from surprise_rerank.eval.studies.classify.setfit_baseline import EXTRA, setfit_answers
 from surprise_rerank.eval.studies.classify.systems import Answers, by_labels, logistic_regression
-from surprise_rerank.eval.studies.classify.task import Task, Vectors
+from surprise_rerank.eval.studies.classify.task import Task
+from surprise_rerank.eval.studies.labelled_models import LabelledVectors
 from surprise_rerank.surprise.ensemble import Ensemble
 
 LOGISTIC, SETFIT = "logistic", "setfit"
@@ -54,6 +54,25 @@ class Examples:
     tested: Sequence[str]
     tested_truth: IntArray
     seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class FewShotResult:
+    """What a system learnt from one draw of examples.
+
+    Attributes:
+        quality: of its answers about the tested texts.
+        seconds: of training.
+        epochs: of training; None for a system that counts none.
+        reached: whether the training's loss became low enough; None likewise.
+        weight: of surprise; None for a system that has none.
+    """
+
+    quality: Quality
+    seconds: float
+    epochs: int | None = None
+    reached: bool | None = None
+    weight: float | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,7 +150,7 @@ class Learners:
 
     def __init__(
         self,
-        vectors: Vectors,
+        vectors: LabelledVectors,
         task: Task,
         examples: Examples,
         frozen: Callable[[], tuple[Float32Array, Float32Array]],
@@ -151,7 +170,7 @@ class Learners:
         self._terminal = terminal
         self._title = title
 
-    def result(self, system: str) -> Result:
+    def result(self, system: str) -> FewShotResult:
         """What a system of `SYSTEMS` learns.
 
         Raises:
@@ -165,21 +184,21 @@ class Learners:
             return self._logistic()
         return self._setfit()
 
-    def _after(self, trained: _Trained, system: str) -> Result:
+    def _after(self, trained: _Trained, system: str) -> FewShotResult:
         ensemble = Ensemble.from_vectors(trained.tested, similarity="cosine")
         answers = by_labels(system, trained.labels, trained.tested, ensemble, self._weight)
         history = trained.history
-        return Result(
+        return FewShotResult(
             self._quality(answers), history.seconds, len(history.losses), history.reached, answers.weight
         )
 
-    def _logistic(self) -> Result:
+    def _logistic(self) -> FewShotResult:
         own, tested = self._frozen()
         start = time.perf_counter()
         answers = logistic_regression(own, self.examples.truth, tested)
-        return Result(self._quality(answers), time.perf_counter() - start)
+        return FewShotResult(self._quality(answers), time.perf_counter() - start)
 
-    def _setfit(self) -> Result:
+    def _setfit(self) -> FewShotResult:
         encoder, examples = self._vectors.encoder, self.examples
         with self._terminal.bar(f"{self._title}: SetFit", None, "steps") as advance:
             places, seconds = setfit_answers(
@@ -191,7 +210,7 @@ class Learners:
                 advance,
                 steps=self._setfit_steps,
             )
-        return Result(self._quality(Answers(places)), seconds)
+        return FewShotResult(self._quality(Answers(places)), seconds)
 
     def _quality(self, answers: Answers) -> Quality:
         return Quality.of(self.examples.tested_truth, answers.places)

@@ -7,11 +7,11 @@ from typing import TypeAlias
 
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Series, Table
 from surprise_rerank.eval.stats.significance import deviation
+from surprise_rerank.eval.studies.classify.few_shot_systems import FewShotResult
 from surprise_rerank.eval.studies.classify.measures import mean
-from surprise_rerank.eval.studies.classify.results import Result
 
 # Model, shots, system, seed -> its result.
-Cells: TypeAlias = dict[tuple[str, int, str, int], Result]
+Cells: TypeAlias = dict[tuple[str, int, str, int], FewShotResult]
 
 _MEASURES = {"weighted_f1": "weighted F1", "macro_f1": "macro F1", "accuracy": "accuracy"}
 
@@ -84,8 +84,8 @@ def learning_curve(cells: Cells) -> Iterator[Plot]:
         )
 
 
-def _groups(cells: Cells) -> dict[tuple[str, int, str], list[Result]]:
-    groups: dict[tuple[str, int, str], list[Result]] = {}
+def _groups(cells: Cells) -> dict[tuple[str, int, str], list[FewShotResult]]:
+    groups: dict[tuple[str, int, str], list[FewShotResult]] = {}
     for (model, shots, system, _), result in cells.items():
         groups.setdefault((model, shots, system), []).append(result)
     return groups

@@ -9,10 +9,10 @@ from typing import TypeAlias
 import numpy as np
 
 from surprise_rerank.core.arrays import BoolArray, Float64Array, IntArray
-from surprise_rerank.eval.labelled.surprise_models import COSINE
 from surprise_rerank.eval.stats.significance import holm, paired_randomization
 from surprise_rerank.eval.studies.classify.measures import Quality, confusion, mcnemar
 from surprise_rerank.eval.studies.classify.systems import Answers
+from surprise_rerank.eval.studies.labelled_models import COSINE
 
 # Model, template, system.
 Key: TypeAlias = tuple[str, str, str]

@@ -1,4 +1,7 @@
-"""Settings of the studies of classification; imports nothing heavy, because `--help` reads this."""
+"""Settings of the studies of classification; the help texts describe the fields.
+
+Imports nothing heavy, because `--help` reads this.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,6 @@ class TaskFiles(LabelledColumns):
 
     Attributes:
         file: of labelled texts.
-        names: a YAML file of the labels' names.
     """
 
     file: Path = option(metavar="FILE", argument=True, path="file")
@@ -80,11 +82,7 @@ class TaskFiles(LabelledColumns):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampledFiles(TaskFiles):
-    """The files of a task that may be a sample.
-
-    Attributes:
-        limit: texts of the file, a random sample that is always the same; all of them by default.
-    """
+    """The files of a task that may be a sample."""
 
     limit: int | None = option(
         None, help="A quick look: N texts, a random sample that is always the same.", metavar="N", low=1
@@ -93,11 +91,7 @@ class SampledFiles(TaskFiles):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZeroShotFiles(SampledFiles):
-    """The files of a classification by the names of the labels.
-
-    Attributes:
-        train: labelled texts to learn from.
-    """
+    """The files of a classification by the names of the labels."""
 
     train: Path | None = option(
         None, help="Labelled texts for the logistic regression.", metavar="FILE", path="file"
@@ -106,11 +100,7 @@ class ZeroShotFiles(SampledFiles):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FewShotFiles(TaskFiles):
-    """The files of a study of few examples.
-
-    Attributes:
-        test: labelled texts that are tested; by default those of the file that are no examples.
-    """
+    """The files of a study of few examples."""
 
     test: Path | None = option(
         None,
@@ -122,12 +112,7 @@ class FewShotFiles(TaskFiles):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelStudy(LabelledStudy):
-    """What the studies with several templates share.
-
-    Attributes:
-        templates: each with `{}` for a label's name.
-        seed: of the draws.
-    """
+    """What the studies with several templates share."""
 
     templates: tuple[str, ...] = option(
         (TEMPLATE,),
@@ -140,18 +125,7 @@ class LabelStudy(LabelledStudy):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZeroShotSettings(LabelStudy):
-    """How texts are classified.
-
-    Attributes:
-        weight: of surprise against the cosine; the system `auto` decides by itself.
-        ensemble: a file of texts that similarities are compared with, or `train` for the texts to learn from;
-            None for the tested texts themselves.
-        text: the column of the ensemble's texts; found by its usual names by default.
-        shots: learn from so many texts of each class; None: from all texts to learn from.
-        regularisation: C of the logistic regression.
-        sample: test so many texts in each of the repeats; None: all.
-        repeats: of the random draws.
-    """
+    """How texts are classified."""
 
     weight: Weight = option("crossover", help=_WEIGHT_HELP, metavar="W", parse=to_weight)
     ensemble: Path | Literal["train"] | None = option(
@@ -183,12 +157,7 @@ class ZeroShotSettings(LabelStudy):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnsembleSizeSettings(LabelStudy):
-    """What is measured.
-
-    Attributes:
-        sizes: of the ensembles; published by default.
-        draws: random ensembles of each size.
-    """
+    """What is measured."""
 
     sizes: tuple[int, ...] = option(
         (3, 9, 27, 81, 243, 729, 2187), help="Texts in the ensemble.", metavar="N,N,...", parse=to_numbers
@@ -203,19 +172,7 @@ class EnsembleSizeSettings(LabelStudy):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FewShotSettings(LabelledStudy):
-    """What is measured.
-
-    Attributes:
-        weight: of surprise against the cosine.
-        template: with `{}` for a label's name.
-        systems: names; None for those that are possible with a model.
-        shots: examples of each class.
-        seeds: draws of the examples, and of the training's randomness: 0, 1, ...
-        balanced: as many examples of each class; otherwise as many on average, drawn at random, at least 1.
-        test_size: test so many texts, drawn at random; None: all that are no examples.
-        setfit_steps: end SetFit's training after so many steps; None: after one epoch of all pairs, whose
-            number grows with the square of the examples.
-    """
+    """What is measured."""
 
     weight: Weight = option("crossover", help=_WEIGHT_HELP, metavar="W", parse=to_weight)
     template: str = option(TEMPLATE, help="What a label's name is put into, at {}.", metavar="TEXT")

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from surprise_rerank.classify.classifiers import ClassifierWeight, CosineClassifier, SurpriseClassifier
 from surprise_rerank.core.arrays import Float32Array, IntArray
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.labelled.surprise_models import COSINE, SURPRISE
+from surprise_rerank.eval.studies.labelled_models import COSINE, SURPRISE
 from surprise_rerank.surprise.ensemble import Ensemble
 
 AUTO, LOGISTIC = "auto", "logistic"

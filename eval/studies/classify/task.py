@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,17 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from surprise_rerank.classify.labels import Labels
-from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.readers.source import OnError
 from surprise_rerank.core.arrays import Float32Array, IntArray
 from surprise_rerank.encoders.base import Encoder
-from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.encoders.text_vectors import dense_vectors
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.labelled.data import LabelledTexts, read_labelled
-from surprise_rerank.eval.labelled.vectors import VectorFolder
 from surprise_rerank.eval.studies.classify.label_names import LabelNames, label_names, read_label_names
-from surprise_rerank.eval.studies.sentence_models import load_each
 
 
 @dataclass(frozen=True)
@@ -124,48 +120,3 @@ def read_task(
     return Task(
         texts.sample(limit), label_names(classes, None if names is None else read_label_names(names)), others
     )
-
-
-class Vectors:
-    """The vectors of a model: read from the cache, or made and kept.
-
-    Args:
-        encoder: of the model.
-        folder: the cache.
-        terminal: for progress.
-    """
-
-    def __init__(self, encoder: Encoder, folder: VectorFolder, terminal: Terminal) -> None:
-        self.encoder = encoder
-        self.name = Path(encoder.name).name
-        self._folder = folder
-        self._terminal = terminal
-
-    def of(self, texts: LabelledTexts) -> Float32Array:
-        """(n, d) unit vectors of n texts."""
-        title = f"{self.name}: encoding {texts.name}"
-        return self._folder.vectors(
-            self.encoder, texts.digest, texts.texts, "document", self._terminal, title
-        )
-
-    def described(self) -> dict[str, str | int]:
-        """What tells the model from another one."""
-        encoder = self.encoder
-        return {"name": encoder.name, "fingerprint": encoder.fingerprint, "dimension": encoder.dimension}
-
-
-def load_models(names: Sequence[str], cache: Path, terminal: Terminal) -> Iterator[Vectors]:
-    """Models, one after the other, each loaded when it is asked for.
-
-    Args:
-        names: as for `load_encoder`; one that is given twice is loaded once.
-        cache: the cache folder.
-        terminal: for messages and progress.
-
-    Raises:
-        DataError: if there are none, or tables could not tell two apart.
-        StoreError: if vectors cannot be kept.
-        ModelError: if one cannot be loaded.
-    """
-    folder = VectorFolder(cache)
-    return load_each(names, lambda name: Vectors(load_encoder(name, cache=cache), folder, terminal), terminal)

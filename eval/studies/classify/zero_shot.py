@@ -20,13 +20,14 @@ from surprise_rerank.eval.studies.classify.draws import draw_examples, draw_text
 from surprise_rerank.eval.studies.classify.outcomes import NO_TEMPLATE, Key, Outcome
 from surprise_rerank.eval.studies.classify.settings import TRAIN, ZeroShotSettings
 from surprise_rerank.eval.studies.classify.systems import LOGISTIC, ZERO_SHOT, by_labels, logistic_regression
-from surprise_rerank.eval.studies.classify.task import Task, Vectors, load_models
+from surprise_rerank.eval.studies.classify.task import Task
 from surprise_rerank.eval.studies.classify.zero_shot_tables import (
     accuracy_bars,
     classes_table,
     contrast_table,
     systems_table,
 )
+from surprise_rerank.eval.studies.labelled_models import LabelledVectors, load_models
 from surprise_rerank.surprise.ensemble import Ensemble
 
 
@@ -98,7 +99,7 @@ class _Study:
             tuple[str, str], LabelContrast
         ] = {}  # model, template -> of the first draw's ensemble
 
-    def outcomes(self, vectors: Vectors) -> dict[Key, Outcome]:
+    def outcomes(self, vectors: LabelledVectors) -> dict[Key, Outcome]:
         """What a model's systems make of the texts."""
         texts = vectors.of(self._task.texts)
         ensembles = self._ensembles(vectors, texts)
@@ -123,13 +124,13 @@ class _Study:
                 found[vectors.name, NO_TEMPLATE, LOGISTIC] = self._learnt(vectors, advance)
         return found
 
-    def _ensembles(self, vectors: Vectors, texts: Float32Array) -> list[Ensemble]:
+    def _ensembles(self, vectors: LabelledVectors, texts: Float32Array) -> list[Ensemble]:
         """What each draw is compared with: the texts that were given for it, or the tested ones."""
         if self._ensemble is not None:
             return [Ensemble.from_vectors(vectors.of(self._ensemble), similarity="cosine")] * len(self._draws)
         return [Ensemble.from_vectors(texts[draw.tested], similarity="cosine") for draw in self._draws]
 
-    def _learnt(self, vectors: Vectors, advance: Advance) -> Outcome:
+    def _learnt(self, vectors: LabelledVectors, advance: Advance) -> Outcome:
         texts, source = vectors.of(self._task.texts), vectors.of(self._source)
         outcome = Outcome()
         for draw in self._draws:

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from surprise_rerank.classify.offset_share import PROMISING_OFFSET_SHARE, LabelContrast
-from surprise_rerank.eval.labelled.surprise_models import COSINE
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Series, Table
 from surprise_rerank.eval.stats.significance import deviation
 from surprise_rerank.eval.studies.classify.measures import mean
 from surprise_rerank.eval.studies.classify.outcomes import Key, Outcome, p_values
+from surprise_rerank.eval.studies.labelled_models import COSINE
 
 # Name of a measure of `Quality` -> heading.
 MEASURES = {"accuracy": "accuracy", "macro_f1": "macro F1", "weighted_f1": "weighted F1"}

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from surprise_rerank.errors import DataError, did_you_mean
-from surprise_rerank.eval.labelled.surprise_models import COSINE, SURPRISE
+from surprise_rerank.eval.studies.labelled_models import COSINE, SURPRISE
 from surprise_rerank.surprise.score import SurpriseModel, Weight
 
 

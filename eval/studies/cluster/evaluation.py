@@ -10,21 +10,16 @@ import numpy as np
 
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.files import cache_folder
-from surprise_rerank.encoders.base import Encoder
-from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.labelled.data import LabelledTexts
-from surprise_rerank.eval.labelled.vectors import VectorFolder
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.studies.cluster.assignments import find_assignments
-from surprise_rerank.eval.studies.cluster.results import run_cache
 from surprise_rerank.eval.studies.cluster.runs import Run, measure
 from surprise_rerank.eval.studies.cluster.settings import ClusterSettings
 from surprise_rerank.eval.studies.cluster.tables import Clustering, plots, tables
-from surprise_rerank.eval.studies.sentence_models import load_each
-
-# Of the random sample that stands for a file: the same texts whatever the seed of the repeats.
-_SAMPLE_SEED = 0
+from surprise_rerank.eval.studies.labelled_models import LabelledVectors, load_models
+from surprise_rerank.eval.studies.result_cache import ResultCache
+from surprise_rerank.eval.studies.sentence_models import refuse_duplicates
 
 
 def evaluate_clustering(
@@ -50,13 +45,13 @@ def evaluate_clustering(
     """
     terminal = terminal or Terminal(quiet=True)
     folder = settings.cache or cache_folder()
-    models = load_each(settings.models, lambda name: load_encoder(name, cache=folder), terminal)
+    models = load_models(settings.models, folder, terminal)
     data = [file.sample(settings.limit) for file in files]
     _check(data, settings)
     measurement = _Measurement(settings, folder, terminal)
     found = []
-    for encoder in models:
-        found += [measurement.clustering(encoder, Path(encoder.name).name, file) for file in data]
+    for model in models:
+        found += [measurement.clustering(model, file) for file in data]
     found.sort(key=lambda clustering: [file.name for file in data].index(clustering.data))
     return Report(
         title="Clusters of texts beside their labels",
@@ -79,10 +74,7 @@ def _clusters_of(settings: ClusterSettings, data: LabelledTexts) -> int:
 def _check(data: Sequence[LabelledTexts], settings: ClusterSettings) -> None:
     if not data:
         raise DataError("no texts to cluster; give at least one file")
-    names = [file.name for file in data]
-    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
-    if twice is not None:
-        raise DataError(f"two files are called {twice!r}; give each once, or rename one")
+    refuse_duplicates([file.name for file in data], "files", "give each once, or rename one")
     for file in data:
         if len(file.classes) < 2:
             raise DataError(
@@ -101,26 +93,24 @@ class _Measurement:
 
     Args:
         settings: how to cluster.
-        cache: of vectors and results.
+        cache: of results.
         terminal: for progress.
     """
 
     def __init__(self, settings: ClusterSettings, cache: Path, terminal: Terminal) -> None:
         self._settings = settings
         self._assignments = find_assignments(settings.assignments)
-        self._vectors = VectorFolder(cache)
-        self._kept = run_cache(cache)
+        self._kept = ResultCache(cache / "cluster", dict[str, Run])
         self._terminal = terminal
         self._found = self._all = 0
 
-    def clustering(self, encoder: Encoder, model: str, data: LabelledTexts) -> Clustering:
+    def clustering(self, model: LabelledVectors, data: LabelledTexts) -> Clustering:
         """All repeats of a model on a file."""
-        title = f"{model}: encoding {data.name}"
         # Texts are compared with texts: for models with prompts, both sides have the one of a query.
-        vectors = self._vectors.vectors(encoder, data.digest, data.texts, "query", self._terminal, title)
+        vectors, encoder = model.of(data, "query"), model.encoder
         clusters, repeats = _clusters_of(self._settings, data), self._settings.repeats
         runs: dict[str, list[Run]] = {assignment.name: [] for assignment in self._assignments}
-        with self._terminal.bar(f"{model}: {data.name}", repeats, "repeats") as advance:
+        with self._terminal.bar(f"{model.name}: {data.name}", repeats, "repeats") as advance:
             for seed in range(self._settings.seed, self._settings.seed + repeats):
                 key: dict[str, str | int | None] = {
                     "model": encoder.name,
@@ -137,7 +127,7 @@ class _Measurement:
                 advance(1)
         return Clustering(
             data.name,
-            model,
+            model.name,
             len(data),
             len(data.classes),
             clusters,

@@ -1,4 +1,7 @@
-"""Settings of clusterings; imports nothing heavy, because `--help` reads this."""
+"""Settings of clusterings; the help texts describe the fields.
+
+Imports nothing heavy, because `--help` reads this.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +26,7 @@ class ClusterFiles(LabelledColumns):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings(LabelledStudy):
-    """How texts are clustered.
-
-    Attributes:
-        clusters: k; the number of labels of each file by default.
-        repeats: beginnings of k-means.
-        seed: of the first repeat; each one has the next.
-        mini_batch: points of a mini-batch; all of them by default.
-        assignments: names, for `find_assignments`.
-        limit: texts of a file, a random sample that is always the same; all of them by default.
-    """
+    """How texts are clustered."""
 
     clusters: int | None = option(
         None, help="How many clusters.  [default: as many as there are labels]", metavar="K", low=1

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from surprise_rerank.core.arrays import Float64Array
-from surprise_rerank.eval.labelled.surprise_models import COSINE
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Series, Table
 from surprise_rerank.eval.stats.significance import deviation, difference_interval, holm, paired_randomization
 from surprise_rerank.eval.studies.cluster.runs import Run
+from surprise_rerank.eval.studies.labelled_models import COSINE
 
 _KEYS = (Column("data"), Column("model"), Column("assignment"))
 # Measures whose differences are tested: heading -> attribute of a run.

@@ -52,6 +52,21 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskResult:
+    """What was measured of a task.
+
+    Attributes:
+        outcome: what the classifier made of it.
+        texts: how many different ones the task has.
+        seconds: encoding of texts that no task before it had, and classification.
+    """
+
+    outcome: Outcome
+    texts: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class _Run:
     """A chosen classifier, by what it was chosen, and what it is tested on."""
 

@@ -12,12 +12,11 @@ from surprise_rerank.connectors.progress import Advance, Terminal
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.files import cache_folder
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Report, Series, Table
-from surprise_rerank.eval.studies.downstream.classification import SEED, Vectors, classify, fits
+from surprise_rerank.eval.studies.downstream.classification import SEED, TaskResult, Vectors, classify, fits
 from surprise_rerank.eval.studies.downstream.classifiers import Classifier, find_classifier
-from surprise_rerank.eval.studies.downstream.results import Result, result_cache
 from surprise_rerank.eval.studies.downstream.settings import ClassifierName, DownstreamSettings
 from surprise_rerank.eval.studies.downstream.tasks import Task, read_task
-from surprise_rerank.eval.studies.result_cache import Key
+from surprise_rerank.eval.studies.result_cache import Key, ResultCache
 from surprise_rerank.eval.studies.sentence_models import (
     POST_PROCESSED,
     SentenceModel,
@@ -54,8 +53,8 @@ def evaluate_downstream(settings: DownstreamSettings, terminal: Terminal | None 
     models = load_each(settings.models, lambda name: load_sentence_model(name, folder), terminal)
     used = find_classifier(settings.classifier)
     tasks = [read_task(name, settings.data) for name in dict.fromkeys(settings.tasks)]
-    results = result_cache(folder)
-    measured: dict[str, dict[str, Result]] = {}
+    results = ResultCache(folder / "downstream", TaskResult, named_by="task")
+    measured: dict[str, dict[str, TaskResult]] = {}
     described = []
     for model in models:
         described.append(_described(model))
@@ -102,7 +101,7 @@ def _measure(
     shown: str,
     post_process: bool,
     terminal: Terminal,
-) -> Result:
+) -> TaskResult:
     start = time.perf_counter()
     new = texts.unknown(task.texts)
     with terminal.bar(f"{texts.model.name}: encoding {task.name}", len(new), "texts") as advance:
@@ -110,7 +109,7 @@ def _measure(
     vectors = _without_components(task.texts, texts) if post_process else texts
     with terminal.bar(f"{shown}: {task.name}", fits(task, classifier), "fits") as advance:
         outcome = classify(task, vectors, classifier, on_progress=advance)
-    return Result(outcome, len(task.texts), time.perf_counter() - start)
+    return TaskResult(outcome, len(task.texts), time.perf_counter() - start)
 
 
 class _TextVectors:
@@ -150,7 +149,7 @@ def _without_components(texts: tuple[str, ...], vectors: _TextVectors) -> Vector
     return lambda wanted: processed[[rows[text] for text in wanted]]
 
 
-def _accuracies(measured: dict[str, dict[str, Result]], tasks: Sequence[Task]) -> Table:
+def _accuracies(measured: dict[str, dict[str, TaskResult]], tasks: Sequence[Task]) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for model, results in measured.items():
         values = [results[task.name].outcome.accuracy for task in tasks]
@@ -164,7 +163,7 @@ def _accuracies(measured: dict[str, dict[str, Result]], tasks: Sequence[Task]) -
     )
 
 
-def _details(measured: dict[str, dict[str, Result]], classifier: Classifier) -> Table:
+def _details(measured: dict[str, dict[str, TaskResult]], classifier: Classifier) -> Table:
     columns = (
         Column("model"),
         Column("task"),
@@ -199,7 +198,7 @@ def _details(measured: dict[str, dict[str, Result]], classifier: Classifier) -> 
     return Table("downstream-details", "Single tasks, in %", columns, rows, keys=2, notes=notes, detail=True)
 
 
-def _bars(measured: dict[str, dict[str, Result]]) -> Plot:
+def _bars(measured: dict[str, dict[str, TaskResult]]) -> Plot:
     series = tuple(
         Series(model, tuple(results), tuple(result.outcome.accuracy for result in results.values()))
         for model, results in measured.items()

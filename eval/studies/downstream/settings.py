@@ -1,4 +1,7 @@
-"""Settings of the downstream tasks; imports nothing heavy, because `--help` reads this."""
+"""Settings of the downstream tasks; the help texts describe the fields.
+
+Imports nothing heavy, because `--help` reads this.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,7 @@ TASKS = ("SCICITE", "MR", "CR", "MPQA", "SUBJ", "SST2", "SST5", "TREC", "MRPC", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DownstreamSettings(SentenceInputs):
-    """What is measured, besides the models.
-
-    Attributes:
-        tasks: names, of `TASKS`.
-        classifier: `senteval`, stopped early, as the published figures were made; `logistic`, converged.
-        post_process: measure once more without the first two principal components of each task's texts.
-    """
+    """What is measured, besides the models."""
 
     tasks: tuple[str, ...] = option(
         TASKS, help="What to classify, with commas between.", metavar="NAMES", parse=some_names

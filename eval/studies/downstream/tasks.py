@@ -31,6 +31,11 @@ _PARAPHRASE = ("0", "1")
 _ENTAILMENT = ("CONTRADICTION", "NEUTRAL", "ENTAILMENT")
 _MRPC_COLUMNS = ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String")
 _SICK_COLUMNS = ("pair_ID", "sentence_A", "sentence_B", "relatedness_score", "entailment_judgment")
+_SST_FILES: dict[PartName, str] = {
+    "train": "sentiment-train",
+    "dev": "sentiment-dev",
+    "test": "sentiment-test",
+}
 _NOT_SCICITE = re.compile("[^a-z ]")
 
 
@@ -110,47 +115,23 @@ def _two_files(name: str, negative: str, positive: str, classes: tuple[str, str]
     return read
 
 
-def _scicite(data: Path | None) -> Task:
-    folder = data_folder(data, "downstream", "SCICITE")
-    files: dict[PartName, str] = {"train": "train.txt", "dev": "dev.txt", "test": "test.txt"}
-    return Task("SCICITE", _SCICITE, {k: _read(folder / f, _citation) for k, f in files.items()})
+def _published_parts(
+    name: str,
+    folder: Sequence[str],
+    files: dict[PartName, str],
+    classes: tuple[str, ...],
+    item: Callable[[Line], _Item],
+    columns: Sequence[str] = (),
+    encoding: str = "utf-8",
+) -> _Reader:
+    """A task whose parts are published as files of a folder."""
 
-
-def _sst(name: str, folder_name: str, classes: tuple[str, ...], item: Callable[[Line], _Item]) -> _Reader:
     def read(data: Path | None) -> Task:
-        folder = data_folder(data, "downstream", "SST", folder_name)
-        parts: tuple[PartName, ...] = ("train", "dev", "test")
-        return Task(name, classes, {part: _read(folder / f"sentiment-{part}", item) for part in parts})
+        there = _sick_folder(data) if name == "SICK-E" else data_folder(data, "downstream", *folder)
+        parts = {k: _read(there / file, item, columns, encoding=encoding) for k, file in files.items()}
+        return Task(name, classes, parts)
 
     return read
-
-
-def _trec(data: Path | None) -> Task:
-    folder = data_folder(data, "downstream", "TREC")
-    files: dict[PartName, str] = {"train": "train_5500.label", "test": "TREC_10.label"}
-    parts = {k: _read(folder / f, _question, encoding="latin-1") for k, f in files.items()}
-    return Task("TREC", _TREC, parts)
-
-
-def _mrpc(data: Path | None) -> Task:
-    folder = data_folder(data, "downstream", "MRPC")
-    parts: tuple[PartName, ...] = ("train", "test")
-    return Task(
-        "MRPC",
-        _PARAPHRASE,
-        {k: _read(folder / f"msr_paraphrase_{k}.txt", _paraphrase, _MRPC_COLUMNS) for k in parts},
-    )
-
-
-def _sick(data: Path | None) -> Task:
-    folder = _sick_folder(data)
-    files: dict[PartName, str] = {
-        "train": "SICK_train.txt",
-        "dev": "SICK_trial.txt",
-        "test": "SICK_test_annotated.txt",
-    }
-    parts = {k: _read(folder / f, _entailment, _SICK_COLUMNS) for k, f in files.items()}
-    return Task("SICK-E", _ENTAILMENT, parts)
 
 
 def _sick_folder(data: Path | None) -> Path:
@@ -209,9 +190,7 @@ def _in_two(line: Line, expected: str) -> tuple[str, str]:
     return first, rest
 
 
-def _read(
-    path: Path, item: Callable[[Line], _Item], columns: Sequence[str] = (), *, encoding: str = "utf-8"
-) -> Part:
+def _read(path: Path, item: Callable[[Line], _Item], columns: Sequence[str] = (), *, encoding: str) -> Part:
     """A file of an item a line, under a line of column names where there are some."""
     lines = _lines(path, encoding)
     if columns:
@@ -246,14 +225,41 @@ def _spaced(text: str) -> str:
 
 _Reader: TypeAlias = Callable[[Path | None], Task]
 _READERS: dict[str, _Reader] = {
-    "SCICITE": _scicite,
+    "SCICITE": _published_parts(
+        "SCICITE",
+        ["SCICITE"],
+        {"train": "train.txt", "dev": "dev.txt", "test": "test.txt"},
+        _SCICITE,
+        _citation,
+    ),
     "MR": _two_files("MR", "rt-polarity.neg", "rt-polarity.pos", ("negative", "positive")),
     "CR": _two_files("CR", "custrev.neg", "custrev.pos", ("negative", "positive")),
     "MPQA": _two_files("MPQA", "mpqa.neg", "mpqa.pos", ("negative", "positive")),
     "SUBJ": _two_files("SUBJ", "subj.subjective", "subj.objective", ("subjective", "objective")),
-    "SST2": _sst("SST2", "binary", _SENTIMENT, _sentiment),
-    "SST5": _sst("SST5", "fine", _FINE_SENTIMENT, _fine_sentiment),
-    "TREC": _trec,
-    "MRPC": _mrpc,
-    "SICK-E": _sick,
+    "SST2": _published_parts("SST2", ["SST", "binary"], _SST_FILES, _SENTIMENT, _sentiment),
+    "SST5": _published_parts("SST5", ["SST", "fine"], _SST_FILES, _FINE_SENTIMENT, _fine_sentiment),
+    "TREC": _published_parts(
+        "TREC",
+        ["TREC"],
+        {"train": "train_5500.label", "test": "TREC_10.label"},
+        _TREC,
+        _question,
+        encoding="latin-1",
+    ),
+    "MRPC": _published_parts(
+        "MRPC",
+        ["MRPC"],
+        {"train": "msr_paraphrase_train.txt", "test": "msr_paraphrase_test.txt"},
+        _PARAPHRASE,
+        _paraphrase,
+        _MRPC_COLUMNS,
+    ),
+    "SICK-E": _published_parts(
+        "SICK-E",
+        [],
+        {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"},
+        _ENTAILMENT,
+        _entailment,
+        _SICK_COLUMNS,
+    ),
 }

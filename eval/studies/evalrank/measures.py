@@ -8,9 +8,8 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 from surprise_rerank.encoders.base import Progress
 from surprise_rerank.errors import DataError, did_you_mean
 from surprise_rerank.eval.studies.evalrank.dense import Cosine, Euclidean, PublishedCosine, PublishedEuclidean
-from surprise_rerank.eval.studies.evalrank.items import Items
 from surprise_rerank.eval.studies.evalrank.normalized import Csls, SurpriseMeasure
-from surprise_rerank.eval.studies.evalrank.ranks import Measure
+from surprise_rerank.eval.studies.evalrank.ranks import Items, Measure
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.score import Surprise, SurpriseModel, Weight
 

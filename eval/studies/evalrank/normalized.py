@@ -9,8 +9,7 @@ from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.encoders.base import Progress
 from surprise_rerank.eval.studies.evalrank.dense import ROUNDING, VectorMeasure
-from surprise_rerank.eval.studies.evalrank.items import Items
-from surprise_rerank.eval.studies.evalrank.ranks import Product
+from surprise_rerank.eval.studies.evalrank.ranks import Items, Product
 from surprise_rerank.surprise.linear_form import augmented_documents, augmented_query
 from surprise_rerank.surprise.score import Surprise
 

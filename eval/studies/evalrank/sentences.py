@@ -12,17 +12,18 @@ from surprise_rerank.core.arrays import Float32Array, IntArray, unit_rows
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.studies.evalrank.data import RankingTask
-from surprise_rerank.eval.studies.evalrank.items import Items
 from surprise_rerank.eval.studies.evalrank.measures import DENSE_MEASURES, DenseMeasure, check_measures
 from surprise_rerank.eval.studies.evalrank.outcomes import (
     PUBLISHED_NOTE,
     Outcome,
     dense,
+    facts,
+    hits_plots,
     ranked,
+    ranks_table,
 )
-from surprise_rerank.eval.studies.evalrank.ranks import Measure
+from surprise_rerank.eval.studies.evalrank.ranks import Items, Measure
 from surprise_rerank.eval.studies.evalrank.settings import RankSettings
-from surprise_rerank.eval.studies.evalrank.tables import facts, hits_plots, ranks_table
 from surprise_rerank.eval.studies.evalrank.token_measure import TokenMeasure
 from surprise_rerank.eval.studies.sentence_models import (
     POST_PROCESSED,

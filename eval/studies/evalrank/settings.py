@@ -1,4 +1,7 @@
-"""Settings of EvalRank; imports nothing heavy, because `--help` reads this."""
+"""Settings of EvalRank; the help texts describe the fields.
+
+Imports nothing heavy, because `--help` reads this.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,7 @@ Background: TypeAlias = Literal["pairs", "basic", "wiki"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WordInputs(SentenceInputs):
-    """What is read for EvalRank of words.
-
-    Attributes:
-        background: the words of the pairs; with the basic vocabulary; with that of Wikipedia, too.
-    """
+    """What is read for EvalRank of words."""
 
     background: Background = option(
         "wiki",
@@ -27,15 +26,7 @@ class WordInputs(SentenceInputs):
 
 @dataclass(frozen=True, slots=True)
 class RankSettings:
-    """How items are ranked.
-
-    Attributes:
-        measures: names, of `DENSE_MEASURES` for words, of `sentence_measures()` for sentences.
-        as_published: let the last bits of `cosine` and `l2` decide between equal similarities, as they did in
-            the published figures.
-        post_process: measure once more without the first two principal components, of the vocabulary or of
-            the sentence vectors; `+pp` after the model's name marks it.
-    """
+    """How items are ranked."""
 
     measures: tuple[str, ...] = option(
         ("cosine", "l2", "surprise"),

@@ -29,6 +29,7 @@ from surprise_rerank.eval.studies.off_topic.scores import (
 )
 from surprise_rerank.eval.studies.off_topic.settings import OffTopicSettings
 from surprise_rerank.eval.studies.off_topic.tables import all_plots, all_tables
+from surprise_rerank.eval.studies.sentence_models import refuse_duplicates
 from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, RetrievedScorer, Scorer
 from surprise_rerank.surprise.ensemble import Ensemble
 
@@ -57,14 +58,12 @@ def evaluate_off_topic(settings: OffTopicSettings, terminal: Terminal) -> Report
                 f"two data sets are called {loaded.name!r}; give each once, or rename a folder"
             )
         datasets[loaded.name] = (spec, loaded)
-    sources = [of_dataset(spec) for spec in settings.datasets] + [
-        of_file(path) for path in dict.fromkeys(settings.files)
-    ]
+    sources = [of_dataset(spec) for spec in settings.datasets]
+    sources += [of_file(path) for path in dict.fromkeys(settings.files)]
     sources = [source.sample(settings.limit) for source in sources]
-    _check_sources(sources, datasets)
-    models = dict.fromkeys(settings.models)
+    _check_sources(sources)
     measured = []
-    for name in models:
+    for name in dict.fromkeys(settings.models):
         terminal.say(f"loading {name}")
         encoder = load_encoder(name, cache=folder)
         for spec, dataset in datasets.values():
@@ -94,11 +93,9 @@ def evaluate_off_topic(settings: OffTopicSettings, terminal: Terminal) -> Report
     )
 
 
-def _check_sources(sources: Sequence[QuestionSource], datasets: Mapping[str, object]) -> None:
+def _check_sources(sources: Sequence[QuestionSource]) -> None:
     names = [source.name for source in sources]
-    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
-    if twice is not None:
-        raise DatasetError(f"two sources of questions are called {twice!r}; rename a file")
+    refuse_duplicates(names, "sources of questions", "rename a file")
     if len(names) < 2:
         raise DataError(
             f"{', '.join(names)} is the only source of questions; give more data sets, or --questions FILE "

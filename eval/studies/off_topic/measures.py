@@ -89,6 +89,11 @@ class Measured:
     background: Mapping[str, Sequence[AskedQuestion]]
     others: Mapping[str, Sequence[AskedQuestion]]
 
+    @property
+    def names(self) -> tuple[str, str]:
+        """Corpus and model, as tables have them."""
+        return self.corpus, self.model
+
     @cached_property
     def judged(self) -> tuple[QuestionBackground, Float64Array, BoolArray]:
         """The fusion's background; of the corpus' questions the surprise, and if the best is relevant."""

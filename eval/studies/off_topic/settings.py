@@ -1,4 +1,7 @@
-"""Settings of the study of off-topic questions; imports nothing heavy, because `--help` reads this."""
+"""Settings of the study of off-topic questions; the help texts describe the fields.
+
+Imports nothing heavy, because `--help` reads this.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from pathlib import Path
 
 from surprise_rerank.core.settings import option, split_names
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.studies.settings import CACHE_HELP, MODEL
+from surprise_rerank.eval.studies.settings import MODEL, CacheFolder
 
 
 def to_shares(text: str) -> tuple[float, ...]:
@@ -25,21 +28,9 @@ def to_shares(text: str) -> tuple[float, ...]:
     return values
 
 
-@dataclass(frozen=True, slots=True)
-class OffTopicSettings:
-    """What is measured.
-
-    Attributes:
-        datasets: corpora, with judged questions; each one's questions are off-topic for the others.
-        files: of more questions that are off-topic for all.
-        models: names of encoders.
-        split: of the judged questions.
-        alphas: the shares of off-topic questions that thresholds are to let through.
-        limit: the most off-topic questions of a source.
-        depth: size of the candidate pools.
-        seed: of the division into halves.
-        cache: folder of indexes; by default the one that SURPRISE_RERANK_CACHE names, or the user's.
-    """
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffTopicSettings(CacheFolder):
+    """What is measured."""
 
     datasets: tuple[str, ...] = option(
         help="Corpora with judged questions, with commas between: as for `rerank-eval`. Each one's questions "
@@ -68,4 +59,3 @@ class OffTopicSettings:
     limit: int = option(1000, help="The most off-topic questions of a source, drawn at random.", low=20)
     depth: int = option(100, help="Size of the pools.", low=1)
     seed: int = option(0, help="Of the division into halves.", low=0)
-    cache: Path | None = option(None, help=CACHE_HELP, metavar="FOLDER", path="folder")

@@ -23,6 +23,7 @@ from surprise_rerank.thresholds.calibration import (
     reliability,
 )
 
+_KEYS = (Column("corpus"), Column("model"))
 # Thresholds whose answers are counted.
 _LEVELS = (0.0, 0.5, 0.8, 0.9, 0.95, 0.99)
 
@@ -63,7 +64,7 @@ def _thresholds(measured: Sequence[Measured], alphas: Sequence[float]) -> Table:
     """What thresholds of each corpus' background let through, beside the first corpus' own carried over."""
     first = measured[0].corpus
     firsts = {own.model: own for own in reversed(measured)}
-    columns = [Column("corpus"), Column("model"), Column("scorer"), Column("questions")]
+    columns = [*_KEYS, Column("scorer"), Column("questions")]
     for alpha in alphas:
         columns += [Column(f"passed at {alpha:g}", 1), Column(f"raw threshold at {alpha:g}", 1)]
     rows: list[tuple[Cell, ...]] = []
@@ -74,7 +75,7 @@ def _thresholds(measured: Sequence[Measured], alphas: Sequence[float]) -> Table:
             background = background_of(joined(own.background), view)
             raw = view if scorer == FUSION else alone(scorer)
             carried = background_of(joined(firsts[own.model].background), raw)
-            cells: list[Cell] = [own.corpus, own.model, scorer, len(others)]
+            cells: list[Cell] = [*own.names, scorer, len(others)]
             for alpha in alphas:
                 cells.append(100 * passed(others, background, view, alpha))
                 cells.append(100 * passed(others, carried, raw, alpha))
@@ -100,14 +101,13 @@ def _auroc(measured: Sequence[Measured]) -> Table:
         names = list(found)
         for source, questions in own.others.items():
             values = [auroc(statistic, own.on_topic, questions) for statistic in found.values()]
-            rows.append((own.corpus, own.model, source, *values))
+            rows.append((*own.names, source, *values))
     means = np.array([row[3:] for row in rows], dtype=np.float64).mean(axis=0).tolist()
     return Table(
         name="auroc",
         title="Questions of the corpus told from off-topic ones, AUROC",
         columns=(
-            Column("corpus"),
-            Column("model"),
+            *_KEYS,
             Column("off-topic"),
             *(Column(name, 3) for name in names),
         ),
@@ -129,8 +129,7 @@ def _answered(measured: Sequence[Measured]) -> Table:
             through = 100 * float((off >= line.threshold).mean())
             rows.append(
                 (
-                    own.corpus,
-                    own.model,
+                    *own.names,
                     f"{line.threshold:g}",
                     100 * line.share,
                     100 * line.precision,
@@ -141,8 +140,7 @@ def _answered(measured: Sequence[Measured]) -> Table:
         name="answered",
         title="Answered questions against precision, by the least surprise of fusion, %",
         columns=(
-            Column("corpus"),
-            Column("model"),
+            *_KEYS,
             Column("min_surprise"),
             Column("answered", 1),
             Column("best relevant", 1),
@@ -164,13 +162,12 @@ def _calibration(measured: Sequence[Measured]) -> Table:
             expected_calibration_error(values, relevant)
             for values in (cosines, surprise[rows_of], probabilities)
         ]
-        rows.append((own.corpus, own.model, len(relevant), float(relevant.mean()), *errors))
+        rows.append((*own.names, len(relevant), float(relevant.mean()), *errors))
     return Table(
         name="calibration",
         title="Expected calibration error of the best document's relevance",
         columns=(
-            Column("corpus"),
-            Column("model"),
+            *_KEYS,
             Column("questions"),
             Column("relevant", 3),
             Column("cosine", 3, "min"),
@@ -195,13 +192,12 @@ def _other_sources(measured: Sequence[Measured], alphas: Sequence[float]) -> Tab
             view = as_system(FUSION, without=source)
             background = background_of(joined(own.background, [source]), view)
             shares = [100 * passed(questions, background, view, alpha) for alpha in alphas]
-            rows.append((own.corpus, own.model, source, *shares))
+            rows.append((*own.names, source, *shares))
     return Table(
         name="other-sources",
         title="Questions of one source that pass by fusion, with a background of the other sources, %",
         columns=(
-            Column("corpus"),
-            Column("model"),
+            *_KEYS,
             Column("off-topic"),
             *(Column(f"passed at {alpha:g}", 1) for alpha in alphas),
         ),
@@ -229,7 +225,7 @@ def _reliability_series(own: Measured) -> Series:
     probabilities, relevant, _ = _fitted(own)
     bins = reliability(probabilities, relevant)
     return Series(
-        f"{own.corpus}, {own.model}",
+        ", ".join(own.names),
         tuple(part.predicted for part in bins),
         tuple(part.observed for part in bins),
     )
@@ -239,7 +235,7 @@ def _answered_series(own: Measured) -> Series:
     _, surprise, relevant = own.judged
     lines = [line for line in answered(surprise, relevant, np.linspace(0, 0.99, 34).tolist()) if line.share]
     return Series(
-        f"{own.corpus}, {own.model}",
+        ", ".join(own.names),
         tuple(line.share for line in lines),
         tuple(line.precision for line in lines),
     )

@@ -17,7 +17,7 @@ from surprise_rerank.eval.studies.sts.plots import plots
 from surprise_rerank.eval.studies.sts.scoring import COSINE, EncodedPairs, Scores
 from surprise_rerank.eval.studies.sts.settings import StsSettings
 from surprise_rerank.eval.studies.sts.systems import (
-    System,
+    StsSystem,
     missing_modules,
     similarities_for,
 )
@@ -84,8 +84,8 @@ class _Measured:
         self._missing = tuple(missing.values())
         self.unknown: dict[str, int] = {}
         statistics = _statistics(model, data_sets, settings, names, terminal)
-        found = {name: System(model.name, name) for name in names}
-        processed = System(model.name + POST_PROCESSED, COSINE)
+        found = {name: StsSystem(model.name, name) for name in names}
+        processed = StsSystem(model.name + POST_PROCESSED, COSINE)
         for data_set in data_sets:
             pairs = _encoded(model, data_set, settings, terminal)
             self.unknown[data_set.name] = pairs.unknown

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from surprise_rerank.eval.reports.report import Plot, Series
 from surprise_rerank.eval.studies.sts.data import YEARS, DataSet
-from surprise_rerank.eval.studies.sts.systems import System
+from surprise_rerank.eval.studies.sts.systems import StsSystem
 from surprise_rerank.eval.studies.sts.tables import Compared, year_means, years_of
 
 # Lines that can be told apart.
@@ -15,7 +15,7 @@ _LINES = 8
 
 
 def plots(
-    systems: Sequence[System], data_sets: Sequence[DataSet], compared: Sequence[Compared], baseline: str
+    systems: Sequence[StsSystem], data_sets: Sequence[DataSet], compared: Sequence[Compared], baseline: str
 ) -> tuple[Plot, ...]:
     """All plots.
 
@@ -34,7 +34,7 @@ def plots(
     return tuple(found)
 
 
-def _years(systems: Sequence[System], years: Sequence[DataSet], baseline: str) -> Plot:
+def _years(systems: Sequence[StsSystem], years: Sequence[DataSet], baseline: str) -> Plot:
     """The baselines and the best others; the rest would only hide them."""
     means = {system: year_means(system, years) for system in systems}
     defined = [s for s in systems if not math.isnan(means[s][-1])]
@@ -72,10 +72,10 @@ def _by_task(compared: Sequence[Compared], baseline: str) -> Iterator[Plot]:
         yield _bars(f"{best.name} beside {baseline}", "sub-tasks, sorted", bars)
 
 
-def _differences(compared: Sequence[Compared]) -> dict[System, list[float]]:
+def _differences(compared: Sequence[Compared]) -> dict[StsSystem, list[float]]:
     """The defined differences of each system on the years' sub-tasks; on all, where no year is among them."""
     of_years = [c for c in compared if c.task.split()[0] in YEARS] or list(compared)
-    found: dict[System, list[float]] = {}
+    found: dict[StsSystem, list[float]] = {}
     for c in of_years:
         values = found.setdefault(c.system, [])
         if not math.isnan(c.points[0]):

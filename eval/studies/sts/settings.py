@@ -1,4 +1,7 @@
-"""Settings of semantic textual similarity; imports nothing heavy, because `--help` reads this."""
+"""Settings of semantic textual similarity; the help texts describe the fields.
+
+Imports nothing heavy, because `--help` reads this.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,7 @@ from surprise_rerank.eval.studies.settings import SentenceInputs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StsInputs(SentenceInputs):
-    """What is read for a comparison.
-
-    Attributes:
-        sets: names of data sets.
-        word_counts: a file of words and how often they are used.
-    """
+    """What is read for a comparison."""
 
     sets: tuple[str, ...] = option(
         ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", "STR"),
@@ -40,13 +38,6 @@ class StsSettings:
     """How similarities are compared.
 
     Attributes:
-        similarities: names of the registry, `cosine` for that of a model's own sentence vectors, `all`; None
-            for the paper's.
-        baseline: the similarity that the others are compared with, of the same model.
-        resamples: of the pairs, for the intervals of differences; 0 for none.
-        seed: of the resamples.
-        post_process: whether `cosine` is measured a second time, without the first two principal components;
-            `+pp` after the model's name marks it.
         counts: word -> count, for SIF; those of the sentences by default.
     """
 

@@ -28,7 +28,7 @@ _WORDS = (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class System:
+class StsSystem:
     """A model and a similarity, measured.
 
     Attributes:
@@ -50,12 +50,12 @@ class System:
         """Both names."""
         return f"{self.model} {self.similarity}"
 
-    def extended(self, data_set: DataSet, values: Float64Array, seconds: float) -> System:
+    def extended(self, data_set: DataSet, values: Float64Array, seconds: float) -> StsSystem:
         """The system with the similarities of a data set's pairs, sub-task after sub-task."""
         ends = np.cumsum([len(task) for task in data_set.subtasks])
         parts = dict(zip((t.name for t in data_set.subtasks), np.split(values, ends[:-1]), strict=True))
         found = {t.name: correlations(parts[t.name], t.judgements) for t in data_set.subtasks}
-        return System(
+        return StsSystem(
             self.model,
             self.similarity,
             self.scores | parts,

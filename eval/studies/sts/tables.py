@@ -10,7 +10,7 @@ from surprise_rerank.eval.reports.report import Cell, Column, Table
 from surprise_rerank.eval.stats.correlations import Correlations
 from surprise_rerank.eval.stats.intervals import Differences, Verdict
 from surprise_rerank.eval.studies.sts.data import YEARS, DataSet
-from surprise_rerank.eval.studies.sts.systems import System
+from surprise_rerank.eval.studies.sts.systems import StsSystem
 
 _SYSTEM = (Column("model"), Column("similarity"))
 # None is marked as the best: rows of several data sets stand under one another.
@@ -34,7 +34,7 @@ class Compared:
         place: of this system among them.
     """
 
-    system: System
+    system: StsSystem
     task: str
     differences: Differences
     place: int
@@ -56,14 +56,14 @@ def years_of(data_sets: Sequence[DataSet]) -> list[DataSet]:
     return [data_set for data_set in data_sets if data_set.name in YEARS]
 
 
-def year_means(system: System, years: Sequence[DataSet]) -> list[float]:
+def year_means(system: StsSystem, years: Sequence[DataSet]) -> list[float]:
     """The mean Pearson correlation over each year's sub-tasks, and the mean of these, x 100."""
     means = [100 * system.mean(year).pearson for year in years]
     return [*means, sum(means) / len(means)]
 
 
 def tables(
-    systems: Sequence[System], data_sets: Sequence[DataSet], compared: Sequence[Compared], baseline: str
+    systems: Sequence[StsSystem], data_sets: Sequence[DataSet], compared: Sequence[Compared], baseline: str
 ) -> tuple[Table, ...]:
     """All tables, those that are details behind.
 
@@ -86,7 +86,7 @@ def tables(
     return tuple(found)
 
 
-def _years(systems: Sequence[System], years: Sequence[DataSet]) -> Table:
+def _years(systems: Sequence[StsSystem], years: Sequence[DataSet]) -> Table:
     columns = [Column(name, 2, "max") for name in (*(year.name for year in years), "mean")]
     return Table(
         "sts",
@@ -98,7 +98,7 @@ def _years(systems: Sequence[System], years: Sequence[DataSet]) -> Table:
     )
 
 
-def _weighted(systems: Sequence[System], data_sets: Sequence[DataSet]) -> Table:
+def _weighted(systems: Sequence[StsSystem], data_sets: Sequence[DataSet]) -> Table:
     rows = [
         (system.model, system.similarity, data_set.name, *_cells(system.mean(data_set, by_size=True)))
         for data_set in data_sets
@@ -114,7 +114,7 @@ def _weighted(systems: Sequence[System], data_sets: Sequence[DataSet]) -> Table:
     )
 
 
-def _subtasks(systems: Sequence[System], data_sets: Sequence[DataSet]) -> Table:
+def _subtasks(systems: Sequence[StsSystem], data_sets: Sequence[DataSet]) -> Table:
     rows = [
         (system.model, system.similarity, task.name, *_cells(system.correlations[task.name]), len(task))
         for data_set in data_sets
