@@ -150,7 +150,7 @@ def test_an_index_of_another_model_is_an_error_that_names_both(open_index: Opene
 
 def test_bad_documents_are_refused_before_anything_is_stored(open_index: Opener) -> None:
     with open_index(WordEncoder()) as index:
-        with pytest.raises(DataError, match="'1' stands twice"):
+        with pytest.raises(DataError, match="'1' occurs twice"):
             index.sync([DOCUMENTS[0], DOCUMENTS[0]])
         with pytest.raises(DataError, match="empty id"):
             index.sync([Document("", "text")])

@@ -105,7 +105,7 @@ def test_a_folder_of_tables_is_a_table_and_documents_go_before(tmp_path: Path):
 
 def test_a_format_can_be_told(tmp_path: Path):
     (tmp_path / "rows.json").write_bytes(ROW)
-    with pytest.raises(DatasetError, match="cannot be told what this is"):
+    with pytest.raises(DatasetError, match="its format cannot be recognised"):
         open_documents(tmp_path / "rows.json")
     assert [d.id for d in open_documents(tmp_path / "rows.json", format="jsonl")] == ["1"]
     pq.write_table(pa.table({"id": ["1"], "text": ["x"]}), tmp_path / "part-0")

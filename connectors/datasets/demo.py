@@ -1,7 +1,7 @@
 """The built-in data set: which of the functions and classes of NumPy and SciPy does this line describe?
 
 A question is the summary line of a docstring; its one relevant document is the rest of that docstring,
-without the object's name. It needs no download, everybody who can install this package has it, and it
+without the object's name. It needs no download, every installation of this package has it, and it
 changes with the installed versions of the two libraries, so figures on it compare only within one
 environment.
 """
@@ -112,10 +112,10 @@ class DemoDocumentation:
 
     @cached_property
     def entries(self) -> tuple[Entry, ...]:
-        """Everything the installed libraries have to say, sorted by id.
+        """All usable docstrings of the installed libraries, sorted by id.
 
         Raises:
-            DatasetError: if Python was told to throw docstrings away.
+            DatasetError: if Python runs with -OO, which drops docstrings.
         """
         if sys.flags.optimize >= 2:
             raise DatasetError(f"{DEMO!r} is made of docstrings, and python -OO drops them; run without -OO")
@@ -199,7 +199,7 @@ def split_docstring(docstring: str, names: Iterable[str]) -> tuple[str, str]:
 
 
 def distinct(entries: Iterable[Entry]) -> list[Entry]:
-    """The entries whose text nobody else has and whose question has one answer, sorted by id.
+    """The entries whose text is unique and whose question has one answer, sorted by id.
 
     Of objects with one text between them the one with the shortest path stays; a summary that several texts
     share is ambiguous, and all of these go.

@@ -54,7 +54,7 @@ def open_source(spec: str, split: str | None = None) -> Source:
 
     Args:
         spec: `demo`, the path of a BEIR folder, or an id of ir_datasets such as `beir/scifact`. An existing
-            folder goes before an id of the same name, and `./demo` is a folder where `demo` is not.
+            folder is preferred to an id of the same name, and `./demo` is a folder where `demo` is not.
         split: the split to judge by; None means the one that the id names, else `test`.
 
     Raises:
@@ -215,7 +215,7 @@ def _reading(dataset_id: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise DatasetError(
             f"{dataset_id!r} needs {error.filename or error}, which is missing and cannot be downloaded;"
-            f" {_CATALOGUE}/{dataset_id.partition('/')[0]}.html says how to get it"
+            f" {_CATALOGUE}/{dataset_id.partition('/')[0]}.html describes how to get it"
         ) from error
     except ImportError as error:
         raise DatasetError(f"{dataset_id!r} cannot be read: {_one_line(str(error))}") from error

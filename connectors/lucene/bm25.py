@@ -40,7 +40,7 @@ _REBUILD = "delete the folder and build the index again"
 
 @dataclass(frozen=True, slots=True)
 class _Manifest:
-    """What an index folder says about itself."""
+    """What an index folder stores about itself."""
 
     documents: int
     fingerprint: str
@@ -71,7 +71,7 @@ class _Manifest:
 class BM25Index:
     """A BM25 index in a folder, open for searching; `with` closes it.
 
-    Threads may share it; their searches take turns, because pyjnius is not made for several at once.
+    Threads may share it; their searches take turns, because pyjnius does not support several at once.
     `build`, `open` and `open_or_build` make one. A score is Lucene's BM25, summed over the query's words:
     ln(1 + (N - n + .5) / (n + .5)) * tf / (tf + k1 * (1 - b + b * length / mean length)), where n of the N
     documents hold the word; lengths of 40 words and more are rounded down to what fits one byte.
@@ -187,7 +187,7 @@ class BM25Index:
             MissingExtraError: if the extra "pyserini" is not installed.
         """
         _check_parameters(k1, b)
-        # No index, a damaged one or one of another version: building mends them, or says what it cannot mend.
+        # No index, a damaged one or one of another version: building replaces it, or reports why it cannot.
         with suppress(StoreError):
             if fingerprint and _Manifest.read(Path(path).resolve()).fingerprint == fingerprint:
                 return cls.open(path, k1=k1, b=b)
@@ -314,7 +314,7 @@ class BM25Index:
 
 
 class DocumentStore(Protocol):
-    """What knows documents by id, such as `DocumentIndex`."""
+    """What returns documents by id, such as `DocumentIndex`."""
 
     def fetch(self, ids: Sequence[str], fields: frozenset[Field]) -> Candidates:
         """These documents, in this order, with these fields filled."""
@@ -356,7 +356,7 @@ class BM25Retriever:
                 wanted = ", ".join(sorted(fields))
                 raise DataError(f"BM25 has no {wanted}: give BM25Retriever a store, such as a DocumentIndex")
             pool = self.store.fetch(ids, fields)
-        # A store that splits documents hands out a row for each passage.
+        # A store that splits documents returns a row for each passage.
         by_id = dict(zip(ids, scores, strict=True))
         own = np.array([by_id[name] for name in pool.ids], np.float64)
         return replace(pool, scores={self.name: own}, corpus_moments=corpus_moments)
@@ -366,4 +366,4 @@ def _check_parameters(k1: float, b: float) -> None:
     if not (math.isfinite(k1) and k1 >= 0):
         raise DataError(f"BM25's k1 must be a number of at least 0, got {k1}")
     if not 0 <= b <= 1:
-        raise DataError(f"BM25's b must lie between 0 and 1, got {b}")
+        raise DataError(f"BM25's b must be between 0 and 1, got {b}")

@@ -83,7 +83,7 @@ def java_class(name: str) -> Any:
 
 @contextmanager
 def exclusive() -> Iterator[None]:
-    """Hold Java for the calling thread; every call into Java must lie in such a block.
+    """Hold Java for the calling thread; every call into Java must be in such a block.
 
     pyjnius notes the object of a call in the method, which is one for all objects of a class: two threads
     that call the same method of two objects at once can both reach one of them, or crash.
@@ -163,11 +163,11 @@ def _quieten() -> None:
     """Keep Anserini's progress and Lucene's advice to its own developers off the user's terminal."""
     autoclass = import_extra("jnius", EXTRA).autoclass
     configurator = autoclass("org.apache.logging.log4j.core.config.Configurator")
-    # Off, because Anserini logs failures that it does not raise; whoever calls it has to count.
+    # Off, because Anserini logs failures that it does not raise; the caller counts documents instead.
     configurator.setLevel("io.anserini", autoclass("org.apache.logging.log4j.Level").OFF)
     logger = autoclass("java.util.logging.Logger").getLogger("org.apache.lucene")
     logger.setLevel(autoclass("java.util.logging.Level").SEVERE)
-    # java.util.logging forgets the level of a logger that nobody holds.
+    # java.util.logging forgets the level of a logger without references.
     _loggers.append(logger)
 
 

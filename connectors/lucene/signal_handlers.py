@@ -19,8 +19,8 @@ _ROOM = 512  # bytes; a struct sigaction has 152 on Linux, fewer elsewhere
 def kept_handlers() -> Iterator[None]:
     """Put back the handlers of faults that the block replaces.
 
-    A Java virtual machine, such as Pyserini's, takes a fault for what it is in Java: a null pointer, or a
-    thread that is asked to pause. Without its handler the next one ends the process. Ray installs handlers of
+    A Java virtual machine, such as Pyserini's, uses faults for null pointers and to pause threads. Without
+    its handlers the next fault ends the process. Ray installs handlers of
     its own when it starts, and the system's when it is shut down. Python cannot read handlers that it has not
     set, but C can. Nothing is put back where there was no handler, or on Windows.
     """
@@ -31,7 +31,7 @@ def kept_handlers() -> Iterator[None]:
     before = {}
     for number in _FAULTS:
         action = ctypes.create_string_buffer(_ROOM)
-        # The handler stands first; 0 is the system's.
+        # The handler is the first field; 0 is the system's.
         if sigaction(number, None, action) == 0 and any(action.raw[: ctypes.sizeof(ctypes.c_void_p)]):
             before[number] = action
     try:

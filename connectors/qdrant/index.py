@@ -132,13 +132,13 @@ class QdrantIndex:
         self.close()
 
     def close(self) -> None:
-        """Write what is pending and let go of files, locks and connections."""
+        """Write what is pending; close files and connections, and release locks."""
         self.is_closed = True
         self._storage.close()
 
     @property
     def engine(self) -> EngineKind:
-        """Where it lives: `edge`, `local` or `server`."""
+        """Which engine it has: `edge`, `local` or `server`."""
         return self._storage.engine.kind
 
     @property
@@ -196,17 +196,17 @@ class QdrantIndex:
         """Bring the index up to date: only new and changed documents are encoded and stored.
 
         Documents may be a stream: some thousands are in memory at a time. After an interruption the next call
-        goes on; at most two windows of work are lost.
+        continues; at most two windows of work are lost.
 
         Args:
             documents: the collection; ids must be unique.
             prune: remove stored documents that are not in `documents`.
-            encoded: vectors of the n documents, where they are known already; no document is split then.
+            encoded: vectors of the n documents, if they exist already; no document is split then.
             on_progress: called with the number of documents of every finished part.
             show_progress: a bar with documents a second and the time left, on the error stream.
 
         Raises:
-            DataError: if an id stands twice or metadata is not JSON; what was stored before stays.
+            DataError: if an id occurs twice or metadata is not JSON; what was stored before stays.
             IndexingError: if documents cannot be stored; names those that are not, the others are.
         """
         maker = PointMaker(self.manifest.options, self.encoder, self.statistics())
@@ -243,10 +243,10 @@ class QdrantIndex:
         options: IndexOptions | None = None,
         show_progress: bool = False,
     ) -> SyncReport:
-        """Index everything again into a new version, and put that into the place of this one in one step.
+        """Index everything again into a new version, and replace this one by it in one step.
 
-        Until then this version answers; an error leaves it in use, and calling again goes on. The ensemble is
-        carried over to the same model.
+        Until then this version answers. After an error it stays in use, and another call continues. The new
+        version keeps the ensemble if the model is the same.
 
         Args:
             documents: the whole collection.
@@ -266,9 +266,9 @@ class QdrantIndex:
             if same_model:
                 statistics.carry_over(self._storage, made)
             report = successor.sync(documents, prune=True, show_progress=show_progress)
-            carried = successor.statistics()
-            if carried is not None:  # what an interrupted call stored may have those of another ensemble
-                statistics.refresh(made, carried, lambda count: None)
+            kept = successor.statistics()
+            if kept is not None:  # an interrupted call may have stored those of another ensemble
+                statistics.refresh(made, kept, lambda count: None)
             made.promote()
         except BaseException:
             made.close()
@@ -421,7 +421,7 @@ class QdrantIndex:
 
     @exclusive
     def refresh_statistics(self, *, show_progress: bool = False) -> int:
-        """Bring every document's moments up to date with the ensemble; an interrupted pass goes on.
+        """Bring every document's moments up to date with the ensemble; a call continues an interrupted pass.
 
         Returns:
             How many points were changed.

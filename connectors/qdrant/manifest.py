@@ -30,7 +30,7 @@ class IndexOptions:
     Attributes:
         passages: how documents are split that are longer than the model reads; None cuts them, as the
             published figures of some data sets assume.
-        packed_tokens: whether int8 token vectors lie in the payload, for every score that reads tokens here.
+        packed_tokens: whether int8 token vectors are in the payload, for scores that are computed here.
         token_vectors: whether they are stored as a multivector too, for MaxSim inside Qdrant, and how.
         surprise_vector: whether the augmented vector is stored, for first-stage search by surprise.
         bm25: settings of the sparse vectors for lexical search inside Qdrant; None stores none, and is the

@@ -32,7 +32,7 @@ from surprise_rerank.errors import DataError
 
 TokenStorage: TypeAlias = Literal["float16", "uint8"]
 
-_ZERO = 128  # the byte that stands for 0
+_ZERO = 128  # the byte of the value 0
 _LARGEST = 127  # and how far one may be from it
 # In deviations of a component: on scifact 4 to 5 are alike, 3.5 clips and 6 rounds 1.3 times as much away.
 _RANGE = 4.5

@@ -51,7 +51,7 @@ _NAMESPACE = uuid.UUID("541a8262-a322-5cc3-9a06-75c2d3d02f8e")
 def point_id(document_id: str, number: int = 0) -> str:
     """The UUID of a document's point, or of a later passage's: the same in every run, so an upsert finds it.
 
-    It is the same in every collection, too: the documents of the smallest point ids, which stand for the
+    It is the same in every collection, too: the documents of the smallest point ids, which represent the
     whole corpus in a fusion, are then the same wherever the corpus is stored.
     """
     document = uuid.uuid5(_NAMESPACE, document_id)

@@ -29,7 +29,7 @@ def read_parquet(path: Path, fields: Fields, refusals: Refusals, prefix: str = "
         path: the file.
         fields: the columns that were named.
         refusals: what happens to malformed rows.
-        prefix: stands before the numbers of rows where those are ids.
+        prefix: comes before the numbers of rows, if those are ids.
 
     Raises:
         DataError: if the file is damaged, or the id or the text cannot be found; if a row is malformed,
@@ -139,7 +139,7 @@ def _listed(path: Path, key: str, inner: str | None) -> list[str]:
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise DataError(
             f"{path}: does not list {key}, as a data set saved by save_to_disk does;"
-            " save it again, or tell with format=... what the folder is"
+            " save it again, or name the folder's format with format=..."
         ) from error
 
 

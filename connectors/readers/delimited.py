@@ -31,10 +31,10 @@ def read_delimited(
     Args:
         path: a file, compressed if its name ends in `.gz`.
         dialect: `csv` with commas, semicolons, tabs or bars, whichever the first line has most of; `tsv` with
-            tabs; both with quotes as spreadsheets write them. `tsv-unquoted` takes a quote as it stands.
+            tabs; both with quotes as spreadsheets write them. `tsv-unquoted` takes a quote as a character.
         fields: the columns that were named.
         refusals: what happens to malformed rows.
-        prefix: stands before the numbers of rows where those are ids.
+        prefix: comes before the numbers of rows, if those are ids.
         encoding: see `open_text`.
 
     Raises:

@@ -19,7 +19,7 @@ from surprise_rerank.errors import DataError
 
 IdFrom: TypeAlias = Literal["column", "content", "row"]
 
-# Compared without case, the first that is there counts.
+# Compared without case; the first one that exists is used.
 ID_NAMES = ("_id", "id", "doc_id", "docid", "document_id", "docno", "pid", "passage_id", "uuid")
 TEXT_NAMES = ("text", "contents", "content", "body", "passage", "page_content", "document")
 TITLE_NAMES = ("title", "headline", "heading")
@@ -83,7 +83,7 @@ class Columns:
             keyed: rows have ids of their own, which count where no column is one.
 
         Raises:
-            RefusedError: if the id or the text cannot be found; lists the columns and tells the remedy.
+            RefusedError: if the id or the text cannot be found; lists the columns and what to do.
         """
         known = list(names)
         id_from, id_column = _find_id(fields.id, known, keyed)
@@ -334,7 +334,7 @@ def _id(row: Mapping[str, Any], columns: Columns) -> str:
 def _metadata(
     row: Mapping[str, Any], taken: set[str | None], chosen: frozenset[str] | None
 ) -> dict[str, Any]:
-    """The other columns; an object in `metadata` is opened, but for the keys that stand beside it, too."""
+    """The other columns; keys of an object in `metadata` are moved up, unless a column has the same name."""
     values = {
         encodable(str(key)): json_value(value, str(key))
         for key, value in row.items()

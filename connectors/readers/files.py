@@ -31,7 +31,7 @@ _READERS: dict[str, Callable[[bytes, str | None], Extracted]] = {
 
 
 def is_document(name: str) -> bool:
-    """Whether a file's name says that it is a text, Markdown, HTML or PDF file."""
+    """Whether a file is text, Markdown, HTML or PDF by its name."""
     return PurePosixPath(name).suffix.lower() in _READERS
 
 
@@ -49,7 +49,7 @@ def read_file(path: Path, name: str, *, max_bytes: int = MAX_BYTES, encoding: st
         `modified` (in UTC), `encoding` where it is text other than UTF-8, and `pages` of a PDF.
 
     Raises:
-        RefusedError: if it cannot be read, is too large, holds no text, or is not what its name says.
+        RefusedError: if it cannot be read, is too large, holds no text, or is not of the kind of its name.
         MissingExtraError: if its reader is not installed.
     """
     try:
@@ -60,7 +60,7 @@ def read_file(path: Path, name: str, *, max_bytes: int = MAX_BYTES, encoding: st
         reason = (error.strerror or str(error)).lower()
         raise RefusedError(reason, f"cannot be read: {reason}", unreadable=True) from error
     except (ValueError, OverflowError):
-        modified = datetime.fromtimestamp(0, UTC)  # a date that no calendar has
+        modified = datetime.fromtimestamp(0, UTC)  # a date that Python does not have
     if len(raw) > max_bytes:
         raise RefusedError(f"larger than {_size(max_bytes)}", f"is larger than {_size(max_bytes)}")
     extracted = _READERS.get(path.suffix.lower(), plain_text)(raw, encoding)
@@ -145,8 +145,8 @@ def read_folder(
 def walk(folder: Path, rules: FileRules, skipped: Skipped) -> Iterator[Found]:
     """The files of a folder and of those below it, in the order of their names.
 
-    Hidden files and folders are no part of it. Links to folders are not followed, and links to files only if
-    those lie in the folder.
+    Hidden files and folders are omitted. Links to folders are not followed, and links to files only if
+    those are in the folder.
 
     Args:
         folder: the folder.
@@ -206,7 +206,7 @@ def _check_kind(entry: os.DirEntry[str], root: str) -> None:
 
     Raises:
         RefusedError: if it is a pipe or a device, or a link to something else than a file of the folder.
-        OSError: if it cannot be told.
+        OSError: if that cannot be checked.
     """
     if entry.is_symlink():
         target = os.path.realpath(entry.path, strict=True)
@@ -214,7 +214,7 @@ def _check_kind(entry: os.DirEntry[str], root: str) -> None:
             raise RefusedError("a link out of the folder")
         if os.path.isdir(target):
             raise RefusedError("a link to a folder")
-    # Opening a pipe would wait for somebody to write into it.
+    # Opening a pipe would wait for a writer.
     if not stat.S_ISREG(entry.stat().st_mode):
         raise RefusedError("not a regular file")
 

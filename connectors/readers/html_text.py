@@ -1,4 +1,4 @@
-"""The text of HTML pages, as a reader sees it."""
+"""The visible text of HTML pages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from surprise_rerank.connectors.readers.source import EXTRA, RefusedError
 from surprise_rerank.connectors.readers.text_streams import Extracted, decoded, encoding_metadata
 from surprise_rerank.core.extras import import_extra
 
-# Not <head>: where its end is left out, which is allowed, the body comes to lie in it.
+# Not <head>: its end may be omitted, and then the body is inside it.
 _NOT_SHOWN = frozenset(
     {"canvas", "iframe", "nav", "noscript", "object", "script", "style", "svg", "template", "title"}
 )
@@ -45,7 +45,7 @@ def html_text(raw: bytes, encoding: str | None = None) -> Extracted:
 
     Args:
         raw: the file.
-        encoding: of a file that is not UTF-8; what the page says, or a guess, by default.
+        encoding: of a file that is not UTF-8; what the page declares, or a guess, by default.
 
     Raises:
         RefusedError: if it is no text.

@@ -22,13 +22,13 @@ def read_jsonl(
     encoding: str | None = None,
     columns: Columns | None = None,
 ) -> Iterator[Document]:
-    """The documents of a JSONL file, in its order; blank lines are passed over.
+    """The documents of a JSONL file, in its order; blank lines are skipped.
 
     Args:
         path: a file, compressed if its name ends in `.gz`.
         fields: the columns that were named.
         refusals: what happens to malformed rows.
-        prefix: stands before the numbers of rows where those are ids.
+        prefix: comes before the numbers of rows, if those are ids.
         encoding: of a file that has no byte order mark and does not begin in UTF-8; never guessed.
         columns: the columns, where they are known; else the first line with an id and a text decides.
 

@@ -46,7 +46,7 @@ _SUFFIXES: dict[str, Format] = {
 # What `BeirFolder` reads of a corpus.
 _BEIR_COLUMNS = Columns("column", "_id", "text", "title", frozenset({"metadata"}))
 _COMPRESSED = ("jsonl", "csv", "tsv")
-_NOT_CONTENT = ("readme", "license", "licence", "changelog")  # what lies beside tables, too
+_NOT_CONTENT = ("readme", "license", "licence", "changelog")  # files that are often beside tables
 _KINDS = (
     "JSONL, CSV, TSV, Parquet, text, Markdown, HTML and PDF files, folders of them, data sets saved by"
     " save_to_disk, BEIR folders, ids of ir_datasets, and urls of Qdrant servers"
@@ -56,7 +56,7 @@ _KINDS = (
 def open_documents(
     spec: str | os.PathLike[str] | QdrantClient | Iterable[Item] | Callable[[], Iterable[Item]],
     *,
-    format: Format | None = None,  # noqa: A002 (what everybody calls it)
+    format: Format | None = None,  # noqa: A002 (the usual name)
     fields: Fields | None = None,
     on_error: OnError = "raise",
     encoding: str | None = None,
@@ -68,8 +68,8 @@ def open_documents(
 
     Args:
         spec: a file, a folder, `demo`, an id of ir_datasets, the url of a Qdrant server, a client of one, or
-            Python objects (see `from_iterable`). An existing file or folder goes before an id of its name.
-        format: what it is, where its name or content does not tell.
+            Python objects (see `from_iterable`). An existing file or folder is preferred to an id.
+        format: what it is, if its name or content does not show it.
         fields: the columns that are id, title, text and metadata, for what has columns.
         on_error: whether a malformed row is an error or skipped and counted. Files of a folder that cannot be
             used are always skipped and counted.
@@ -83,7 +83,7 @@ def open_documents(
 
     Raises:
         DataError: if an argument is wrong or does not belong to this kind of source.
-        DatasetError: if there is no such thing, or it cannot be told what it is.
+        DatasetError: if it does not exist, or its format cannot be recognised.
     """
     if format is not None and format not in get_args(Format):
         raise DataError(f"no format {format!r}; choose one of {', '.join(get_args(Format))}")
@@ -138,7 +138,7 @@ class _Opening:
                 return self._source(name, lambda refusals: read(path, refusals))
             case None | "ir_datasets":
                 raise DatasetError(
-                    f"{path}: it cannot be told what this is; name its format with format=..., one of"
+                    f"{path}: its format cannot be recognised; name it with format=..., one of"
                     f" {', '.join(get_args(Format))} ('files' reads it as text)"
                 )
         reader = _table(kind, self._encoding)
@@ -223,7 +223,7 @@ def _known(encoding: str | None) -> str | None:
 
 
 def _table_format(name: str) -> Format | None:
-    """The kind of table that a file's name tells."""
+    """The kind of table by a file's name."""
     path = PurePath(name.lower())
     if path.suffix == ".gz":
         kind = _SUFFIXES.get(PurePath(path.stem).suffix)

@@ -96,7 +96,7 @@ class _Budget:
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """Without pypdf's log, which tells every oddity of a file that it can read nevertheless."""
+    """Without pypdf's log, which has every oddity of files that it can read nevertheless."""
     logger = logging.getLogger("pypdf")
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)

@@ -1,4 +1,4 @@
-"""A stream of documents that can be read again, and the account of what was left out."""
+"""A stream of documents that can be read again, and a count of what was omitted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PLACES = 5
 
 
 class RefusedError(Exception):
-    """One row or file that is no document; a reader tells its place.
+    """One row or file that is no document; a reader adds its place.
 
     Attributes:
         reason: a few words, by which it is counted.

@@ -125,7 +125,7 @@ def decoded(raw: bytes, *claims: str | None) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Extracted:
-    """What a file says.
+    """What a reader extracts from a file.
 
     Attributes:
         text: its text.
@@ -154,12 +154,12 @@ def plain_text(raw: bytes, encoding: str | None = None) -> Extracted:
 
 
 def encoding_metadata(encoding: str) -> dict[str, str]:
-    """An encoding that is worth telling, because it may be guessed."""
+    """Metadata of an encoding that may be guessed; none for UTF-8."""
     return {} if encoding in ("utf-8", "utf-8-sig") else {"encoding": encoding}
 
 
 def marked_encoding(raw: bytes) -> str | None:
-    """The encoding that a byte order mark tells."""
+    """The encoding of a byte order mark."""
     return next((encoding for mark, encoding in _MARKS if raw.startswith(mark)), None)
 
 

@@ -99,7 +99,7 @@ def open_local(folder: Path) -> QdrantClient:
     """
     with disk_errors(str(folder)):
         try:
-            # Its threads are kept apart by a lock of ours, where sqlite would refuse all but the first.
+            # Our lock keeps threads apart; sqlite would refuse all threads but the first.
             return QdrantClient(path=str(folder), force_disable_check_same_thread=True)
         except RuntimeError as error:
             raise StoreError(
@@ -159,7 +159,7 @@ class ClientEngine:
             on_disk_payload=True,
             metadata=manifest.to_json(),
         )
-        if self.kind == "server":  # local mode has no payload indexes, and warns of being told so
+        if self.kind == "server":  # local mode has no payload indexes, and warns of the request
             for path, kind in payload_indexes(manifest.options).items():
                 schema = models.PayloadSchemaType(kind)
                 self._call(
@@ -348,7 +348,7 @@ class ClientEngine:
             "score_threshold": request.score_threshold,
             "with_payload": request.with_payload or False,
             "with_vectors": request.with_vector or False,
-            # Local mode is always exact, and warns of being told so.
+            # Local mode is always exact, and warns of the parameter.
             "search_params": request.params if self.kind == "server" else None,
         }
 

@@ -208,7 +208,7 @@ class EdgeEngine:
             shutil.rmtree(self.where)
 
     def close(self) -> None:
-        """Flush, and let go of the folder's lock, when the requests of other threads are done."""
+        """Flush and release the folder's lock, after the requests of other threads."""
         self._shard.close()
 
 

@@ -38,7 +38,7 @@ def to_filter(query_filter: models.Filter | None) -> qdrant_edge.Filter | None:
 
 
 def lacking(thing: str) -> StoreError:
-    """The error that says that Edge has no such thing."""
+    """The error for what Edge does not have."""
     return StoreError(f"Qdrant Edge has no {thing}; a Qdrant server has, so open the index with its url")
 
 

@@ -1,4 +1,4 @@
-"""A shard of Qdrant Edge: opened or made, its errors told in a line, and room asked for on the disk."""
+"""A shard of Qdrant Edge: it is opened or made, its errors fit on one line, and disk space is checked."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Shard:
 
     @contextlib.contextmanager
     def use(self) -> Iterator[qdrant_edge.EdgeShard]:
-        """For a request: the shard stays open meanwhile, and its errors are told in a line.
+        """For a request: the shard stays open meanwhile, and its errors fit on one line.
 
         Raises:
             StoreError: in place of Edge's errors.
@@ -106,7 +106,7 @@ class Shard:
             shard.flush()
 
     def close(self) -> None:
-        """Flush, and let go of the folder's lock, when the requests of other threads are done."""
+        """Flush and release the folder's lock, after the requests of other threads."""
         with self._idle:
             self._idle.wait_for(lambda: self._using == 0)
             with self._named_errors():
@@ -151,7 +151,7 @@ def _read_ahead(folder: Path) -> None:
     size = sum(path.stat().st_size for path in files)
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # a system that does not tell
+    except (AttributeError, ValueError, OSError):  # a system that does not report it
         return
     if size > memory / 4:
         return

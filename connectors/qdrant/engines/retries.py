@@ -1,4 +1,4 @@
-"""Requests to a vector store: sent again while a fault may pass, and told in one line when it does not."""
+"""Requests to a vector store: repeated while a fault may pass, else reported in one line."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _NO_COLLECTION = re.compile(r"collection .*(doesn't exist|does not exist|not fou
 _COLLECTION_EXISTS = re.compile(r"collection .*already exists", re.IGNORECASE)
 _NO_RESULT = re.compile(r"returned None")  # qdrant-client, of JSON that has no `result`
 _BAD_RETRY_AFTER = "Retry-After header value is not a valid integer: "
-_SHOWN = 200  # characters of somebody else's message
+_SHOWN = 200  # characters of a message from outside
 
 
 class TooLarge(StoreError):  # noqa: N818 (what is wrong with the request, rather than with the store)
@@ -54,7 +54,7 @@ class CollectionGone(StoreError):  # noqa: N818
 
 
 class CollectionExists(StoreError):  # noqa: N818
-    """A collection that somebody else, or an attempt whose answer was lost, has made already."""
+    """A collection that exists already: made by another process, or by an attempt whose answer was lost."""
 
 
 def call(request: Callable[[], T], where: str, policy: RetryPolicy = DEFAULT_RETRIES) -> T:
@@ -88,17 +88,17 @@ def call(request: Callable[[], T], where: str, policy: RetryPolicy = DEFAULT_RET
         ValueError,
         AssertionError,
     ) as error:
-        told = _told(error, where)
-        if told is None:
+        shown = _store_error(error, where)
+        if shown is None:
             raise
         cause = None if _shows_headers(error) else error
     # Outside the handler: an error raised in it would keep the original, and what that shows, as its context.
     attempts = retrying.statistics.get("attempt_number", 1)
-    raise type(told)(f"{told} (tried {attempts} times)" if attempts > 1 else str(told)) from cause
+    raise type(shown)(f"{shown} (tried {attempts} times)" if attempts > 1 else str(shown)) from cause
 
 
 class _Pause(tenacity.wait.wait_base):
-    """Full jitter, and what the server asks for."""
+    """Waits: full jitter, and what the server asks for."""
 
     def __init__(self, policy: RetryPolicy) -> None:
         self._jitter = tenacity.wait_random_exponential(policy.first_wait, max=policy.longest_wait)
@@ -148,7 +148,7 @@ def _is_transient(error: BaseException) -> bool:
         case grpc.RpcError():
             return _code(error) in _TRANSIENT_CODES and not _TOO_LARGE.search(_details(error))
     # An answer that is no JSON was cut off, or is the page of a proxy whose server is away; or it is
-    # another service's, which the last attempt tells.
+    # another service's, which the last attempt reports.
     return _is_no_json(error) or _is_bad_retry_after(error)
 
 
@@ -176,25 +176,25 @@ def _shows_headers(error: BaseException) -> bool:
     return isinstance(error, ResponseHandlingException) and isinstance(error.source, httpx.LocalProtocolError)
 
 
-def _told(error: Exception, where: str) -> StoreError | None:
+def _store_error(error: Exception, where: str) -> StoreError | None:
     """What failed where, and what to do, in one line; never the request, which holds the API key."""
     match error:
         case UnexpectedResponse():
-            return _told_response(error, where)
+            return _response_error(error, where)
         case ResponseHandlingException():
-            return _told_transport(error.source, where)
+            return _transport_error(error.source, where)
         case grpc.RpcError():
-            return _told_grpc(error, where)
+            return _grpc_error(error, where)
         case sqlite3.Error():
             return StoreError(f"cannot use {where}: {error}; what is stored stays")
         case ValueError() | AssertionError():
-            return _told_value(error, where)
+            return _value_error(error, where)
     asked = _asked_wait(error)
     wait = "" if asked is None else f" and asks to wait for {asked:.0f} s"
     return StoreError(f"{where} is overloaded{wait}; try again later")
 
 
-def _told_response(error: UnexpectedResponse, where: str) -> StoreError:
+def _response_error(error: UnexpectedResponse, where: str) -> StoreError:
     status, reason = error.status_code, _reason(error)
     if status == 413 or _TOO_LARGE.search(reason):
         return _too_large(where, reason or str(status))
@@ -210,7 +210,7 @@ def _told_response(error: UnexpectedResponse, where: str) -> StoreError:
     return StoreError(f"{where} answered {shown}: {reason or 'without a reason'}{advice}")
 
 
-def _told_transport(source: Exception, where: str) -> StoreError:
+def _transport_error(source: Exception, where: str) -> StoreError:
     match source:
         case httpx.LocalProtocolError():
             return _unwritable(where)
@@ -232,7 +232,7 @@ def _told_transport(source: Exception, where: str) -> StoreError:
     return _not_qdrant(where)  # JSON, but of another form
 
 
-def _told_grpc(error: grpc.RpcError, where: str) -> StoreError:
+def _grpc_error(error: grpc.RpcError, where: str) -> StoreError:
     code, details = _code(error), _details(error)
     name = code.name if code else "UNKNOWN"
     if code in _NO_ACCESS:
@@ -254,8 +254,8 @@ def _told_grpc(error: grpc.RpcError, where: str) -> StoreError:
     return StoreError(f"{where} answered {name}: {details or 'without a reason'}")
 
 
-def _told_value(error: ValueError | AssertionError, where: str) -> StoreError | None:
-    """Answers that are not Qdrant's, and what local mode says of collections; others are bugs, and stay."""
+def _value_error(error: ValueError | AssertionError, where: str) -> StoreError | None:
+    """The error for answers that are not Qdrant's, and of collections in local mode; None for bugs."""
     if _is_no_json(error) or (isinstance(error, AssertionError) and _NO_RESULT.search(str(error))):
         return _not_qdrant(where)
     if _NO_COLLECTION.match(str(error)):

@@ -1,4 +1,4 @@
-"""What a retriever did for a query, in words and figures."""
+"""What a retriever did for a query, in words and numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Explanation:
     """What a retriever did for a query.
 
     Attributes:
-        steps: one line each, in their order: where, what, over how many.
+        steps: one line each, in their order: the engine, what it ranks by, and over how many points.
         seconds: how long it took, fetching included.
         ranking: the documents in order, with what each stage gave them.
     """
@@ -29,7 +29,7 @@ class Explanation:
 
 
 class ExplainingRetriever(ABC):
-    """What every retriever from an index can do, once it can retrieve and say how."""
+    """A retriever from an index that can explain what it does."""
 
     __slots__ = ()
 
@@ -46,7 +46,7 @@ class ExplainingRetriever(ABC):
     def explain(
         self, query: Query, depth: int, fields: frozenset[Field] = frozenset({"documents"})
     ) -> Explanation:
-        """Retrieve, and tell what was done."""
+        """Retrieve, and report what was done."""
         begun = time.perf_counter()
         pool = self.retrieve(query, depth, fields)
         seconds = time.perf_counter() - begun

@@ -112,7 +112,7 @@ class SurpriseRetriever(ExplainingRetriever):
             raise IndexMismatchError(
                 f"{self.index.where} carries the ensemble {statistics.ensemble} of {statistics.count} "
                 f"members, asked for is {self.ensemble.identity} of {self.ensemble.count}; set it with "
-                "set_ensemble, or leave it away"
+                "set_ensemble, or omit it"
             )
         if self.mode != "client":
             behind = points_behind(self.index.files, statistics)
@@ -192,7 +192,7 @@ class SurpriseRetriever(ExplainingRetriever):
         moments = self._statistics.moments(found.dense)
         cosine = np.asarray(found.scores["cosine"], np.float64)
         if self.index.engine == "server":
-            # What a server computes with; JSON has the shortest decimal that tells it from its neighbours.
+            # What a server computes with; JSON has the shortest decimal that no other float32 has.
             cosine = cosine.astype(np.float32).astype(np.float64)
         # Rounded as Qdrant rounds it, so that documents it holds for equal are equal here.
         z = ((cosine - moments.mean) / moments.deviation).astype(np.float32).astype(np.float64)

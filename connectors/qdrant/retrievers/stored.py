@@ -1,4 +1,4 @@
-"""Candidates by id from an index, for re-ranking what somebody else retrieved."""
+"""Candidates by id from an index, to re-rank what another system retrieved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Candidates out of requests: points become documents, passages of one document stay together."""
+"""From requests to candidates: points become documents, and passages of one document stay together."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class Pools:
     ) -> Candidates:
         """The best documents by what a plan ranks by, with their score.
 
-        Where documents are split, ever more points are looked at until there are enough documents; offset and
-        threshold then count documents, too.
+        Where documents are split, more points are requested until there are enough documents. The offset
+        then counts documents.
 
         Args:
             plan: makes the stages.
@@ -66,7 +66,7 @@ class Pools:
         """
         passages = self.storage.manifest.options.passages
         if passages is None:
-            # A stage hands on what is skipped, too.
+            # A stage must also pass on what is skipped.
             stages = plan(depth + (options.offset or 0))
             return self._candidates(self._query(stages, depth, fields, options), fields, name)
         skipped = options.offset or 0
@@ -119,7 +119,7 @@ class Pools:
         Args:
             ids: of documents.
             fields: what to fetch.
-            skip_missing: leave out what is not in the index, instead of refusing it.
+            skip_missing: omit what is not in the index, instead of raising an error.
 
         Raises:
             DataError: if one is not in the index.
@@ -180,7 +180,7 @@ class Pools:
     ) -> Candidates:
         documents = self._documents(records) if "documents" in fields else {}
         if "documents" in fields:
-            # One that is deleted between two requests is left out.
+            # A document that is deleted between two requests is omitted.
             records = [record for record in records if record.payload[ID] in documents]
         payloads = [record.payload for record in records]
         dimension = self.storage.manifest.dimension

@@ -50,12 +50,12 @@ class SearchOptions:
 
 NO_OPTIONS = SearchOptions()
 
-# More candidates than asked for are rescored with the originals; one bit tells less than eight.
+# More candidates than asked for are rescored with the originals; one bit has less information than eight.
 _OVERSAMPLING: Mapping[Quantization, float] = {"int8": 1.5, "binary": 4.0}
 
 
 def rescored(options: SearchOptions, quantization: Quantization | None) -> SearchOptions:
-    """The same, with what quantised vectors found rescored, unless the caller says how."""
+    """The same, with what quantised vectors found rescored, unless the caller sets how."""
     params = options.params or models.SearchParams()
     if quantization is None or params.quantization is not None:
         return options
@@ -71,7 +71,7 @@ class Stage:
         query: a vector, a sparse vector, token vectors, or a formula.
         using: the vector's name; None for a formula.
         name: what the stage does, for `explain`.
-        limit: how many points it hands on, where another stage follows.
+        limit: how many points it passes to the next stage, if there is one.
     """
 
     query: Any
@@ -141,7 +141,7 @@ def request(
 ) -> models.QueryRequest:
     """One request of several stages, each over what the one before it found.
 
-    The filter and the search parameters hold for the first, the threshold and the offset for the last.
+    The filter and the search parameters apply to the first stage, the threshold and the offset to the last.
 
     Args:
         stages: in the order in which they run.
@@ -161,7 +161,7 @@ def request(
             filter=options.filter if stage is first else None,
             params=options.params if stage is first else None,
         )
-    alone = inner is None
+    is_single = inner is None
     return models.QueryRequest(
         query=last.query,
         using=last.using,
@@ -169,8 +169,8 @@ def request(
         limit=limit,
         offset=options.offset,
         score_threshold=options.score_threshold,
-        filter=options.filter if alone else None,
-        params=options.params if alone else None,
+        filter=options.filter if is_single else None,
+        params=options.params if is_single else None,
         with_payload=list(fields) or False,
         with_vector=list(vectors) or False,
     )

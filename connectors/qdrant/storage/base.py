@@ -1,7 +1,7 @@
-"""Where an index lives: its manifest, its points, the files beside them, and its versions.
+"""What an index is stored in: its manifest, its points, the files beside them, and its versions.
 
 A version is a complete index. A new one is filled beside the one in use and put into its place in one step:
-by an alias on a server, by one small file in a folder. What fails on the way leaves the old one in use.
+by an alias on a server, by one small file in a folder. After an error the old one stays in use.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Storage(Protocol):
         ...
 
     def read_file(self, name: str) -> bytes | None:
-        """A file that is kept beside the points; None where there is none."""
+        """A file beside the points; None if there is none."""
         ...
 
     def write_file(self, name: str, content: bytes) -> None:
@@ -47,11 +47,11 @@ class Storage(Protocol):
         ...
 
     def delete_file(self, name: str) -> None:
-        """Forget a file; nothing happens where there is none."""
+        """Delete a file; nothing happens if there is none."""
         ...
 
     def successor(self, manifest: Manifest) -> Storage:
-        """The next version, not in use yet; what an interrupted call began is gone on with where it fits."""
+        """The next version, not in use yet. It continues what an interrupted call began, where that fits."""
         ...
 
     def promote(self) -> None:
@@ -59,15 +59,15 @@ class Storage(Protocol):
         ...
 
     def hand_over(self) -> None:
-        """What this version shares with the one that replaced it belongs to that one now."""
+        """Leave what both versions share, such as a connection, to the one that replaced this one."""
         ...
 
     def drop_others(self) -> None:
-        """Delete the versions that are not in use; nobody may have them open here."""
+        """Delete the versions that are not in use; they must not be open in this process."""
         ...
 
     def close(self) -> None:
-        """Let go of files, locks and connections."""
+        """Close files and connections, and release locks."""
         ...
 
 

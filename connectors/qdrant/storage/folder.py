@@ -73,7 +73,7 @@ class FolderStorage:
             return cls(folder, 1, chosen, expected)
 
     def reload(self) -> Manifest:
-        """The manifest; nobody else can change it while the folder is open."""
+        """The manifest; no other process can change it while the folder is open."""
         return self.manifest
 
     def save(self, manifest: Manifest) -> None:

@@ -31,9 +31,9 @@ _PART_BYTES = 4 * 2**20  # of a file, in one point; a server takes 32 MiB in a r
 
 
 class ServerStorage:
-    """Collections of a Qdrant: `NAME@VERSION` holds the points, and the alias NAME stands for the one in use.
+    """Collections of a Qdrant: `NAME@VERSION` holds the points, and the alias NAME names the one in use.
 
-    Files lie in a second collection, `NAME@VERSION.files`. A version is a number and, after the first, digits
+    Files are in a second collection, `NAME@VERSION.files`. A version is a number and, after the first, digits
     of what it is made with, so that two processes which build different ones never write into one collection.
 
     Args:
@@ -126,7 +126,7 @@ class ServerStorage:
         self.manifest = manifest
 
     def read_file(self, name: str) -> bytes | None:
-        """A file, put together from its parts; the latest content that is there whole.
+        """A file, joined from its parts; the latest content of which all parts exist.
 
         Raises:
             StoreError: if a part is damaged.
@@ -148,9 +148,9 @@ class ServerStorage:
             raise StoreError(f"{self.where}: the file {name!r} is damaged; write it again") from error
 
     def write_file(self, name: str, content: bytes) -> None:
-        """Keep a file, in parts that a request takes, in place of the content that the name stood for.
+        """Keep a file, in parts that fit into a request, in place of the file of this name.
 
-        The old parts go when all new ones are there: whoever reads meanwhile finds one of the two, whole.
+        The old parts are deleted when all new ones are stored. A reader finds one of the two, complete.
         """
         if not self._files.exists():
             # An attempt whose answer was lost may have made it.
@@ -174,7 +174,7 @@ class ServerStorage:
             self._files.delete(before)
 
     def delete_file(self, name: str) -> None:
-        """Forget a file."""
+        """Delete a file."""
         if self._files.exists():
             ids = [r.id for batch in self._files.scroll((), condition=_named(name)) for r in batch]
             self._files.delete(ids)
@@ -197,7 +197,7 @@ class ServerStorage:
         self._owns_client = False
 
     def promote(self) -> None:
-        """Let the alias stand for this version, in one request.
+        """Let the alias name this version, in one request.
 
         Raises:
             StoreError: if another process has put one into use since this one was begun.
@@ -221,7 +221,7 @@ class ServerStorage:
                 self._call(partial(self._client.delete_collection, name))
 
     def close(self) -> None:
-        """Close the connection; a version that is not in use has its predecessor's, and leaves it open."""
+        """Close the connection; a version that is not in use leaves that of its predecessor open."""
         if self._owns_client:
             self.engine.close()
 
@@ -234,7 +234,7 @@ class ServerStorage:
         return ClientEngine(self._client, kind, where, collection, policy, moved)
 
     def _moved(self) -> str | None:
-        """The collection that the alias stands for now, if it is of the same model and options."""
+        """The collection that the alias names now, if it is of the same model and options."""
         version = _version_in_use(self._client, self._name)
         if version is None or version == self._version:
             return None
@@ -261,7 +261,7 @@ class ServerStorage:
 
 
 def _version_in_use(client: QdrantClient, name: str) -> str | None:
-    """The version that an alias stands for; None where there is no such alias of ours."""
+    """The version that an alias names; None where there is no such alias of ours."""
     for alias in client.get_aliases().aliases:
         stem, _, version = alias.collection_name.rpartition("@")
         if alias.alias_name == name and stem == name and _VERSION.fullmatch(version):

@@ -104,7 +104,7 @@ class Indexer:
                     self._chunk(chunk, known, part, writer)
                     row += len(chunk)
                 except StoppedError:
-                    # Ids that follow are told where that needs no reading of a stream that may have no end.
+                    # Later ids are reported if that needs no reading of a stream, which may have no end.
                     rest = [d.id for d in source] if isinstance(documents, Sequence) else []
                     writer.give_up(self._seen, rest)
             writer.finish(self._seen)
@@ -189,7 +189,7 @@ class Indexer:
             if not document.id:
                 raise DataError(f"a document has an empty id (its text begins {document.text[:40]!r})")
             if document.id in self._seen:
-                raise DataError(f"the document id {document.id!r} stands twice; ids must be unique")
+                raise DataError(f"the document id {document.id!r} occurs twice; ids must be unique")
             self._seen[document.id] = None
 
     def _all_stored(self) -> Iterator[tuple[str, Stored]]:
@@ -244,7 +244,7 @@ def _stored(payload: Mapping[str, object]) -> Stored:
 
 @runtime_checkable
 class _Accounting(Protocol):
-    """A source that tells what it could not read, such as `readers.DocumentSource`."""
+    """A source that reports what it could not read, such as `readers.DocumentSource`."""
 
     @property
     def unreadable(self) -> list[str]:
@@ -256,7 +256,7 @@ def _require_all_read(documents: Iterable[Document]) -> None:
     """Refuse to prune after a source that could not be read as a whole: what it missed is not gone.
 
     Raises:
-        DataError: if it says so.
+        DataError: if it reports such places.
     """
     if isinstance(documents, _Accounting) and documents.unreadable:
         first = documents.unreadable[0]

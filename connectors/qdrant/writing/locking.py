@@ -9,10 +9,10 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 
 class Changing(Protocol):
-    """Something that is changed by several threads.
+    """An object that several threads change.
 
     Attributes:
-        changing: held by the one that does.
+        changing: the lock that a change holds.
     """
 
     changing: threading.RLock

@@ -147,7 +147,7 @@ class Writer:
 
     def _run(self) -> None:
         while (jobs := self._queue.get()) is not None:
-            if self._error is None:  # else the queue is emptied, so that nobody waits for it
+            if self._error is None:  # else the queue is emptied, so that no thread waits for it
                 try:
                     self._store(jobs)
                 except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits for it
@@ -209,7 +209,7 @@ def _completed(job: Job) -> Payload:
 
 
 def _batches(units: Iterable[_Named]) -> Iterator[list[_Named]]:
-    """Batches bounded by count and by bytes; a unit larger than the bound stands alone."""
+    """Batches bounded by count and by bytes; a unit larger than the bound is a batch of its own."""
     batch: list[_Named] = []
     size = 0
     for name, unit in units:
