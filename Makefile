@@ -36,7 +36,7 @@ types: $(INSTALLED) ## mypy --strict, on the package as it is installed
 	cd $(VENV) && $(abspath $(BIN))/mypy --config-file $(abspath pyproject.toml) -p surprise_rerank
 
 docs: $(INSTALLED) ## Build the documentation into site/; a warning is an error
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 dist: $(INSTALLED) ## Build the wheel and the source distribution, and check what an index would show of them
 	@rm -rf dist
@@ -61,4 +61,4 @@ $(INSTALLED): $(VENV)/.torch pyproject.toml $(shell find surprise_rerank connect
 	@touch $@
 
 clean: ## Remove the environment and what tools left behind
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
