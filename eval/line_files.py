@@ -1,4 +1,4 @@
-"""Data files of a line per item, read so that whatever is wrong is told with file and line."""
+"""Data files of a line per item, whose errors name the file and the line."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def data_folder(data: Path | None, *parts: str) -> Path:
         parts: names of folders, the last one being the one that is wanted.
 
     Raises:
-        DatasetError: if no data are named, or there is no such folder; says where it was looked for.
+        DatasetError: if no data are named, or there is no such folder; names the places that were searched.
     """
     wanted = "/".join(parts)
     if data is None:

@@ -67,7 +67,9 @@ def data_sets() -> list[DataSet]:
     return [
         DataSet("STS12", tuple(sts12)),
         DataSet("STS13", tuple(sts13)),
-        DataSet("STS-B", (subtask("STS-B", 20, 9),), beside=("a green cat sees a bird", "the old house")),
+        DataSet(
+            "STS-B", (subtask("STS-B", 20, 9),), other_sentences=("a green cat sees a bird", "the old house")
+        ),
     ]
 
 
@@ -140,7 +142,7 @@ def test_sentences_without_known_words_are_counted() -> None:
 def test_post_processing_takes_the_components_of_all_sentences_off(data_sets: list[DataSet]) -> None:
     data_set = data_sets[2]
     model = word_model()
-    sentences = list(dict.fromkeys((*data_set.sentences, *data_set.beside)))
+    sentences = list(dict.fromkeys((*data_set.sentences, *data_set.other_sentences)))
     vectors = model.vectors(sentences).astype(np.float64)
     axes = np.linalg.svd(vectors)[2][:2]
     processed = dict(zip(sentences, vectors - vectors @ axes.T @ axes, strict=True))

@@ -69,14 +69,14 @@ def test_sts_b_may_have_fields_about_licences(tmp_path: Path) -> None:
 def test_the_other_parts_of_a_data_set_are_read_on_request_only(tmp_path: Path) -> None:
     sts_b(tmp_path, "dev")
     (dev,) = read_data_sets(tmp_path, ["STS-B-dev"])
-    assert (dev.name, dev.beside) == ("STS-B-dev", ())
+    assert (dev.name, dev.other_sentences) == ("STS-B-dev", ())
     with pytest.raises(DatasetError, match=r"sts-test\.csv"):
-        read_data_sets(tmp_path, ["STS-B-dev"], beside=True)
+        read_data_sets(tmp_path, ["STS-B-dev"], other_parts=True)
     sts_b(tmp_path, "test")
     sts_b(tmp_path, "train")
-    (dev,) = read_data_sets(tmp_path, ["STS-B-dev"], beside=True)
-    assert len(dev.beside) == 16
-    assert not set(dev.beside) & set(dev.sentences)
+    (dev,) = read_data_sets(tmp_path, ["STS-B-dev"], other_parts=True)
+    assert len(dev.other_sentences) == 16
+    assert not set(dev.other_sentences) & set(dev.sentences)
 
 
 def test_sick_is_read_with_the_line_ends_of_either_system(tmp_path: Path) -> None:

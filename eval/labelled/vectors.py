@@ -18,7 +18,7 @@ from surprise_rerank.encoders.text_vectors import dense_vectors
 
 # Part of every key: vectors that were made another way are not read.
 _VERSION = 1
-# An interruption loses no more than the work on so many.
+# An interruption loses the work on at most this many.
 _PART = 1024
 
 
@@ -26,7 +26,7 @@ class VectorFolder:
     """Dense vectors by model and texts.
 
     A file holds the vectors of one list of texts; it is there whole or not at all. While they are being made,
-    parts of it lie in a folder beside its place.
+    parts of it are in a folder next to it.
 
     Args:
         cache: the folder that they are kept under.
@@ -88,7 +88,7 @@ class VectorFolder:
 
 
 def _key(encoder: Encoder, texts: Sequence[str], kind: Kind) -> str:
-    # The fingerprint is that of the weights; a model's name stands for its prompts.
+    # The fingerprint is that of the weights; a model's name identifies its prompts.
     parts = [_VERSION, encoder.name, encoder.fingerprint, encoder.dimension, kind, list(texts)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 

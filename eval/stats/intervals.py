@@ -21,7 +21,7 @@ RESAMPLES = 10_000
 _DIGITS = 5
 # What rounding leaves of a variance, of similarities whose variance over all pairs is 1.
 _NO_VARIANCE = 1e-12
-# A resample of n pairs is n numbers; so many numbers are held at a time.
+# A resample of n pairs is n numbers; at most this many are held at a time.
 _NUMBERS = 1 << 23
 
 

@@ -15,7 +15,7 @@ RESAMPLES = 9999
 
 # Resamples that are drawn at a time: some megabytes of indices for a thousand questions.
 _AT_ONCE = 1000
-# Differences of means are rounded in the last digits; equal ones must not be told apart by that.
+# Differences of means are rounded in the last digits; that must not make equal ones differ.
 _ROUNDING = 1e-12
 
 
@@ -98,7 +98,7 @@ def difference_interval(
         seed: of the samples.
 
     Returns:
-        Its ends; the difference itself twice where all questions have the same.
+        Its ends; both are the difference itself where all questions have the same.
 
     Raises:
         DataError: if the shapes differ or there is no question.

@@ -1,4 +1,4 @@
-"""Do intrinsic scores foretell downstream accuracy? Their correlation over a set of models."""
+"""Do intrinsic scores predict downstream accuracy? Their correlation over a set of models."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from surprise_rerank.eval.reports.report import Cell, Column, Plot, Report, Seri
 Score: TypeAlias = tuple[str, str]
 
 _LEAST_MODELS = 3
-# All orders of so many models are tried for a p-value; of more, so many random ones.
+# All orders of up to `_EXACT_MODELS` models are tried for a p-value; of more, `_ORDERS` random ones.
 _EXACT_MODELS = 7
 _ORDERS = 9999
 # With more rows, a terminal shows the correlations with the mean alone.
@@ -32,7 +32,7 @@ _COEFFICIENTS: Mapping[str, Callable[..., Any]] = {
     "Kendall": stats.kendalltau,
 }
 _RANKS = ("MR", "MRR", "Hits@1", "Hits@3")
-# Table -> how many columns tell its rows apart, and which of the others are scores; None for all.
+# Table -> how many columns are the keys of its rows, and which of the others are scores; None for all.
 _TABLES: Mapping[str, tuple[int, tuple[str, ...] | None]] = {
     "downstream": (1, None),
     "evalrank-words": (2, _RANKS),
@@ -61,7 +61,7 @@ def correlate(reports: Sequence[Report]) -> Report:
     """Correlate every intrinsic score with the accuracy of every downstream task, over models.
 
     MR counts negatively, so that higher is better throughout. The mean is over the tasks that all models
-    have. Where a score of a model is given twice, the later one counts.
+    have. Of duplicate scores of a model, the last one counts.
 
     Args:
         reports: of words, sentences, textual similarity and downstream tasks, in any order.
@@ -73,7 +73,7 @@ def correlate(reports: Sequence[Report]) -> Report:
 
     Raises:
         DataError: if there are no downstream accuracies, no intrinsic scores, or fewer than 3 models that
-            have both; says which models have what.
+            have both; names the models that have each.
     """
     found = _Collected()
     for report in reports:
@@ -99,26 +99,26 @@ def correlate(reports: Sequence[Report]) -> Report:
 
 @dataclass
 class _Collected:
-    """What reports tell.
+    """The scores of all reports.
 
     Attributes:
         downstream: model -> task -> accuracy in %.
         intrinsic: score -> model -> value, higher for better.
         repeated: models and tables that were given more than once.
         classifiers: that the accuracies are of.
-        silent: how many reports tell nothing of the kind.
+        without_scores: how many reports have neither.
     """
 
     downstream: dict[str, dict[str, float]] = field(default_factory=dict)
     intrinsic: dict[Score, dict[str, float]] = field(default_factory=dict)
     repeated: dict[tuple[str, str], None] = field(default_factory=dict)
     classifiers: dict[str, None] = field(default_factory=dict)
-    silent: int = 0
+    without_scores: int = 0
 
     def add(self, report: Report) -> None:
         """Take the scores of a report; they replace those of earlier ones."""
         tables = [table for table in report.tables if table.name in _TABLES]
-        self.silent += not tables
+        self.without_scores += not tables
         if any(table.name == "downstream" for table in tables):
             self.classifiers[str(report.facts.get("classifier", "unknown"))] = None
         for table in tables:
@@ -135,7 +135,7 @@ class _Collected:
 
 
 class _Row:
-    """A score beside the mean accuracy, over the models that have both.
+    """A score and the mean accuracy, over the models that have both.
 
     Args:
         values: model -> score.
@@ -304,7 +304,7 @@ def _with_task(
 
 
 def _plots(rows: Mapping[Score, _Row]) -> Iterator[Plot]:
-    """MRR beside the mean accuracy, for words and for sentences; by cosine, where it was measured."""
+    """MRR and the mean accuracy, for words and for sentences; by cosine, where it was measured."""
     for kind in ("words", "sentences"):
         label = f"{kind} MRR"
         similarities = [similarity for name, similarity in rows if name == label]
@@ -349,8 +349,8 @@ def _notes(
         yield f"downstream accuracies without intrinsic scores: {', '.join(unused)}"
     if len(found.classifiers) > 1:
         yield f"the accuracies are of different classifiers: {', '.join(found.classifiers)}"
-    if found.silent:
-        yield f"{found.silent} reports have neither downstream accuracies nor intrinsic scores"
+    if found.without_scores:
+        yield f"{found.without_scores} reports have neither downstream accuracies nor intrinsic scores"
 
 
 def _listed(models: Sequence[str]) -> str:

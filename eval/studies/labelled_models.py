@@ -49,7 +49,7 @@ class LabelledVectors:
         return self._folder.vectors(self.encoder, texts.digest, texts.texts, kind, self._terminal, title)
 
     def described(self) -> dict[str, str | int]:
-        """What tells the model from another one."""
+        """What identifies the model."""
         encoder = self.encoder
         return {"name": encoder.name, "fingerprint": encoder.fingerprint, "dimension": encoder.dimension}
 
@@ -58,12 +58,12 @@ def load_models(names: Sequence[str], cache: Path, terminal: Terminal) -> Iterat
     """Models, one after the other, each loaded when it is asked for.
 
     Args:
-        names: as for `load_encoder`; one that is given twice is loaded once.
+        names: as for `load_encoder`; a duplicate is loaded once.
         cache: the cache folder.
         terminal: for messages and progress.
 
     Raises:
-        DataError: if there are none, or tables could not tell two apart.
+        DataError: if there are none, or two share a name in tables.
         StoreError: if vectors cannot be kept.
         ModelError: if one cannot be loaded.
     """

@@ -27,7 +27,7 @@ class ResultCache(Generic[Result]):
         kind: of the results: a dataclass, or a dictionary of some. Kept values of another form count as no
             result.
         protocol: part of every key: a result that was measured another way is not read.
-        named_by: the part of a key that stands before the digits of a file's name.
+        named_by: the part of a key that a file's name begins with.
 
     Attributes:
         path: the folder.
@@ -80,10 +80,10 @@ class ResultCache(Generic[Result]):
         self.keep(key, asdict(cast(Any, result)))
         return result
 
-    def remarks(self) -> Iterator[str]:
+    def remarks(self, what: str = "results") -> Iterator[str]:
         """How many of the results were read."""
         if self.found:
-            yield f"{self.found} of {self.asked} results were measured before and read from {self.path}"
+            yield f"{self.found} of {self.asked} {what} were measured before and read from {self.path}"
 
     def keep(self, key: Key, values: Mapping[str, Any]) -> None:
         """Keep a result.

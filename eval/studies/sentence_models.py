@@ -89,7 +89,7 @@ def load_each(names: Sequence[str], load: Callable[[str], Model], terminal: Term
     """Models one after the other, each loaded when it is asked for; the names are checked at once.
 
     Args:
-        names: as for `load_encoder`; one that is given twice is loaded once.
+        names: as for `load_encoder`; a duplicate is loaded once.
         load: loads one.
         terminal: for a message before each.
 
@@ -123,7 +123,7 @@ def distinct_models(models: Iterable[SentenceModel]) -> Iterator[SentenceModel]:
 
 
 def require_distinct(names: Sequence[str]) -> None:
-    """Refuse models that tables could not tell apart.
+    """Refuse an empty list of models, and names that tables could not distinguish.
 
     Raises:
         DataError: if there are none, or two share a name.
@@ -134,7 +134,7 @@ def require_distinct(names: Sequence[str]) -> None:
 
 
 def refuse_duplicates(names: Sequence[str], what: str, advice: str) -> None:
-    """Refuse things that tables could not tell apart.
+    """Refuse duplicate names.
 
     Args:
         names: of them.

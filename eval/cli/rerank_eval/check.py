@@ -25,14 +25,16 @@ Examples:
 @click.command("check", epilog=_EPILOG)
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @options_of(BenchmarkFiles)
-@click.option("--max-minutes", type=click.FloatRange(min=0), help="Leave out what takes longer, about.")
+@click.option("--max-minutes", type=click.FloatRange(min=0), help="Omit what takes longer, about.")
 @click.option(
     "--expected",
     "folder",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="A folder of YAML files in place of the package's own.",
 )
-@click.option("--list", "only_list", is_flag=True, help="Tell which there are and what they run, and leave.")
+@click.option(
+    "--list", "only_list", is_flag=True, help="List the tables and the commands behind them, and exit."
+)
 @report_option
 @quiet_option
 def command(
@@ -46,10 +48,10 @@ def command(
     reports: tuple[Path, ...],
     quiet: bool,
 ) -> None:
-    """Run the commands behind the tables of the documentation, and compare what comes out.
+    """Run the commands behind the tables of the documentation, and compare the results.
 
     What needs data or packages that are not here is skipped, with the reason. The exit code is 1 if a score
-    is further off than it may be or a command fails, else 0.
+    differs by more than its tolerance or a command fails, else 0.
     """
     from surprise_rerank.connectors.progress import Terminal
     from surprise_rerank.eval.check import expectations, run

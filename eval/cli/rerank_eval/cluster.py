@@ -1,4 +1,4 @@
-"""`rerank-eval cluster`: clusters of texts by cosine and by surprise, beside labels."""
+"""`rerank-eval cluster`: clusters of texts by cosine and by surprise, compared with labels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Examples:
 
 \b
 FILE is JSONL, CSV, TSV (each may end in .gz) or Parquet, with a text and a label in each row.
-Assignments of the points to the centres of k-means, all beside the cosine:
+Assignments of the points to the centres of k-means, all compared with the cosine:
   cosine      the nearest centre
   surprise    the most surprising one: z of the cosine over all points, by each centre's mean and deviation
   pooled      the same with one deviation for all centres
@@ -41,7 +41,7 @@ Assignments of the points to the centres of k-means, all beside the cosine:
     interrupted="Repeats that were measured stay; run the same command again to go on.",
 )
 def command(settings: ClusterSettings, files: ClusterFiles, terminal: Terminal) -> Report:
-    """Clusters of texts beside their labels: V-measure, ARI, NMI.
+    """Compare clusters of texts with their labels: V-measure, ARI, NMI.
 
     Each repeat finds centres by k-means; every assignment takes the same ones, and is compared with the
     cosine over the repeats. Labels are used for nothing else than the comparison and the number of clusters.

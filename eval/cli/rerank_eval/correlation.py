@@ -1,4 +1,4 @@
-"""`rerank-eval correlation`: do intrinsic scores foretell downstream accuracy."""
+"""`rerank-eval correlation`: do intrinsic scores predict downstream accuracy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def command(*, places: tuple[Path, ...], reports: tuple[Path, ...], details: boo
     """Correlation of intrinsic scores with downstream accuracy, over models.
 
     Of reports that `--report FILE.json` wrote: of `words`, `sentences`, `sts` and `downstream`, for three
-    models or more; of a folder all of them, by name. Where a score of a model is given twice, the later one
+    models or more; of a folder all of them, by name. Of duplicate scores of a model, the last one
     counts.
     """
     # Imported here, because `--help` and shell completion should not wait for scipy.

@@ -32,7 +32,7 @@ ensemble; the ratio to cosine's with the same texts; dev., standard deviations o
     interrupted="Texts that were encoded stay so; run the same command again to go on.",
 )
 def command(settings: EnsembleSizeSettings, files: SampledFiles, terminal: Terminal) -> Report:
-    """Measure surprise with random ensembles of growing size, beside cosine: the paper's study.
+    """Measure surprise with random ensembles of growing size, and cosine: the paper's study.
 
     Texts are classified by the names of their labels. The ensemble are a few of the unlabelled texts; the
     others are tested. --report FILE.html draws the ratio of surprise to cosine over the size.

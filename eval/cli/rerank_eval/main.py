@@ -181,7 +181,7 @@ def command(context: click.Context, /, *, list_systems: bool, **values: Any) -> 
     answers every judged question; the table gives the mean of each measure, the p-value of its difference
     to cosine, and the time of retrieval and re-ranking together.
 
-    The commands below evaluate models of words and sentences, classify and cluster texts, tell off-topic
+    The commands below evaluate models of words and sentences, classify and cluster texts, find off-topic
     questions, and check the tables of the documentation.
     """
     if context.invoked_subcommand is not None:

@@ -1,4 +1,4 @@
-"""`rerank-eval off-topic`: whether thresholds hold, and what tells off-topic questions."""
+"""`rerank-eval off-topic`: whether thresholds hold, and which statistic finds off-topic questions."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ Examples:
     interrupted="Indexes that were made stay; run the same command again.",
 )
 def command(settings: OffTopicSettings, terminal: Terminal) -> Report:
-    """Off-topic questions: what tells them, and what thresholds let through.
+    """Off-topic questions: which statistic finds them, and how many pass a threshold.
 
     Half of the off-topic questions are the background that thresholds are set on, the other half is put to
-    the test. Beside it stand the AUROC of every statistic of the best candidate, answered questions against
-    precision, and the calibration of probabilities that are fitted on judged questions.
+    the test. The report also has the AUROC of every statistic of the best candidate, answered questions
+    against precision, and the calibration of probabilities that are fitted on judged questions.
     """
     from surprise_rerank.eval.studies.off_topic.evaluation import evaluate_off_topic
 

@@ -24,7 +24,7 @@ Examples:
 Measures of sentence vectors:
   cosine, l2, csls, surprise, surprise-pure, surprise-mixed, surprise-pooled, surprise-pooled-mixed,
   surprise-shrunk: as those of `rerank-eval words`
-Measures of token vectors, which take some minutes each; `-raw` behind a name keeps their lengths:
+Measures of token vectors, which take some minutes each; `-raw` after a name keeps their lengths:
   dynamax, dynamax-jaccard, max-jaccard and the rest of `rerank-eval --list-systems`
 
 \b
@@ -40,7 +40,7 @@ In FOLDER, or in `evalrank` inside it:
     epilog=_EPILOG,
 )
 def command(settings: RankSettings, inputs: SentenceInputs, terminal: Terminal) -> Report:
-    """Tell whether a model ranks the similar sentence before 24,957 others (EvalRank).
+    """Show whether a model ranks the similar sentence before 24,957 others (EvalRank).
 
     The rank of a pair is the number of sentences that are more similar to its first sentence than its second
     one is. MR is the mean rank, MRR the mean of 1 / rank, Hits@k the share of pairs of rank k or better.

@@ -1,4 +1,4 @@
-"""`rerank-eval sts`: similarities of sentences beside people's judgements."""
+"""`rerank-eval sts`: similarities of sentences and people's judgements."""
 
 from __future__ import annotations
 
@@ -53,5 +53,5 @@ def command(settings: StsSettings, inputs: StsInputs, terminal: Terminal) -> Rep
     names = check_names(inputs.sets)
     if inputs.word_counts is not None:
         settings = replace(settings, counts=read_word_counts(inputs.word_counts))
-    data_sets = read_data_sets(inputs.data, names, beside=settings.post_process)
+    data_sets = read_data_sets(inputs.data, names, other_parts=settings.post_process)
     return evaluate_sts(load_sentence_models(inputs.models, inputs.cache), data_sets, settings, terminal)

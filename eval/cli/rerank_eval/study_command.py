@@ -31,7 +31,7 @@ def study_command(
         kinds: settings classes, whose fields become options.
         epilog: examples, and what the help text explains beyond the options.
         details: help text of `--details`, for a report that has tables of details.
-        interrupted: a sentence on what an interruption leaves behind.
+        interrupted: a sentence on what remains after an interruption.
     """
 
     def decorate(study: Callable[..., Report]) -> click.Command:

@@ -44,11 +44,11 @@ In FOLDER, or in `evalrank` inside it:
     epilog=_EPILOG,
 )
 def command(settings: RankSettings, inputs: WordInputs, terminal: Terminal) -> Report:
-    """Tell whether a model ranks the similar word before 22,207 others (EvalRank), and agrees with people.
+    """Show whether a model ranks the similar word before 22,207 others (EvalRank), and agrees with people.
 
     The rank of a pair is the number of words that are more similar to its first word than its second one is.
-    MR is the mean rank, MRR the mean of 1 / rank, Hits@k the share of pairs of rank k or better. Beside it,
-    the correlations with people's judgements on 13 word-similarity sets.
+    MR is the mean rank, MRR the mean of 1 / rank, Hits@k the share of pairs of rank k or better. The report
+    also has the correlations with people's judgements on 13 word-similarity sets.
     """
     from surprise_rerank.eval.studies.evalrank.data import read_word_ranking, read_word_similarity
     from surprise_rerank.eval.studies.evalrank.measures import DENSE_MEASURES, check_measures

@@ -1,4 +1,4 @@
-"""How large an ensemble must be: surprise with random ensembles of growing size, beside cosine."""
+"""How large an ensemble must be: surprise with random ensembles of growing size, and cosine."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _Key = tuple[str, str, int, str]
 def evaluate_ensemble_size(
     task: Task, settings: EnsembleSizeSettings, terminal: Terminal | None = None
 ) -> Report:
-    """Measure surprise with random ensembles of growing size, beside cosine.
+    """Measure surprise with random ensembles of growing size, and cosine.
 
     The texts that are not in the ensemble are tested (inductive).
 
@@ -89,9 +89,7 @@ def evaluate_ensemble_size(
         tuple(_plots(measured)),
         (*_notes(task, settings, sizes), *task.remarks()),
         {
-            "texts": len(task.texts),
-            "digest": task.texts.digest,
-            "names": {name: list(names) for name, names in task.names.items()},
+            **task.facts(),
             "draws": settings.draws,
             "seed": settings.seed,
             "models": described,

@@ -75,7 +75,7 @@ def evaluate_few_shot(task: Task, settings: FewShotSettings, terminal: Terminal 
     """
     terminal = terminal or Terminal(quiet=True)
     folder = settings.cache or cache_folder()
-    for name in filter(is_word_vectors, settings.models):  # told before another model is trained
+    for name in filter(is_word_vectors, settings.models):  # before another model is trained
         refuse_training(settings.systems or (), name)
     models = load_models(settings.models, folder, terminal)
     study = _Study(
@@ -211,7 +211,7 @@ class _Study:
         }
 
     def notes(self, cells: Cells) -> Iterator[str]:
-        """What a reader must know."""
+        """Notes for readers."""
         settings, texts = self.settings, self.task.texts
         drawn = "of each class" if settings.balanced else "for each class on average, at least 1 of each"
         yield f"k: examples {drawn}, drawn from {texts.name}; a smaller k's are among a larger one's"
@@ -244,10 +244,8 @@ class _Study:
         """FewShotSettings and sizes."""
         settings = self.settings
         return {
-            "texts": len(self.task.texts),
-            "digest": self.task.texts.digest,
+            **self.task.facts(),
             "tested": [len(draw.tested) for draw in self._draws],
-            "names": {name: list(names) for name, names in self.task.names.items()},
             "template": settings.template,
             "shots": list(settings.shots),
             "seeds": settings.seeds,

@@ -39,10 +39,8 @@ def label_names(classes: Iterable[str], given: LabelNames | None) -> LabelNames:
             )
         names = {name: given[name] for name in sorted(given)}
     if len(names) < 2:
-        raise DataError(
-            f"there is one class, {next(iter(names), '')!r}: nothing to tell apart; give two at least"
-        )
-    Labels.of(names)  # two classes of one name are told before anything is encoded
+        raise DataError(f"there is one class, {next(iter(names), '')!r}, expected two at least")
+    Labels.of(names)  # reports two classes of one name before anything is encoded
     return names
 
 
@@ -68,18 +66,20 @@ def read_label_names(path: Path) -> LabelNames:
 
 
 class _UniqueKeys(yaml.BaseLoader):
-    """Nothing but texts, as a class may be called 1, or no; and no class twice."""
+    """Nothing but texts, as a class may be called 1, or no; and no duplicate class."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         """The mapping of a node.
 
         Raises:
-            ConstructorError: if a key stands twice.
+            ConstructorError: if there is a duplicate key.
         """
         keys = [key.value for key, _ in node.value]
-        twice = next((key for i, key in enumerate(keys) if key in keys[:i]), None)
-        if twice is not None:
-            raise yaml.constructor.ConstructorError(None, None, f"{twice!r} stands twice", node.start_mark)
+        duplicate = next((key for i, key in enumerate(keys) if key in keys[:i]), None)
+        if duplicate is not None:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"duplicate key {duplicate!r}", node.start_mark
+            )
         return dict(super().construct_mapping(node, deep))
 
 

@@ -16,7 +16,7 @@ from surprise_rerank.eval.studies.labelled_models import COSINE
 
 # Model, template, system.
 Key: TypeAlias = tuple[str, str, str]
-# Stands where a system knows no label names.
+# In place of a template, for a system that uses no label names.
 NO_TEMPLATE = "-"
 
 

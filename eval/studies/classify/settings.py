@@ -147,7 +147,7 @@ class ZeroShotSettings(LabelStudy):
     )
     regularisation: float = option(1.0, help="C of the logistic regression.", metavar="C", low=0, above=True)
     sample: int | None = option(None, help="Test N texts, drawn at random.", metavar="N", low=1)
-    repeats: int = option(1, help="Draw --sample or --shots so often.", metavar="N", low=1)
+    repeats: int = option(1, help="How many times --sample or --shots is drawn.", metavar="N", low=1)
 
     def __post_init__(self) -> None:
         _check_templates(self.templates)

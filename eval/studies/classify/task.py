@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -59,7 +60,7 @@ class Task:
         """Class -> the (d,) unit vector of its names in the template.
 
         Raises:
-            DataError: if two are equal, as those of words that a model does not know.
+            DataError: if two are equal, as for words that the model has no vector of.
         """
         found = self.labels().vectors(template, lambda texts: dense_vectors(encoder, texts, "query"))
         first, rows = np.unique(found, axis=0, return_index=True, return_inverse=True)[1:]
@@ -72,8 +73,13 @@ class Task:
                 )
         return dict(zip(self.classes, found, strict=True))
 
+    def facts(self) -> dict[str, Any]:
+        """What identifies the texts and the labels, as JSON values."""
+        names = {name: list(names) for name, names in self.names.items()}
+        return {"texts": len(self.texts), "digest": self.texts.digest, "names": names}
+
     def remarks(self) -> Iterator[str]:
-        """What a reader must know of the texts and the labels."""
+        """Notes on the texts and the labels."""
         for texts in (self.texts, self.other):
             if texts is not None and texts.left_out:
                 yield f"{texts.name}: {texts.left_out} malformed rows left out"
@@ -107,7 +113,7 @@ def read_task(
         names: a YAML file of the labels' names.
         text: the column of the texts.
         label: the column of the labels.
-        limit: take so many of the first file's texts, at random; the classes are those of all.
+        limit: take this many of the first file's texts, at random; the classes are those of all.
         on_error: whether a malformed row is an error, or skipped and counted.
 
     Raises:

@@ -171,7 +171,7 @@ class _Study:
         return _Draw(draw_texts(rows, self._settings.sample, rng), examples)
 
     def notes(self) -> Iterator[str]:
-        """What a reader must know."""
+        """Notes for readers."""
         settings, draw = self._settings, self._draws[0]
         drawn = f", drawn at random in each of {settings.repeats} repeats" if settings.repeats > 1 else ""
         yield f"texts tested: {len(draw.tested)}{drawn}; classes to choose from: {len(self._task.classes)}"
@@ -202,11 +202,9 @@ class _Study:
         """ZeroShotSettings and sizes."""
         settings = self._settings
         return {
-            "texts": len(self._task.texts),
-            "digest": self._task.texts.digest,
+            **self._task.facts(),
             "tested": len(self._draws[0].tested),
             "examples": len(self._draws[0].examples) if self._learns else 0,
-            "names": {name: list(names) for name, names in self._task.names.items()},
             "templates": list(settings.templates),
             "ensemble": None if self._ensemble is None else self._ensemble.name,
             "weight": settings.weight,

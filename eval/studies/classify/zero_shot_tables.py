@@ -39,7 +39,7 @@ def systems_table(found: Mapping[Key, Outcome]) -> Table:
 
 
 def contrast_table(promised: Mapping[tuple[str, str], LabelContrast], found: Mapping[Key, Outcome]) -> Table:
-    """What the unlabelled texts promise for each model and template, beside what pooled surprise gained."""
+    """The gain that unlabelled texts predict for each model and template, and that of pooled surprise."""
     rows: list[tuple[Cell, ...]] = []
     for (model, template), contrast in promised.items():
         pooled, cosine = (found[model, template, system] for system in ("pooled", COSINE))

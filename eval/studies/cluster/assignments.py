@@ -1,4 +1,4 @@
-"""How points come to their clusters, by name: `cosine`, a model of surprise, and its weight behind an `@`."""
+"""How points come to their clusters, by name: `cosine`, a model of surprise, and its weight after an `@`."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def find_assignments(names: Iterable[str]) -> tuple[Assignment, ...]:
     """Assignments by their names, once each, the cosine first: the others are compared with it.
 
     Args:
-        names: `cosine`, `surprise` (the Gaussian model), `pooled`, `percentile`, `empirical`; behind an `@`
-            may stand a weight from 0 to 1, or `crossover`. Without it the weight is 1.
+        names: `cosine`, `surprise` (the Gaussian model), `pooled`, `percentile`, `empirical`; an `@`
+            and a weight from 0 to 1, or `crossover`, may follow. Without it the weight is 1.
 
     Raises:
         DataError: if a name or a weight is not known.

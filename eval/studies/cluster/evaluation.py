@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
-from pathlib import Path
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
@@ -48,7 +47,7 @@ def evaluate_clustering(
     models = load_models(settings.models, folder, terminal)
     data = [file.sample(settings.limit) for file in files]
     _check(data, settings)
-    measurement = _Measurement(settings, folder, terminal)
+    measurement = _Measurement(settings, ResultCache(folder / "cluster", dict[str, Run]), terminal)
     found = []
     for model in models:
         found += [measurement.clustering(model, file) for file in data]
@@ -57,7 +56,7 @@ def evaluate_clustering(
         title="Clusters of texts beside their labels",
         tables=tables(found),
         plots=plots(found),
-        notes=(*_protocol(settings, data), *measurement.remarks()),
+        notes=(*_protocol(settings, data), *measurement.results.remarks("runs")),
         facts={
             "repeats": settings.repeats,
             "seed": settings.seed,
@@ -88,37 +87,32 @@ def _check(data: Sequence[LabelledTexts], settings: ClusterSettings) -> None:
             )
 
 
+@dataclass
 class _Measurement:
-    """Repeats: read where they are kept, measured and kept where not.
+    """Repeats: read where they are kept, measured and kept where not."""
 
-    Args:
-        settings: how to cluster.
-        cache: of results.
-        terminal: for progress.
-    """
+    settings: ClusterSettings
+    results: ResultCache[dict[str, Run]]
+    terminal: Terminal
 
-    def __init__(self, settings: ClusterSettings, cache: Path, terminal: Terminal) -> None:
-        self._settings = settings
-        self._assignments = find_assignments(settings.assignments)
-        self._kept = ResultCache(cache / "cluster", dict[str, Run])
-        self._terminal = terminal
-        self._found = self._all = 0
+    def __post_init__(self) -> None:
+        self.assignments = find_assignments(self.settings.assignments)
 
     def clustering(self, model: LabelledVectors, data: LabelledTexts) -> Clustering:
         """All repeats of a model on a file."""
         # Texts are compared with texts: for models with prompts, both sides have the one of a query.
         vectors, encoder = model.of(data, "query"), model.encoder
-        clusters, repeats = _clusters_of(self._settings, data), self._settings.repeats
-        runs: dict[str, list[Run]] = {assignment.name: [] for assignment in self._assignments}
-        with self._terminal.bar(f"{model.name}: {data.name}", repeats, "repeats") as advance:
-            for seed in range(self._settings.seed, self._settings.seed + repeats):
+        clusters, repeats = _clusters_of(self.settings, data), self.settings.repeats
+        runs: dict[str, list[Run]] = {assignment.name: [] for assignment in self.assignments}
+        with self.terminal.bar(f"{model.name}: {data.name}", repeats, "repeats") as advance:
+            for seed in range(self.settings.seed, self.settings.seed + repeats):
                 key: dict[str, str | int | None] = {
                     "model": encoder.name,
                     "fingerprint": encoder.fingerprint,
                     "dimension": encoder.dimension,
                     "data": data.digest,
                     "clusters": clusters,
-                    "mini_batch": self._settings.mini_batch,
+                    "mini_batch": self.settings.mini_batch,
                     "seed": seed,
                 }
                 repeat = self._repeat(key, vectors, data.labels, clusters, seed)
@@ -134,12 +128,6 @@ class _Measurement:
             {n: tuple(own) for n, own in runs.items()},
         )
 
-    def remarks(self) -> list[str]:
-        """How much was read."""
-        if not self._found:
-            return []
-        return [f"{self._found} of {self._all} runs were measured before and read from {self._kept.path}"]
-
     def _repeat(
         self,
         key: dict[str, str | int | None],
@@ -148,14 +136,14 @@ class _Measurement:
         clusters: int,
         seed: int,
     ) -> dict[str, Run]:
-        kept = self._kept.find(key) or {}
-        missing = [a for a in self._assignments if a.name not in kept]
-        self._all += len(self._assignments)
-        self._found += len(self._assignments) - len(missing)
+        kept = self.results.find(key) or {}
+        missing = [a for a in self.assignments if a.name not in kept]
+        self.results.asked += len(self.assignments)
+        self.results.found += len(self.assignments) - len(missing)
         if missing:
-            batch_size = self._settings.mini_batch
+            batch_size = self.settings.mini_batch
             kept |= measure(vectors, labels, missing, clusters=clusters, seed=seed, batch_size=batch_size)
-            self._kept.keep(key, {name: asdict(run) for name, run in kept.items()})
+            self.results.keep(key, {name: asdict(run) for name, run in kept.items()})
         return kept
 
 

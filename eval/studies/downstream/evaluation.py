@@ -25,7 +25,7 @@ from surprise_rerank.eval.studies.sentence_models import (
     post_processed,
 )
 
-# An encoder makes token vectors, too: those of so many texts are in memory together.
+# Texts per block: an encoder also makes token vectors, and those of a block are in memory together.
 _TEXTS_AT_ONCE = 4096
 
 

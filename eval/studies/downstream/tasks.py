@@ -135,7 +135,7 @@ def _published_parts(
 
 
 def _sick_folder(data: Path | None) -> Path:
-    """SICK lies with the data of textual similarity, under `--data` or beside it."""
+    """SICK is among the data of textual similarity, in the folder of `--data` or next to it."""
     try:
         return data_folder(data, "sts", "SICK")
     except DatasetError:

@@ -62,7 +62,7 @@ def ranked(
         name: of the measure.
         build: makes the measure.
         pairs: (n, 2) items, first and second.
-        counts: (m,) how often each item stands in the background.
+        counts: (m,) how often each item is in the background.
         terminal: for progress.
     """
     start = time.perf_counter()

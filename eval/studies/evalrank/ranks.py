@@ -101,7 +101,7 @@ def rank(measure: Measure, first: int, second: int, counts: IntArray) -> int:
         measure: of the items.
         first: the item that the others are compared with.
         second: the item whose rank it is.
-        counts: (m,) how often each item stands in the background.
+        counts: (m,) how often each item is in the background.
     """
     items = np.arange(len(counts))
     scores = measure.scores(np.full(len(items), first), items)
@@ -121,7 +121,7 @@ def ranks(
     Args:
         measure: of the items.
         pairs: (n, 2) items, first and second.
-        counts: (m,) how often each item stands in the background; 0 for one that does not.
+        counts: (m,) how often each item is in the background; 0 for one that is not.
         on_progress: called with the number of pairs of every finished block.
         block_scores: how many scores are in memory together; some millions by default.
 
@@ -162,7 +162,7 @@ class Items:
     Attributes:
         plain: (m, d) float32 vectors, centred.
         unit: (m, d) the same, scaled to length 1 where they are known.
-        counts: (m,) how often each stands in the background; 0 for one that does not.
+        counts: (m,) how often each is in the background; 0 for one that is not.
     """
 
     plain: Float32Array
@@ -176,7 +176,7 @@ class Items:
         Args:
             plain: (n, d) centred vectors.
             unit: (n, d) the same at length 1.
-            background: the first so many are the background.
+            background: how many of them, from the first, are the background.
 
         Returns:
             The items, and (n,) which one each vector is.
@@ -187,7 +187,7 @@ class Items:
 
     @property
     def background(self) -> IntArray:
-        """(b,) items of the background, as often as they stand in it."""
+        """(b,) items of the background, as often as they are in it."""
         return np.repeat(np.arange(len(self.counts)), self.counts)
 
 
@@ -254,7 +254,7 @@ class _Counter:
 
 
 def _blocks(first: IntArray, size: int) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
-    """Pairs with at most so many different first items: their positions, the items, and each pair's item."""
+    """Pairs with at most `size` different first items: their positions, the items, and each pair's item."""
     items, item_of = np.unique(first, return_inverse=True)
     order = np.argsort(item_of, kind="stable")
     ends = np.searchsorted(item_of[order], np.arange(0, len(items) + size, size))

@@ -36,11 +36,12 @@ class ProcessedWords:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Vocabulary:
-    """The words of a model, and where n words that are asked for stand among them.
+    """The words of a model, and the rows of n wanted words among them.
 
     Attributes:
         name: of the model.
-        vectors: (v, d), as the model has them; of an encoder, which knows every word, those of the n words.
+        vectors: (v, d), as the model has them; of an encoder, which has one for every word, those of the n
+            words.
         rows: (n,) of the words; -1 for those that are unknown.
     """
 

@@ -1,1 +1,1 @@
-"""Off-topic questions: which statistic finds them, and whether thresholds hold what they promise."""
+"""Off-topic questions: which statistic finds them, and whether thresholds let through what they should."""

@@ -33,12 +33,12 @@ from surprise_rerank.eval.studies.sentence_models import refuse_duplicates
 from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, RetrievedScorer, Scorer
 from surprise_rerank.surprise.ensemble import Ensemble
 
-# Off-topic questions of a source below which halves of it tell nothing.
+# The fewest off-topic questions of a source; halves of fewer are too small to measure.
 _FEWEST = 20
 
 
 def evaluate_off_topic(settings: OffTopicSettings, terminal: Terminal) -> Report:
-    """Put every source's questions to every corpus, and tell thresholds from promises.
+    """Search every corpus with every source's questions, and compare what passes a threshold with its level.
 
     Args:
         settings: what is measured.
@@ -107,7 +107,7 @@ def _check_sources(sources: Sequence[QuestionSource]) -> None:
 
 
 def _label(model: str, settings: OffTopicSettings) -> str:
-    """A model's name without its folder, where that tells it from the others."""
+    """A model's name without its folder, where no other has it."""
     short = [Path(name).name for name in settings.models]
     return Path(model).name if short.count(Path(model).name) == 1 else model
 

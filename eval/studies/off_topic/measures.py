@@ -1,4 +1,4 @@
-"""How well a statistic tells questions of a corpus from others, and what thresholds let through."""
+"""How well a statistic separates questions of a corpus from others, and how many pass a threshold."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class AskedQuestion:
         return float(np.max(own, initial=-np.inf))
 
 
-# A question's candidates with the raw scores that a background looks at; their order says nothing.
+# A question's candidates with the raw scores that a background looks at; their order has no meaning.
 View: TypeAlias = Callable[[AskedQuestion], Ranking]
 
 
@@ -65,7 +65,7 @@ def as_system(scorer: str, without: str = ALL) -> View:
 
     Args:
         scorer: which; or `FUSION`.
-        without: a source whose questions the contrast does not know.
+        without: a source whose questions are left out of the contrast.
     """
 
     def view(question: AskedQuestion) -> Ranking:
@@ -124,7 +124,7 @@ class Bench:
         backgrounds: Mapping[str, bool],
         on_progress: Callable[[int], None],
     ) -> list[AskedQuestion]:
-        """The questions, compared with these backgrounds; whether they are members of them stands beside."""
+        """The questions, compared with these backgrounds; each with whether they are its members."""
         found = []
         for query in queries:
             found.append(self._asked(query, qrels.get(query.id, {}), backgrounds))

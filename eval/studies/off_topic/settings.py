@@ -51,7 +51,7 @@ class OffTopicSettings(CacheFolder):
     split: str | None = option(None, help="Of the judged questions.  [default: test]", metavar="NAME")
     alphas: tuple[float, ...] = option(
         (0.05, 0.2),
-        help="Shares of off-topic questions that thresholds are to let through.",
+        help="Shares of off-topic questions that thresholds should let through.",
         flag="--alpha",
         parse=to_shares,
         text=".05,.2",

@@ -61,7 +61,7 @@ def all_plots(measured: Sequence[Measured]) -> Iterator[Plot]:
 
 
 def _thresholds(measured: Sequence[Measured], alphas: Sequence[float]) -> Table:
-    """What thresholds of each corpus' background let through, beside the first corpus' own carried over."""
+    """What passes the thresholds of each corpus' background, and those of the first corpus."""
     first = measured[0].corpus
     firsts = {own.model: own for own in reversed(measured)}
     columns = [*_KEYS, Column("scorer"), Column("questions")]

@@ -36,7 +36,7 @@ NAMES = (*PUBLISHED, *[n for n in (*_STS_B, *_SICK, *_STR) if n not in PUBLISHED
 
 # As many rows of STR's file are pairs.
 _STR_PAIRS = 5500
-# A correlation of fewer says nothing, and the bootstrap wants them.
+# A correlation of fewer has no meaning, and the bootstrap needs them.
 _FEWEST = 3
 
 
@@ -47,7 +47,7 @@ class SubTask:
     Attributes:
         name: unique among all data sets.
         first: n sentences.
-        second: the n sentences beside them.
+        second: the n sentences that they are compared with.
         judgements: (n,) how similar people find each pair.
     """
 
@@ -67,16 +67,16 @@ class DataSet:
     Attributes:
         name: one of `NAMES`.
         subtasks: in the order of the publication.
-        beside: sentences of the other parts of the data set; only EvalRank's post-processing reads them.
+        other_sentences: those of the other parts of the data set; only EvalRank's post-processing reads them.
     """
 
     name: str
     subtasks: tuple[SubTask, ...]
-    beside: tuple[str, ...] = ()
+    other_sentences: tuple[str, ...] = ()
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """Every sentence of every pair, as often as it stands there."""
+        """Every sentence of every pair, as often as it occurs."""
         return tuple(text for task in self.subtasks for text in (*task.first, *task.second))
 
     def __len__(self) -> int:
@@ -98,24 +98,24 @@ def check_names(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def read_data_sets(
-    data: Path | None, names: Sequence[str] = PUBLISHED, *, beside: bool = False
+    data: Path | None, names: Sequence[str] = PUBLISHED, *, other_parts: bool = False
 ) -> list[DataSet]:
     """Read data sets.
 
     Args:
         data: the folder that `--data` names; `sts` is looked for in it.
         names: some of `NAMES`.
-        beside: whether the sentences of a data set's other parts are wanted.
+        other_parts: whether the sentences of a data set's other parts are wanted.
 
     Raises:
         DataError: if a name is not known or a line is wrong; names the file and the line.
         DatasetError: if a folder or a file is missing.
         StoreError: if a file cannot be read.
     """
-    return [_read(data, name, beside) for name in check_names(names)]
+    return [_read(data, name, other_parts) for name in check_names(names)]
 
 
-def _read(data: Path | None, name: str, beside: bool) -> DataSet:
+def _read(data: Path | None, name: str, other_parts: bool) -> DataSet:
     if name in YEARS:
         folder = data_folder(data, "sts", name)
         return DataSet(name, tuple(_read_subtask(folder, name, task) for task in YEARS[name]))
@@ -125,7 +125,7 @@ def _read(data: Path | None, name: str, beside: bool) -> DataSet:
         (_STS_B, "STSBenchmark", _read_sts_b) if name in _STS_B else (_SICK, "SICK", _read_sick)
     )
     folder = data_folder(data, "sts", folder_name)
-    others = [read(folder / parts[part], part) for part in parts if beside and part != name]
+    others = [read(folder / parts[part], part) for part in parts if other_parts and part != name]
     sentences = tuple(text for task in others for text in (*task.first, *task.second))
     return DataSet(name, (read(folder / parts[name], name),), sentences)
 

@@ -128,7 +128,7 @@ def _statistics(
 def _encoded(
     model: SentenceModel, data_set: DataSet, settings: StsSettings, terminal: Terminal
 ) -> EncodedPairs:
-    sentences = set(data_set.sentences) | (set(data_set.beside) if settings.post_process else set())
+    sentences = set(data_set.sentences) | (set(data_set.other_sentences) if settings.post_process else set())
     with terminal.bar(f"{model.name}: encoding {data_set.name}", len(sentences), "sentences") as advance:
         return EncodedPairs(model, data_set, post_process=settings.post_process, on_progress=advance)
 
@@ -143,7 +143,7 @@ def _scores(
 def _compared(
     measured: Sequence[_Measured], data_sets: Sequence[DataSet], settings: StsSettings, terminal: Terminal
 ) -> list[Compared]:
-    """Every system but the baselines beside the baseline of its model, on every sub-task."""
+    """Every other system compared with the baseline of its model, on every sub-task."""
     if not settings.resamples:
         return []
     tasks = [task for data_set in data_sets for task in data_set.subtasks]

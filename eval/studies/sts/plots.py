@@ -10,7 +10,7 @@ from surprise_rerank.eval.studies.sts.data import YEARS, DataSet
 from surprise_rerank.eval.studies.sts.systems import StsSystem
 from surprise_rerank.eval.studies.sts.tables import Compared, year_means, years_of
 
-# Lines that can be told apart.
+# The most lines that readers can distinguish.
 _LINES = 8
 
 
@@ -22,7 +22,7 @@ def plots(
     Args:
         systems: at least one.
         data_sets: that they were measured on.
-        compared: systems beside their baselines.
+        compared: systems and their baselines.
         baseline: the similarity.
     """
     years = years_of(data_sets)

@@ -40,7 +40,7 @@ class EncodedPairs:
         model: encodes them.
         data_set: whose pairs are to be compared.
         post_process: whether vectors without their first two principal components are wanted. These are the
-            components of all sentences of the data set, those beside the pairs included, once each.
+            components of all sentences of the data set, those of other parts included, once each.
         on_progress: called with the number of sentences of every finished batch.
     """
 
@@ -65,7 +65,7 @@ class EncodedPairs:
         self._dense = encoded.dense if model.word_vectors is None else model.vectors(sentences)
         self._processed: Float32Array | None = None
         if post_process:
-            others = [text for text in dict.fromkeys(data_set.beside) if text not in row]
+            others = [text for text in dict.fromkeys(data_set.other_sentences) if text not in row]
             more = model.vectors(others, on_progress=on_progress) if others else self._dense[:0]
             self._processed = post_processed(np.concatenate([self._dense, more]))[: len(sentences)]
 
@@ -83,7 +83,7 @@ class EncodedPairs:
         return self._cosines(self._dense if self._processed is None else self._processed)
 
     def similarity(self, name: str, statistics: WordStatistics) -> Scores:
-        """A similarity of the registry, fitted on the data set's sentences, as often as they stand in pairs.
+        """A similarity of the registry, fitted on the data set's sentences, as often as they are in pairs.
 
         Args:
             name: one of `similarity_names()`.
@@ -116,7 +116,7 @@ class EncodedPairs:
 
 
 def compare(similarity: BagSimilarity, first: Sequence[Bag], second: Sequence[Bag]) -> Float64Array:
-    """(n,) similarities of bags to those beside them, by the reference form.
+    """(n,) similarities of pairs of bags, by the reference form.
 
     The fast form compares one text with a pool; here nearly every pair has texts of its own.
 

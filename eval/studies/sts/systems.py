@@ -102,7 +102,7 @@ def similarities_for(model: SentenceModel, names: Sequence[str] | None, baseline
     Args:
         model: decides on the default: the paper's similarities, over raw vectors for word vectors, over unit
             vectors for other encoders.
-        names: as given; `all` stands for the whole registry; None for the default.
+        names: as given; `all` means the whole registry; None for the default.
         baseline: is always among them.
     """
     if names is None:
@@ -113,7 +113,7 @@ def similarities_for(model: SentenceModel, names: Sequence[str] | None, baseline
 
 
 def missing_modules(names: Sequence[str]) -> Mapping[str, str]:
-    """Similarities that cannot be computed, and what to say of them."""
+    """Similarities that cannot be computed, and a note on each."""
     missing = {}
     for name in names:
         named = None if name == COSINE else find_similarity(name)

@@ -13,7 +13,7 @@ from surprise_rerank.eval.studies.sts.data import YEARS, DataSet
 from surprise_rerank.eval.studies.sts.systems import StsSystem
 
 _SYSTEM = (Column("model"), Column("similarity"))
-# None is marked as the best: rows of several data sets stand under one another.
+# None is marked as the best: a table has rows of several data sets.
 _CORRELATIONS = (Column("Pearson"), Column("Spearman"), Column("Kendall"))
 # With more systems, a terminal has no room for all of them under every data set.
 _FEW = 10
@@ -25,7 +25,7 @@ _PAPER = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Compared:
-    """A system beside its baseline on a sub-task.
+    """A system compared with its baseline on a sub-task.
 
     Attributes:
         system: that is compared.
@@ -65,12 +65,12 @@ def year_means(system: StsSystem, years: Sequence[DataSet]) -> list[float]:
 def tables(
     systems: Sequence[StsSystem], data_sets: Sequence[DataSet], compared: Sequence[Compared], baseline: str
 ) -> tuple[Table, ...]:
-    """All tables, those that are details behind.
+    """All tables, those of details last.
 
     Args:
         systems: at least one.
         data_sets: that they were measured on.
-        compared: systems beside their baselines; none, where no intervals were asked for.
+        compared: systems and their baselines; none, where no intervals were asked for.
         baseline: the similarity.
     """
     years = years_of(data_sets)

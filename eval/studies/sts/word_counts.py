@@ -44,13 +44,13 @@ def statistics_of(
     counts: Mapping[str, float] | None = None,
     advance: Advance = lambda n: None,
 ) -> WordStatistics:
-    """How often words stand in all sentences of all pairs.
+    """How often words occur in all sentences of all pairs.
 
     Args:
         encoder: cuts the words.
         data_sets: hold the sentences.
         counts: of words in a larger corpus, in place of those in the sentences. In how many texts a word
-            stands is still that of the sentences, as a list of counts does not say it.
+            occurs is still that of the sentences, because a list of counts does not hold it.
         advance: called with the number of sentences of every finished data set.
     """
     statistics = WordStatistics()
