@@ -37,7 +37,7 @@ from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.eval.cli.arguments import sources
 from surprise_rerank.eval.cli.arguments.filters import grouped
-from surprise_rerank.eval.cli.arguments.searching import MODES
+from surprise_rerank.eval.cli.arguments.search import MODES
 from surprise_rerank.eval.cli.surprise_rerank.main import command, main
 from surprise_rerank.eval.reports.one_line import one_line
 from surprise_rerank.rerank.auto import PARTS, AutoReranker
@@ -599,7 +599,7 @@ class TestSearch:
         bench.fill("--no-bm25")
         moved = bench.model.rename(bench.folder / "moved.txt")
         arguments = ("search", "why do dogs bark", "--index", bench.index)
-        assert "--model tells where it is" in error_line(bench.run(*arguments, "-q"))
+        assert "give --model with its new place" in error_line(bench.run(*arguments, "-q"))
         assert bench.ask("--model", moved)["hits"]
         other = write_model(bench.folder / "other.txt", seed=1)
         assert "other.txt" in error_line(bench.run(*arguments, "-q", "--model", other))

@@ -25,7 +25,7 @@ from surprise_rerank.diagnosis.explanation import RankingExplanation, ScoreDistr
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.cli.output.answers import answer
+from surprise_rerank.eval.cli.surprise_rerank.search_results import search_once
 from surprise_rerank.similarities.dynamax import DynaMax
 from surprise_rerank.similarities.token_matches import token_matches
 from surprise_rerank.thresholds.background import QuestionBackground
@@ -172,7 +172,7 @@ def explained(
     index: DocumentIndex, name: str, background: QuestionBackground | None = None
 ) -> RankingExplanation:
     system = build_system(name, index, NO_OPTIONS, None)
-    found = answer(system, ENCODER, QUESTION, 100, background)
+    found = search_once(system, ENCODER, QUESTION, 100, background)
     return explain_ranking(system, ENCODER, found.query, found.ranking, range(5), background)
 
 
@@ -277,13 +277,13 @@ def test_an_empty_index_is_explained_in_few_words(tmp_path: Path) -> None:
     with DocumentIndex.open(tmp_path / "index", ENCODER, engine="local") as opened:
         for name in ("cosine", "dynamax", "fusion"):
             system = build_system(name, opened, NO_OPTIONS, None)
-            found = answer(system, ENCODER, QUESTION, 10)
+            found = search_once(system, ENCODER, QUESTION, 10)
             told = explain_ranking(system, ENCODER, found.query, found.ranking, ())
             assert told.to_json()["candidates"] == told.to_json()["distributions"] == []
 
 
 def test_a_question_that_was_not_encoded_is_refused(index: DocumentIndex) -> None:
     system = build_system("cosine", index, NO_OPTIONS, None)
-    ranking = answer(system, ENCODER, QUESTION, 5).ranking
+    ranking = search_once(system, ENCODER, QUESTION, 5).ranking
     with pytest.raises(DataError, match="no dense vector"):
         explain_ranking(system, ENCODER, Query(QUESTION), ranking, range(1))

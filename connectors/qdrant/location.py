@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Literal, Self, TypeAlias
 
+from surprise_rerank.core.settings import option
 from surprise_rerank.errors import DataError
 
 EngineKind: TypeAlias = Literal["edge", "local", "server"]
@@ -56,9 +57,22 @@ class Location:
         DataError: if both a folder and a url are given.
     """
 
-    folder: str | os.PathLike[str] | None = None
-    url: str | None = None
-    collection: str = "documents"
+    folder: str | os.PathLike[str] | None = option(
+        None,
+        flag="--index",
+        metavar="FOLDER",
+        envvar="SURPRISE_RERANK_INDEX",
+        path="any",
+        help="The folder of the index.  [$SURPRISE_RERANK_INDEX]",
+    )
+    url: str | None = option(
+        None,
+        flag="--qdrant-url",
+        metavar="URL",
+        envvar="QDRANT_URL",
+        help="A Qdrant server instead of a folder; its key from $QDRANT_API_KEY.  [$QDRANT_URL]",
+    )
+    collection: str = option("documents", metavar="NAME", help="The collection on the server.")
     api_key: str | None = None
     engine: EngineKind | None = None
     prefer_grpc: bool = False

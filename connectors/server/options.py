@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from surprise_rerank.connectors.server.schemas import MOST_DOCUMENTS
+from surprise_rerank.core.settings import option
 from surprise_rerank.errors import DataError
+
+# Cohere's own limit. What is longer is refused while it is read, whatever the server's options are.
+MOST_DOCUMENTS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +20,7 @@ class ServerOptions:
         max_body: bytes of a request's body.
         max_documents: documents of a request, and hits of a search.
         max_characters: of a question, or of one document.
-        max_requests: that are in the house at once, those that wait for a worker included.
+        max_requests: concurrent requests, those that wait for a worker included.
         workers: threads that compute.
         timeout: seconds from a request's first byte to its answer.
 
@@ -26,12 +29,16 @@ class ServerOptions:
     """
 
     token: str | None = field(default=None, repr=False)
-    max_body: int = 4 * 2**20
-    max_documents: int = 1000
-    max_characters: int = 100_000
-    max_requests: int = 128
-    workers: int = 2
-    timeout: float = 60.0
+    max_body: int = option(4 * 2**20, low=1, metavar="BYTES", help="Of a request: 413 beyond.")
+    max_documents: int = option(
+        1000, low=1, high=MOST_DOCUMENTS, help="Of a request: 422 beyond, or 413 at /rerank."
+    )
+    max_characters: int = option(
+        100_000, low=1, help="Of a question or a document: 422 beyond, or 413 at /rerank."
+    )
+    max_requests: int = option(128, low=1, help="Concurrent requests, those that wait included: 429 beyond.")
+    workers: int = option(2, low=1, help="Threads that compute.")
+    timeout: float = option(60.0, low=0, above=True, metavar="SECONDS", help="For a request: 503 beyond.")
 
     def __post_init__(self) -> None:
         if self.token is not None and not self.token.strip():

@@ -16,13 +16,11 @@ from pydantic import (
     StrictStr,
 )
 
+from surprise_rerank.connectors.server.options import MOST_DOCUMENTS
 from surprise_rerank.documents import encodable
 
 # JSON can spell halves of characters, which no encoder takes.
 Text: TypeAlias = Annotated[StrictStr, AfterValidator(encodable)]
-
-# Cohere's own limit. What is longer is refused while it is read, whatever the server's options are.
-MOST_DOCUMENTS = 10_000
 
 
 def _whole(value: object) -> object:

@@ -124,6 +124,8 @@ def _kind(info: OptionInfo, hint: Any) -> tuple[Any, bool]:
     several = get_origin(hint) is tuple and info.parse is None
     if several:
         hint = get_args(hint)[0]
+    if info.kind is not None:
+        return info.kind, several
     if info.parse is not None:
         return str, False
     if info.choices or get_origin(hint) is Literal:

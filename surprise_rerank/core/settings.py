@@ -34,6 +34,7 @@ class OptionInfo:
         text: the default as a user writes it, for a field with `parse`.
         sets: for a switch: the value that it sets; with a metavar, the value of an option that is given none.
         choices: in place of those of a `Literal`.
+        kind: a type of click in place of what the annotation names.
         envvar: environment variable that stands for the option.
         show_default: whether the help text shows the default.
     """
@@ -50,6 +51,7 @@ class OptionInfo:
     text: str | None = None
     sets: str | None = None
     choices: tuple[str, ...] = ()
+    kind: Any = None
     envvar: str | None = None
     show_default: bool = True
 

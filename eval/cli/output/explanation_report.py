@@ -10,7 +10,7 @@ import numpy as np
 from surprise_rerank.candidates import Hit
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.diagnosis.explanation import RankingExplanation, ScoreDistribution, ScorerShare, span
-from surprise_rerank.eval.cli.output.streams import shortened
+from surprise_rerank.eval.cli.output.console import shortened
 from surprise_rerank.eval.reports.report import Column, Mark, Plot, Report, Series, Table
 from surprise_rerank.surprise.score import probability
 

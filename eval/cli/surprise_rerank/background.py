@@ -8,12 +8,13 @@ import click
 
 from surprise_rerank.connectors.systems.register import SYSTEMS
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.cli.arguments.location import Place, model_option, takes_index
+from surprise_rerank.eval.cli.arguments.location import model_option, open_index, open_with_model, takes_index
 from surprise_rerank.eval.cli.arguments.questions import read_questions
-from surprise_rerank.eval.cli.arguments.searching import SystemChoice, pool_option
-from surprise_rerank.eval.cli.output.streams import Output
+from surprise_rerank.eval.cli.arguments.search import SystemChoice, pool_option
+from surprise_rerank.eval.cli.output.console import Output
 
 if TYPE_CHECKING:
+    from surprise_rerank.connectors.qdrant.location import Location
     from surprise_rerank.thresholds.background import QuestionBackground
 
 # Levels whose thresholds `show` tells.
@@ -89,7 +90,7 @@ def background(context: click.Context) -> None:
 @takes_index
 def set_background(
     *,
-    place: Place,
+    location: Location,
     out: Output,
     questions: str | None,
     titles: tuple[str, ...],
@@ -112,7 +113,7 @@ def set_background(
     from surprise_rerank.connectors.systems.index_systems import build_system, default_system
     from surprise_rerank.pipeline import Pipeline
 
-    with place.open_with_model(model) as index:
+    with open_with_model(location, model) as index:
         name = system or default_system(index)
         built = build_system(name, index)
         plain = Pipeline(index.encoder, built.retriever, built.reranker, pool)
@@ -123,14 +124,14 @@ def set_background(
             ).background
         assert measured is not None
         store_background(index, name, measured)
-    values = {"index": place.name, **_facts(name, measured)}
-    line = f"{place.name}: {measured.count} background questions for {name}"
+    values = {"index": str(location), **_facts(name, measured)}
+    line = f"{location}: {measured.count} background questions for {name}"
     out.result(values, [f"{line}, which tell a surprise of at most {measured.highest:.4f}"])
 
 
 @background.command(epilog=_SHOW_EXAMPLES)
 @takes_index
-def show(*, place: Place, out: Output) -> None:
+def show(*, location: Location, out: Output) -> None:
     """Tell which backgrounds there are.
 
     For each system: how many questions, over how many documents, and the total (the sum of standardised
@@ -138,37 +139,37 @@ def show(*, place: Place, out: Output) -> None:
     """
     from surprise_rerank.connectors.systems.backgrounds import load_background
 
-    with place.open() as index:
+    with open_index(location) as index:
         found = {name: load_background(index, name) for name in SYSTEMS}
         documents = len(index)
     known = {name: own for name, own in found.items() if own is not None}
     if out.as_json:
         facts = [_facts(name, own) for name, own in known.items()]
-        out.json({"index": place.name, "documents": documents, "backgrounds": facts})
+        out.json({"index": str(location), "documents": documents, "backgrounds": facts})
         return
     if not known:
-        out.line(f"{place.name}: no background; make one with 'surprise-rerank background set'")
+        out.line(f"{location}: no background; make one with 'surprise-rerank background set'")
     for name, own in known.items():
         values = [("scores", ", ".join(own.names)), ("questions", str(own.count)), ("made by", own.scorer)]
         values.append(("documents", f"{own.documents} (now {documents})"))
         values += [(f"total for {1 - level:g}", f"{total:.3f}") for level, total in _thresholds(own)]
-        out.facts(f"{place.name}: {name}", values)
+        out.facts(f"{location}: {name}", values)
 
 
 @background.command(epilog=_DELETE_EXAMPLES)
 @click.option("--system", type=SystemChoice(), required=True, help="Whose background goes.")
 @takes_index
-def delete(*, place: Place, out: Output, system: str) -> None:
+def delete(*, location: Location, out: Output, system: str) -> None:
     """Forget the background of a system."""
     from surprise_rerank.connectors.systems.backgrounds import delete_background, has_background
 
-    with place.open() as index:
+    with open_index(location) as index:
         if not has_background(index, system):
             raise DataError(
                 f"{index.where} has no background for the system {system!r}; see 'background show'"
             )
         delete_background(index, system)
-    out.result({"index": place.name, "deleted": system}, [f"{place.name}: background of {system} deleted"])
+    out.result({"index": str(location), "deleted": system}, [f"{location}: background of {system} deleted"])
 
 
 def _titles(sources: tuple[str, ...], sample: int) -> list[str]:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.cli.arguments.location import Place, model_of, model_option, takes_index
+from surprise_rerank.eval.cli.arguments.location import model_of, model_option, open_index, takes_index
 from surprise_rerank.eval.cli.arguments.questions import STANDARD_INPUT, read_questions
-from surprise_rerank.eval.cli.output.streams import Output
+from surprise_rerank.eval.cli.output.console import Output
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant import DocumentIndex
+    from surprise_rerank.connectors.qdrant.location import Location
     from surprise_rerank.diagnosis.diagnosis import Diagnosis, Occurrences
     from surprise_rerank.surprise.ensemble import Ensemble
 
@@ -48,7 +49,9 @@ _HOW = (
 )
 @model_option
 @takes_index
-def diagnose(*, place: Place, out: Output, questions: str | None, sample: int, model: str | None) -> None:
+def diagnose(
+    *, location: Location, out: Output, questions: str | None, sample: int, model: str | None
+) -> None:
     """Tell whether surprise may rank better than the cosine here.
 
     How narrow the model's cone is, how much documents' means and deviations over the questions differ, and
@@ -60,7 +63,7 @@ def diagnose(*, place: Place, out: Output, questions: str | None, sample: int, m
     from surprise_rerank.diagnosis.diagnosis import MOST_COUNTED
     from surprise_rerank.diagnosis.diagnosis import diagnose as diagnosis_of
 
-    with place.open() as index:
+    with open_index(location) as index:
         if not len(index):
             raise DataError(f"{index.where} holds no documents yet; index some first")
         texts = _titles(index, sample) if given is None else given
@@ -69,9 +72,9 @@ def diagnose(*, place: Place, out: Output, questions: str | None, sample: int, m
     source = _source(questions)
     if out.as_json:
         advised = {"advice": found.advice, "reason": found.reason}
-        out.json({"index": place.name, "source": source, **asdict(found), **advised})
+        out.json({"index": str(location), "source": source, **asdict(found), **advised})
         return
-    out.facts(place.name, _facts(found, source))
+    out.facts(str(location), _facts(found, source))
     if found.advice == "measure":
         out.note(_HOW)
 

@@ -10,16 +10,23 @@ from typing import TYPE_CHECKING
 import click
 
 from surprise_rerank.errors import DataError, IndexMismatchError
-from surprise_rerank.eval.cli.arguments.location import Place, model_of, model_option, takes_index
+from surprise_rerank.eval.cli.arguments.location import (
+    model_of,
+    model_option,
+    open_index,
+    open_with_model,
+    takes_index,
+)
 from surprise_rerank.eval.cli.arguments.questions import STANDARD_INPUT, read_questions
 from surprise_rerank.eval.cli.exits import telling
-from surprise_rerank.eval.cli.output.streams import Output
+from surprise_rerank.eval.cli.output.console import Output
 from surprise_rerank.eval.cli.surprise_rerank.status import ensemble_facts
 
 if TYPE_CHECKING:
     import numpy as np
 
     from surprise_rerank.connectors.qdrant import DocumentIndex
+    from surprise_rerank.connectors.qdrant.location import Location
     from surprise_rerank.surprise.ensemble import Ensemble
 
 _BATCH = 1024  # questions whose token vectors are in memory together
@@ -93,7 +100,7 @@ def ensemble(context: click.Context) -> None:
 @takes_index
 def set_ensemble(
     *,
-    place: Place,
+    location: Location,
     out: Output,
     documents: bool,
     questions: str | None,
@@ -109,7 +116,7 @@ def set_ensemble(
     """
     if [documents, questions is not None, npz is not None].count(True) != 1:
         raise click.UsageError("give one of --documents, --questions FILE and --npz FILE")
-    with telling(_RESUMED), place.open() as index:
+    with telling(_RESUMED), open_index(location) as index:
         if npz is not None:
             members, source = _loaded(npz), Path(npz).name
         else:
@@ -121,7 +128,7 @@ def set_ensemble(
             shrink_deviation=shrink_deviation,
             show_progress=out.shows_progress,
         )
-        _tell(out, place, index, changed)
+        _tell(out, location, index, changed)
 
 
 @ensemble.command(epilog=_ADD_EXAMPLES)
@@ -133,34 +140,34 @@ def set_ensemble(
 )
 @model_option
 @takes_index
-def add(*, place: Place, out: Output, questions: str, model: str | None) -> None:
+def add(*, location: Location, out: Output, questions: str, model: str | None) -> None:
     """Add questions to the ensemble.
 
     Documents keep their statistics until `surprise-rerank ensemble refresh`, and searches use those.
     """
     texts = list(read_questions(questions))
-    with place.open_with_model(model) as index:
+    with open_with_model(location, model) as index:
         if index.manifest.latest is None:
             raise IndexMismatchError(f"{index.where} has no ensemble yet; set one with 'ensemble set'")
         count = index.add_questions(texts)
         behind = index.status().behind
-        values = {"index": place.name, "added": len(texts), "members": count, "behind": behind}
-        line = f"{place.name}: {len(texts)} questions added, {count} members; {behind} points are behind"
+        values = {"index": str(location), "added": len(texts), "members": count, "behind": behind}
+        line = f"{location}: {len(texts)} questions added, {count} members; {behind} points are behind"
         out.result(values, [line])
         out.note("'surprise-rerank ensemble refresh' brings them up to date")
 
 
 @ensemble.command(epilog=_REFRESH_EXAMPLES)
 @takes_index
-def refresh(*, place: Place, out: Output) -> None:
+def refresh(*, location: Location, out: Output) -> None:
     """Bring the statistics up to date.
 
     Every document gets its mean and deviation over the ensemble as it is now; an interrupted pass goes on.
     """
-    with telling(_RESUMED), place.open() as index:
+    with telling(_RESUMED), open_index(location) as index:
         if index.manifest.latest is None:
             raise IndexMismatchError(f"{index.where} has no ensemble yet; set one with 'ensemble set'")
-        _tell(out, place, index, index.refresh_statistics(show_progress=out.shows_progress))
+        _tell(out, location, index, index.refresh_statistics(show_progress=out.shows_progress))
 
 
 @ensemble.command(epilog=_SAVE_EXAMPLES)
@@ -170,7 +177,7 @@ def refresh(*, place: Place, out: Output) -> None:
 @model_option
 @takes_index
 def save(
-    *, place: Place, out: Output, file: str, documents: bool, questions: str | None, model: str | None
+    *, location: Location, out: Output, file: str, documents: bool, questions: str | None, model: str | None
 ) -> None:
     """Write an ensemble to FILE (.npz).
 
@@ -180,7 +187,7 @@ def save(
         raise click.UsageError("give --documents or --questions FILE, or neither for the index's ensemble")
     if not file.endswith(".npz"):
         raise DataError(f"{file}: give a name that ends in .npz, by which ensembles are known")
-    with place.open() as index:
+    with open_index(location) as index:
         if documents or questions is not None:
             members, source = _members(index, questions, model)
         else:
@@ -192,33 +199,37 @@ def save(
 
 @ensemble.command(epilog=_SHOW_EXAMPLES)
 @takes_index
-def show(*, place: Place, out: Output) -> None:
+def show(*, location: Location, out: Output) -> None:
     """Tell what the ensemble is.
 
     Where it comes from, how many members it has, and how many points carry statistics of another one.
     """
-    with place.open() as index:
+    with open_index(location) as index:
         state = index.status()
     if out.as_json:
         values = state.manifest.to_json()
         out.json(
-            {"index": place.name, **{n: values[n] for n in ("statistics", "latest")}, "behind": state.behind}
+            {
+                "index": str(location),
+                **{n: values[n] for n in ("statistics", "latest")},
+                "behind": state.behind,
+            }
         )
     else:
-        out.facts(place.name, ensemble_facts(state.manifest, state.behind))
+        out.facts(str(location), ensemble_facts(state.manifest, state.behind))
 
 
-def _tell(out: Output, place: Place, index: DocumentIndex, changed: int) -> None:
+def _tell(out: Output, location: Location, index: DocumentIndex, changed: int) -> None:
     record = index.manifest.statistics
     assert record is not None
     values = {
-        "index": place.name,
+        "index": str(location),
         "ensemble": record.ensemble,
         "members": record.count,
         "source": record.source,
         "changed": changed,
     }
-    line = f"{place.name}: ensemble {record.ensemble} of {record.count} members, {record.source}"
+    line = f"{location}: ensemble {record.ensemble} of {record.count} members, {record.source}"
     out.result(values, [f"{line}; {changed} points changed"])
 
 

@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.cli.arguments.location import Place, takes_index
-from surprise_rerank.eval.cli.arguments.searching import Asked, answers, takes_questions
-from surprise_rerank.eval.cli.output.streams import Output
+from surprise_rerank.eval.cli.arguments.location import takes_index
+from surprise_rerank.eval.cli.arguments.search import SearchArguments
+from surprise_rerank.eval.cli.options import takes
+from surprise_rerank.eval.cli.output.console import Output
 
 if TYPE_CHECKING:
     from surprise_rerank.candidates import Hit
+    from surprise_rerank.connectors.qdrant.location import Location
     from surprise_rerank.connectors.systems.built import BuiltSystem
     from surprise_rerank.diagnosis.explanation import RankingExplanation
-    from surprise_rerank.eval.cli.output.answers import Answer
+    from surprise_rerank.eval.cli.surprise_rerank.search_results import SearchResult
 
 _EXAMPLES = """\b
 Examples:
@@ -29,7 +31,7 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES)
-@takes_questions
+@takes(arguments=SearchArguments)
 @click.option(
     "--html",
     "page",
@@ -38,7 +40,7 @@ Examples:
     help="Write a page, too, with plots and everything else: one file that needs no other.",
 )
 @takes_index
-def explain(*, place: Place, out: Output, asked: Asked, page: Path | None) -> None:
+def explain(*, location: Location, out: Output, arguments: SearchArguments, page: Path | None) -> None:
     """Tell how an answer comes about.
 
     The steps and their times; where candidates stood before, and what each scorer gave to their scores; for
@@ -46,21 +48,22 @@ def explain(*, place: Place, out: Output, asked: Asked, page: Path | None) -> No
     candidates' places; other questions' best, where there is a background; and which tokens matched.
     """
     if page is not None:
-        _check_page(page, asked)
+        _check_page(page, arguments)
 
     from surprise_rerank.connectors.systems.explaining import explain_ranking
     from surprise_rerank.eval.cli.output.explanation_report import explanation_report
+    from surprise_rerank.eval.cli.surprise_rerank.search_results import search_results
     from surprise_rerank.eval.reports.terminal import print_report
     from surprise_rerank.eval.reports.writing import write_report
 
-    for system, answer in answers(place, asked, out):
-        hits = asked.hits(answer)[: asked.top]
-        shown = range(asked.offset, asked.offset + len(hits))
+    for system, result in search_results(location, arguments, out):
+        hits = arguments.hits(result.ranking)[: arguments.top]
+        shown = range(arguments.offset, arguments.offset + len(hits))
         explanation = explain_ranking(
-            system, answer.encoder, answer.query, answer.ranking, shown, answer.background
+            system, result.encoder, result.query, result.ranking, shown, result.background
         )
-        steps = system.steps(answer.query, max(asked.pool, asked.top + asked.offset))
-        values = _as_json(system, answer, steps, hits, explanation)
+        steps = system.steps(result.query, max(arguments.pool, arguments.top + arguments.offset))
+        values = _as_json(system, result, steps, hits, explanation)
         report = explanation_report(values, hits, explanation)
         if out.as_json:
             out.json(values)
@@ -73,31 +76,31 @@ def explain(*, place: Place, out: Output, asked: Asked, page: Path | None) -> No
 
 def _as_json(
     system: BuiltSystem,
-    answer: Answer,
+    result: SearchResult,
     steps: Sequence[str],
     hits: Sequence[Hit],
     explanation: RankingExplanation,
 ) -> dict[str, Any]:
-    from surprise_rerank.eval.cli.output.answers import hit_json
+    from surprise_rerank.eval.cli.surprise_rerank.search_results import hit_json
 
     told = explanation.to_json()
     candidates = [
         {**hit_json(hit, own["rank"]), **own} for hit, own in zip(hits, told["candidates"], strict=True)
     ]
     return {
-        "query": answer.query.text,
+        "query": result.query.text,
         "system": system.name,
-        "seconds": answer.total,
-        "times": answer.seconds,
+        "seconds": result.total,
+        "times": result.seconds,
         "steps": list(steps),
-        "pool": len(answer.ranking),
-        "notes": list(answer.ranking.notes),
+        "pool": len(result.ranking),
+        "notes": list(result.ranking.notes),
         **told,
         "candidates": candidates,
     }
 
 
-def _check_page(page: Path, asked: Asked) -> None:
+def _check_page(page: Path, arguments: SearchArguments) -> None:
     """Tell before a model is loaded what is wrong with a page.
 
     Raises:
@@ -106,7 +109,7 @@ def _check_page(page: Path, asked: Asked) -> None:
     """
     from surprise_rerank.eval.reports.writing import check_files
 
-    if not asked.is_single:
+    if not arguments.is_single:
         raise DataError("--html shows one question; give one in quotes")
     if page.suffix.lower() != ".html":
         raise DataError(f"--html {page}: the page's name must end in .html")

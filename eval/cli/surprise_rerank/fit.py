@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.cli.arguments.location import Place, model_option, takes_index
-from surprise_rerank.eval.cli.arguments.searching import SystemChoice, pool_option
-from surprise_rerank.eval.cli.output.streams import Output
+from surprise_rerank.eval.cli.arguments.location import model_option, open_index, open_with_model, takes_index
+from surprise_rerank.eval.cli.arguments.search import SystemChoice, pool_option
+from surprise_rerank.eval.cli.output.console import Output
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant import DocumentIndex
+    from surprise_rerank.connectors.qdrant.location import Location
     from surprise_rerank.pipeline import FittedPipeline, Pipeline
     from surprise_rerank.rerank.weight_fitting import WeightFit
 
@@ -56,7 +57,7 @@ _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 @takes_index
 def fit(
     *,
-    place: Place,
+    location: Location,
     out: Output,
     questions: Path | None,
     qrels: Path | None,
@@ -74,7 +75,7 @@ def fit(
     if forget:
         if questions or qrels or dry_run:
             raise click.UsageError("--forget goes without --questions, --qrels and --dry-run")
-        _forget(place, out, system)
+        _forget(location, out, system)
         return
     if questions is None or qrels is None:
         raise click.UsageError("give both --questions FILE and --qrels FILE, or --forget")
@@ -84,7 +85,7 @@ def fit(
     from surprise_rerank.eval.cli.arguments.questions import read_judged_questions, read_judgements
 
     texts, judgements = read_judged_questions(questions), read_judgements(qrels)
-    with place.open_with_model(model) as index:
+    with open_with_model(location, model) as index:
         pipeline = _unfitted(index, system, pool)
         count = sum(any(grade > 0 for grade in own.values()) for own in judgements.values())
         with Terminal(quiet=not out.shows_progress).bar("fitting", count, "questions") as advance:
@@ -94,8 +95,14 @@ def fit(
             store_weights(index, system, found)
         earlier = not stored and has_weights(index, system)
     out.result(
-        {"index": place.name, "system": system, "stored": stored, "earlier_in_use": earlier, **_facts(found)},
-        [f"{place.name}: {system}: {found}"],
+        {
+            "index": str(location),
+            "system": system,
+            "stored": stored,
+            "earlier_in_use": earlier,
+            **_facts(found),
+        },
+        [f"{location}: {system}: {found}"],
     )
     _tell(out, found, stored=stored, earlier=earlier)
 
@@ -109,14 +116,14 @@ def _unfitted(index: DocumentIndex, system: str, pool: int) -> Pipeline:
     return Pipeline(index.encoder, built.retriever, built.reranker, pool)
 
 
-def _forget(place: Place, out: Output, system: str) -> None:
+def _forget(location: Location, out: Output, system: str) -> None:
     from surprise_rerank.connectors.systems.fitted_weights import delete_weights, has_weights
 
-    with place.open() as index:
+    with open_index(location) as index:
         if not has_weights(index, system):
             raise DataError(f"{index.where} has no fitted weights of the system {system!r}; see 'status'")
         delete_weights(index, system)
-    out.result({"index": place.name, "forgotten": system}, [f"{place.name}: weights of {system} forgotten"])
+    out.result({"index": str(location), "forgotten": system}, [f"{location}: weights of {system} forgotten"])
 
 
 def _facts(found: WeightFit) -> dict[str, Any]:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 from surprise_rerank.errors import DataError, NoIndexError
 from surprise_rerank.eval.cli.arguments.index_options import IndexArguments
-from surprise_rerank.eval.cli.arguments.location import Place, load_model, takes_index
+from surprise_rerank.eval.cli.arguments.location import load_model, open_index, takes_index
 from surprise_rerank.eval.cli.arguments.sources import SourceArguments, Sources, skipped_lines
 from surprise_rerank.eval.cli.exits import telling
 from surprise_rerank.eval.cli.options import takes
-from surprise_rerank.eval.cli.output.streams import Output
+from surprise_rerank.eval.cli.output.console import Output
 from surprise_rerank.eval.retrieval.settings import DEFAULTS
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant import DocumentIndex, SyncReport
-    from surprise_rerank.connectors.qdrant.location import EngineKind
+    from surprise_rerank.connectors.qdrant.location import EngineKind, Location
     from surprise_rerank.connectors.qdrant.manifest import Manifest
 
 _EXAMPLES = """\b
@@ -61,7 +62,7 @@ Examples:
 @takes_index
 def index(
     *,
-    place: Place,
+    location: Location,
     out: Output,
     inputs: SourceArguments,
     storing: IndexArguments,
@@ -77,10 +78,10 @@ def index(
     again after a change, or after an interruption. The options of what is stored belong to a new index; one
     that exists keeps its own until it is rebuilt.
     """
-    if engine is not None and place.url is not None:
+    if engine is not None and location.url is not None:
         raise click.UsageError("--engine is for a folder; a server is its own engine")
-    sources = inputs.open(place.url)
-    existing = _manifest(place)
+    sources = inputs.open(location.url)
+    existing = _manifest(location)
     if existing is None:
         rebuild = False  # there is nothing to keep
     options = storing.options(None if existing is None else existing.options)
@@ -88,8 +89,8 @@ def index(
     begun = time.perf_counter()
     with (
         telling("What was stored stays; run the same command again to go on."),
-        place.open(
-            None if rebuild else encoder, options=None if rebuild else options, engine=engine
+        open_index(
+            replace(location, engine=engine), None if rebuild else encoder, None if rebuild else options
         ) as opened,
     ):
         if engine not in (None, opened.engine):
@@ -99,25 +100,25 @@ def index(
             done = opened.rebuild(sources, encoder=encoder, options=options, show_progress=shown)
         else:
             done = opened.sync(sources, prune=prune, show_progress=shown)
-        _report(out, place, opened, done, sources, time.perf_counter() - begun)
+        _report(out, location, opened, done, sources, time.perf_counter() - begun)
 
 
-def _manifest(place: Place) -> Manifest | None:
+def _manifest(location: Location) -> Manifest | None:
     """How an index was made; None where there is none yet."""
     try:
-        with place.open() as opened:
+        with open_index(location) as opened:
             return opened.manifest
     except NoIndexError:
         return None
 
 
 def _report(
-    out: Output, place: Place, opened: DocumentIndex, done: SyncReport, sources: Sources, seconds: float
+    out: Output, location: Location, opened: DocumentIndex, done: SyncReport, sources: Sources, seconds: float
 ) -> None:
     skipped = sources.skipped()
     encoded = done.added + done.updated
     values = {
-        "index": place.name,
+        "index": str(location),
         "engine": opened.engine,
         "model": opened.manifest.model,
         "documents": len(opened),
@@ -131,7 +132,7 @@ def _report(
         "skipped": skipped,
     }
     first = (
-        f"{place.name}: {done.added} added, {done.updated} updated, {done.unchanged} unchanged, "
+        f"{location}: {done.added} added, {done.updated} updated, {done.unchanged} unchanged, "
         f"{done.removed} removed, {done.split} split into passages; {len(opened)} documents"
     )
     speed = f"{encoded} encoded in {seconds:.1f} s, {encoded / seconds:.3g} documents a second"

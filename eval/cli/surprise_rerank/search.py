@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
-from surprise_rerank.eval.cli.arguments.location import Place, takes_index
-from surprise_rerank.eval.cli.arguments.searching import Asked, answers, takes_questions
-from surprise_rerank.eval.cli.output.streams import Output
+from surprise_rerank.eval.cli.arguments.location import takes_index
+from surprise_rerank.eval.cli.arguments.search import SearchArguments
+from surprise_rerank.eval.cli.options import takes
+from surprise_rerank.eval.cli.output.console import Output
 
 if TYPE_CHECKING:
     from surprise_rerank.candidates import Hit
-    from surprise_rerank.eval.cli.output.answers import Answer
+    from surprise_rerank.connectors.qdrant.location import Location
+    from surprise_rerank.eval.cli.surprise_rerank.search_results import SearchResult
 
 Group: TypeAlias = "tuple[str | int, list[Hit]]"
 
@@ -30,7 +32,7 @@ Examples:
 
 
 @click.command(epilog=_SEARCH_EXAMPLES)
-@takes_questions
+@takes(arguments=SearchArguments)
 @click.option(
     "--group-by",
     metavar="PATH",
@@ -45,55 +47,60 @@ Examples:
     help="Most documents of a group.",
 )
 @takes_index
-def search(*, place: Place, out: Output, asked: Asked, group_by: str | None, group_size: int) -> None:
+def search(
+    *, location: Location, out: Output, arguments: SearchArguments, group_by: str | None, group_size: int
+) -> None:
     """Find the best documents for a QUESTION.
 
     Without --system, documents are ranked by `auto` where the index holds packed token vectors: candidates by
     cosine and BM25 (where it is stored), re-scored by both and by DynaMax on one scale, with feedback.
     """
-    if group_by is None:
-        for system, answer in answers(place, asked, out):
-            _print_hits(out, asked, answer, system.name)
-        return
     from surprise_rerank.eval.cli.arguments.filters import check_group_path, grouped
+    from surprise_rerank.eval.cli.surprise_rerank.search_results import search_results
 
+    if group_by is None:
+        for system, result in search_results(location, arguments, out):
+            _print_hits(out, arguments, result, system.name)
+        return
     keys = check_group_path(group_by)
-    for system, answer in answers(place, asked, out):
-        groups = grouped(asked.hits(answer), keys, asked.top, group_size)
-        if len(groups) < asked.top:
-            count, pool = len(groups), len(answer.ranking)
+    for system, result in search_results(location, arguments, out):
+        groups = grouped(arguments.hits(result.ranking), keys, arguments.top, group_size)
+        if len(groups) < arguments.top:
+            count, pool = len(groups), len(result.ranking)
             out.note(f"{count} groups among {pool} candidates; a larger --pool looks for more")
-        _print_groups(out, asked, answer, system.name, groups)
+        _print_groups(out, arguments, result, system.name, groups)
 
 
-def _head(answer: Answer, system: str) -> dict[str, object]:
-    return {"query": answer.query.text, "system": system, "seconds": answer.total}
+def _head(result: SearchResult, system: str) -> dict[str, object]:
+    return {"query": result.query.text, "system": system, "seconds": result.total}
 
 
 def _hits_json(hits: Sequence[Hit], offset: int = 0) -> list[dict[str, object]]:
-    from surprise_rerank.eval.cli.output.answers import hit_json
+    from surprise_rerank.eval.cli.surprise_rerank.search_results import hit_json
 
     return [hit_json(hit, rank) for rank, hit in enumerate(hits, start=offset + 1)]
 
 
-def _print_hits(out: Output, asked: Asked, answer: Answer, system: str) -> None:
-    hits = asked.hits(answer)[: asked.top]
+def _print_hits(out: Output, arguments: SearchArguments, result: SearchResult, system: str) -> None:
+    hits = arguments.hits(result.ranking)[: arguments.top]
     if out.as_json:
-        out.json({**_head(answer, system), "hits": _hits_json(hits, asked.offset)})
+        out.json({**_head(result, system), "hits": _hits_json(hits, arguments.offset)})
         return
-    rows = [_row(hit, rank) for rank, hit in enumerate(hits, start=asked.offset + 1)]
-    _print_rows(out, asked, answer, ("#rank", "#score", "id", "title", "text"), rows)
+    rows = [_row(hit, rank) for rank, hit in enumerate(hits, start=arguments.offset + 1)]
+    _print_rows(out, arguments, result, ("#rank", "#score", "id", "title", "text"), rows)
 
 
-def _print_groups(out: Output, asked: Asked, answer: Answer, system: str, groups: Sequence[Group]) -> None:
+def _print_groups(
+    out: Output, arguments: SearchArguments, result: SearchResult, system: str, groups: Sequence[Group]
+) -> None:
     if out.as_json:
         own = [{"value": value, "hits": _hits_json(hits)} for value, hits in groups]
-        out.json({**_head(answer, system), "groups": own})
+        out.json({**_head(result, system), "groups": own})
         return
     rows = [
         (str(value), *_row(hit, rank)) for value, hits in groups for rank, hit in enumerate(hits, start=1)
     ]
-    _print_rows(out, asked, answer, ("group", "#rank", "#score", "id", "title", "text"), rows)
+    _print_rows(out, arguments, result, ("group", "#rank", "#score", "id", "title", "text"), rows)
 
 
 def _row(hit: Hit, rank: int) -> tuple[str, ...]:
@@ -108,12 +115,16 @@ def _body(hit: Hit, title: str) -> str:
 
 
 def _print_rows(
-    out: Output, asked: Asked, answer: Answer, columns: Sequence[str], rows: Sequence[Sequence[str]]
+    out: Output,
+    arguments: SearchArguments,
+    result: SearchResult,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
 ) -> None:
-    if asked.is_single:
+    if arguments.is_single:
         out.table(columns, rows, wide="text")
     elif out.is_terminal:
-        out.heading(answer.query.text)
+        out.heading(result.query.text)
         out.table(columns, rows, wide="text")
     else:
-        out.table(("question", *columns), [(answer.query.text, *row) for row in rows], wide="text")
+        out.table(("question", *columns), [(result.query.text, *row) for row in rows], wide="text")

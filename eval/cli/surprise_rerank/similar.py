@@ -16,7 +16,7 @@ from surprise_rerank.eval.cli.arguments.similarity import SimilarityArguments, W
 from surprise_rerank.eval.cli.arguments.similarity_files import targets, work_folder
 from surprise_rerank.eval.cli.arguments.sources import SourceArguments, skipped_lines
 from surprise_rerank.eval.cli.options import takes
-from surprise_rerank.eval.cli.output.streams import Output
+from surprise_rerank.eval.cli.output.console import Output
 from surprise_rerank.eval.retrieval.settings import DEFAULTS
 
 if TYPE_CHECKING:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.cli.arguments.location import Place, takes_index
-from surprise_rerank.eval.cli.output.streams import Output
+from surprise_rerank.eval.cli.arguments.location import open_index, takes_index
+from surprise_rerank.eval.cli.output.console import Output
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant import IndexOptions, IndexStatus
+    from surprise_rerank.connectors.qdrant.location import Location
     from surprise_rerank.connectors.qdrant.manifest import Manifest, StatisticsRecord
 
 _BLOCK = 512  # bytes, the unit of st_blocks
@@ -29,7 +30,7 @@ Examples:
 
 @click.command(epilog=_EXAMPLES)
 @takes_index
-def status(*, place: Place, out: Output) -> None:
+def status(*, location: Location, out: Output) -> None:
     """Tell what an index holds.
 
     Documents, model, options, ensemble, size, fitted weights; no model is loaded.
@@ -37,7 +38,7 @@ def status(*, place: Place, out: Output) -> None:
     from surprise_rerank.connectors.systems.fitted_weights import fitted_weights
     from surprise_rerank.connectors.systems.register import SYSTEMS
 
-    with place.open() as index:
+    with open_index(location) as index:
         state = index.status()
         kept, damaged = [], {}
         for name in (system.name for system in SYSTEMS.values() if system.fits):
@@ -47,15 +48,15 @@ def status(*, place: Place, out: Output) -> None:
                 damaged[name] = str(error)
             else:
                 kept += [] if own is None else [own]
-    size = None if place.folder is None else bytes_on_disk(place.folder)
+    size = None if location.folder is None else bytes_on_disk(location.folder)
     if out.as_json:
         weights = [asdict(own) for own in kept]
         weights += [{"system": name, "error": error} for name, error in damaged.items()]
-        out.json({**state.to_json(), "weights": weights, "where": place.name, "bytes": size})
+        out.json({**state.to_json(), "weights": weights, "where": str(location), "bytes": size})
     else:
         facts = _facts(state, size)
         told = {**{own.system: str(own) for own in kept}, **damaged}
-        out.facts(place.name, [*facts, *((f"weights of {name}", text) for name, text in told.items())])
+        out.facts(str(location), [*facts, *((f"weights of {name}", text) for name, text in told.items())])
 
 
 def ensemble_facts(manifest: Manifest, behind: int) -> list[tuple[str, str]]:
@@ -74,7 +75,7 @@ def ensemble_facts(manifest: Manifest, behind: int) -> list[tuple[str, str]]:
     return facts
 
 
-def bytes_on_disk(folder: str) -> int:
+def bytes_on_disk(folder: str | os.PathLike[str]) -> int:
     """What the files of a folder take: Qdrant's have holes, which take nothing."""
     return sum(_taken(entry) for entry in _files(folder))
 
@@ -83,7 +84,7 @@ def _ensemble(record: StatisticsRecord) -> str:
     return f"{record.ensemble}: {record.count} members, {record.source or 'no source given'}"
 
 
-def _files(folder: str) -> Iterator[os.DirEntry[str]]:
+def _files(folder: str | os.PathLike[str]) -> Iterator[os.DirEntry[str]]:
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):

@@ -1,23 +1,31 @@
-"""Answering a question: encode, retrieve, re-rank, with the time that each takes; and answers as JSON."""
+"""Results of a search: encode, retrieve, re-rank, with the time that each takes; and hits as JSON."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from surprise_rerank.candidates import Candidates, Hit, Query, Ranking
+from surprise_rerank.connectors.qdrant.location import Location
+from surprise_rerank.connectors.systems.backgrounds import load_background
 from surprise_rerank.connectors.systems.built import BuiltSystem
+from surprise_rerank.connectors.systems.index_systems import build_system, default_system
 from surprise_rerank.encoders.base import Encoder, encode_queries
+from surprise_rerank.errors import DataError
+from surprise_rerank.eval.cli.arguments.location import model_of, open_index
+from surprise_rerank.eval.cli.arguments.search import SearchArguments
+from surprise_rerank.eval.cli.output.console import Output
 from surprise_rerank.pipeline import fields_for, ranked
 from surprise_rerank.thresholds.background import QuestionBackground
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a system says to a question.
+class SearchResult:
+    """What a system found for a question.
 
     Attributes:
         query: the question, encoded.
@@ -39,17 +47,17 @@ class Answer:
         return sum(self.seconds.values())
 
 
-def answer(
+def search_once(
     system: BuiltSystem,
     encoder: Encoder,
     question: str,
     depth: int,
     background: QuestionBackground | None = None,
-) -> Answer:
-    """Answer a question.
+) -> SearchResult:
+    """Search for one question.
 
     Args:
-        system: that answers.
+        system: that ranks.
         encoder: of the index's model.
         question: in words.
         depth: size of the candidate pool.
@@ -62,12 +70,9 @@ def answer(
     times.append(time.perf_counter())
     ranking = ranked(query, pool, system.reranker, background)
     times.append(time.perf_counter())
-    spans = np.diff(times).tolist()
-    seconds = dict(zip(_STEPS, spans, strict=True))
-    return Answer(query, _with_pool_scores(ranking, pool), seconds, encoder, background)
-
-
-_STEPS = ("encoding", "retrieval", "re-ranking")
+    steps = ("encoding", "retrieval", "re-ranking")
+    seconds = dict(zip(steps, np.diff(times).tolist(), strict=True))
+    return SearchResult(query, _with_pool_scores(ranking, pool), seconds, encoder, background)
 
 
 def hit_json(hit: Hit, rank: int) -> dict[str, Any]:
@@ -93,3 +98,37 @@ def _with_pool_scores(ranking: Ranking, pool: Candidates) -> Ranking:
     order = ranking.rows_in(pool)
     scores = {name: np.asarray(own, np.float64)[order] for name, own in pool.scores.items()}
     return replace(ranking, parts={**scores, **ranking.parts})
+
+
+def search_results(
+    location: Location, arguments: SearchArguments, out: Output
+) -> Iterator[tuple[BuiltSystem, SearchResult]]:
+    """A system and its result for each question, in their order.
+
+    Raises:
+        SurpriseRerankError: if an option is wrong, the index cannot be opened, or lacks what is needed.
+    """
+    questions, options = arguments.questions(), arguments.search_options()
+    with open_index(location) as index:
+        name = arguments.system or default_system(index)
+        if arguments.mode is not None and name != "surprise":
+            raise DataError(
+                f"--mode chooses where surprise is computed: it belongs to --system surprise, not {name}"
+            )
+        system = build_system(name, index, options, arguments.mode)
+        if arguments.system is None:
+            out.note(f"ranked by {system.summary} (--system chooses another)")
+        background = load_background(index, system.name, arguments.min_surprise, system.scorers)
+        encoder = model_of(index, arguments.model)
+        depth = max(arguments.pool, arguments.top + arguments.offset)
+        for question in questions:
+            result = search_once(system, encoder, question, depth, background)
+            ranking = result.ranking
+            for note in ranking.notes:
+                out.note(note)
+            if arguments.condition is not None and not len(ranking):
+                out.note("the filter lets no document through (metadata is at metadata.KEY)")
+            if arguments.min_surprise is not None and len(ranking) and not arguments.hits(ranking):
+                best = 0.0 if ranking.surprise is None else float(ranking.surprise[0])
+                out.note(f"no document is that surprising; the best one's surprise is {best:.3f}")
+            yield system, result
