@@ -27,7 +27,7 @@ from surprise_rerank.connectors.similar import corpus as corpora
 from surprise_rerank.connectors.similar.corpus import EncodedCorpus
 from surprise_rerank.connectors.similar.encoding import Model, Vectors, store_vectors
 from surprise_rerank.connectors.similar.index.augmented import AugmentedIndex
-from surprise_rerank.connectors.similar.index.place import IndexPlace
+from surprise_rerank.connectors.similar.index.location import IndexLocation
 from surprise_rerank.connectors.similar.job import SimilarityJob
 from surprise_rerank.connectors.similar.settings import SimilaritySettings
 from surprise_rerank.connectors.similar.threads import Threads
@@ -182,7 +182,7 @@ def test_two_workers_make_the_same_bytes_as_one_process_though_one_is_killed(tmp
     sources = [open_documents(path, on_error="skip") for path in (first, second)]
     given = Sources(["first", "second"], sources)
     expected = run(tmp_path / "one", settings, given, Threads(1))
-    with Killer("_Encoding") as killer:
+    with Killer("encode_chunks") as killer:
         assert run(tmp_path / "ray", settings, given, ray) == expected
     assert killer.killed
     assert files(tmp_path / "ray") == files(tmp_path / "one")
@@ -200,7 +200,7 @@ def test_ensembles_of_many_parts_are_merged_in_their_order(tmp_path: Path, ray: 
 def test_a_worker_killed_while_it_scores_changes_nothing(tmp_path: Path, ray: RayWorkers):
     settings, given = SimilaritySettings(k=4), vectors(20_000)
     expected = run(tmp_path / "one", settings, given, Threads(1))
-    with Killer("_Scoring") as killer:
+    with Killer("score_parts") as killer:
         assert run(tmp_path / "ray", settings, given, ray) == expected
     assert killer.killed
     assert files(tmp_path / "ray") == files(tmp_path / "one")
@@ -242,14 +242,14 @@ def stored(folder: Path, given: Vectors) -> tuple[EncodedCorpus, Path]:
 
 def test_an_index_on_a_server_gives_the_same_result(tmp_path: Path, ray: RayWorkers, rest: QdrantRest):
     settings, given = SimilaritySettings(k=3, mode="index"), vectors(400)
-    one, many = (IndexPlace(url=rest.url, collection=fresh_collection()) for _ in range(2))
+    one, many = (IndexLocation(url=rest.url, collection=fresh_collection()) for _ in range(2))
     expected = run(tmp_path / "one", settings, given, Threads(1), index=one)
     assert run(tmp_path / "ray", settings, given, ray, index=many) == expected
 
 
 def test_ray_qdrant_fills_an_index_with_what_is_missing(tmp_path: Path, ray: RayWorkers, rest: QdrantRest):
     corpus, ensemble = stored(tmp_path, vectors(20_000, d=8))
-    place = IndexPlace(url=rest.url, collection=fresh_collection())
+    place = IndexLocation(url=rest.url, collection=fresh_collection())
     with AugmentedIndex(place, corpus, Ensemble.load(ensemble)) as index:
         index.create()
         index.fill_block(KEY_BLOCK)
@@ -266,7 +266,7 @@ def test_ray_qdrant_fills_an_index_with_what_is_missing(tmp_path: Path, ray: Ray
 def test_an_index_that_cannot_be_filled_is_told_in_one_line(tmp_path: Path, ray: RayWorkers):
     corpus, ensemble = stored(tmp_path, vectors(100))
     with QdrantRest() as server:
-        place = IndexPlace(url=server.url)
+        place = IndexLocation(url=server.url)
         with AugmentedIndex(place, corpus, Ensemble.load(ensemble)) as index:
             index.create()
         server.fault("PUT", "/points", Status(403, "no access"), times=100)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from surprise_rerank.connectors.similar.encoding import Model, Vectors
 from surprise_rerank.connectors.similar.index import augmented
 from surprise_rerank.connectors.similar.index import scorer as index_scorer
 from surprise_rerank.connectors.similar.index.augmented import AugmentedIndex
-from surprise_rerank.connectors.similar.index.place import IndexPlace
+from surprise_rerank.connectors.similar.index.location import IndexLocation
 from surprise_rerank.connectors.similar.index.scorer import IndexScorer
 from surprise_rerank.connectors.similar.job import SimilarityJob
 from surprise_rerank.connectors.similar.recall import interval, sample_check
@@ -60,15 +61,15 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param("server", marks=pytest.mark.server),
     ]
 )
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[IndexPlace]:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[IndexLocation]:
     """Where an index may be: in a folder, on a server of the tests' own, on a real one where there is one."""
     if request.param == "edge":
-        yield IndexPlace(folder=tmp_path / "index")
+        yield IndexLocation(folder=tmp_path / "index")
         return
     url = request.getfixturevalue("rest").url if request.param == "rest" else os.environ.get("QDRANT_URL")
     if not url:
         pytest.skip("no Qdrant server: set QDRANT_URL (docker compose up -d)")
-    place = IndexPlace(url=url, collection=fresh_collection())
+    place = IndexLocation(url=url, collection=fresh_collection())
     yield place
     if request.param == "server":
         client = augmented_client(place)
@@ -77,7 +78,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[IndexPlace
                 client.delete_collection(found.name)
 
 
-def augmented_client(place: IndexPlace):
+def augmented_client(place: IndexLocation):
     from surprise_rerank.connectors.qdrant.engines.client import open_server
 
     return open_server(place)
@@ -119,6 +120,17 @@ def parts(job: SimilarityJob) -> list[bytes]:
 
 def opened(job: SimilarityJob) -> AugmentedIndex:
     return AugmentedIndex(job.task.index, job.neighbours, job.ensemble)
+
+
+def dropped(job: SimilarityJob) -> None:
+    """Delete the index of a job."""
+    location = job.task.index
+    if location.url is None:
+        shutil.rmtree(Path(location.folder) / location.name(job.neighbours))
+        return
+    client = augmented_client(location)
+    client.delete_collection(location.name(job.neighbours))
+    client.close()
 
 
 INDEXED = SimilaritySettings(k=5, mode="index")
@@ -237,7 +249,7 @@ def dying(self, first):
         os.kill(os.getpid(), signal.SIGKILL)
     return rows
 augmented.AugmentedIndex.fill_block = dying
-place = augmented.IndexPlace(folder=Path(sys.argv[3])) if len(sys.argv) < 5 else augmented.IndexPlace(
+place = augmented.IndexLocation(folder=Path(sys.argv[3])) if len(sys.argv) < 5 else augmented.IndexLocation(
     url=sys.argv[3], collection=sys.argv[4])
 tests.prepared(Path(sys.argv[2]), tests.INDEXED, tests.given(tests.clustered(500)), index=place)
 """
@@ -268,9 +280,9 @@ def test_a_changed_corpus_has_another_index(tmp_path, place):
     assert parts(first) == parts(prepared(tmp_path / "before", exact(INDEXED), given(clustered(200))))
 
 
-def test_an_index_can_be_dropped(tmp_path, place):
+def test_an_index_that_was_deleted_is_made_again(tmp_path, place):
     job = prepared(tmp_path / "job", INDEXED, given(clustered(200)), index=place)
-    opened(job).drop()
+    dropped(job)
     with opened(job) as index:
         index.create()
         assert index.missing() == [0, 128]
@@ -280,14 +292,14 @@ def test_workers_that_can_fill_an_index_on_a_server_do(tmp_path, rest):
     class Fillers(Threads):
         """Two processes would each take a block."""
 
-        def fill_index(self, place: IndexPlace, corpus, ensemble: Path) -> None:
+        def fill_index(self, place: IndexLocation, corpus, ensemble: Path) -> None:
             from surprise_rerank.surprise.ensemble import Ensemble
 
             with AugmentedIndex(place, corpus, Ensemble.load(ensemble)) as index:
                 self.filled = [index.fill_block(first) for first in index.missing()]
 
     workers = Fillers(1)
-    place = IndexPlace(url=rest.url, collection=fresh_collection())
+    place = IndexLocation(url=rest.url, collection=fresh_collection())
     job = SimilarityJob(tmp_path / "job", INDEXED, workers=workers, index=place)
     job.prepare(given(clustered(300)))
     assert workers.filled == [128, 128, 44]
@@ -386,7 +398,7 @@ def test_a_threshold_that_lets_too_much_through_is_told(tmp_path, place, monkeyp
 
 @pytest.mark.parametrize("fault", [Status(503), CutBody(), Status(429, headers={"Retry-After": "0"})])
 def test_faults_of_a_server_that_pass_lose_nothing(tmp_path, rest, fault):
-    place = IndexPlace(url=rest.url, collection=fresh_collection())
+    place = IndexLocation(url=rest.url, collection=fresh_collection())
     for method, ending in (("PUT", "/points"), ("POST", "/points/query/batch"), ("POST", "/points/count")):
         rest.fault(method, ending, fault)
     try:
@@ -399,7 +411,7 @@ def test_faults_of_a_server_that_pass_lose_nothing(tmp_path, rest, fault):
 def test_blocks_are_sent_in_halves_where_a_server_takes_less(tmp_path):
     with QdrantRest(limit=20_000) as server:
         job = prepared(
-            tmp_path, replace(INDEXED, k=2), given(clustered(200)), index=IndexPlace(url=server.url)
+            tmp_path, replace(INDEXED, k=2), given(clustered(200)), index=IndexLocation(url=server.url)
         )
         assert server.count("PUT", "/points") > 2
         with opened(job) as index:
@@ -407,7 +419,7 @@ def test_blocks_are_sent_in_halves_where_a_server_takes_less(tmp_path):
 
 
 def test_settings_reach_the_collection(tmp_path, rest):
-    place = IndexPlace(url=rest.url, collection=fresh_collection(), settings={"replication_factor": 2})
+    place = IndexLocation(url=rest.url, collection=fresh_collection(), settings={"replication_factor": 2})
     rest.forget()
     job = prepared(tmp_path, INDEXED, given(clustered(50)), index=place)
     made = [
@@ -423,7 +435,7 @@ def test_settings_reach_the_collection(tmp_path, rest):
 
 def test_a_server_that_is_not_there_is_told_in_a_line(tmp_path):
     with QdrantRest() as server:
-        place = IndexPlace(url=server.url)
+        place = IndexLocation(url=server.url)
         job = prepared(tmp_path / "job", INDEXED, given(clustered(200)), index=place)
         server.stop()
         with pytest.raises(StoreError, match=r"^cannot reach the Qdrant server at http://[^\n]*$"):
@@ -437,13 +449,13 @@ def test_a_server_that_is_not_there_is_told_in_a_line(tmp_path):
         ):
             prepared(tmp_path / "job", INDEXED, given(clustered(200)), index=place)
     with pytest.raises(StoreError, match=r"^'nonsense://x' is not the url of a Qdrant server|^cannot reach"):
-        prepared(tmp_path / "job", INDEXED, given(clustered(200)), index=IndexPlace(url="nonsense://x"))
+        prepared(tmp_path / "job", INDEXED, given(clustered(200)), index=IndexLocation(url="nonsense://x"))
 
 
 def test_a_collection_that_was_deleted_is_told_and_made_again(tmp_path, rest):
-    place = IndexPlace(url=rest.url, collection=fresh_collection())
+    place = IndexLocation(url=rest.url, collection=fresh_collection())
     job = prepared(tmp_path, INDEXED, given(clustered(100)), index=place)
-    opened(job).drop()
+    dropped(job)
     with pytest.raises(StoreError, match="the collection does not exist any more; index again"):
         parts(job)
     job.prepare(given(clustered(100)))
@@ -484,8 +496,6 @@ def test_whoever_stops_reading_a_result_lets_go_of_the_index(tmp_path, monkeypat
 
 @NEEDS_EDGE
 def test_an_index_that_is_finished_needs_no_room_on_the_disk(tmp_path, monkeypatch):
-    import shutil
-
     job = prepared(tmp_path, INDEXED, given(clustered(100)))
     with opened(job) as index:
         index.fill_block(0)
@@ -502,8 +512,6 @@ def test_an_index_that_is_finished_needs_no_room_on_the_disk(tmp_path, monkeypat
 
 @NEEDS_EDGE
 def test_a_disk_without_room_is_told_before_anything_is_written(tmp_path, monkeypatch):
-    import shutil
-
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=2**20))
     with pytest.raises(StoreError, match=r"the disk is full \(1 MiB are free, 256 MiB are needed\)"):
@@ -520,21 +528,21 @@ def test_without_edge_a_folder_needs_the_extra_or_a_server(tmp_path, monkeypatch
 
 def test_a_place_is_a_folder_or_a_server(tmp_path):
     with pytest.raises(DataError, match="an index is in a folder or on a server, got both"):
-        IndexPlace(folder=tmp_path, url="http://localhost:6333")
+        IndexLocation(folder=tmp_path, url="http://localhost:6333")
     with pytest.raises(
         DataError, match=r"settings of a collection \(shard_number\) are for a server; give its url"
     ):
-        IndexPlace(folder=tmp_path, settings={"shard_number": 2})
+        IndexLocation(folder=tmp_path, settings={"shard_number": 2})
 
 
 def test_a_place_passes_to_workers_with_the_key_that_nobody_sees(tmp_path, monkeypatch):
     monkeypatch.setenv("QDRANT_API_KEY", "top-secret")
-    place = IndexPlace(url="http://me:hidden@localhost:6333").of_job(tmp_path)
-    assert repr(place) == "IndexPlace('http://localhost:6333', collection='similar')"
+    place = IndexLocation(url="http://me:hidden@localhost:6333").of_job(tmp_path)
+    assert repr(place) == "IndexLocation('http://localhost:6333', collection='similar')"
     there = pickle.loads(pickle.dumps(place))
     assert there == place
     assert there.api_key == "top-secret"
-    assert repr(IndexPlace().of_job(Path("job"))) == "IndexPlace('job/index', collection='similar')"
+    assert repr(IndexLocation().of_job(Path("job"))) == "IndexLocation('job/index', collection='similar')"
 
 
 def info(status: str, indexed: int = 0, error: str | None = None) -> models.CollectionInfo:

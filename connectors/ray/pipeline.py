@@ -1,7 +1,7 @@
-"""Pipelines of Ray Data: a task reads rows, actors answer them, the driver takes the answers.
+"""Pipelines of Ray Data: tasks read rows, actors process them, and the driver takes the results.
 
-Every row is a block of its own, so that it goes to whatever actor is free. An error of ours is a row, too: as
-an exception Ray would wrap it, log its stack, and add advice to its message.
+Every row is a block of its own, so that any free actor can take it. An error of ours is a row, too: Ray would
+wrap an exception, log its stack, and add advice to its message.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from surprise_rerank import errors
@@ -34,8 +34,9 @@ except ImportError as error:
 T = TypeVar("T")
 Row: TypeAlias = dict[str, Any]
 Read: TypeAlias = Callable[[], Iterator[Any]]
+Make: TypeAlias = Callable[..., Callable[[Row], Row]]
 
-# Rows that wait at an actor while it answers one.
+# Rows that wait at an actor while it processes one.
 _AHEAD = 2
 _PATIENCE = 10.0  # seconds, with an address
 
@@ -84,26 +85,30 @@ def disconnect() -> None:
 
 
 class RowWorker:
-    """An actor that answers rows, one at a time."""
+    """What an actor does: it processes rows, one at a time.
+
+    Args:
+        make: makes the function that processes a row; it is called in the actor, for the first row.
+        arguments: of `make`.
+    """
+
+    def __init__(self, make: Make, *arguments: Any) -> None:
+        self._process = cache(lambda: make(*arguments))
 
     def __call__(self, rows: Any) -> Any:
-        """Answer a table of one row, in a table of one row."""
+        """Turn a table of one row into another one."""
         (row,) = rows.to_pylist()
         if row["error"] is not None:
             return rows
         try:
-            return table_of(**self.process(row))
+            return table_of(**self._process()(row))
         except SurpriseRerankError as error:
             return table_of(**error_row(error))
-
-    def process(self, row: Row) -> Row:
-        """The answer to one row."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
 class Actors:
-    """Who answers.
+    """The actors of a pipeline.
 
     Attributes:
         concurrency: how many there are at most; fewer where the cluster has no room for all.
@@ -151,22 +156,22 @@ def quiet_context() -> Any:
 def map_rows(
     reads: Sequence[Read],
     actors: Actors,
-    worker: type[RowWorker] | None = None,
+    make: Make | None = None,
     arguments: tuple[Any, ...] = (),
     *,
     ordered: bool = False,
 ) -> Iterator[Row]:
-    """What actors answer to rows, as the answers come.
+    """Rows that actors have processed, as they come.
 
     Args:
         reads: each gives tables of one row, and is called by a task of its own.
         actors: how many, with what.
-        worker: what they are; None takes the rows as they are.
-        arguments: that each is made with.
-        ordered: whether answers come in the order of the rows.
+        make: makes the function that processes rows, in every actor; None takes the rows as they are.
+        arguments: of `make`.
+        ordered: whether rows come in the order in which they were read.
 
     Raises:
-        SurpriseRerankError: that a reader or an actor has met.
+        SurpriseRerankError: the error of a reader or an actor.
         StoreError: if Ray gives up.
     """
     context = quiet_context()
@@ -176,24 +181,43 @@ def map_rows(
         # Readers wait for files, and take no core from an actor. As they have other resources than an actor,
         # Ray does not let the actors read, where one source would be one actor's.
         rows = ray.data.read_datasource(
-            RowSource(reads),
+            RowSource([partial(_rows_or_error, read) for read in reads]),
             override_num_blocks=len(reads),
             num_cpus=0,
             concurrency=min(len(reads), 2 * actors.concurrency),
         )
-        if worker is not None:
+        if make is not None:
+            # Ray shows the name of the class for its actors.
             rows = rows.map_batches(
-                worker,
-                fn_constructor_args=arguments,
+                type(make.__name__, (RowWorker,), {}),
+                fn_constructor_args=(make, *arguments),
                 batch_size=1,
                 batch_format="pyarrow",
                 **actors.arguments,
             )
+    yield from collected(rows)
+
+
+def collected(dataset: Any) -> Iterator[Row]:
+    """The rows of a dataset, as they come; an error among them is raised.
+
+    Raises:
+        SurpriseRerankError: that a row holds.
+        StoreError: if Ray gives up.
+    """
     with ray_errors():
-        for batch in rows.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
+        for batch in dataset.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
             for row in batch.to_pylist():
                 raise_error(row)
                 yield row
+
+
+def _rows_or_error(read: Read) -> Iterator[Any]:
+    """The tables that a function reads; an error of ours is the last one."""
+    try:
+        yield from read()
+    except SurpriseRerankError as error:
+        yield table_of(**error_row(error))
 
 
 class RowSource(ray.data.Datasource):
@@ -219,16 +243,9 @@ class RowSource(ray.data.Datasource):
         return [ray.data.ReadTask(read, unknown) for read in self._reads]
 
 
-class Numbers:
-    """A row for each number."""
-
-    def __init__(self, numbers: Iterable[int]) -> None:
-        self._numbers = numbers
-        self.__name__ = "numbers"  # which Ray puts into its messages
-
-    def __call__(self) -> Iterator[Any]:
-        """Tables of one row."""
-        return (table_of(number=number) for number in self._numbers)
+def number_rows(numbers: Iterable[int]) -> Iterator[Any]:
+    """A table of one row for each number."""
+    return (table_of(number=number) for number in numbers)
 
 
 @cache
@@ -243,7 +260,7 @@ def _schema() -> Any:
             "titles": strings,
             "texts": strings,
             "count": pyarrow.int64(),
-            "account": pyarrow.string(),
+            "skipped": pyarrow.string(),
             "content": pyarrow.large_binary(),
             "error": pyarrow.string(),
             "message": pyarrow.string(),
@@ -277,10 +294,10 @@ def error_row(error: SurpriseRerankError) -> Row:
 
 
 def raise_error(row: Row) -> None:
-    """Raise the error that a row tells of.
+    """Raise the error that a row holds.
 
     Raises:
-        SurpriseRerankError: if it does.
+        SurpriseRerankError: if it holds one.
     """
     if row["error"] is not None:
         raise _KINDS[row["error"]](row["message"])
@@ -288,7 +305,7 @@ def raise_error(row: Row) -> None:
 
 @contextmanager
 def ray_errors() -> Iterator[None]:
-    """Keep Ray's log of a pipeline in its files, and turn what makes it give up into one line."""
+    """Keep Ray's log of a pipeline in its files, and put the reason why it gives up into one line."""
     log = logging.getLogger("ray.data")
     quieted: list[tuple[logging.Handler | logging.Logger, int]] = [
         # Which says that there are no bars of Ray's.
@@ -301,7 +318,7 @@ def ray_errors() -> Iterator[None]:
     try:
         yield
     except ray.exceptions.RayTaskError:
-        raise  # not Ray's: something that nobody foresaw, with its place
+        raise  # an unexpected error of ours, with its traceback
     except ray.exceptions.RayError as error:
         raise StoreError(
             f"Ray gave up ({first_line(error)}); what is done stays, run it again to go on"
@@ -318,14 +335,14 @@ def first_line(error: BaseException) -> str:
 
 
 class SharedObject(Generic[T]):
-    """Something that passes to workers once, however many they are.
+    """An object in Ray's object store, which is sent once, however many workers there are.
 
     Args:
-        thing: to pass.
+        thing: to send.
         what: it is, for the error.
 
     Raises:
-        DataError: if it cannot pass from process to process.
+        DataError: if it cannot be pickled.
     """
 
     def __init__(self, thing: T, what: str) -> None:

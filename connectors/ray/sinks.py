@@ -27,6 +27,7 @@ from surprise_rerank.connectors.ray.pipeline import (
     EXTRA,
     Actors,
     RowSource,
+    collected,
     error_row,
     first_line,
     quiet_context,
@@ -37,7 +38,7 @@ from surprise_rerank.connectors.readers import Fields, from_iterable
 from surprise_rerank.connectors.similar.corpus import EncodedCorpus
 from surprise_rerank.connectors.similar.encoding import Model
 from surprise_rerank.connectors.similar.index.augmented import AugmentedIndex
-from surprise_rerank.connectors.similar.index.place import IndexPlace
+from surprise_rerank.connectors.similar.index.location import IndexLocation
 from surprise_rerank.core.arrays import FloatArray, matrix, unit_rows
 from surprise_rerank.core.extras import import_extra, pip_line
 from surprise_rerank.core.tokens import TokenBatch
@@ -266,14 +267,8 @@ def index_documents(
         batch_format="pyarrow",
         **Actors(concurrency, num_cpus, num_gpus).arguments,
     )
-    reports = []
-    with ray_errors():
-        for batch in done.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
-            for row in batch.to_pylist():
-                raise_error(row)
-                del row["error"]
-                reports.append(SyncReport(**row))
-    return _total(reports)
+    names = [part.name for part in fields(SyncReport)]
+    return _total(SyncReport(*(row[name] for name in names)) for row in collected(done))
 
 
 class _VectorSink(QdrantDatasink):
@@ -297,13 +292,13 @@ class _VectorSink(QdrantDatasink):
             raise_error(result)
 
 
-def fill(place: IndexPlace, corpus: EncodedCorpus, ensemble: Path, actors: Actors) -> None:
+def fill(location: IndexLocation, corpus: EncodedCorpus, ensemble: Path, actors: Actors) -> None:
     """Store the augmented vectors that are missing in the collection of a job.
 
     Each task computes the vectors of some blocks and sends them: they do not pass through Ray's object store.
 
     Args:
-        place: on a server.
+        location: on a server.
         corpus: the documents that may be neighbours.
         ensemble: file of their ensemble.
         actors: how many tasks run at the same time.
@@ -311,7 +306,7 @@ def fill(place: IndexPlace, corpus: EncodedCorpus, ensemble: Path, actors: Actor
     Raises:
         StoreError: if the corpus cannot be read, or the server not be used.
     """
-    with AugmentedIndex(place, corpus, Ensemble.load(ensemble)) as index:
+    with AugmentedIndex(location, corpus, Ensemble.load(ensemble)) as index:
         missing = index.missing()
     shares = min(len(missing), _SHARES * actors.concurrency)
     if not shares:
@@ -321,16 +316,16 @@ def fill(place: IndexPlace, corpus: EncodedCorpus, ensemble: Path, actors: Actor
         for i in range(shares)
     ]
     sink = _VectorSink(
-        place.name(corpus),
-        url=place.url,
-        api_key=place.api_key,
+        location.name(corpus),
+        url=location.url,
+        api_key=location.api_key,
         vector_name=SURPRISE,
         batch_size=_BATCH,
         distance="Dot",
         client_kwargs={
-            "prefer_grpc": place.prefer_grpc,
-            "grpc_port": place.grpc_port,
-            "timeout": math.ceil(place.timeout),
+            "prefer_grpc": location.prefer_grpc,
+            "grpc_port": location.grpc_port,
+            "timeout": math.ceil(location.timeout),
             "check_compatibility": False,
         },
     )

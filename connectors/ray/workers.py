@@ -1,50 +1,40 @@
 """Ray: the stages of a similarity job as pipelines of Ray Data, on this machine or on a cluster.
 
-What a worker calls is what a thread of this process would call (`similar/threads.py`), and what it makes are
-the same files, whole or not there, in a folder that all workers see. So the result is the same, whoever makes
-it, and whoever dies on the way.
+A worker calls the same functions as a thread of this process (`similar/threads.py`), and writes the same
+files, each complete or absent, into a folder that all workers see. So the result is the same, whatever worker
+makes it, and whatever worker fails.
 
-A pipeline is a stream of rows: a task reads them, actors answer them, the driver takes the answers. Between
-processes only texts, numbers and moments pass; vectors stay in the folder.
+Only texts, numbers and moments pass between processes; vectors stay in the folder.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, reduce
+from functools import cache, partial, reduce
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from surprise_rerank.connectors.progress import Advance
 from surprise_rerank.connectors.ray import pipeline as ray_pipeline
-from surprise_rerank.connectors.ray.pipeline import (
-    Actors,
-    Numbers,
-    Row,
-    RowWorker,
-    SharedObject,
-    map_rows,
-    table_of,
-)
+from surprise_rerank.connectors.ray.pipeline import Actors, Row, SharedObject, map_rows, number_rows, table_of
 from surprise_rerank.connectors.similar.corpus import EncodedCorpus
 from surprise_rerank.connectors.similar.encoding import (
     Model,
-    accounts,
     chunk_name,
     chunks_of,
+    skipped_by,
     store_documents,
 )
 from surprise_rerank.connectors.similar.scoring import PartScorer, moments_of
 from surprise_rerank.connectors.similar.workers import ScoringTask, Sources
 from surprise_rerank.documents import Document
-from surprise_rerank.errors import SurpriseRerankError
 from surprise_rerank.surprise.ensemble import Ensemble
 
 if TYPE_CHECKING:
-    from surprise_rerank.connectors.similar.index.place import IndexPlace
+    from surprise_rerank.connectors.similar.index.location import IndexLocation
 
 
 class RayWorkers:
@@ -97,7 +87,8 @@ class RayWorkers:
             StoreError: if Ray cannot be reached.
         """
         self.connect()
-        return sum(int(row["count"]) for row in map_rows(_reads(_CountSource, documents), self._actors))
+        reads = [partial(_count_documents, source) for _, source in _shared(documents)]
+        return sum(int(row["count"]) for row in map_rows(reads, self._actors))
 
     def encode(
         self, folder: Path, documents: Sources, model: Model, tokens: bool, advance: Advance
@@ -109,16 +100,17 @@ class RayWorkers:
             StoreError: if Ray cannot be reached or gives up, or as `store_documents`.
         """
         self.connect()
-        names, left_out = list[str](), dict[int, list[dict[str, Any]]]()
+        names, skipped = list[str](), dict[int, list[dict[str, Any]]]()
+        reads = [partial(_read_chunks, i, *source) for i, source in enumerate(_shared(documents))]
         arguments = (folder.absolute(), SharedObject(model, f"the model {model.name!r}"), tokens)
-        for answer in map_rows(_reads(_ReadSource, documents), self._actors, _Encoding, arguments):
-            if answer["account"] is not None:
-                left_out[answer["number"]] = json.loads(answer["account"])
+        for row in map_rows(reads, self._actors, encode_chunks, arguments):
+            if row["skipped"] is not None:
+                skipped[row["number"]] = json.loads(row["skipped"])
             else:
-                names.append(answer["name"])
-                advance(answer["count"])
+                names.append(row["name"])
+                advance(row["count"])
         # Names are ordered as the documents are.
-        return sorted(names), [line for number in sorted(left_out) for line in left_out[number]]
+        return sorted(names), [line for number in sorted(skipped) for line in skipped[number]]
 
     def ensemble(self, corpus: EncodedCorpus, device: str) -> Ensemble:
         """See `Workers`.
@@ -127,8 +119,9 @@ class RayWorkers:
             StoreError: if the corpus cannot be read, or Ray cannot be reached or gives up.
         """
         self.connect()
-        numbers, arguments = Numbers(corpus.ensemble_parts()), (corpus.folder.absolute(), device)
-        parts = map_rows([numbers], self._actors, _Moments, arguments, ordered=True)
+        reads = [partial(number_rows, corpus.ensemble_parts())]
+        arguments = (corpus.folder.absolute(), device)
+        parts = map_rows(reads, self._actors, partial_ensembles, arguments, ordered=True)
         return reduce(Ensemble.merge, (Ensemble.from_bytes(p["content"], "a worker's part") for p in parts))
 
     def measure(self, task: ScoringTask, advance: Advance) -> None:
@@ -138,9 +131,9 @@ class RayWorkers:
             StoreError: if Ray cannot be reached or gives up, or as `DynaMaxMoments.compute`.
         """
         self.connect()
-        blocks = Numbers(moments_of(task).blocks())
-        for answer in map_rows([blocks], self._actors, _Measuring, (_absolute(task),)):
-            advance(answer["count"])
+        blocks = partial(number_rows, moments_of(task).blocks())
+        for row in map_rows([blocks], self._actors, measure_moments, (_absolute(task),)):
+            advance(row["count"])
 
     def score(self, task: ScoringTask, parts: Sequence[int], advance: Advance) -> Iterator[int]:
         """See `Workers`.
@@ -149,11 +142,11 @@ class RayWorkers:
             StoreError: if Ray cannot be reached or gives up, or as `PartScorer`.
         """
         self.connect()
-        for answer in map_rows([Numbers(parts)], self._actors, _Scoring, (_absolute(task),)):
-            advance(answer["count"])
-            yield answer["number"]
+        for row in map_rows([partial(number_rows, parts)], self._actors, score_parts, (_absolute(task),)):
+            advance(row["count"])
+            yield row["number"]
 
-    def fill_index(self, place: IndexPlace, corpus: EncodedCorpus, ensemble: Path) -> None:
+    def fill_index(self, location: IndexLocation, corpus: EncodedCorpus, ensemble: Path) -> None:
         """Store the augmented vectors that are missing in the collection of a job; see `augmented.fill`.
 
         Raises:
@@ -163,7 +156,7 @@ class RayWorkers:
         from surprise_rerank.connectors.ray.sinks import fill  # which needs ray_qdrant
 
         self.connect()
-        fill(place, corpus, ensemble, self._actors)
+        fill(location, corpus, ensemble, self._actors)
 
     def connect(self) -> None:
         """Start Ray, or connect to it, unless this process has done so.
@@ -174,117 +167,68 @@ class RayWorkers:
         self._is_ours = ray_pipeline.connect(self._address, self._init) or self._is_ours
 
 
-class _Encoding(RowWorker):
+def encode_chunks(folder: Path, shared: SharedObject[Model], tokens: bool) -> Callable[[Row], Row]:
     """Encodes chunks and stores them; loads the model when the first chunk needs it."""
+    model = shared.get()
+    load = cache(model.load)
 
-    def __init__(self, folder: Path, model: SharedObject[Model], tokens: bool) -> None:
-        self._folder, self._tokens = folder, tokens
-        self._model = cache(model.get)
-        self._load = cache(lambda: self._model().load())
-
-    def process(self, row: Row) -> Row:
-        if row["account"] is not None:
+    def encode(row: Row) -> Row:
+        if row["skipped"] is not None:
             return row
         columns = zip(row["ids"], row["titles"], row["texts"], strict=True)
         chunk = [Document(name, text, title) for name, title, text in columns]
-        model = self._model().name
-        store_documents(self._folder, row["name"], chunk, self._load, model=model, tokens=self._tokens)
+        store_documents(folder, row["name"], chunk, load, model=model.name, tokens=tokens)
         return {"name": row["name"], "count": len(chunk)}
 
+    return encode
 
-class _Moments(RowWorker):
+
+def partial_ensembles(folder: Path, device: str) -> Callable[[Row], Row]:
     """Computes partial ensembles."""
-
-    def __init__(self, folder: Path, device: str) -> None:
-        self._corpus, self._device = cache(lambda: EncodedCorpus.open(folder)), device
-
-    def process(self, row: Row) -> Row:
-        return {"content": self._corpus().partial_ensemble(row["number"], self._device).to_bytes()}
+    corpus = EncodedCorpus.open(folder)
+    return lambda row: {"content": corpus.partial_ensemble(row["number"], device).to_bytes()}
 
 
-class _Measuring(RowWorker):
+def measure_moments(task: ScoringTask) -> Callable[[Row], Row]:
     """Computes blocks of DynaMax's moments."""
-
-    def __init__(self, task: ScoringTask) -> None:
-        self._moments = cache(lambda: moments_of(task))
-
-    def process(self, row: Row) -> Row:
-        return {"count": self._moments().compute(row["number"])}
+    moments = moments_of(task)
+    return lambda row: {"count": moments.compute(row["number"])}
 
 
-class _Scoring(RowWorker):
+def score_parts(task: ScoringTask) -> Callable[[Row], Row]:
     """Computes parts of a result and writes them."""
-
-    def __init__(self, task: ScoringTask) -> None:
-        self._scorer = cache(lambda: PartScorer(task))
-
-    def process(self, row: Row) -> Row:
-        return {"number": row["number"], "count": self._scorer()(row["number"])}
+    scorer = PartScorer(task)
+    return lambda row: {"number": row["number"], "count": scorer(row["number"])}
 
 
-class _OfSource:
-    """Rows of a source.
-
-    Args:
-        number: which source it is.
-        name: what the user called it.
-        source: passes it to the task.
-    """
-
-    def __init__(self, number: int, name: str, source: SharedObject[Iterable[Document]]) -> None:
-        self._number, self._name, self._source = number, name, source
-        self.__name__ = "read"
-
-    def __call__(self) -> Iterator[Any]:
-        try:
-            yield from self.rows(self._source.get())
-        except SurpriseRerankError as error:
-            yield table_of(**ray_pipeline.error_row(error))
-
-    def rows(self, source: Iterable[Document]) -> Iterator[Any]:
-        """Tables of one row."""
-        raise NotImplementedError
-
-
-class _CountSource(_OfSource):
-    """How many documents there are."""
-
-    def rows(self, source: Iterable[Document]) -> Iterator[Any]:
-        yield table_of(count=sum(1 for _ in source))
-
-
-class _ReadSource(_OfSource):
-    """A row for each chunk, and a last one with the account of what was left out."""
-
-    def rows(self, source: Iterable[Document]) -> Iterator[Any]:
-        for place, chunk in enumerate(chunks_of(source)):
-            yield table_of(
-                name=chunk_name(self._number, place),
-                ids=[d.id for d in chunk],
-                titles=[d.title for d in chunk],
-                texts=[d.text for d in chunk],
-            )
-        yield table_of(number=self._number, account=json.dumps(accounts([self._name], [source])))
-
-
-def _reads(kind: type[_OfSource], documents: Sources) -> list[_OfSource]:
-    """One for each source.
+def _shared(documents: Sources) -> list[tuple[str, SharedObject[Iterable[Document]]]]:
+    """Name and object of each source.
 
     Raises:
-        DataError: if a source cannot pass to the workers.
+        DataError: if a source cannot be sent to the workers.
     """
     named = zip(documents.names, documents.sources, strict=True)
-    return [
-        kind(i, name, SharedObject(source, f"the source {name!r}")) for i, (name, source) in enumerate(named)
-    ]
+    return [(name, SharedObject(source, f"the source {name!r}")) for name, source in named]
+
+
+def _count_documents(source: SharedObject[Iterable[Document]]) -> Iterator[Any]:
+    yield table_of(count=sum(1 for _ in source.get()))
+
+
+def _read_chunks(number: int, name: str, shared: SharedObject[Iterable[Document]]) -> Iterator[Any]:
+    """A row for each chunk, and a last one with what the source has skipped."""
+    source = shared.get()
+    for place, chunk in enumerate(chunks_of(source)):
+        yield table_of(
+            name=chunk_name(number, place),
+            ids=[d.id for d in chunk],
+            titles=[d.title for d in chunk],
+            texts=[d.text for d in chunk],
+        )
+    yield table_of(number=number, skipped=json.dumps(skipped_by([name], [source])))
 
 
 def _absolute(task: ScoringTask) -> ScoringTask:
     """The same with paths that do not depend on where a worker was started."""
-    return replace(
-        task,
-        queries=task.queries.absolute(),
-        keys=task.keys.absolute(),
-        ensemble=task.ensemble.absolute(),
-        parts=task.parts.absolute(),
-    )
+    paths = ("queries", "keys", "ensemble", "parts")
+    return replace(task, **{name: getattr(task, name).absolute() for name in paths})

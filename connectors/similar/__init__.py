@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from surprise_rerank.core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from surprise_rerank.connectors.similar.index.place import IndexPlace as IndexPlace
+    from surprise_rerank.connectors.similar.index.location import IndexLocation as IndexLocation
     from surprise_rerank.connectors.similar.job import SimilarityJob as SimilarityJob
     from surprise_rerank.connectors.similar.neighbour_batches import neighbours as neighbours
     from surprise_rerank.connectors.similar.recall import sample_check as sample_check
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __getattr__, __all__ = lazy_names(
     __name__,
     {
-        "index.place": "IndexPlace",
+        "index.location": "IndexLocation",
         "job": "SimilarityJob",
         "neighbour_batches": "neighbours",
         "recall": "sample_check",

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
+from surprise_rerank.connectors.readers import DocumentSource
 from surprise_rerank.connectors.similar.corpus import hash_of, is_stored, store_chunk, twice
 from surprise_rerank.core.arrays import Float32Array, matrix, unit_rows
 from surprise_rerank.core.tokens import TokenBatch
@@ -52,16 +53,6 @@ class Vectors:
     name: str
     batches: Iterable[tuple[Sequence[str], Float32Array] | tuple[Sequence[str], Float32Array, TokenBatch]]
     tokens: bool = False
-
-
-@runtime_checkable
-class Accounting(Protocol):
-    """A source that counts what it leaves out, such as `readers.DocumentSource`."""
-
-    @property
-    def skipped(self) -> Any:
-        """See `readers.source.Skipped`."""
-        ...
 
 
 def chunk_name(source: int, number: int) -> str:
@@ -191,11 +182,14 @@ def count_unique(sources: Sequence[Iterable[Document]]) -> int:
     return len(hashes)
 
 
-def accounts(names: Sequence[str], sources: Sequence[Iterable[Document]]) -> list[dict[str, Any]]:
-    """What sources left out when they were read last, by source and reason, with the first places."""
+def skipped_by(names: Sequence[str], sources: Sequence[Iterable[Document]]) -> list[dict[str, Any]]:
+    """What sources skipped when they were read last, by source and reason, with the first places.
+
+    Sources that skip nothing need not count, as `readers.DocumentSource` does.
+    """
     return [
         {"source": name, "reason": reason, "count": count, "places": source.skipped.places[reason]}
         for name, source in zip(names, sources, strict=True)
-        if isinstance(source, Accounting)
+        if isinstance(source, DocumentSource)
         for reason, count in source.skipped.counts.items()
     ]

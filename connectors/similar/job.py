@@ -22,7 +22,7 @@ from surprise_rerank.connectors.similar.corpus import CHUNK_FILE, EncodedCorpus
 from surprise_rerank.connectors.similar.encoding import CHUNK, Model, Vectors, store_vectors
 from surprise_rerank.connectors.similar.folder import delete_stale_files
 from surprise_rerank.connectors.similar.index import augmented
-from surprise_rerank.connectors.similar.index.place import IndexPlace
+from surprise_rerank.connectors.similar.index.location import IndexLocation
 from surprise_rerank.connectors.similar.outputs import part_batches
 from surprise_rerank.connectors.similar.settings import SimilaritySettings
 from surprise_rerank.connectors.similar.threads import Threads
@@ -62,12 +62,12 @@ class SimilarityJob:
         model: Model | None = None,
         workers: Workers | None = None,
         device: str = "cpu",
-        index: IndexPlace | None = None,
+        index: IndexLocation | None = None,
         show_progress: bool = False,
     ) -> None:
         self.folder, self.settings = folder, settings
         self._model, self._device = model, device
-        self._index = index or IndexPlace()
+        self._index = index or IndexLocation()
         self._workers = workers or Threads()
         self._terminal = Terminal(quiet=not show_progress)
         self._task: ScoringTask | None = None

@@ -25,7 +25,7 @@ from surprise_rerank.encoders.loading import DEFAULT_MODEL, load_encoder
 from surprise_rerank.errors import DataError
 
 if TYPE_CHECKING:
-    from surprise_rerank.connectors.similar.index.place import IndexPlace
+    from surprise_rerank.connectors.similar.index.location import IndexLocation
 
 # Documents, rows of a table, or pairs of id and text; or (ids, (n, d) vectors).
 Documents: TypeAlias = DocumentSource | Iterable[Item] | tuple[Sequence[str], FloatArray] | Vectors
@@ -42,7 +42,7 @@ def neighbours(
     encoder: Encoder | str = DEFAULT_MODEL,
     work: str | os.PathLike[str] | None = None,
     workers: Workers | None = None,
-    index: IndexPlace | None = None,
+    index: IndexLocation | None = None,
     device: str | None = None,
     show_progress: bool = False,
 ) -> Iterator[Any]:

@@ -16,10 +16,10 @@ from surprise_rerank.connectors.progress import Advance
 from surprise_rerank.connectors.similar.corpus import EncodedCorpus
 from surprise_rerank.connectors.similar.encoding import (
     Model,
-    accounts,
     chunk_name,
     chunks_of,
     count_unique,
+    skipped_by,
     store_documents,
 )
 from surprise_rerank.connectors.similar.scoring import PartScorer, moments_of
@@ -53,7 +53,7 @@ class Threads:
                 names.append(chunk_name(number, place))
                 store_documents(folder, names[-1], chunk, load, model=model.name, tokens=tokens)
                 advance(len(chunk))
-        return names, accounts(documents.names, documents.sources)
+        return names, skipped_by(documents.names, documents.sources)
 
     def ensemble(self, corpus: EncodedCorpus, device: str) -> Ensemble:
         """See `Workers`."""

@@ -18,7 +18,9 @@ from surprise_rerank.documents import Document
 from surprise_rerank.surprise.ensemble import Ensemble
 
 if TYPE_CHECKING:
-    from surprise_rerank.connectors.similar.index.place import IndexPlace  # with Qdrant's client: a second
+    from surprise_rerank.connectors.similar.index.location import (
+        IndexLocation,  # with Qdrant's client: a second
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,7 +57,7 @@ class ScoringTask:
     parts: Path
     settings: SimilaritySettings
     device: str = "cpu"
-    index: IndexPlace | None = None
+    index: IndexLocation | None = None
 
     def path(self, number: int) -> Path:
         """Where a part is."""

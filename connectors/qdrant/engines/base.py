@@ -129,10 +129,6 @@ class Engine(Protocol):
         """
         ...
 
-    def drop(self) -> None:
-        """Delete all points and where they were stored, and close."""
-        ...
-
     def close(self) -> None:
         """Let go of files and connections."""
         ...

@@ -329,11 +329,6 @@ class ClientEngine:
             patience=patience,
         )
 
-    def drop(self) -> None:
-        """Delete the collection, and close the connection."""
-        self._call(lambda: self.client.delete_collection(self.collection))
-        self.close()
-
     def close(self) -> None:
         """Close connections and files."""
         self.client.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,7 +36,6 @@ from surprise_rerank.connectors.qdrant.schema import (
 )
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.extras import import_extra
-from surprise_rerank.core.files import disk_errors
 
 if TYPE_CHECKING:
     import qdrant_edge
@@ -200,12 +198,6 @@ class EdgeEngine:
         """Index all vectors; Edge reports no progress before the end."""
         self._shard.finish(size)
         advance(self.count())
-
-    def drop(self) -> None:
-        """Close the shard and delete its folder."""
-        self.close()
-        with disk_errors(self.where):
-            shutil.rmtree(self.where)
 
     def close(self) -> None:
         """Flush and release the folder's lock, after the requests of other threads."""

@@ -1,9 +1,9 @@
-"""The index of a job: augmented vectors in Qdrant, whose product with [q, 1] is the surprise z (`forms.py`).
+"""The index of a job: augmented vectors in Qdrant.
 
-Point n is row n of the corpus that may be neighbours, with one vector and nothing else. The name of the
-collection, or of the folder, ends in the digits of that corpus: a changed corpus has another index. What is
-stored is asked of Qdrant itself, so that whoever is killed while filling goes on with the blocks that are
-missing; writing a point again changes nothing.
+Their product with [q, 1] is the surprise z (`surprise/linear_form.py`). Point n is row n of the corpus that
+may be neighbours. It has one vector and nothing else. The name of the collection, or of the folder, ends in
+the digits of that corpus, so a changed corpus has another index. Qdrant itself reports what is stored. A
+killed run therefore continues with the blocks that are missing. Writing a point again changes nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from surprise_rerank.connectors.qdrant.engines.client import REQUEST_BYTES, Clie
 from surprise_rerank.connectors.qdrant.engines.retries import TooLarge
 from surprise_rerank.connectors.qdrant.schema import SURPRISE, Point
 from surprise_rerank.connectors.similar.corpus import EncodedCorpus
-from surprise_rerank.connectors.similar.index.place import IndexPlace
+from surprise_rerank.connectors.similar.index.location import IndexLocation
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.extras import is_installed, pip_line
 from surprise_rerank.core.files import disk_errors
@@ -42,23 +42,23 @@ class AugmentedIndex:
     """The augmented vectors of a corpus; a context manager.
 
     Args:
-        place: where.
+        location: where it is.
         corpus: the documents that may be neighbours.
         ensemble: of the corpus.
         device: where moments are computed.
 
     Raises:
         MissingExtraError: if Qdrant Edge is needed, and not installed.
-        StoreError: if the place cannot be opened or reached.
+        StoreError: if the location cannot be opened or reached.
     """
 
     def __init__(
-        self, place: IndexPlace, corpus: EncodedCorpus, ensemble: Ensemble, device: str = "cpu"
+        self, location: IndexLocation, corpus: EncodedCorpus, ensemble: Ensemble, device: str = "cpu"
     ) -> None:
         self._corpus, self._ensemble, self._device = corpus, ensemble, device
-        self._place, self._dimension = place, corpus.dimension + 1
+        self._location, self._dimension = location, corpus.dimension + 1
         self._finished: Path | None = None  # of a shard
-        self._engine = self._opened(place.name(corpus))
+        self._engine = self._opened(location.name(corpus))
 
     def __enter__(self) -> AugmentedIndex:
         return self
@@ -70,21 +70,20 @@ class AugmentedIndex:
 
     @property
     def where(self) -> str:
-        """The place, for messages."""
+        """The location, for messages."""
         return self._engine.where
 
     def create(self) -> None:
         """Make the collection, unless it is there.
 
         Raises:
-            DataError: if the place has a setting that collections do not have.
+            DataError: if the location has a setting that collections do not have.
             StoreError: if it cannot be made.
         """
-        if (
-            isinstance(self._engine, ClientEngine) and not self._engine.exists()
-        ):  # a shard is made when opened
+        # A shard is made when it is opened.
+        if isinstance(self._engine, ClientEngine) and not self._engine.exists():
             params = models.VectorParams(size=self._dimension, distance=models.Distance.DOT)
-            self._engine.create_of({SURPRISE: params}, self._place.settings)
+            self._engine.create_of({SURPRISE: params}, self._location.settings)
 
     def missing(self) -> list[int]:
         """The first rows of the blocks that are not stored as a whole.
@@ -110,7 +109,7 @@ class AugmentedIndex:
         return augmented_documents(keys.vectors, keys.moments)
 
     def fill_block(self, first: int) -> int:
-        """Store a block; returns how many rows it has. Any worker may, in any order, and again.
+        """Store a block; returns how many rows it has. Workers may store blocks in any order, and again.
 
         Raises:
             StoreError: if it cannot be stored.
@@ -119,13 +118,13 @@ class AugmentedIndex:
         return self.rows(first)
 
     def finish(self, advance: Advance = lambda _: None) -> None:
-        """Have the graph built, and wait for it.
+        """Build the graph, and wait for it.
 
         Args:
             advance: called with the number of vectors that were added to the graph since the last call.
 
         Raises:
-            StoreError: if it cannot be built, or nothing happens for the patience of the place.
+            StoreError: if it cannot be built, or makes no progress for the patience of the location.
         """
         rows = len(self._corpus)
         with disk_errors(self.where):
@@ -133,7 +132,7 @@ class AugmentedIndex:
                 advance(rows)
                 return
             size = 4 * rows * self._dimension
-            self._engine.build_graph(advance, size=size, patience=self._place.patience)
+            self._engine.build_graph(advance, size=size, patience=self._location.patience)
             if self._finished is not None:
                 self._finished.touch()
 
@@ -143,8 +142,8 @@ class AugmentedIndex:
         Args:
             queries: (m, d + 1) of `augmented_query`.
             limit: how many of each at most.
-            ef: how many nodes of the graph are kept at hand.
-            least: what scores less is left out.
+            ef: how many nodes of the graph a search keeps; a larger number finds more and takes longer.
+            least: pairs of a smaller score are left out.
 
         Raises:
             StoreError: if the search fails.
@@ -157,10 +156,6 @@ class AugmentedIndex:
                 SURPRISE, queries[start : start + step], limit, ef=ef, least=least
             )
         ]
-
-    def drop(self) -> None:
-        """Delete it from the disk or the server."""
-        self._engine.drop()
 
     def close(self) -> None:
         """Close connections and files."""
@@ -194,11 +189,11 @@ class AugmentedIndex:
             self._upsert(points[half:])
 
     def _opened(self, name: str) -> Engine:
-        place = self._place
-        if place.url is not None:
-            return ClientEngine(open_server(place), "server", place.server, name, place.retries)
-        if place.folder is None:
-            raise DataError("the index has no place; give a folder, or the url of a server")
+        location = self._location
+        if location.url is not None:
+            return ClientEngine(open_server(location), "server", location.server, name, location.retries)
+        if location.folder is None:
+            raise DataError("the index has no location; give a folder, or the url of a server")
         if not is_installed("qdrant_edge"):
             raise MissingExtraError(
                 "mode 'index' without a server needs qdrant_edge, which is not installed: run "
@@ -206,7 +201,7 @@ class AugmentedIndex:
             )
         from surprise_rerank.connectors.qdrant.engines.edge import EdgeEngine
 
-        folder = Path(place.folder)
+        folder = Path(location.folder)
         with disk_errors(str(folder)):
             folder.mkdir(parents=True, exist_ok=True)
         self._finished = folder / name / _FINISHED
@@ -215,20 +210,20 @@ class AugmentedIndex:
 
 @runtime_checkable
 class IndexFiller(Protocol):
-    """Workers who fill an index on a server together, such as Ray's (`connectors/ray/workers.py`)."""
+    """Workers that fill an index on a server together, such as Ray's (`connectors/ray/workers.py`)."""
 
-    def fill_index(self, place: IndexPlace, corpus: EncodedCorpus, ensemble: Path) -> None:
-        """Store the blocks that are missing in a collection that is there."""
+    def fill_index(self, location: IndexLocation, corpus: EncodedCorpus, ensemble: Path) -> None:
+        """Store the blocks that are missing in a collection that exists."""
         ...
 
 
-def require_shared(place: IndexPlace, workers: object) -> None:
+def require_shared(location: IndexLocation, workers: object) -> None:
     """Refuse an index in a folder, which one process can open, for workers of several.
 
     Raises:
         DataError: if it is.
     """
-    if place.url is None and isinstance(workers, IndexFiller):
+    if location.url is None and isinstance(workers, IndexFiller):
         raise DataError(
             "workers of several processes cannot share an index in a folder; give the url of a Qdrant "
             "server, or choose mode 'exact'"
@@ -236,12 +231,17 @@ def require_shared(place: IndexPlace, workers: object) -> None:
 
 
 def fill(
-    place: IndexPlace, corpus: EncodedCorpus, ensemble: Path, workers: object, terminal: Terminal, device: str
+    location: IndexLocation,
+    corpus: EncodedCorpus,
+    ensemble: Path,
+    workers: object,
+    terminal: Terminal,
+    device: str,
 ) -> None:
     """Make the index of a corpus, or what is missing of it.
 
     Args:
-        place: see `IndexPlace.of_job`.
+        location: see `IndexLocation.of_job`.
         corpus: the documents that may be neighbours.
         ensemble: file of their ensemble.
         workers: fill an index on a server where they are an `IndexFiller`; else this process does.
@@ -250,15 +250,15 @@ def fill(
 
     Raises:
         MissingExtraError: if Qdrant Edge is needed, and not installed.
-        StoreError: if the disk is full, or the place cannot be used.
+        StoreError: if the disk is full, or the location cannot be used.
     """
-    with AugmentedIndex(place, corpus, Ensemble.load(ensemble), device) as index:
+    with AugmentedIndex(location, corpus, Ensemble.load(ensemble), device) as index:
         index.create()
         missing = index.missing()
         with terminal.bar("filling the index", len(corpus), "docs") as advance:
             advance(len(corpus) - sum(map(index.rows, missing)))
-            if missing and place.url is not None and isinstance(workers, IndexFiller):
-                workers.fill_index(place, corpus, ensemble)
+            if missing and location.url is not None and isinstance(workers, IndexFiller):
+                workers.fill_index(location, corpus, ensemble)
                 left = index.missing()
                 advance(sum(map(index.rows, missing)) - sum(map(index.rows, left)))
                 missing = left

@@ -7,7 +7,7 @@ import numpy as np
 from surprise_rerank.connectors.qdrant.engines.base import Hits
 from surprise_rerank.connectors.similar.corpus import EncodedCorpus
 from surprise_rerank.connectors.similar.index.augmented import AugmentedIndex
-from surprise_rerank.connectors.similar.index.place import IndexPlace
+from surprise_rerank.connectors.similar.index.location import IndexLocation
 from surprise_rerank.connectors.similar.settings import SimilaritySettings
 from surprise_rerank.core.arrays import BoolArray, Float32Array, IntArray
 from surprise_rerank.surprise.ensemble import Ensemble
@@ -35,7 +35,7 @@ class IndexScorer:
         keys: the documents that may be neighbours, and the ensemble; the same corpus, or another.
         ensemble: of the keys.
         settings: k, the threshold, and how hard to search.
-        place: of the index, which is filled.
+        location: of the index, which is filled.
 
     Raises:
         MissingExtraError: if Qdrant Edge is needed, and not installed.
@@ -48,7 +48,7 @@ class IndexScorer:
         keys: EncodedCorpus,
         ensemble: Ensemble,
         settings: SimilaritySettings,
-        place: IndexPlace,
+        location: IndexLocation,
     ) -> None:
         self._queries, self._keys, self._settings = queries, keys, settings
         self._same = queries.folder == keys.folder
@@ -58,7 +58,7 @@ class IndexScorer:
             form = LinearForm.of(keys.moments_of(ensemble, rows))
             # How far a float32 score of a pair can lie from the exact one; see `NeighbourSearch`.
             self._error = max(self._error, rounding(form, keys.dimension))
-        self._index = AugmentedIndex(place, keys, ensemble)
+        self._index = AugmentedIndex(location, keys, ensemble)
 
     def neighbours(self, rows: IntArray) -> Neighbours:
         """See `Scorer`.

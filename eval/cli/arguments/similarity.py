@@ -15,7 +15,7 @@ from surprise_rerank.core.settings import option
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant import DocumentIndex
-    from surprise_rerank.connectors.similar.index.place import IndexPlace
+    from surprise_rerank.connectors.similar.index.location import IndexLocation
     from surprise_rerank.connectors.similar.settings import Mode, SimilaritySettings
     from surprise_rerank.connectors.similar.workers import Workers
 
@@ -163,7 +163,7 @@ class WorkerArguments:
         with RayWorkers(self.ray or None, concurrency=self.workers or _RAY_WORKERS, num_gpus=gpus) as workers:
             yield workers
 
-    def index(self, mode: Mode) -> IndexPlace | None:
+    def index(self, mode: Mode) -> IndexLocation | None:
         """Where the index is; None for the job's own folder.
 
         Raises:
@@ -176,9 +176,9 @@ class WorkerArguments:
                 raise click.UsageError(f"--{name} belongs to --qdrant-url")
         if not self.url:
             return None
-        from surprise_rerank.connectors.similar.index.place import IndexPlace
+        from surprise_rerank.connectors.similar.index.location import IndexLocation
 
-        place = IndexPlace(url=self.url, prefer_grpc=self.grpc)
+        place = IndexLocation(url=self.url, prefer_grpc=self.grpc)
         return place if self.collection is None else replace(place, collection=self.collection)
 
 

@@ -13,7 +13,7 @@ from surprise_rerank.errors import DataError
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class IndexPlace(Location):
+class IndexLocation(Location):
     """Where the index of a job is: a folder, by Qdrant Edge, or a Qdrant server or cluster.
 
     It passes from process to process. A folder is for one process at a time.
@@ -39,8 +39,8 @@ class IndexPlace(Location):
                 f"settings of a collection ({', '.join(self.settings)}) are for a server; give its url"
             )
 
-    def of_job(self, folder: Path) -> IndexPlace:
-        """This place for a job of that folder and for its workers, who may have another environment."""
+    def of_job(self, folder: Path) -> IndexLocation:
+        """This location for a job of that folder and for its workers, who may have another environment."""
         if self.url is not None:
             return self.with_key()
         return replace(self, folder=self.folder or folder / "index")
