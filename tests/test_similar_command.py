@@ -369,7 +369,7 @@ class TestMalformed:
     def test_an_id_that_stands_twice_is_named(self, desk: Desk, tmp_path: Path) -> None:
         write_rows(tmp_path / "more.jsonl", corpus(3)[2:])
         error = desk.refused("DOCS", tmp_path / "more.jsonl")
-        assert "'d2' stands twice, as documents 3 and 31" in error
+        assert "'d2' is a duplicate: documents 3 and 31 have it" in error
 
 
 class TestStored:

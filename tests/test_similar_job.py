@@ -145,7 +145,7 @@ def test_a_folder_of_another_job_is_refused(tmp_path):
 
 def test_ids_that_stand_twice_are_named(tmp_path, small_chunks):
     twice = [*documents(30), Document("7", "dog")]
-    with pytest.raises(DataError, match="id '7' stands twice, as documents 8 and 31"):
+    with pytest.raises(DataError, match="id '7' is a duplicate: documents 8 and 31 have it"):
         job(tmp_path).prepare(sources(twice))
 
 
@@ -293,7 +293,7 @@ def test_what_was_made_of_documents_that_changed_goes(tmp_path):
     assert kept.exists()
 
 
-@pytest.mark.parametrize(("name", "message"), [("", "an empty id"), ("\ud800", "characters that are none")])
+@pytest.mark.parametrize(("name", "message"), [("", "an empty id"), ("\ud800", "lone surrogates, which are no characters")])
 def test_ids_of_vectors_must_be_texts(tmp_path, name, message):
     with pytest.raises(DataError, match=message):
         SimilarityJob(tmp_path, SimilaritySettings()).prepare(Vectors("mine", [([name], np.ones((1, 3)))]))

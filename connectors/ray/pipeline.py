@@ -68,10 +68,10 @@ def connect(address: str | None, options: Mapping[str, Any]) -> bool:
 
 
 def _require_listening(address: str) -> None:
-    """Refuse an address where nobody listens: Ray would look for minutes.
+    """Refuse an address without a server; Ray would try for minutes.
 
     Raises:
-        OSError: if nobody does.
+        OSError: if no server answers there.
     """
     found = re.fullmatch(r"(?:ray://)?([^/:]+):(\d+)", address)
     if found:

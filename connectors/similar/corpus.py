@@ -1,13 +1,12 @@
-"""Encoded documents in a folder, in chunks: what every stage and every worker of a job reads.
+"""Encoded documents in a folder, in chunks. Every stage and every worker of a job reads them.
 
-    corpus.json                   what it is made of; when it is complete, its chunks and what was skipped
+    corpus.json                   what it is made of; a complete one also has its chunks and what was skipped
     chunk-00000-0000000/          the first thousand documents of the first source
         chunk.json ids.arrow vectors.npy [tokens.bin tokens.npy]
     moments/                      of blocks of rows, over the ensemble of the whole corpus
 
-A chunk is there whole or not at all, and what is in it depends on its documents and the model alone:
-whoever is killed, the next one goes on with the chunks that are missing. Workers on other machines need the
-folder on a file system that they share.
+A chunk is complete or absent, and depends on its documents and the model alone. After a kill, the next run
+continues with the chunks that are missing. Workers on other machines need the folder on a shared file system.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ def store_chunk(
     vectors: Float32Array,
     tokens: TokenBatch | None = None,
 ) -> None:
-    """Write a chunk, whole or not at all; one that another worker has written meanwhile stays.
+    """Write a chunk, completely or not at all. If another worker has written it meanwhile, that one stays.
 
     Args:
         folder: of the corpus.
@@ -82,7 +81,7 @@ def store_chunk(
     ipc = import_extra("pyarrow.ipc", EXTRA)
     if is_stored(folder, name, digest):
         return
-    with disk_errors(str(folder)), _unless_stored(folder, name, digest):
+    with disk_errors(str(folder)), _ignored_if_stored(folder, name, digest):
         shutil.rmtree(folder / name, ignore_errors=True)  # made of something else
         with whole_folder(folder / name) as draft:
             np.save(draft / _VECTORS, np.ascontiguousarray(vectors, np.float32))
@@ -99,8 +98,8 @@ def store_chunk(
 
 
 @contextmanager
-def _unless_stored(folder: Path, name: str, digest: str) -> Iterator[None]:
-    """Let an error pass where another worker has stored the same chunk meanwhile."""
+def _ignored_if_stored(folder: Path, name: str, digest: str) -> Iterator[None]:
+    """Ignore an error where another worker has stored the same chunk meanwhile."""
     try:
         yield
     except OSError:
@@ -109,7 +108,7 @@ def _unless_stored(folder: Path, name: str, digest: str) -> Iterator[None]:
 
 
 def is_stored(folder: Path, name: str, digest: str) -> bool:
-    """Whether a chunk is there, made of the same."""
+    """Whether a chunk of the same content is stored."""
     try:
         return bool(json.loads((folder / name / CHUNK_FILE).read_text(encoding="utf-8"))["digest"] == digest)
     except (OSError, ValueError, LookupError):
@@ -117,7 +116,7 @@ def is_stored(folder: Path, name: str, digest: str) -> bool:
 
 
 def begin(folder: Path, made_of: Mapping[str, Any]) -> None:
-    """Make the folder of a corpus, or go on with one that is made of the same.
+    """Make the folder of a corpus, or continue one that is made of the same.
 
     Args:
         folder: where.
@@ -146,7 +145,7 @@ def begin(folder: Path, made_of: Mapping[str, Any]) -> None:
 
 
 def complete(folder: Path, skipped: Sequence[Mapping[str, Any]], names: Sequence[str]) -> EncodedCorpus:
-    """Remember that all chunks are there.
+    """Mark a corpus as complete.
 
     Args:
         folder: of the corpus.
@@ -154,7 +153,7 @@ def complete(folder: Path, skipped: Sequence[Mapping[str, Any]], names: Sequence
         names: of the chunks, in the order of the documents.
 
     Raises:
-        DataError: if there are no documents, or an id stands twice.
+        DataError: if there are no documents, or an id is a duplicate.
         StoreError: if a chunk is missing, or the disk is full.
     """
     about = read_metadata(folder) or {}
@@ -173,7 +172,7 @@ def complete(folder: Path, skipped: Sequence[Mapping[str, Any]], names: Sequence
 
 
 def read_metadata(folder: Path) -> dict[str, Any] | None:
-    """What a corpus remembers of itself; None where there is none."""
+    """The content of a corpus's `corpus.json`; None where there is none."""
     path = folder / CORPUS_FILE
     with disk_errors(str(folder)):
         if not path.exists():
@@ -223,7 +222,7 @@ class EncodedCorpus:
         """
         about = read_metadata(folder)
         if about is None or "chunks" not in about:
-            raise StoreError(f"{folder} holds no complete corpus; run the job again, it goes on where it was")
+            raise StoreError(f"{folder} holds no complete corpus; run the job again, it continues")
         return cls(folder, about)
 
     def __len__(self) -> int:
@@ -235,7 +234,7 @@ class EncodedCorpus:
         return int(np.load(self.folder / self.chunks[0].name / _VECTORS, mmap_mode="r").shape[1])
 
     def vectors(self, first: int, last: int) -> Float32Array:
-        """(last - first, d) the vectors of some consecutive rows, in memory of their own."""
+        """(last - first, d) the vectors of some consecutive rows, as a copy."""
         out = np.empty((max(min(last, len(self)) - first, 0), self.dimension), np.float32)
         for chunk in self.chunks[self._chunk_of(first) :]:
             if chunk.first >= last:
@@ -282,7 +281,7 @@ class EncodedCorpus:
     def keys(self, ensemble: Ensemble, first: int, device: str = "cpu") -> Keys:
         """The block of rows that begins at a multiple of `KEY_BLOCK`, with their moments.
 
-        Moments are computed once and kept: whoever comes second finds the same.
+        Moments are computed once and stored, so that all workers use the same.
         """
         last = min(first + KEY_BLOCK, len(self))
         vectors = self.vectors(first, last)
@@ -335,23 +334,20 @@ class EncodedCorpus:
         return range(0, len(self), ENSEMBLE_ROWS)
 
     def require_unique(self) -> None:
-        """Refuse ids that stand twice, in 17 bytes a document.
+        """Refuse duplicate ids; this takes 17 bytes a document.
 
         Raises:
-            DataError: names one, and its rows.
+            DataError: if there is one; names it and its documents.
         """
         hashes = np.empty(len(self), np.int64)
         for chunk in self.chunks:
             rows = np.arange(chunk.first, chunk.first + chunk.rows)
             hashes[rows] = [hash_of(name) for name in self.ids(rows).to_pylist()]
-        for value in twice(hashes):
+        for value in duplicates(hashes):
             rows = np.flatnonzero(hashes == value)[:2]
             one, other = self.ids(rows).to_pylist()
             if one == other:
-                raise DataError(
-                    f"the document id {one!r} stands twice, as documents {rows[0] + 1} and {rows[1] + 1}; "
-                    "ids must be unique"
-                )
+                raise duplicate_id(one, int(rows[0]) + 1, int(rows[1]) + 1)
 
     def _chunk_of(self, row: int) -> int:
         return int(np.searchsorted(self._starts, row, side="right")) - 1
@@ -392,15 +388,22 @@ def hash_of(name: str) -> int:
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little", signed=True)
 
 
-def twice(hashes: IntArray) -> list[int]:
-    """The values that stand more than once."""
+def duplicate_id(name: str, one: int, other: int) -> DataError:
+    """The error of two documents, by their numbers, that have one id."""
+    return DataError(
+        f"the document id {name!r} is a duplicate: documents {one} and {other} have it; ids must be unique"
+    )
+
+
+def duplicates(hashes: IntArray) -> list[int]:
+    """The values that occur more than once."""
     ascending = np.sort(hashes)
     repeated: list[int] = np.unique(ascending[1:][ascending[1:] == ascending[:-1]]).tolist()
     return repeated
 
 
 def _one_thread() -> threadpool_limits:
-    """Sums whose order, and so whose last bits, do not depend on the number of threads."""
+    """Keep the order of sums, and so their last bits, independent of the number of threads."""
     return threadpool_limits(1, user_api="blas")
 
 

@@ -1,4 +1,4 @@
-"""Surprise over DynaMax: against every document, or of the candidates that the cosine's surprise finds.
+"""Surprise over DynaMax: of all pairs, or of the candidates that the surprise over the cosine finds.
 
     z(d, n) = (J(d, n) - mu_n) / sigma_n
 
@@ -27,7 +27,7 @@ from surprise_rerank.similarities.int8_jaccard import joint_jaccard
 from surprise_rerank.surprise.linear_form import LinearForm
 from surprise_rerank.surprise.neighbours import Neighbours, require_few
 
-# Documents whose moments are one file: what a kill loses, and what workers share out among themselves.
+# Documents whose moments are one file, which one worker computes; a kill loses less than one file.
 MOMENT_ROWS = 1024
 # Documents whose token vectors are in memory at a time: 25 MB for 250 tokens each of 384 components.
 _TOKEN_ROWS = 256
@@ -36,8 +36,8 @@ _TOKEN_ROWS = 256
 class DynaMaxMoments:
     """Moments of DynaMax between every document of a corpus and a sample of the others.
 
-    They are kept beside the corpus in blocks, each whole or not there. Any worker may compute any block:
-    what is in it depends on the corpus and the size of the sample alone.
+    They are stored beside the corpus in blocks, each complete or absent. Any worker may compute any block, as
+    its content depends on the corpus and the size of the sample alone.
 
     Args:
         corpus: with token vectors.
@@ -97,7 +97,7 @@ class DynaMaxMoments:
         """(2, n) means and deviations."""
         similarity = joint_jaccard(self._corpus.tokens_of(rows), self._tokens, device=self._device)
         others = rows[:, None] != self.members
-        # Each leaves out one: itself, or the last, which stands in for those that are drawn.
+        # Each document omits one member: itself, or the last one if it was not drawn.
         others[others.all(axis=1), -1] = False
         measured = MomentStream.of(similarity[others].reshape(len(rows), len(self.members) - 1)).moments()
         return np.stack([measured.mean, measured.deviation])

@@ -12,14 +12,20 @@ from typing import Any
 import numpy as np
 
 from surprise_rerank.connectors.readers import DocumentSource
-from surprise_rerank.connectors.similar.corpus import hash_of, is_stored, store_chunk, twice
+from surprise_rerank.connectors.similar.corpus import (
+    duplicate_id,
+    duplicates,
+    hash_of,
+    is_stored,
+    store_chunk,
+)
 from surprise_rerank.core.arrays import Float32Array, matrix, unit_rows
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document, encodable
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.errors import DataError
 
-# Documents of a chunk: what is encoded again after a kill is less than one.
+# Documents of a chunk; after a kill, less than one chunk is encoded again.
 CHUNK = 1024
 # Texts whose float32 token vectors are in memory at a time.
 _WINDOW = 128
@@ -30,7 +36,7 @@ class Model:
     """A model that every worker loads for itself.
 
     Attributes:
-        name: by which a corpus remembers it.
+        name: stored with the corpora that it encodes.
         load: loads it; must pass from process to process, as a function of a module does, or a
             `functools.partial` of one.
     """
@@ -41,12 +47,12 @@ class Model:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Vectors:
-    """Documents whose vectors are known already.
+    """Documents that come with their vectors.
 
     Attributes:
         name: what to call them.
-        batches: (ids, (n, d) vectors) again and again; vectors are scaled to length 1. Where token vectors
-            are known, too: (ids, vectors, tokens), the tokens in int8 with their own memberships.
+        batches: (ids, (n, d) vectors), which can be iterated several times; vectors are scaled to length 1.
+            With token vectors: (ids, vectors, tokens), the tokens in int8 with their own memberships.
         tokens: whether batches have tokens.
     """
 
@@ -56,7 +62,7 @@ class Vectors:
 
 
 def chunk_name(source: int, number: int) -> str:
-    """What the chunk of a source is called: names are ordered as the documents are."""
+    """The name of a chunk of a source; names sort in the order of the documents."""
     return f"chunk-{source:05d}-{number:07d}"
 
 
@@ -85,14 +91,14 @@ def store_documents(
 ) -> None:
     """Encode a chunk and store it, unless it is there.
 
-    Texts are encoded longest first, some at a time, so that the vectors are those of the chunk whoever
-    encodes it.
+    Texts are encoded longest first, in batches that depend on the chunk alone, so that every worker computes
+    the same vectors.
 
     Args:
         folder: of the corpus.
         name: of the chunk.
         documents: of the chunk, in order.
-        load: gives the encoder; asked only where there is something to encode.
+        load: gives the encoder; called only if there is something to encode.
         model: its name.
         tokens: whether token vectors are kept.
 
@@ -124,7 +130,7 @@ def store_documents(
 
 
 def store_vectors(folder: Path, given: Vectors) -> list[str]:
-    """Store vectors that are known as the chunks of a corpus; returns their names.
+    """Store given vectors as the chunks of a corpus; returns the names of the chunks.
 
     Raises:
         DataError: if shapes do not fit, or a value is NaN or infinite.
@@ -152,13 +158,13 @@ def store_vectors(folder: Path, given: Vectors) -> list[str]:
 
 
 def _named(given: object, where: str) -> str:
-    """An id as a string, as documents have them."""
+    """An id as a string, as a `Document` has it."""
     name = str(given)
     if not name:
         raise DataError(f"{where}: there is an empty id; give every vector one")
     if encodable(name) != name:
         raise DataError(
-            f"{where}: the id {name!r} has characters that are none (lone surrogates); replace them"
+            f"{where}: the id {name!r} contains lone surrogates, which are no characters; replace them"
         )
     return name
 
@@ -167,18 +173,15 @@ def count_unique(sources: Sequence[Iterable[Document]]) -> int:
     """How many documents there are; 17 bytes a document are in memory.
 
     Raises:
-        DataError: if an id stands twice; names one.
+        DataError: if an id is a duplicate; names one.
     """
     hashes = np.fromiter((hash_of(d.id) for source in sources for d in source), np.int64)
-    for value in twice(hashes):
+    for value in duplicates(hashes):
         places: dict[str, int] = {}
         for number, document in enumerate((d for source in sources for d in source), 1):
             first = places.setdefault(document.id, number) if hash_of(document.id) == value else number
             if first != number:
-                raise DataError(
-                    f"the document id {document.id!r} stands twice, as documents {first} and {number}; "
-                    "ids must be unique"
-                )
+                raise duplicate_id(document.id, first, number)
     return len(hashes)
 
 

@@ -1,4 +1,4 @@
-"""The folder of a job: one run at a time works in it, and one that belongs to a result goes with success."""
+"""The folder of a job: one run at a time uses it. A temporary one is deleted after success."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from surprise_rerank.errors import StoreError
 if sys.platform != "win32":  # where nothing is locked
     import fcntl
 
-MARKER = "similar.job"  # by which a folder is known that may be removed; it holds what that is made of
+MARKER = "similar.job"  # marks a folder that may be deleted; it contains what the job is made of
 LOCK = "similar.lock"  # of a folder that stays
-# Where what is made of a corpus lies, and how it is called; groups are the digits of the corpora.
+# Folder and name of everything that is made of a corpus; groups are the digits of the corpora.
 _DIGITS = "([0-9a-f]{12})"
 _MADE = (
     (".", re.compile(rf"ensemble-{_DIGITS}\.npz")),
@@ -38,7 +38,7 @@ _TAKEN = frozenset({errno.EAGAIN, errno.EACCES})  # of a lock; other errors are 
 
 @contextmanager
 def kept_folder(path: Path) -> Iterator[Path]:
-    """A folder of the user's for a job, for this run alone.
+    """A folder of the user for a job, locked for this run.
 
     Raises:
         StoreError: if another run works in it, or it cannot be made.
@@ -49,12 +49,12 @@ def kept_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def temporary_folder(path: Path, made_of: Mapping[str, Any]) -> Iterator[Path]:
-    """A folder for a job, removed where the block succeeds; what is there of the same job is gone on with.
+    """A folder for a job, deleted if the block succeeds. An earlier run of the same job is continued.
 
-    Where the block fails, what was encoded stays for the next run. A folder in which nothing was, goes.
+    If the block fails, encoded documents stay for the next run. A folder without any is deleted.
 
     Args:
-        path: nothing, an empty folder, or one that an earlier run has left.
+        path: where there is nothing, an empty folder, or the folder of an earlier run.
         made_of: JSON: sources and model.
 
     Raises:
@@ -77,7 +77,7 @@ def temporary_folder(path: Path, made_of: Mapping[str, Any]) -> Iterator[Path]:
                 shutil.rmtree(path, ignore_errors=True)
             raise
         with disk_errors(str(path)):
-            # In one step, so that a kill leaves no half of a folder that looks whole.
+            # In one step, so that a kill leaves no folder that is half deleted and looks complete.
             path.rename(_done(path))
             shutil.rmtree(_done(path), ignore_errors=True)
 
@@ -88,7 +88,7 @@ def holds_documents(path: Path) -> bool:
 
 
 def _begin(path: Path, made_of: dict[str, Any]) -> None:
-    """Go on with the same job; with another one where nothing is lost."""
+    """Continue the same job; begin another one where nothing is lost."""
     if not holds_documents(path):
         for other in path.iterdir():
             if other.is_dir():
@@ -105,7 +105,7 @@ def _begin(path: Path, made_of: dict[str, Any]) -> None:
 
 
 def _made_of(path: Path) -> Any:
-    """What the marker says; None for one that a killed run has not written."""
+    """The content of the marker; None if a killed run has not written it."""
     try:
         return json.loads((path / MARKER).read_text(encoding="utf-8"))
     except ValueError:
@@ -114,7 +114,7 @@ def _made_of(path: Path) -> Any:
 
 @contextmanager
 def _locked(folder: Path, name: str) -> Iterator[None]:
-    """Have a folder, made where there is none, for this run alone; a lock goes with its process."""
+    """Lock a folder for this run, and make it where there is none; the lock ends with the process."""
     with disk_errors(str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / name).open("ab")
@@ -140,7 +140,7 @@ def _done(path: Path) -> Path:
 
 
 def delete_stale_files(folder: Path) -> None:
-    """Delete what belongs to no corpus that is there now.
+    """Delete what belongs to none of the present corpora.
 
     Args:
         folder: of the job; its corpora are complete.

@@ -24,14 +24,15 @@ from surprise_rerank.core.arrays import IntArray
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.errors import DataError
 
-# From which similarity on documents count as the same. Copies of abstracts with sentences or words left out
-# had a DynaMax of .91 where their cosine was .95; other abstracts stayed below .73 and .83 (docs/similar.md).
+# The least similarity of documents that count as the same. Copies of abstracts with sentences or words
+# left out had a DynaMax of .91 where their cosine was .95; other abstracts stayed below .73 and .83
+# (docs/similar.md).
 DUPLICATE: dict[Similarity, float] = {"cosine": 0.95, "dynamax": 0.9, "both": 0.9}
 
 # Of 4 bytes, where that is enough.
 _Nodes: TypeAlias = NDArray[np.signedinteger[Any]]
 
-# What float32 vectors leave of the cosine of equal texts: .99999998, say, which is 1 to whoever asks for it.
+# Float32 vectors of equal texts can have a cosine of .99999998, which counts as 1.
 _ROUNDING = 1e-6
 
 _BATCH = 1 << 18  # members whose ids are looked up at a time
@@ -123,13 +124,13 @@ def _blocks(nodes: int) -> Iterator[IntArray]:
 
 
 def require_threshold(threshold: float) -> None:
-    """Refuse what is no similarity.
+    """Refuse a threshold that is no similarity.
 
     Raises:
         DataError: if it is not above 0 and at most 1.
     """
     if not 0 < threshold <= 1:
-        raise DataError(f"duplicates are told by a similarity above 0 and at most 1, got {threshold:g}")
+        raise DataError(f"the threshold of duplicates must be above 0 and at most 1, got {threshold:g}")
 
 
 def near_duplicates(

@@ -38,17 +38,17 @@ class SimilarityJob:
     """The most surprising neighbours of every document.
 
     Args:
-        folder: of the job; what is there of the same job is not done again.
+        folder: of the job; what it holds of the same job is not computed again.
         settings: what is computed.
         model: encodes documents; not needed where their vectors are given.
-        workers: who does the work; threads of this process by default.
+        workers: do the work; threads of this process by default.
         device: where products are computed: `cpu`, `cuda`, ...
         index: where the index of mode `index` is; in the job's folder by default.
         show_progress: bars on the error stream.
 
     Attributes:
-        documents: the corpus whose neighbours are looked for, when it is prepared.
-        neighbours: that of the documents that may be neighbours.
+        documents: the corpus whose neighbours are looked for; set by `prepare`.
+        neighbours: the corpus of the documents that may be neighbours; set by `prepare`.
     """
 
     documents: EncodedCorpus
@@ -80,7 +80,7 @@ class SimilarityJob:
             against: which may be neighbours; the same documents where None.
 
         Raises:
-            DataError: if there are none, an id stands twice, a row is malformed (unless such rows are
+            DataError: if there are none, an id is a duplicate, a row is malformed (unless such rows are
                 skipped), or the folder holds another job.
             StoreError: if the disk is full, or cannot be used.
         """
@@ -158,7 +158,7 @@ class SimilarityJob:
         """Add to the error of a full disk what of the job is done, and where it is.
 
         Raises:
-            StoreError: in place of the block's own, where the disk is full.
+            StoreError: if the block failed because the disk is full.
         """
         try:
             yield

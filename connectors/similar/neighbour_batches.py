@@ -62,9 +62,9 @@ def neighbours(
         settings: how many neighbours, over which similarity, found how.
         against: the documents that may be neighbours; the same where None.
         encoder: the model, or its name; not used where vectors are given.
-        work: a folder that keeps what is done, so that a later call goes on, or computes something else of
-            the same vectors; one that is deleted at the end where None.
-        workers: who does the work; threads of this process where None.
+        work: a folder that keeps what is done, so that a later call continues, or computes something else
+            of the same vectors; where None, a folder that is deleted at the end.
+        workers: do the work; threads of this process where None.
         index: where the index of mode `index` is; embedded in the work folder where None.
         device: `cpu`, `cuda`, ...; a GPU where there is one.
         show_progress: bars on the error stream.
@@ -74,8 +74,8 @@ def neighbours(
         cosine or dynamax, or both.
 
     Raises:
-        DataError: if there are no documents, an id stands twice, something is no document, or vectors do not
-            fit.
+        DataError: if there are no documents, an id is a duplicate, something is no document, or vectors do
+            not fit.
         StoreError: if the disk is full, or cannot be used.
         ModelError: if the model cannot be loaded.
         MissingExtraError: if pyarrow is not installed.
@@ -110,7 +110,7 @@ def model_of(encoder: Encoder | str, device: str, *, remote: bool = False) -> Mo
     """A model for a job, known by its name and weights.
 
     Args:
-        encoder: the model, or its name; it is loaded here, so that an error is told at once.
+        encoder: the model, or its name; it is loaded here, so that an error is raised at once.
         device: where a model of a name computes.
         remote: whether workers of other processes load it by its name, too; here it is loaded for its
             weights' digits only, without a device that only they may have.
@@ -147,7 +147,7 @@ def _given(documents: Documents, name: str) -> Sources | Vectors:
             raise DataError(f"{name}: {len(ids)} ids for {len(vectors)} vectors; give one for each")
         return Vectors(name, _Slices(ids, vectors))
     source = from_iterable(documents, name=name)  # type: ignore[arg-type]  # vectors are no documents
-    # What can be read once stays an iterator, so that nobody counts it first.
+    # A source that can be read only once stays an iterator, so that it is not counted first.
     return Sources([name], [iter(source) if isinstance(documents, Iterator) else source])
 
 

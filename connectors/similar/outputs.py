@@ -25,9 +25,9 @@ _Writer: TypeAlias = Callable[[IO[bytes], Any, Iterable[Any]], None]
 
 # Columns of parts only: the rows of both documents in their corpora, by which groups are made.
 ROW_COLUMNS = ("document_row", "neighbour_row")
-# In a folder of parts that is whole, as Hadoop and Spark leave it; readers pass over it.
+# In a complete folder of parts, as Hadoop and Spark write it; readers ignore it.
 COMPLETE = "_SUCCESS"
-# By which a folder is known that may be replaced: `_SUCCESS` may be anybody's.
+# Marks a folder that may be replaced; `_SUCCESS` may be another program's.
 MARKER = "_similar.json"
 _CONTENTS = re.compile(rf"part-\d+\.parquet|{COMPLETE}|{re.escape(MARKER)}")
 
@@ -73,7 +73,7 @@ class Target:
         return self.path.resolve()
 
     def require_writable(self) -> None:
-        """Find out what would keep a result from being written, before it is computed.
+        """Check that a result can be written, before it is computed.
 
         Raises:
             StoreError: if the folder holds something else, or its place cannot be written.
@@ -87,7 +87,7 @@ class Target:
                 pass
 
     def write(self, schema: Any, batches: Iterable[Any]) -> int:
-        """Write rows to the file, whole or not at all; returns how many there were.
+        """Write rows to the file, completely or not at all; returns how many there were.
 
         Args:
             schema: a `pyarrow.Schema`.
@@ -104,7 +104,7 @@ class Target:
         return counted.rows
 
     def write_parts(self, parts: Iterable[Path]) -> int:
-        """Write a result, whole or not at all; returns how many pairs there are.
+        """Write a result, completely or not at all; returns how many pairs there are.
 
         Args:
             parts: Parquet files of one schema, in order, such as `SimilarityJob.parts` gives; at least one.
@@ -216,7 +216,7 @@ _WRITERS: dict[str, _Writer] = {"parquet": _write_parquet, "csv": _write_csv, "j
 
 
 def _remove_drafts(path: Path) -> None:
-    """Remove what killed processes left behind of the same file."""
+    """Delete drafts of the same file that killed processes left behind."""
     for draft in path.parent.glob(f".{_literal(path.name)}.{'[0-9a-f]' * 32}.part"):
         draft.unlink(missing_ok=True)
 

@@ -1,4 +1,4 @@
-"""How many neighbours a job has found: its parts against the exact mode, on a sample of documents."""
+"""The recall of a job: its neighbours against those of the exact mode, on a sample of documents."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from surprise_rerank.connectors.similar.job import SimilarityJob
 
 _NORMAL = 1.959963984540054  # 97.5 % of a normal distribution lie below
-_UNSEEN = 3.0  # what happens to fewer than 3 in n is not seen in n trials in 5 % of all cases
+_UNSEEN = 3.0  # a probability of 3 / n gives no event in n trials in 5 % of all cases
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The work of a job in this process: encoding in turn, scoring in a thread for each core."""
+"""Threads of this process that do the work of a job: one encodes, one for each core scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The work of a job: what its stages are given, and who does them."""
+"""Workers of a job, and what they are given."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Sources:
 
     Attributes:
         names: what the user called them.
-        sources: in the same order; each is read anew by every iteration, and passes from process to process
+        sources: in the same order; each is read anew by every iteration, and must pickle
             where workers read.
     """
 
@@ -39,7 +39,7 @@ class Sources:
 
 @dataclass(frozen=True, slots=True)
 class ScoringTask:
-    """What a worker needs to compute a part; it passes from process to process.
+    """What a worker needs to compute a part; it can be sent to another process.
 
     Attributes:
         queries: folder of the corpus whose neighbours are looked for.
@@ -74,10 +74,10 @@ class ScoringTask:
 
 
 class Workers(Protocol):
-    """Who does the work of a job: threads of this process, or Ray's workers (`connectors/ray/workers.py`)."""
+    """What does the work of a job: threads of this process, or workers of Ray (`connectors.ray`)."""
 
     def count(self, documents: Sources) -> int | None:
-        """How many documents there are, where that is worth a reading of its own: for the time left.
+        """How many documents there are, for the time left; None if counting would need too much.
 
         Raises:
             DataError: if a row is malformed, before anything is encoded.
