@@ -293,7 +293,9 @@ def test_what_was_made_of_documents_that_changed_goes(tmp_path):
     assert kept.exists()
 
 
-@pytest.mark.parametrize(("name", "message"), [("", "an empty id"), ("\ud800", "lone surrogates, which are no characters")])
+@pytest.mark.parametrize(
+    ("name", "message"), [("", "an empty id"), ("\ud800", "lone surrogates, which are no characters")]
+)
 def test_ids_of_vectors_must_be_texts(tmp_path, name, message):
     with pytest.raises(DataError, match=message):
         SimilarityJob(tmp_path, SimilaritySettings()).prepare(Vectors("mine", [([name], np.ones((1, 3)))]))
