@@ -1,4 +1,4 @@
-"""The objects that flow: a `Query` goes in, `Candidates` are scored, a `Ranking` comes out."""
+"""What re-rankers read and return: a `Query`, its `Candidates`, and their `Ranking`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Query:
         text: the words.
         dense: (d,) its dense vector, where an encoder made one.
         tokens: (m, d) its token vectors, where an encoder made them.
-        id: its name in a data set; empty for a question that somebody types.
+        id: its name in a data set; empty for a question that has none.
     """
 
     text: str
@@ -70,7 +70,7 @@ class Candidates:
 
     Attributes:
         ids: n document ids, in the order of the first retrieval stage.
-        scores: scorer's name -> (n,) its scores; NaN where that scorer did not look at the document.
+        scores: scorer's name -> (n,) its scores; NaN where that scorer did not score the document.
         dense: (n, d) dense vectors, where fetched.
         tokens: n lists of token vectors, where fetched.
         terms: n sparse vectors of words, where fetched.
@@ -200,10 +200,10 @@ class Hit:
     Attributes:
         id: the document's.
         score: its score.
-        parts: what each scorer gave it, or its best passage.
+        parts: what each scorer added to the score of it, or of its best passage.
         document: where the candidates had it.
         passage: the best of the document, where the candidates were passages.
-        surprise: the share of background questions whose best candidate has less for it; None without any.
+        surprise: the share of background questions whose best candidate scores less; None without any.
     """
 
     id: str
@@ -230,10 +230,10 @@ class Ranking:
         scores: (n,) descending; their meaning is the re-ranker's.
         parts: name -> (n,) what each scorer contributed, aligned with `ids`.
         documents: n documents, where the candidates had them.
-        notes: what the reader of the scores must know (a score that was not defined, say).
+        notes: for the reader of the scores, for example that a score was not defined.
         passages: each document's best passage, where the candidates were passages; `parts` are its own.
-        raw: name -> (n,) what each scorer said before this question's scores were put on one scale: numbers
-            that compare across questions, aligned with `ids`. Where it is empty, `scores` are such numbers.
+        raw: name -> (n,) each scorer's own scores, before they were put on one scale for this question. They
+            compare across questions, and are aligned with `ids`. Where it is empty, `scores` do so.
         surprise: (n,) what `QuestionBackground.judged` adds, descending; None without a background.
     """
 
@@ -258,14 +258,14 @@ class Ranking:
         """Sort a pool by score, descending; ties go by id, so that every store gives the same order.
 
         Of passages, the score of a document is the mean of its `candidates.best` best ones', or of all where
-        it has fewer. The best of them stands for it; of equals, the one with the lowest number.
+        it has fewer. The line has the best passage; of equals, the one with the lowest number.
 
         Args:
             candidates: n documents or passages.
             scores: (n,).
             parts: name -> (n,) what each scorer contributed.
             notes: for the reader of the ranking.
-            raw: name -> (n,) what each scorer said, on a scale that is the same for all questions.
+            raw: name -> (n,) each scorer's own scores, on a scale that is the same for all questions.
 
         Raises:
             DataError: if the scores are not one finite number per candidate (minus infinity is allowed too).
@@ -324,7 +324,7 @@ class Ranking:
         return self.take(range(len(self))[:k])
 
     def take(self, rows: Sequence[int]) -> Ranking:
-        """The lines at these places."""
+        """The lines at these positions."""
         index = np.asarray(rows, dtype=np.int64)
         return replace(
             self,

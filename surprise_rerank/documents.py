@@ -9,7 +9,7 @@ from typing import Any
 
 
 def encodable(text: str) -> str:
-    r"""The text with every lone surrogate replaced by U+FFFD; valid text comes back unchanged.
+    r"""The text with every lone surrogate replaced by U+FFFD; valid text is returned unchanged.
 
     Neither tokenisers nor JSON nor gRPC can carry a lone surrogate, and one bad character
     should not stop an indexing run. Surrogate *pairs* are joined into the character they mean.
@@ -27,10 +27,10 @@ class Document:
     """A document of a collection.
 
     Attributes:
-        id: the collection's own name for it; any non-empty string, unique in the collection.
+        id: its name in the collection; any non-empty string, unique in the collection.
         text: the body.
         title: the heading, empty where there is none.
-        metadata: anything else, as JSON values; kept and handed back, never read.
+        metadata: anything else, as JSON values; stored and returned, never read.
     """
 
     id: str
@@ -52,7 +52,7 @@ class Document:
 
     @property
     def content_hash(self) -> str:
-        """SHA-256 of title and text, hexadecimal: tells whether a stored copy is up to date."""
+        """SHA-256 of title and text, hexadecimal: a stored copy with another one is out of date."""
         return hashlib.sha256(f"{self.title}\0{self.text}".encode()).hexdigest()
 
 
@@ -63,7 +63,7 @@ class Passage:
     Attributes:
         number: 0 for the first of its document.
         start: where it begins.
-        end: behind its last character.
+        end: after its last character.
     """
 
     number: int

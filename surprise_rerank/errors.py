@@ -1,11 +1,11 @@
-"""The errors that users see: each says what was given, what was expected and what to do."""
+"""The errors that users see. Each message has what was given, what was expected and what to do."""
 
 import difflib
 from collections.abc import Iterable, Sequence
 
 
 class SurpriseRerankError(Exception):
-    """Base of every error that is the caller's to mend; the command line exits with code 2."""
+    """Base of every error that the caller can correct; the command line exits with code 2."""
 
 
 class DataError(SurpriseRerankError, ValueError):
@@ -25,7 +25,7 @@ class StoreError(SurpriseRerankError):
 
 
 class NoIndexError(StoreError):
-    """An index that was to be opened as it is, and does not exist."""
+    """An index that does not exist and was not to be created."""
 
 
 class IndexingError(StoreError):
@@ -45,7 +45,7 @@ class IndexMismatchError(StoreError):
 
 
 class MissingExtraError(SurpriseRerankError, ImportError):
-    """An optional dependency that is not installed; the message holds the pip line that mends it."""
+    """An optional dependency that is not installed; the message holds the pip line that installs it."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -150,7 +150,7 @@ def test_what_cannot_be_told_is_refused():
     background = one_score([float(i) for i in range(19)])
     background.check(0.95)
     with pytest.raises(
-        DataError, match=r"19 background questions tell a surprise of at most 0\.9500.* at least 99"
+        DataError, match=r"19 background questions measure a surprise of at most 0\.9500.* at least 99"
     ):
         background.check(0.99)
     with pytest.raises(DataError, match="choose one below 1"):

@@ -85,7 +85,7 @@ def test_the_lowest_threshold_of_a_precision():
     [
         ([0.1], [1, 0], "one for each question"),
         ([[0.1]], [[1]], "one for each question"),
-        ([np.inf, 0.0], [1, 0], "leave out questions without a candidate"),
+        ([np.inf, 0.0], [1, 0], "omit questions without a candidate"),
         ([0.1, 0.2], [1, 1], "2 of 2 judged documents are relevant"),
     ],
 )

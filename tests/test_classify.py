@@ -240,7 +240,7 @@ def test_what_cannot_be_used_is_refused_in_one_line() -> None:
             NEWS, ["team"] * 5 + ["art"]
         ),
         "requires y to be passed": lambda: CosineClassifier().fit(points),
-        "knows no class": lambda: CosineClassifier(encoder=encoder).fit(NEWS),
+        "neither y nor labels are given": lambda: CosineClassifier(encoder=encoder).fit(NEWS),
         "one str: 'the team'": lambda: CosineClassifier(NAMES, encoder=encoder).fit("the team"),
         r"text 1 is 3 \(int\)": lambda: CosineClassifier(NAMES, encoder=encoder).fit(["a", 3]),
         "6 texts or vectors, and 2 y": lambda: CosineClassifier(encoder=encoder).fit(NEWS, NAMES),

@@ -189,7 +189,7 @@ def test_questions_without_relevant_documents_are_passed_over():
         ([{"a": [1.0]}], [], "1 questions have 0 arrays of gains"),
         ([{}], [[1.0]], "give at least one scorer"),
         ([{"a": [1.0], "b": [1.0, 2.0]}], [[1.0]], "pools of different lengths: {'a': 1, 'b': 2}"),
-        ([{"a": [0.0, 1.0]}] * 9, [[1.0, 0.0]] * 9, "no scorer tells relevant documents from others"),
+        ([{"a": [0.0, 1.0]}] * 9, [[1.0, 0.0]] * 9, "no scorer separates relevant documents from others"),
     ],
 )
 def test_lessons_that_do_not_fit_are_refused(pools: list, gains: list, message: str):

@@ -407,7 +407,7 @@ def test_weights_are_scale_times_nibble_less_eight(scales_and_nibbles: tuple[np.
         ({"borders": (0, 3, 2, 12, 17, 21)}, "pieces that overlap"),
         ({"borders": (0, 3, 8, 12, 17, 20)}, "pieces that overlap"),
         ({"spelt": b"<s><pad></s><unk>\xff\xff\xff\xff"}, "not UTF-8"),
-        ({"code_point": 0x110000}, "a character that is none"),
+        ({"code_point": 0x110000}, "an impossible character"),
         ({"form": 2}, "unknown form 2"),
         ({"form": 0}, "of 64 values in 36 bytes"),
         ({"size": 18}, "of 64 values in 18 bytes"),

@@ -79,7 +79,7 @@ def test_bad_calls_are_told():
     with pytest.raises(DataError, match="did you mean 'wmd'"):
         TextSimilarity("wdm", WordEncoder())
     similarity = TextSimilarity("set-jaccard", WordEncoder())
-    with pytest.raises(DataError, match="1 texts stand beside 2"):
+    with pytest.raises(DataError, match="1 first texts and 2 second ones"):
         similarity.pairs(["a"], ["b", "c"])
     with pytest.raises(DataError, match="no texts to fit on"):
         TextSimilarity("sif-cosine", WordEncoder()).fit([])

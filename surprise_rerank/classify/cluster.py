@@ -2,9 +2,9 @@
 
     label(k) = argmax over centres c of Sigma_w(k, c | E),  E = the points that were clustered
 
-The centre plays q, the point is the key, and the points are the ensemble: every centre has its own mean and
-deviation of the cosine over all points. A centre in the middle, which is near to everything, has to be
-surprisingly near to win a point. The centres themselves are those of k-means, or of any other clusterer.
+The centre is q, the point is the key, and the points are the ensemble: every centre has its own mean and
+deviation of the cosine over all points. A centre in the middle, which is near to all points, gets only those
+points that are surprisingly near to it. The centres are those of k-means, or of any other clusterer.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class _Assigned(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
     weight: Weight
 
     def predict(self, X: npt.ArrayLike) -> IntArray:  # noqa: N803 - as scikit-learn has it
-        """Clusters of points, against the ensemble of `fit`: points that are assigned together do not matter.
+        """Clusters of points, against the ensemble of `fit`; other points of the call make no difference.
 
         Args:
             X: (n, d) points.
 
         Returns:
-            (n,) places among `cluster_centers_`; the first one of equals.
+            (n,) numbers of `cluster_centers_`; the first one of equals.
 
         Raises:
             DataError: if the shape is another one, or a value is NaN or infinite.
@@ -60,7 +60,7 @@ class _Assigned(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         return self._scores.nearest(_points(self, X, reset=False))
 
     def transform(self, X: npt.ArrayLike) -> FloatArray:  # noqa: N803
-        """Scores of points to every centre, by whose highest they are assigned.
+        """Scores of points to every centre; a point is assigned to the highest.
 
         Args:
             X: (n, d) points.
@@ -76,7 +76,7 @@ class _Assigned(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         return self._scores.scores(_points(self, X, reset=False))
 
     def _assign(self, points: FloatArray, centres: FloatArray, weight: Weight) -> None:
-        """Set what is known once there are centres: the ensemble, labels, and how near they are."""
+        """Set the attributes that depend on the centres: ensemble, labels, mean cosine."""
         blocks = (points[rows] for rows in gen_batches(len(points), _BLOCK))
         self.ensemble_ = Ensemble.from_batches(blocks, similarity="cosine")
         population = Ensemble.from_vectors(centres, similarity="cosine") if self.model == "pooled" else None
@@ -103,8 +103,8 @@ class SurpriseKMeans(_Assigned):
     Args:
         n_clusters: k.
         assignment: `surprise`, or `cosine`, the nearest centre.
-        model: of the surprise score. `pooled` gives all centres one deviation, so that only their means
-            tell them apart.
+        model: of the surprise score. `pooled` gives all centres one deviation, so that they differ only in
+            their means.
         weight: w of the score, from 0 (the cosine) to 1, or `crossover`, which depends on the number of
             points.
         batch_size: None for k-means over all points; a number for mini-batches of that many (at least k),
@@ -116,7 +116,7 @@ class SurpriseKMeans(_Assigned):
     Attributes:
         cluster_centers_: (k, d) means of the points, scaled to length 1, of each k-means cluster.
         labels_: (n,) clusters of the points of `fit`.
-        ensemble_: the points, which new ones are compared with, too.
+        ensemble_: the points; new points are compared with them, too.
         weight_: the number that was used; 0 where the points are all alike.
         mean_cosine_: mean cosine of the points to the centres of their clusters. It is highest for
             `assignment="cosine"`; compare numbers of clusters by it, not assignments.
@@ -205,7 +205,7 @@ class SurpriseKMeans(_Assigned):
         count = len(points)
         chosen = np.sort(random.permutation(count)[: _INITIAL_BATCHES * size])
         start = self._k_means(random).fit(unit_rows(points[chosen])).cluster_centers_
-        # Centres that were found by k-means need no random replacements, which only unsettle small clusters.
+        # Centres that k-means found need no random replacements, which only disturb small clusters.
         batches = MiniBatchKMeans(
             self.n_clusters, init=start, n_init=1, batch_size=size, compute_labels=False, reassignment_ratio=0
         )
@@ -227,10 +227,10 @@ class SurpriseAssignment(_Assigned):
     """Assignment by surprise to the centres of any clusterer: KMeans, BisectingKMeans, MeanShift and others.
 
     Args:
-        clusterer: that has `cluster_centers_`, in the space of the points, once it is fitted. A fitted one
-            stays as it is; of one that is not, `fit` fits a clone on the points as they are given. What
-            clones estimators (a grid search, cross-validation) forgets its centres: wrap it in
-            scikit-learn's `FrozenEstimator` there.
+        clusterer: one that has `cluster_centers_`, in the space of the points, once it is fitted. A fitted
+            one stays as it is; otherwise `fit` fits a clone on the points as they are given. A grid search
+            or cross-validation clones estimators, which drops their centres: there, wrap the clusterer in
+            scikit-learn's `FrozenEstimator`.
         model: as for `SurpriseKMeans`.
         weight: as for `SurpriseKMeans`; 0 is the nearest centre by the cosine.
 

@@ -1,4 +1,4 @@
-"""Few-shot training on cosines: what fine-tuning an encoder and a linear map of its vectors share.
+"""Few-shot training on cosines: shared by fine-tuning an encoder and by a linear map of its vectors.
 
 The routine of 'Taken by Surprise: Contrast effect for Similarity Scores' (arXiv 2308.09765). Every text is
 paired with every label; the target t of a pair is 1 for a label of the text's own, and a little for others.
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 TrainingMethod: TypeAlias = Literal["fine-tune", "linear"]
 
-# The logarithms' arguments stay this far from 0. The upper bound is one that float32 tells from 1.
+# The logarithms' arguments stay this far from 0 and 1. The upper bound differs from 1 in float32.
 _SMALLEST, _LARGEST = 1e-10, 1 - 1e-7
-# Where a cosine is barely above 0 the loss is as steep as 1 / cos: one such pair would fill AdamW's moments,
-# and stop all others for a thousand steps. sentence-transformers' own training has the same bound.
+# Where a cosine is barely above 0, the loss is as steep as 1 / cos. One such pair would dominate AdamW's
+# moments for a thousand steps, and stop all others. sentence-transformers' own training has the same bound.
 _LONGEST_GRADIENT = 1.0
 
 
@@ -50,7 +50,7 @@ class FewShotTraining:
         gamma: of the focal loss; 0 is the cross-entropy.
         soft_negative: target of a text with a label that is not its own. A text of no label at all has 0.
         target_loss: train until the mean cross-entropy of an epoch's batches is below it; 0: all epochs.
-        max_epochs: train no longer than that; `TrainingHistory.reached` says whether it was enough.
+        max_epochs: train no longer than that; `TrainingHistory.reached` reports whether it was enough.
         texts_per_batch: texts of a step; all L labels are in every step.
         seed: of the texts' order and the model's dropout.
 
@@ -101,7 +101,7 @@ class TrainingHistory:
 
 
 def check_members(members: npt.ArrayLike, texts: int, labels: int) -> BoolArray:
-    """(n, L) which labels are a text's own, or an error that says what does not fit.
+    """(n, L) which labels are a text's own; refuses what does not fit.
 
     Args:
         members: (n, L) booleans, or 0 and 1. A text may have one label, several, or none.
@@ -127,22 +127,22 @@ def check_members(members: npt.ArrayLike, texts: int, labels: int) -> BoolArray:
 def merged_duplicates(texts: Sequence[Hashable], members: BoolArray) -> tuple[list[int], BoolArray]:
     """Equal texts as one text that has the labels of all, as in the published program.
 
-    Otherwise a text of two labels that comes in two rows would be told of each label that it is not its own.
+    Otherwise, for a text of two labels in two rows, each label would be a negative example, too.
 
     Args:
         texts: n texts, or whatever else is equal where they are.
         members: (n, L) which labels are a text's own.
 
     Returns:
-        The place where each of the m different texts comes first, and their (m, L) members.
+        The row where each of the m different texts occurs first, and their (m, L) members.
 
     >>> merged_duplicates(["b", "a", "b"], np.array([[True, False], [False, False], [False, True]]))
     ([0, 1], array([[ True,  True],
            [False, False]]))
     """
-    places: dict[Hashable, int] = {}
-    groups = np.array([places.setdefault(text, len(places)) for text in texts], dtype=np.int64)
-    merged = np.zeros((len(places), members.shape[1]), dtype=np.bool_)
+    group_of: dict[Hashable, int] = {}
+    groups = np.array([group_of.setdefault(text, len(group_of)) for text in texts], dtype=np.int64)
+    merged = np.zeros((len(group_of), members.shape[1]), dtype=np.bool_)
     np.logical_or.at(merged, groups, members)
     return np.unique(groups, return_index=True)[1].tolist(), merged
 

@@ -1,4 +1,4 @@
-"""Few-shot training of an encoder: all weights of a sentence-transformers model, as `few_shot` says."""
+"""Few-shot training of all weights of a sentence-transformers model, with the loss of `few_shot`."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def fine_tune(
         encoder: a `SentenceTransformerEncoder`.
         texts: n, at least 1. Equal ones are one text that has the labels of all.
         members: (n, L) booleans: which labels are a text's own; it may have several, or none.
-        label_texts: L, at least 1, as they will be compared with texts ("this matter is sport").
-        training: its method is not looked at.
+        label_texts: L, at least 1, in the form that texts are compared with ("this matter is sport").
+        training: its method is not used.
         kinds: which of the model's prompts the texts have, and the labels.
         checkpoint: a folder for the trained model that sentence-transformers and `load_encoder` load; new or
             empty. It is written whole or not at all.
@@ -129,7 +129,7 @@ def _seeded(seed: int, device: torch.device) -> Iterator[None]:
 
     on_cuda = device.type == "cuda"
     with torch.random.fork_rng(range(torch.cuda.device_count()) if on_cuda else []):
-        # torch.manual_seed would also seed devices whose state is not kept.
+        # torch.manual_seed would also seed devices whose state is not restored.
         (torch.manual_seed if on_cuda else torch.default_generator.manual_seed)(seed)
         yield
 

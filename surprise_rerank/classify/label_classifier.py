@@ -367,7 +367,7 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Set the classes, and return which example belongs to which: (n, L)."""
         if y is None:
             if labels is None:
-                raise DataError("neither y nor labels are given; the classifier knows no class")
+                raise DataError("neither y nor labels are given; give one of them, for the classes")
             if self.training is not None:
                 raise DataError("training needs examples: give y, or training=None to classify by names")
             self.classes_ = labels.classes
@@ -495,7 +495,7 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _as_json(value: object) -> Any:
-    """A number of numpy's as Python's; json asks for what it does not know.
+    """A number of numpy's as Python's, for what json cannot write.
 
     Raises:
         DataError: for anything else.

@@ -1,4 +1,4 @@
-"""Labels of a classifier: their names in a template, their vectors, and who belongs to them."""
+"""Labels of a classifier: their names in a template, their vectors, and the texts that belong to them."""
 
 from __future__ import annotations
 
@@ -135,26 +135,26 @@ def members_of(y: Any, classes: npt.NDArray[Any], none_label: object = None) -> 
                 f"y must be an indicator of 0 and 1 with {len(classes)} columns, got {indicator.shape}"
             )
         return indicator.astype(bool)
-    places = {name: i for i, name in enumerate(classes.tolist())}
+    column_of = {name: i for i, name in enumerate(classes.tolist())}
     rows = rows_of(y)
     members = np.zeros((len(rows), len(classes)), dtype=bool)
     for member, row in zip(members, rows, strict=True):
         for name in _own(row, none_label):
-            if not _is_class(name) or name not in places:
-                known = ", ".join(map(str, list(places)[:20]))
+            if not _is_class(name) or name not in column_of:
+                known = ", ".join(map(str, list(column_of)[:20]))
                 raise DataError(f"y holds {name!r}, which is none of the labels: {known}")
-            member[places[name]] = True
+            member[column_of[name]] = True
     return members
 
 
 def classes_in(y: Any, none_label: object = None) -> npt.NDArray[Any]:
-    """(L,) the classes that occur, in order, without the one that stands for none.
+    """(L,) the classes that occur, in order, without `none_label`.
 
     Raises:
         DataError: if there is none, one is no class, or they cannot be put in order.
     """
     if is_indicator(y):
-        raise DataError("y is an indicator; give labels=, which tell what its columns are")
+        raise DataError("y is an indicator; give labels=, the classes of its columns")
     found = [name for row in rows_of(y) for name in _own(row, none_label)]
     wrong = [name for name in found if not _is_class(name)]
     if wrong:
@@ -164,7 +164,7 @@ def classes_in(y: Any, none_label: object = None) -> npt.NDArray[Any]:
     try:
         return class_array(sorted(set(found)))
     except TypeError:
-        raise DataError("y holds strings and numbers; give labels=, which tell the classes") from None
+        raise DataError("y holds strings and numbers; give labels=, the classes in their order") from None
 
 
 def class_array(names: Sequence[Any]) -> npt.NDArray[Any]:
@@ -227,6 +227,7 @@ def _refuse_equal(names: list[Any], described: list[tuple[str, ...] | Float32Arr
         key = description if isinstance(description, tuple) else description.tobytes()
         if key in seen:
             raise DataError(
-                f"labels {seen[key]!r} and {name!r} have the same description; no score can tell them apart"
+                f"labels {seen[key]!r} and {name!r} have the same description, so their scores are the same; "
+                "describe them differently"
             )
         seen[key] = name

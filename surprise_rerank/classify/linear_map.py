@@ -1,9 +1,9 @@
-"""Few-shot training on frozen vectors: one linear map that texts and labels both go through.
+"""Few-shot training on frozen vectors: one linear map for the vectors of texts and of labels.
 
     cos(W x, W l),  W in R^(d x d), the identity at first
 
-It is for machines, and encoders, that cannot be fine-tuned. Pairs, loss and the end of training are those of
-`few_shot`; where nothing is to be learned, the cosine stays what it was.
+It is for machines that cannot fine-tune, and for encoders that cannot be fine-tuned. Pairs, loss and the end
+of training are those of `few_shot`. Where there is nothing to learn, the cosine stays the same.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def fit_linear_map(
         vectors: (n, d) of the texts, n at least 1. Equal ones are one text that has the labels of all.
         members: (n, L) booleans: which labels are a text's own; it may have several, or none.
         label_vectors: (L, d), L at least 1.
-        training: its method is not looked at.
+        training: its method is not used.
         on_progress: called with the number of texts of every finished step.
 
     Returns:

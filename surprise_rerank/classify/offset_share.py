@@ -1,14 +1,14 @@
-"""Whether surprise is to be expected to choose better than the cosine, told from unlabelled data alone.
+"""Whether surprise will probably choose better than the cosine, predicted from unlabelled data alone.
 
 The cosine chooses between labels by its differences x . d_l, with d_l = q_l - q_mean. Over an ensemble with
-mean m and covariance C such a difference has a mean, which is the same for every text and says nothing about
-any, and a variance, which tells texts apart. The offset share is the part of the first:
+mean m and covariance C such a difference has a mean, which is the same for every text and so carries no
+information about any, and a variance, which separates texts. The offset share is the part of the first:
 
     R = sum_l (d_l . m)^2 / sum_l ((d_l . m)^2 + d_l' C d_l)
 
-Surprise takes the means away. Where they are small nothing can be gained, and something may be lost: part of
-a label's mean is that many texts belong to it. Where they are large, the cosine gives all texts to a few
-labels. How the border was found, and what it is worth on other data: docs/classification.md.
+Surprise removes the means. Where they are small nothing can be gained, and something may be lost: a label's
+mean is large partly because many texts belong to it. Where they are large, the cosine assigns all texts to a
+few labels. docs/classification.md reports how the limit was found, and how good it is on other data.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PROMISING_OFFSET_SHARE = 0.12
 
 @dataclass(frozen=True, slots=True)
 class LabelContrast:
-    """What an ensemble and some labels promise.
+    """What an ensemble and some labels predict.
 
     Attributes:
         offset_share: R, from 0 to 1: the part of the labels' differences that is the same for all texts. 0
@@ -43,7 +43,7 @@ class LabelContrast:
 
     @property
     def promising(self) -> bool:
-        """Whether surprise is to be expected to choose better."""
+        """Whether surprise will probably choose better."""
         return self.offset_share > PROMISING_OFFSET_SHARE
 
     def __str__(self) -> str:
@@ -57,7 +57,7 @@ class LabelContrast:
 
 
 def label_contrast(labels: npt.ArrayLike, ensemble: Ensemble) -> LabelContrast:
-    """What surprise promises for these labels; exact, from the ensemble's moments.
+    """The offset share and the cone for these labels; exact, from the ensemble's moments.
 
     Args:
         labels: (L, d) vectors; their length does not matter.

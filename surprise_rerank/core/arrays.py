@@ -1,4 +1,4 @@
-"""The array types that flow between the scores, and the checks at their border."""
+"""Array types of the package, and checks of arrays that callers give."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Float64Array: TypeAlias = npt.NDArray[np.float64]
 IntArray: TypeAlias = npt.NDArray[np.int64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
-# Rows that are looked at together, so that a check takes no memory beside a large matrix.
+# Rows that are checked together, so that a check takes no memory beside a large matrix.
 _CHECKED = 65_536
 
 
@@ -60,7 +60,7 @@ def unit_rows(vectors: FloatArray, norms: Float64Array | None = None) -> Float32
     """
     rows = np.asarray(vectors, dtype=np.float32)
     lengths = (row_norms(rows) if norms is None else norms)[..., None]
-    # A row of zeros over 1 stays one; `where=` would take half as long again.
+    # Zeros over 1 stay zeros; `where=` would take half as long again.
     unit: Float32Array = np.divide(
         rows, np.where(lengths > 0, lengths, 1.0), out=np.empty_like(rows), casting="same_kind"
     )

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 def device_of(name: str) -> torch.device:
-    """The device of a name, that can be used.
+    """The device of a name, after a check that it can be used.
 
     Raises:
         DataError: if it cannot.
     """
-    import torch  # seconds that a product on the processor can do without
+    import torch  # here, because it takes seconds, and products in numpy do not need it
 
     try:
         place = torch.device(name)

@@ -1,4 +1,4 @@
-"""The cache folder, files and folders that are there whole or not at all, and errors of the disk."""
+"""The cache folder, files and folders that are written whole or not at all, and errors of the disk."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import platformdirs
 
 from surprise_rerank.errors import StoreError
 
-# Tells this process from a killed one that had the same number, as in a container that starts again.
+# Differs from that of a killed process of the same number, as in a container that starts again.
 _TOKEN = uuid.uuid4().hex[:8]
 
 # What numpy and zipfile raise for .npz archives that are damaged or something else.
@@ -37,16 +37,16 @@ UNREADABLE_ARCHIVE = (
 
 
 def cache_folder() -> Path:
-    """Where indexes and converted files are kept: SURPRISE_RERANK_CACHE, or the user's cache folder."""
+    """The folder of indexes and converted files: SURPRISE_RERANK_CACHE, or the user's cache folder."""
     given = os.environ.get("SURPRISE_RERANK_CACHE")
     return Path(given) if given else Path(platformdirs.user_cache_dir("surprise-rerank", appauthor=False))
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """A draft that takes the path's place on disk if the block succeeds, and vanishes if it does not.
+    """A draft that replaces the path if the block succeeds, and is removed if it does not.
 
-    The draft is called `.NAME.*.part`; a killed process leaves it behind, and the path as it was.
+    The draft is called `.NAME.*.part`; a killed process leaves it, and does not change the path.
 
     Raises:
         OSError: if it cannot be written.
@@ -65,7 +65,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
-    """A draft folder that takes the path's place if the block succeeds, and vanishes if it does not.
+    """A draft folder that replaces the path if the block succeeds, and is removed if it does not.
 
     Args:
         path: where nothing is, or an empty folder.
@@ -91,7 +91,7 @@ def _draft(path: Path) -> Path:
 
 @contextmanager
 def disk_errors(what: str) -> Iterator[None]:
-    """Turn an OSError raised inside the block into a StoreError of one line that says what to do.
+    """Turn an OSError of the block into a StoreError of one line that includes what to do.
 
     Args:
         what: what is read or written and where ("the BM25 index /data/bm25").
@@ -122,7 +122,7 @@ def explain(error: OSError) -> str:
 def staged_folder(
     target: Path, marker: str, what: str, contents: re.Pattern[str] | None = None
 ) -> Iterator[Path]:
-    """A new folder that takes the target's place if the block succeeds, and vanishes if it does not.
+    """A new folder that replaces the target if the block succeeds, and is removed if it does not.
 
     What a killed process left behind is removed when the same target is written the next time.
 

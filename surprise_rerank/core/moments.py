@@ -1,8 +1,8 @@
-"""Mean and deviation of a similarity over an ensemble: as a value, and as a stream that reports its error.
+"""Mean and deviation of a similarity over an ensemble, and a stream that computes them with their error.
 
 For dot products the moments are exact and need no scan (`ensemble.py`). For any other similarity they are
-accumulated from blocks of similarities; where the blocks are a sample of the ensemble, the sampling error
-comes with them.
+accumulated from blocks of similarities. Where the blocks are a sample of the ensemble, the moments carry the
+sampling error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from surprise_rerank.core.arrays import Float64Array, FloatArray
 from surprise_rerank.errors import DataError
 
 UPPER_PERCENTILE = float(100 * special.ndtr(1.0))  # 84.134...: one sigma above the median of a Gaussian
-# Anchors that stand for all where pooled moments need a scan.
+# Sampled anchors, where pooled moments need a scan.
 POOLED_ANCHORS = 512
 
 
@@ -55,8 +55,8 @@ class Moments:
             mu'      = (1 - a) mu_q + a mu_pooled
             sigma'^2 = (1 - b) sigma_q^2 + b sigma_pooled^2
 
-        With b = 1 every anchor has the pooled deviation and only means tell anchors apart, which ranks better
-        where the deviations of single anchors are noise.
+        With b = 1 every anchor has the pooled deviation, and anchors differ only in their means. This ranks
+        better where the deviations of single anchors are noise.
 
         Args:
             pooled: scalar moments, of `Ensemble.pooled`.
@@ -82,7 +82,7 @@ class MomentStream:
     """Moments of n anchors' similarities, accumulated block by block.
 
     Power sums about the mean, merged as Pebay (Sandia report SAND2008-6212, 2008) gives it, so that a stream
-    can be cut anywhere, and parts of it be computed on other machines.
+    can be divided anywhere, and its parts can be computed on other machines.
 
     Attributes:
         count: number of members seen.
@@ -218,7 +218,7 @@ def percentile_moments(similarities: FloatArray, population: int | None = None) 
 
 
 def pooled_moments(anchors: Moments, population: int | None = None) -> Moments:
-    """Scalar moments that a population of anchors shares: its mean mean, and its mean variance's root.
+    """Scalar moments that a population of anchors shares: the mean mean, and the root of the mean variance.
 
     Their error is that of sampling the anchors, and that of the members, which is the same for all anchors.
 

@@ -1,4 +1,4 @@
-"""Fields of settings that hold what a command needs for their options: help text, spelling, range.
+"""Fields of settings with what a command needs for their options: help text, spelling, range.
 
 Only the standard library is imported here, so that `--help` loads nothing heavy. `eval/cli/options.py` makes
 options of them.

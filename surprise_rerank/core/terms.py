@@ -1,4 +1,4 @@
-"""Words of documents as sparse vectors, and how near documents are to each other by their words."""
+"""Words of documents as sparse vectors, and similarities of documents by their words."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class TermBatch:
     Attributes:
         offsets: (n + 1,) where each text's entries begin, and where the last one's end.
         terms: (total,) uint32, distinct within a text: words, or hashes of them.
-        values: (total,) float64, what each counts: BM25's saturated frequency.
+        values: (total,) float64, the weight of each: BM25's saturated frequency.
 
     Raises:
         DataError: if there are not as many values as terms, or offsets do not divide them.
@@ -55,7 +55,7 @@ class TermBatch:
 
     @classmethod
     def empty(cls, n: int) -> TermBatch:
-        """N texts without a term: nothing is known of their words."""
+        """N texts without a term, for texts whose words are not known."""
         return cls(np.zeros(n + 1, np.int64), np.zeros(0, np.uint32), np.zeros(0))
 
     @classmethod
@@ -96,8 +96,8 @@ class TermSpace:
 
         x_it = value_it ln(1 + (n - n_t + .5) / (n_t + .5)),   u_i = x_i / |x_i|
 
-    with n_t of the sample's n documents having term t. A sample of some hundred tells the frequent terms from
-    the others, which is what matters: on the development questions it ranked as well as all documents do.
+    where n_t of the sample's n documents have term t. A sample of some hundred separates frequent terms from
+    others, and this is enough: on the development questions it ranked as well as all documents did.
 
     Attributes:
         sample: a uniform sample of the corpus.
@@ -123,7 +123,7 @@ class TermSpace:
         return TermBatch(batch.offsets, batch.terms, weighted / lengths[owners])
 
     def to_mixture(self, pool: TermBatch, shares: Float64Array) -> tuple[Float64Array, Moments]:
-        """How near each text is to a mixture of them, sum_j p_j u_j.
+        """The similarity of each text to a mixture of them, sum_j p_j u_j.
 
         Args:
             pool: n texts.

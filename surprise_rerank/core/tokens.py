@@ -1,10 +1,10 @@
 """Ragged batches of token vectors: one array for a whole pool, and its packed form for storage.
 
-A batch keeps the *direction* of every token apart from its length: the scores of unit tokens need
-only the directions, those of raw dot products both, and int8 spends all its levels on the direction.
+A batch keeps the *direction* of every token apart from its length. The scores of unit tokens need only the
+directions, those of raw dot products both, and int8 uses all its levels for the direction.
 
 ========= ===== ====================================================================================
-storage   bytes of d components, and what rounding moves one by, relative to the largest
+storage   bytes of d components, and the rounding of one, relative to the largest
 ========= ===== ====================================================================================
 float32   4 d   6e-8
 float16   2 d   5e-4
@@ -50,8 +50,8 @@ class TokenBatch:
         norms: (total,) float32 lengths of the tokens.
         offsets: (n + 1,) int64; text i owns the rows offsets[i] to offsets[i + 1].
         own: (total,) float32, where known: each token's membership in its own text's fuzzy set, max(0, max
-            over the text's tokens y of <t, y>). It belongs to one side of a comparison, so it is computed
-            once, at indexing (`kernels.with_own_memberships`).
+            over the text's tokens y of <t, y>). It depends on one side of a comparison only, so it is
+            computed once, at indexing (`kernels.with_own_memberships`).
     """
 
     directions: Directions
@@ -78,11 +78,11 @@ class TokenBatch:
         raw = np.concatenate([np.zeros((0, d), np.float32), *texts], dtype=np.float32)
         if not np.isfinite(raw).all():
             raise DataError("token vectors hold NaN or infinite values")
-        with np.errstate(over="ignore"):  # refused in the next lines
+        with np.errstate(over="ignore"):  # the next lines refuse these
             exact = row_norms(raw)
             norms = exact.astype(np.float32)
         if not np.isfinite(norms).all():
-            raise DataError("token vectors are longer than float32 can say (3e38); scale them down")
+            raise DataError("token vectors are too long for float32 (3e38); scale them down")
         lengths = np.array([len(t) for t in texts], dtype=np.int64)
         return cls(unit_rows(raw, exact), np.ones_like(norms), norms, _offsets(lengths))
 
@@ -109,7 +109,7 @@ class TokenBatch:
 
     @property
     def storage(self) -> Storage:
-        """In what the directions are stored."""
+        """The storage of the directions."""
         kind = self.directions.dtype
         return "bfloat16" if kind == np.uint16 else _STORAGES[_STORAGES.index(kind.name)]
 
@@ -225,7 +225,7 @@ def _offsets(lengths: IntArray) -> IntArray:
 
 
 def _form(i: int, data: bytes | bytearray, dimension: int) -> tuple[Storage, int, int]:
-    """Storage, rows of factors and number of tokens that a packed text says it has."""
+    """Storage, rows of factors and number of tokens, from the header of a packed text."""
     if len(data) < _HEADER.size:
         raise DataError(f"packed tokens {i}: {len(data)} bytes are too few for a header")
     magic, code, height, d, tokens = _HEADER.unpack_from(data)

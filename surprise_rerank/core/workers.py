@@ -14,7 +14,7 @@ P = ParamSpec("P")
 S = TypeVar("S")
 T = TypeVar("T")
 
-# A search waits for its store part of the time; for the rest it computes, with as many threads as torch has.
+# A search waits for its store part of the time. In the rest it computes, with torch's number of threads.
 _FEWEST, _MOST = 4, 16
 
 

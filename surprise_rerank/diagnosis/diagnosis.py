@@ -1,4 +1,4 @@
-"""Whether surprise may rank better than the cosine, told from unlabelled data alone.
+"""Whether surprise may rank better than the cosine, predicted from unlabelled data alone.
 
 Over questions q and documents d, cos(q, d) = q.d varies from document to document for two reasons: some
 documents are nearer to all questions, and some to this one. With the means m and covariances C of both,
@@ -6,9 +6,9 @@ documents are nearer to all questions, and some to this one. With the means m an
     a = m_q' C_d m_q      is the variance of the documents' means over the questions, mu_d = d.m_q
     b = tr(C_d C_q)       is what is left: of one question's cosines, about these means
 
-and the mean share is a / (a + b). Surprise with the document as anchor takes mu_d away, and divides by
-sigma_d, whose spread is measured, too. Counts of k-occurrences (Radovanovic et al., JMLR 2010) tell how
-often the same documents are among the nearest. What these numbers are worth as advice: docs/diagnosis.md.
+and the mean share is a / (a + b). Surprise with the document as anchor subtracts mu_d, and divides by
+sigma_d, whose spread is measured, too. Counts of k-occurrences (Radovanovic et al., JMLR 2010) show how often
+the same documents are among the nearest. docs/diagnosis.md reports how good these numbers are as advice.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Occurrences:
         chance_skewness: of the binomial distribution that N_k has where every document is as near as another.
         unfound: the share of documents that are found by none, the anti-hubs.
         chance_unfound: the same by chance.
-        largest: the largest N_k as a share of those who search.
+        largest: the largest N_k as a share of the queries.
     """
 
     skewness: float
@@ -61,12 +61,12 @@ class Occurrences:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What the vectors of documents and of unlabelled questions tell.
+    """What the vectors of documents and of unlabelled questions show.
 
     Attributes:
         documents: how many there are.
         questions: how many there are.
-        asked: whether questions were asked by somebody; titles stand for them otherwise.
+        asked: whether users asked the questions; otherwise they are titles.
         document_cone: the mean cosine of two different documents; near 1 in a narrow cone.
         question_cone: of two different questions.
         pair_cone: of a question and a document.
@@ -120,7 +120,7 @@ class Diagnosis:
 
     @property
     def _few(self) -> str:
-        """What is said of too few; nothing where they are enough."""
+        """The reason where there are too few documents or questions; empty otherwise."""
         if min(self.documents, self.questions) >= FEWEST:
             return ""
         return (
@@ -130,10 +130,11 @@ class Diagnosis:
 
 
 def diagnose(documents: Ensemble, questions: Ensemble, *, asked: bool = True) -> Diagnosis:
-    """What unlabelled documents and questions tell: cones and the mean share exactly, from their moments.
+    """The diagnosis of unlabelled documents and questions.
 
-    Deviations and occurrences come from the ensembles' samples, of at most 5,000 documents. What a finite
-    number of questions adds by chance is taken off the cones, the mean share and the spread of deviations.
+    Cones and mean share are exact, from the ensembles' moments.
+    Deviations and occurrences come from their samples, of at most 5,000 documents. Cones, mean share and the
+    spread of deviations are corrected for what a finite number of questions adds by chance.
 
     Args:
         documents: unit vectors, such as `DocumentIndex.ensemble(5000)`.

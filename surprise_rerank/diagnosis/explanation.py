@@ -1,8 +1,9 @@
-"""Why documents stand where they do: what each scorer says, and where that lies among what it says of others.
+"""Why documents have their ranks: each scorer's scores, compared with its scores of other documents.
 
-A similarity means nothing by itself. Beside those of the same question to a sample of the corpus it does: the
-sample's histogram, the Gaussian of equation (2) of `surprise.py` over it, and the candidates as places on
-both. For surprise itself the anchor is a document: its own similarities to the ensemble are the sample.
+A similarity alone has no meaning. An explanation compares it with the same question's similarities to a
+sample of the corpus: their histogram, the Gaussian of equation (2) of `surprise/score.py`, and the
+candidates' positions on both. For surprise itself the anchor is a document: the sample is its similarities to
+the ensemble.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from scipy import stats
 
 from surprise_rerank.candidates import Ranking
 from surprise_rerank.core.arrays import Float64Array, IntArray
+from surprise_rerank.core.json_values import finite
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.errors import DataError
 from surprise_rerank.similarities.token_matches import TokenMatch
@@ -28,10 +30,10 @@ _FEWEST_BINS, _MOST_BINS = 8, 40
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Histogram:
-    """How many values lie between one border and the next.
+    """How many values lie between one edge and the next.
 
     Attributes:
-        borders: (b + 1,) ascending; the last bin has its right border in it.
+        borders: (b + 1,) edges, ascending; the last bin contains its right edge.
         counts: (b,) numbers of values.
     """
 
@@ -50,7 +52,7 @@ class ScoreDistribution:
     Attributes:
         scorer: whose similarities they are, such as `cosine`.
         of: what they are of, for readers: "256 sampled documents".
-        sample: (s,) similarities; what is not finite stands in no histogram.
+        sample: (s,) similarities; the histogram omits those that are not finite.
         moments: scalars, mu and sigma of the Gaussian; None where there is no model, only the sample.
         anchor: the id of the document that is the anchor; None where the question is.
     """
@@ -127,12 +129,12 @@ class ScoreDistribution:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScorerShare:
-    """What one scorer says of n candidates, and what it gives to their scores.
+    """One scorer's scores of n candidates, and what it adds to their scores.
 
     Attributes:
         name: the scorer's.
         raw: (n,) its similarities; NaN where it has none.
-        moments: what they are measured by: scalars where the question is the anchor, (n,) where each
+        moments: of its scores over the sample: scalars where the question is the anchor, (n,) where each
             document is its own.
         weight: its weight in the sum; 0 for one that only retrieves.
         contribution: (n,) what it adds to the score.
@@ -150,23 +152,23 @@ class ScorerShare:
         return z_scores(self.raw, self.moments)
 
     def to_json(self, row: int) -> dict[str, Any]:
-        """What it says of one candidate; None for what is not defined."""
+        """The numbers of one candidate as JSON values; None where one is not defined."""
         size = len(self.raw)
         z = float(self.z[row])
         return {
-            "raw": _number(float(self.raw[row])),
-            "mean": _number(float(np.broadcast_to(self.moments.mean, size)[row])),
-            "deviation": _number(float(np.broadcast_to(self.moments.deviation, size)[row])),
-            "z": _number(z),
-            "probability": _number(float(probability(z))),
+            "raw": finite(float(self.raw[row])),
+            "mean": finite(float(np.broadcast_to(self.moments.mean, size)[row])),
+            "deviation": finite(float(np.broadcast_to(self.moments.deviation, size)[row])),
+            "z": finite(z),
+            "probability": finite(float(probability(z))),
             "weight": self.weight,
-            "contribution": _number(float(self.contribution[row])),
+            "contribution": finite(float(self.contribution[row])),
         }
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankingExplanation:
-    """How the ranking of a question comes about.
+    """How the ranking of a question was computed.
 
     Attributes:
         question: in words.
@@ -175,7 +177,7 @@ class RankingExplanation:
         shares: one for each scorer; their contributions sum to the score (where a document's score is a mean
             over several passages: to that of its best one).
         first_stage: the scorers that made the pool, where something else ordered it then.
-        distributions: what scorers say of other documents, or documents of other questions.
+        distributions: scorers' scores of other documents, or documents' of other questions.
         matches: position in the ranking -> which of its tokens matched which of the question's; empty for
             scorers that read none.
         background: of other questions; None where there is none.
@@ -215,13 +217,13 @@ class RankingExplanation:
         )
 
     def before(self, name: str) -> list[int | None]:
-        """Each candidate's place by one scorer alone, from 1; None where that has no score for it.
+        """Each candidate's rank by one scorer alone, from 1; None where that has no score for it.
 
-        Equals share the better place.
+        Equal scores share the better rank.
         """
         raw = self.share(name).raw
-        places = stats.rankdata(-raw, method="min", nan_policy="omit")
-        return [None if math.isnan(place) else int(place) for place in places.tolist()]
+        ranks = stats.rankdata(-raw, method="min", nan_policy="omit")
+        return [None if math.isnan(rank) else int(rank) for rank in ranks.tolist()]
 
     def places(self, distribution: ScoreDistribution) -> list[tuple[int, float]]:
         """Ranks (from 1) and similarities of the shown candidates on a distribution.
@@ -282,10 +284,10 @@ class RankingExplanation:
         return {
             "rank": row + 1,
             "id": self.ranking.ids[row],
-            "before": {name: places[row] for name, places in before.items()},
+            "before": {name: ranks[row] for name, ranks in before.items()},
             "scorers": {share.name: share.to_json(row) for share in self.shares},
-            "raw": {name: _number(float(own[row])) for name, own in self.ranking.scores_by_scorer.items()},
-            "total": _number(totals[row]) if row in totals else None,
+            "raw": {name: finite(float(own[row])) for name, own in self.ranking.scores_by_scorer.items()},
+            "total": finite(totals[row]) if row in totals else None,
             "surprise": None if surprise is None else float(surprise[row]),
             "tokens": None if matches is None else [match.to_json() for match in matches],
         }
@@ -296,9 +298,9 @@ class RankingExplanation:
         return dict(enumerate(self.background.totals_of(self.ranking, self.question).tolist()))
 
 
-def span(distribution: ScoreDistribution, places: Iterable[float] = ()) -> tuple[float, float]:
-    """From where to where a picture goes: sample, curve (3 deviations) and places, never of no width."""
-    ends = [*distribution.values.tolist(), *places]
+def span(distribution: ScoreDistribution, values: Iterable[float] = ()) -> tuple[float, float]:
+    """The range of a plot, of some width: the sample, the curve (3 deviations) and the given values."""
+    ends = [*distribution.values.tolist(), *values]
     if distribution.moments is not None and distribution.has_curve:
         mean, deviation = float(distribution.moments.mean), float(distribution.moments.deviation)
         ends += [mean - 3 * deviation, mean + 3 * deviation]
@@ -306,14 +308,10 @@ def span(distribution: ScoreDistribution, places: Iterable[float] = ()) -> tuple
 
 
 def _apart(low: float, high: float) -> tuple[float, float]:
-    """Two ends with room between them; 0 and 1 where there is nothing."""
+    """Two ends with a distance between them; 0 and 1 where there are no values."""
     if low > high:
         return 0.0, 1.0
     if high - low > 1e-12 * max(abs(low), abs(high)):
         return low, high
     margin = abs(low) / 2 or 0.5
     return low - margin, high + margin
-
-
-def _number(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 
 from surprise_rerank.candidates import Query
 from surprise_rerank.core.arrays import Float32Array, IntArray
 from surprise_rerank.core.tokens import TokenBatch
-
-if TYPE_CHECKING:
-    pass
 
 Kind: TypeAlias = Literal["query", "document"]
 Progress: TypeAlias = Callable[[int], None]
@@ -33,7 +30,7 @@ class Encoded:
 
 
 class Encoder(Protocol):
-    """What makes vectors of texts."""
+    """A model that makes vectors of texts."""
 
     @property
     def name(self) -> str:
@@ -47,12 +44,12 @@ class Encoder(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Digits that differ where the weights differ; an index remembers them."""
+        """Digits that differ where the weights differ; an index stores them."""
         ...
 
     @property
     def window(self) -> int | None:
-        """How many tokens of a document's text `encode` reads, prompt and special tokens aside; None: all."""
+        """Tokens of a document's text that `encode` reads, without prompt and special tokens; None: all."""
         ...
 
     def encode(
@@ -62,11 +59,11 @@ class Encoder(Protocol):
         ...
 
     def words(self, texts: Sequence[str], kind: Kind = "document") -> list[list[str]]:
-        """What each token vector stands for: one string for every row of `encode(texts, kind).tokens`."""
+        """The word of each token vector: one string for every row of `encode(texts, kind).tokens`."""
         ...
 
     def token_spans(self, texts: Sequence[str], kind: Kind = "document") -> list[IntArray]:
-        """Where the tokens of each text lie, however long it is: (n, 2) first characters and ends.
+        """Where the tokens of each text lie, of any length: (n, 2) first characters and ends.
 
         Special tokens and the prompt have none. The characters are those of `encodable(text)`.
         """

@@ -1,4 +1,4 @@
-"""Cutting long documents: passages that fit are found by planning, tokenising and shortening."""
+"""Cuts long documents into passages that fit: they are planned, tokenised and shortened."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from surprise_rerank.errors import DataError
 
 T = TypeVar("T")
 
-# Characters in one call of the tokenizer: enough for all its threads, few enough for its offsets in memory.
+# Characters in one call of the tokenizer: enough for all its threads, and few enough for the memory of
+# offsets.
 _BATCH = 1_000_000
 # Tokenizers take more time and memory per character of a long text, so it is read in blocks.
 _BLOCK = 16_384
 _BLOCK_END = re.compile(r"\s+|[。！？]")  # noqa: RUF001
 # Passages of one document that are planned before they are checked.
 _FIRST_PLANS, _MOST_PLANS = 8, 128
-# Code points of one character as a reader sees it; only to bound the time that a text of marks takes.
+# Code points of one character as a reader sees it; a bound on the time for a text of marks.
 _LONGEST_CHARACTER = 64
 
 
@@ -82,7 +83,7 @@ def _block_starts(text: str) -> list[int]:
 
 
 def encoded_stretch(content: str, start: int, end: int, prefix: str) -> tuple[str, int]:
-    """What is encoded for a stretch, and where in the content the first character of that text would lie."""
+    """The text that is encoded for a stretch, and the position of its first character in the content."""
     stretch = content[start:end]
     text = stretch.lstrip()
     shift = start + len(stretch) - len(text)
@@ -101,21 +102,21 @@ class PassageSize:
 
     @property
     def most_shared(self) -> int:
-        """How many tokens neighbours may share for the sake of a whole sentence."""
+        """How many tokens neighbours may share to begin with a whole sentence."""
         return max(self.overlap, self.first // 2)
 
 
 class Cutter:
-    """One long document on its way into passages.
+    """Cuts one long document into passages.
 
-    Passages are planned by the tokens of the whole document. As a stretch on its own may have more of them,
-    each is tokenised as it will be encoded, and shortened until it fits.
+    Passages are planned by the tokens of the whole document. A stretch alone may have more tokens, so each is
+    tokenised as it will be encoded, and shortened until it fits.
 
     Args:
         name: the document's id, for an error.
         content: what is split.
         starts: (n,) where its tokens begin, ascending.
-        prefix: what stands before later passages.
+        prefix: the text before later passages.
         size: tokens of a passage.
     """
 
@@ -173,7 +174,7 @@ class Cutter:
                 self._shorten(
                     *stretch, tokens[:, 0] + encoded_stretch(self._content, *stretch, self._prefix)[1]
                 )
-                self._ahead = 2 * done + 1  # what was planned behind it is lost
+                self._ahead = 2 * done + 1  # the plans after it are lost
                 return
             self.stretches.append(stretch)
             self._start, self._end, self._failures = self._following(*stretch), None, 0
@@ -194,7 +195,7 @@ class Cutter:
             self._end = self._shortest(start, end)
 
     def _shortest(self, start: int, end: int) -> int:
-        """The end of one character as a reader sees it, or of one code point where that is not less."""
+        """The end of one character as a reader sees it, or of one code point where that is too much."""
         seen = self._character_end(start)
         if seen < end:
             return seen
@@ -206,7 +207,7 @@ class Cutter:
         )
 
     def _token(self, position: int, steps: int) -> int:
-        """Where the token begins that is `steps` behind the first one at a position or after it."""
+        """Where the token begins that is `steps` after the first one at a position or later."""
         i = int(np.searchsorted(self._token_starts, position)) + steps
         return int(self._token_starts[max(i, 0)]) if i < len(self._token_starts) else len(self._content)
 
@@ -217,7 +218,7 @@ class Cutter:
         return self._cut(start, covered, high)
 
     def _cut(self, start: int, covered: int, high: int) -> int:
-        """The best end of a passage, which may go up to a character and must go beyond what is covered."""
+        """The best end of a passage: after what is covered, and at `high` or before."""
         while high < len(self._content) and self._content[high].isspace():
             high += 1
         if high == len(self._content):
@@ -230,7 +231,7 @@ class Cutter:
         return self._before_character(high, covered) if word is None else word
 
     def _following(self, start: int, end: int) -> int:
-        """Where the passage behind this one begins."""
+        """Where the next passage begins."""
         overlap = self._size.overlap
         latest = self._token(end, -overlap) if overlap else end
         if latest <= start or not overlap:
@@ -264,7 +265,7 @@ class Cutter:
 
 
 def cut_all(cutters: Sequence[Cutter], encoder: Encoder) -> None:
-    """Let every document's plan be checked, round by round, with few calls of the tokenizer."""
+    """Plan and check the passages of all documents, in rounds, with few calls of the tokenizer."""
     while cutters:
         plans = [cutter.plan() for cutter in cutters]
         texts = [

@@ -28,7 +28,7 @@ Block: TypeAlias = tuple[list[str], Float32Array]
 Lines: TypeAlias = list[tuple[int, bytes]]  # with their numbers, counted from 1
 
 SUFFIXES = frozenset({".txt", ".vec", ".bin", ".gz"})
-# What the packed form of tokens can say.
+# The largest in the packed form of tokens.
 MAX_DIMENSION = 65_535
 
 _BLOCK_BYTES = 1 << 22
@@ -108,7 +108,7 @@ def _line_blocks(path: Path, file: IO[bytes]) -> Iterator[Lines]:
 
 
 def _layout(path: Path, head: Lines) -> tuple[int | None, int]:
-    """Number of words, where the file says it, and dimension."""
+    """Number of words, where the file has it, and dimension."""
     header = _HEADER.fullmatch(head[0][1])
     if header:
         count, dimension = int(header[1]), _checked_dimension(path, int(header[2]))

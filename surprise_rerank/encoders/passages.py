@@ -1,4 +1,4 @@
-"""Passages: documents that are longer than the model's window, split so that no part of them is cut."""
+"""Passages: documents that are longer than the model's window are split, so that no part is lost."""
 
 from __future__ import annotations
 

@@ -1,25 +1,25 @@
-r"""Where a text may be parted: between sentences, and between characters as a reader sees them."""
+r"""Where a text may be divided: between sentences, and between characters as a reader sees them."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 
-# A point behind one of these words ends no sentence. "etc." and "Co." do often enough to be left out.
+# A point after one of these words ends no sentence. "etc." and "Co." often end one, and are omitted.
 _ABBREVIATIONS = re.compile(
     r"al|approx|bzw|ca|capt|cf|dr|eqs?|esp|figs?|gov|incl|mlle|mme|mrs?|ms|prof|refs?|rev|sgt|st|vgl|viz|vs",
     re.IGNORECASE,
 )
-# Nor does a point behind one of these, before a number. Otherwise it may: "They said no. She left."
+# Nor does a point after one of these, before a number. Otherwise it may: "They said no. She left."
 _NUMBERED = re.compile(r"abb|art|chap|ch|col|ed|nos?|nr|op|pp|pt|sect?|tab|vols?", re.IGNORECASE)
 _LINE_ENDS = "\n\r\x85\u2028\u2029"
 _OPENING = "\"'([{«„“‘‹¿¡"  # noqa: RUF001 - what may stand before the first word of a sentence
 _CLOSING = "\"')\\]}»”’›」』）】》〉"  # noqa: RUF001
-# Of scripts that need no space behind them: Chinese and Japanese, Arabic, Devanagari, Armenian, Ethiopic,
+# Of scripts that need no space after them: Chinese and Japanese, Arabic, Devanagari, Armenian, Ethiopic,
 # Burmese and Khmer.
 _WIDE_STOPS = "。．！？｡؟۔।॥։።፧။។"  # noqa: RUF001
-# A run of stops is entered at its head only, and never given back: linear for any text.
-_BORDER = re.compile(
+# A run of stops is matched from its first one only, without backtracking: linear for any text.
+_BOUNDARY = re.compile(
     rf"(?P<wide>[{_WIDE_STOPS}]++[{_CLOSING}]*+\s*+)"
     rf"|(?<![.!?…])(?P<stop>[.!?…]++)[{_CLOSING}]*+\s++"
     rf"|[{_LINE_ENDS}]\s*+"
@@ -34,26 +34,26 @@ _FLAGS = 512
 def sentence_starts(text: str) -> list[int]:
     r"""Where the second and every later sentence of a text begins, ascending.
 
-    A sentence begins behind the white space that follows
+    A sentence begins after the white space that follows
 
     - a blank line;
     - the end of a line, unless the next one goes on with a small letter;
     - `.`, `!`, `?` or `…`, with quotes or brackets that close there, unless a small letter follows. A single
-      point behind an abbreviation (`Fig.`, `e.g.`) or an initial (`J.`) ends no sentence;
-    - a full stop, question or exclamation mark of a script that needs no space behind it (`。`, `؟`, `।`).
+      point after an abbreviation (`Fig.`, `e.g.`) or an initial (`J.`) ends no sentence;
+    - a full stop, question or exclamation mark of a script that needs no space after it (`。`, `؟`, `।`).
 
-    The abbreviations are English, and some German. It is a rule for the ends of passages, to which a border
-    too few or too many does no harm.
+    The abbreviations are English, and some German. The rule is for the ends of passages, where a wrong
+    boundary does no harm.
 
     >>> text = "Dr. Prandtl saw it. Who else? “No one,” e.g. Blasius, said.\nNext line"
     >>> [text[i:].split()[0] for i in sentence_starts(text)]
     ['Who', '“No', 'Next']
     """
-    return [m.end() for m in _BORDER.finditer(text) if m.end() < len(text) and _is_border(m, text)]
+    return [m.end() for m in _BOUNDARY.finditer(text) if m.end() < len(text) and _is_boundary(m, text)]
 
 
 def within_character(text: str, position: int) -> bool:
-    """Whether the code points before and at a position make one character for a reader.
+    """Whether the code points before and at a position are one character for a reader.
 
     By the parts of Unicode's rule (UAX #29) that written text has: marks, joiners, skin tones, tags, flags,
     Hangul and line ends.
@@ -74,7 +74,7 @@ def within_character(text: str, position: int) -> bool:
     return _is_flag(here) and _flags_before(text, position) % 2 == 1
 
 
-def _is_border(match: re.Match[str], text: str) -> bool:
+def _is_boundary(match: re.Match[str], text: str) -> bool:
     if match["wide"] or _TWO_LINE_ENDS.search(match[0]):
         return True
     following = text[match.end() : match.end() + 4].lstrip(_OPENING)[:1]

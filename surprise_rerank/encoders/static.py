@@ -1,4 +1,4 @@
-"""Static word vectors as an encoder: the same vector for a word wherever it stands."""
+"""Static word vectors as an encoder: a word has the same vector in every context."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WordSpans: TypeAlias = list[tuple[str, int, int]]
 # Texts between two calls of `on_progress`.
 _BATCH = 256
 _STRETCH = re.compile(r"\S+")
-# Where tokenizers part ways: case, contractions, hyphens, numbers, marks, punctuation, symbols, scripts.
+# Where tokenizers differ: case, contractions, hyphens, numbers, marks, punctuation, symbols, scripts.
 _PROBE = (
     "Don't stop: the U.S.'s \u201cnaïve\u201d co-operation \u2013 3.5% of 1,000 A_B\u2019s! #tag @me e\u0301 "
     "हिन्दी 日本語 \U0001f600 and the well-known (of) it?"
@@ -37,9 +37,9 @@ def default_tokenize(text: str) -> list[str]:
     """Words and numbers in lower case, split as the vocabularies of GloVe were.
 
     A word is a run of letters, digits and combining marks; a number keeps its inner points and commas. An
-    English contraction falls into its parts, as in the Penn Treebank. Hyphens part words; other punctuation,
-    symbols and emoji are dropped. Vocabularies with capitals, compounds or emoji want a tokenizer of their
-    own.
+    English contraction is split into its parts, as in the Penn Treebank. Hyphens separate words; other
+    punctuation, symbols and emoji are dropped. Vocabularies with capitals, compounds or emoji need another
+    tokenizer.
 
     >>> default_tokenize("Prandtl's boundary-layer theory (1904) doesn't hold at 3.5!")
     ['prandtl', "'s", 'boundary', 'layer', 'theory', '1904', 'does', "n't", 'hold', 'at', '3.5']
@@ -63,9 +63,9 @@ class StaticEncoder:
 
     A word is looked up as it is, then in lower case. What is still unknown is
 
-    - `skip`: left out, as if it were not in the text;
+    - `skip`: omitted, as if it were not in the text;
     - `zero`: a token of length 0: it counts as a word of the text, but adds nothing to the dense vector;
-    - `mean`: the mean of all vectors of the vocabulary, which stands for a word of no special meaning.
+    - `mean`: the mean of all vectors of the vocabulary, for a word of no special meaning.
 
     Args:
         vectors: of the words.
@@ -97,8 +97,7 @@ class StaticEncoder:
     def fingerprint(self) -> str:
         """16 digits that differ where the vectors, the policy for unknown words or the tokenizer differ.
 
-        Each of them changes what an index stores. A tokenizer is known by what it makes of one sample text,
-        as a function has no digits of its own.
+        Each of them changes what an index stores. A tokenizer is identified by the words of one sample text.
         """
         sample = "\0".join(self._tokenize(_PROBE))
         parts = "\n".join([self.vectors.fingerprint, self.unknown, sample])
@@ -146,15 +145,15 @@ class StaticEncoder:
     def token_spans(self, texts: Sequence[str], kind: Kind = "document") -> list[IntArray]:
         """Where the words that have a token lie: (n, 2) first characters and ends.
 
-        Words are looked for in their stretch without white space; where the tokenizer spells one of them
-        otherwise, each has all of that stretch. Where a tokenizer's words depend on more than that stretch
-        (compounds of several words, say), the words of a text share it evenly.
+        Words are looked for in their stretch without white space; where the tokenizer changes a spelling,
+        each has all of that stretch. Where a tokenizer's words depend on more than that stretch (compounds of
+        several words, say), the words of a text share it evenly.
 
         Args:
             texts: any strings; the characters are those of `encodable(text)`.
             kind: makes no difference.
         """
-        word_spans = functools.cache(self._word_spans)  # most stretches stand in many texts
+        word_spans = functools.cache(self._word_spans)  # most stretches occur in many texts
         return [self._spans(encodable(text), word_spans) for text in texts]
 
     def _spans(self, text: str, word_spans: Callable[[str], _WordSpans]) -> IntArray:

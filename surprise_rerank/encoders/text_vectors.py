@@ -1,4 +1,4 @@
-"""Dense vectors of many texts, their token vectors thrown away as they come; what counts as texts."""
+"""Dense vectors of many texts, without holding their token vectors, and the check of what texts are."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def dense_vectors(
     Args:
         encoder: of the model.
         texts: any strings.
-        kind: picks the model's prompt, where it has one.
+        kind: chooses the model's prompt, where it has one.
         on_progress: called with the number of texts of every finished batch.
     """
     vectors = np.zeros((len(texts), encoder.dimension), dtype=np.float32)

@@ -32,10 +32,10 @@ _GLOVE_SHA256 = {
     _GLOVE_VECTORS: "2d85b9db2ad8ddeb2e07474af9c9fb45a925d21c40878d4b365d189f13eb5a15",
     _GLOVE_INDEX: "02fd68e35358e9c8f75300bf0aec89c92de00bb446f1298c0e5de65f5f0e1e39",
 }
-# What `fingerprint_of` makes of these files; computing it would read all of them once more.
+# The `fingerprint_of` these files; computing it would read all of them again.
 _GLOVE_FINGERPRINT = "15d6444d8238b32f"
 
-# Part of every key: a cache that was written another way is not read.
+# Part of every key, so that a cache of another format is not read.
 _CACHE_VERSION = 1
 _ROWS_AT_ONCE = 8192
 
@@ -45,7 +45,7 @@ class WordVectors:
     """v words and their vectors.
 
     Attributes:
-        words: v words; one that comes twice has the vector of its first row.
+        words: v words; a duplicate has the vector of its first row.
         vectors: (v, d) floats, as long as they were trained; usually mapped from disk, read-only.
         name: as a user would write it: a path, or the name of a packaged set.
         fingerprint: digits that differ where words or vectors differ, whatever file they came from.
@@ -154,7 +154,7 @@ def load_word_vectors(
 
     Text and binary forms are converted at the first call, which reads the whole file, and mapped from the
     cache by every later one, until the file's size or time changes. A matrix is read through once too, for
-    its fingerprint and for NaN, and is used where it lies.
+    its fingerprint and for NaN, and is used in its place.
 
     Args:
         source: name or path.
@@ -179,7 +179,7 @@ def load_word_vectors(
         words = _vocabulary_of(path) if vocabulary is None else Path(vocabulary)
         return _load_matrix(name, path, words, folder / "word-vectors")
     if vocabulary is not None:
-        raise DataError(f"{name}: only a .npy file has a vocabulary apart from it; leave `vocabulary` out")
+        raise DataError(f"{name}: only a .npy file has a separate vocabulary; omit `vocabulary`")
     entry = _Entry(folder / "word-vectors", [path])
     vectors = entry.vectors(name)
     if vectors is None:
@@ -203,11 +203,11 @@ def _packaged_glove() -> WordVectors:
 
 
 def _vocabulary_of(path: Path) -> Path:
-    places = [path.with_suffix(".vocab.txt"), path.with_suffix(".txt")]
-    for place in places:
-        if place.is_file():
-            return place
-    raise DataError(f"{path} has no vocabulary beside it: write its words, one a line, to {places[0].name}")
+    paths = [path.with_suffix(".vocab.txt"), path.with_suffix(".txt")]
+    for vocabulary in paths:
+        if vocabulary.is_file():
+            return vocabulary
+    raise DataError(f"{path} has no vocabulary beside it: write its words, one a line, to {paths[0].name}")
 
 
 def _load_matrix(name: str, path: Path, vocabulary: Path, folder: Path) -> WordVectors:
@@ -282,7 +282,7 @@ class _Entry:
         return self.folder / f"{self.stem}{suffix}"
 
     def fingerprint(self) -> str | None:
-        """What the note says; None where there is none, or one that cannot be read."""
+        """The fingerprint in the note; None where there is none, or one that cannot be read."""
         try:
             note = json.loads(self.path(".json").read_bytes())
             return str(note["fingerprint"])
@@ -311,7 +311,7 @@ class _Entry:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Make the folder, and say what to do if the disk refuses."""
+        """Make the folder; an OSError of the block becomes a ModelError that has the remedy."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             yield

@@ -1,10 +1,10 @@
 """Putting several scorers on one scale and adding them.
 
-Scores of different scorers are different units. Ways to a common one: ranks (RRF), the pool's own range
-(min-max) or deviations (z), or the surprise scale: how many deviations a score lies above this query's mean
-over the corpus. Only the last does not depend on which documents happen to be in the pool. The weights of the
-sum can be chosen by hand, or fitted on judged questions: from nothing (`fit_weights`), or from some that are
-good already (`refine_weights`).
+The scores of different scorers have different units. There are several common scales: ranks (RRF), the pool's
+own range (min-max) or deviations (z), and the surprise scale, which is how many deviations a score is above
+this query's mean over the corpus. Only the last does not depend on the other documents of the pool. The
+weights of the sum can be chosen by hand, or fitted on judged questions: from equal weights (`fit_weights`),
+or from weights that are already good (`refine_weights`).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def surprise_normalized(scores: FloatArray, moments: Moments) -> Float64Array:
 def without_length(
     scores: Float64Array, lengths: IntArray, usual: Float64Array, usual_lengths: IntArray, share: float
 ) -> tuple[Float64Array, Float64Array]:
-    """Scores of a pool and of a sample, less a share of what their lengths let expect.
+    """Scores of a pool and of a sample, less a share of what their lengths predict.
 
     Inclusion takes the largest similarity over a document's tokens, so a document with more tokens has more
     chances. The sample of the corpus that scores are compared with shows how many more: a line through its
@@ -115,15 +115,15 @@ def fit_weights(
     Args:
         pools: one mapping per question: scorer's name -> (n_i,) normalised scores of its pool.
         gains: one (n_i,) array per question: graded relevance, 0 for what is not relevant. Questions without
-            a relevant document in their pool teach nothing and are passed over.
-        ridge: weight of the penalty that keeps scorers that say the same thing from trading places.
+            a relevant document in their pool are omitted.
+        ridge: weight of the penalty, which makes the result unique where scorers give the same scores.
 
     Returns:
         Scorer's name -> weight from 0 to 1.
 
     Raises:
-        DataError: if names or lengths do not fit, gains are negative, no question teaches anything, or no
-            scorer has anything to say of relevance.
+        DataError: if names or lengths do not fit, gains are negative, no question has a relevant document, or
+            no scorer separates relevant documents from others.
 
     >>> fit_weights([{"good": [1.0, 0.0], "bad": [0.0, 1.0]}], [[1, 0]])
     {'good': 1.0, 'bad': 0.0}
@@ -143,7 +143,7 @@ def fit_weights(
         loss, np.ones(len(names)), jac=True, method="L-BFGS-B", bounds=[(0.0, None)] * len(names)
     )
     if not found.success or not found.x.max() > 0:
-        why = found.message if not found.success else "no scorer tells relevant documents from others"
+        why = found.message if not found.success else "no scorer separates relevant documents from others"
         raise DataError(f"weights of {', '.join(names)} cannot be fitted: {why}")
     weights = found.x / found.x.max()
     return {name: float(weight) for name, weight in zip(names, weights.round(6), strict=True)}
@@ -156,7 +156,7 @@ def refine_weights(
     *,
     ridge: float = 0.3,
 ) -> dict[str, float]:
-    """Weights of a sum that begin with good ones, and leave them as far as judged questions ask for it.
+    """Weights of a sum, changed from good ones as far as judged questions support it.
 
     With factors w_k = v_k exp(t_k) of the given weights v, it maximises the mean over n questions of the nDCG
     with smooth ranks (Qin, Liu and Li, 'A general approximation framework for direct optimization of
@@ -165,27 +165,26 @@ def refine_weights(
         sum_i g_i / log2(1 + r_i) - ridge / n * |t - mean(t)|^2,
         r_i = 1 + sum_{j != i} sigmoid((s_j - s_i) / T),
 
-    where s = sum_k w_k s_k, and T is the usual deviation of s within a pool. It starts from t = 0, so that
-    the result is always the same. (With a third of T, documents can stand so far apart that no small step
-    brings them nearer.)
+    where s = sum_k w_k s_k, and T is the median deviation of s within a pool. It starts from t = 0, so that
+    the result is always the same. (With a third of T, scores can be so far apart that the slope vanishes.)
 
-    A listwise loss, as in `fit_weights`, asks for probabilities of all relevant documents down to the last
-    one. Weights that are good already it made worse (by .007 nDCG@10 with 30 training questions of scifact).
+    The listwise loss of `fit_weights` depends on the probabilities of all relevant documents, however low
+    they rank. It made good weights worse (by .007 nDCG@10 with 30 training questions of scifact).
 
     Args:
         pools: as for `fit_weights`.
         gains: one (n_i,) array per question: gain over the DCG of the question's ideal ranking, so that the
             sum above is an nDCG; 0 for what is not relevant.
-        weights: scorer's name -> v; 1 where not given. What is 0 stays 0, and a sign stays as it is.
-        ridge: weight of the penalty: the more, the less a few questions move.
+        weights: scorer's name -> v; 1 where not given. A weight of 0 stays 0, and no weight changes its sign.
+        ridge: weight of the penalty; with a larger one, a few questions change less.
 
     Returns:
-        Scorer's name -> weight; their absolute values have the same sum as before, lest scores change in
+        Scorer's name -> weight. Their absolute values have the same sum as before, so that scores keep their
         size.
 
     Raises:
-        DataError: if names or lengths do not fit, gains are negative, no question teaches anything, or all
-            weights are 0.
+        DataError: if names or lengths do not fit, gains are negative, no question has a relevant document, or
+            all weights are 0.
 
     >>> refine_weights([{"good": [1.0, 0.0], "bad": [0.0, 1.0]}], [[1, 0]], {})["good"] > 1
     True
@@ -232,7 +231,7 @@ def _smooth_ndcg(
 def _lessons(
     pools: Sequence[Mapping[str, FloatArray]], gains: Sequence[FloatArray], names: tuple[str, ...]
 ) -> list[tuple[Float64Array, Float64Array]]:
-    """(n, k) scores and (n,) gains of the questions that teach something."""
+    """(n, k) scores and (n,) gains of the questions that have a relevant document."""
     if len(pools) != len(gains):
         raise DataError(f"{len(pools)} questions have {len(gains)} arrays of gains; give one for each")
     if pools and not names:

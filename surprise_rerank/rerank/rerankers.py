@@ -80,7 +80,7 @@ class SurpriseReranker:
             documents are compared by (`dot` of unit vectors, which is the cosine, by default).
         model: gaussian, pooled, percentile or empirical.
         weight: w of equation (4), or `crossover` for rule (5).
-        anchor: who plays q. `document` corrects for documents that are near to everything, and changes the
+        anchor: what q is. `document` corrects for documents that are near to everything, and changes the
             order; `query` keeps the similarity's order and makes the score comparable across queries.
         shrink_mean: how far each anchor's mean is moved to the one that all share, from 0 to 1.
         shrink_deviation: the same for deviations.
@@ -101,7 +101,7 @@ class SurpriseReranker:
             raise DataError(
                 f"anchor {self.anchor!r} is not known; choose one of {', '.join(get_args(Anchor))}"
             )
-        _ = self.surprise  # refuses what it does not know now, not at the first question
+        _ = self.surprise  # raises its errors now, not at the first question
 
     @cached_property
     def surprise(self) -> Surprise:
@@ -116,9 +116,9 @@ class SurpriseReranker:
         return frozenset({"dense"})
 
     def rerank(self, query: Query, candidates: Candidates) -> Ranking:
-        """The pool by surprise; documents of which the ensemble says nothing keep their similarity.
+        """The pool by surprise; documents whose surprise is not defined keep their similarity.
 
-        A note in the ranking says so.
+        A note in the ranking reports them.
 
         Raises:
             DataError: if dense vectors are missing or of another dimension than the ensemble's.
@@ -145,8 +145,8 @@ class SurpriseReranker:
 class DynaMaxReranker:
     """Orders documents by a fuzzy-set similarity of their tokens to the query's.
 
-    The default, inclusion over the query's universe, is the one that search wants: a short question
-    is compared with the part of a document that covers it, not with all of it.
+    The default, inclusion over the query's universe, suits search: a short question is compared with the part
+    of a document that covers it, not with the whole document.
 
     Attributes:
         similarity: which measure over which universe.
@@ -208,7 +208,7 @@ class FusionReranker:
         return frozenset().union(*(scorer.needs for scorer in self.scorers))
 
     def rerank(self, query: Query, candidates: Candidates) -> Ranking:
-        """The pool by the sum; `parts` holds each scorer's normalised share, `raw` what it said.
+        """The pool by the sum; `parts` holds each scorer's normalised scores, `raw` its own scores.
 
         Raises:
             DataError: if a scorer lacks what it needs.

@@ -1,4 +1,4 @@
-"""Scorers: each gives every candidate of a pool a score, and knows the mean and deviation of its scores.
+"""Scorers: each has a score for every candidate of a pool, with mean and deviation over the corpus.
 
 `FusionReranker` and `AutoReranker` are made of them.
 """

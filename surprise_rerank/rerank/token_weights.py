@@ -1,4 +1,4 @@
-"""What a question's tokens weigh: told from a sample of the corpus' token vectors, without counting words."""
+"""Weights of a question's tokens, from a sample of the corpus' token vectors, without counting words."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ EXPONENT = 8.0
 
 
 def soft_document_frequency(maxima: Float32Array) -> Float64Array:
-    """(m,) in how many of n documents each question token has its like: sum_i max_ij^8.
+    """(m,) in how many of n documents each question token has a similar token: sum_i max_ij^8.
 
-    Over word vectors, where the same word has the same vector, that is nearly the document frequency. A token
-    in context is rarely the same twice, all its frequencies are small, and weights are even: for such models
+    For word vectors, where the same word has the same vector, this is nearly the document frequency. Tokens
+    in context are rarely equal, so all frequencies are small and the weights nearly equal. For such models
     the inverse frequency of words made rankings worse.
 
     Args:
@@ -30,7 +30,7 @@ def soft_document_frequency(maxima: Float32Array) -> Float64Array:
 def token_weights(query: Float32Array, maxima: Float32Array) -> Float64Array:
     """(m,) w_j = |x_j| ln(1 + (n - n_j + .5) / (n_j + .5)), n_j the soft document frequency.
 
-    The length |x_j| of a token's vector is what mean pooling weighs it by in the dense vector.
+    The length |x_j| of a token's vector is its weight in the mean pooling of the dense vector.
 
     Args:
         query: (m, d) token vectors, of their own length.

@@ -1,10 +1,10 @@
 """Weights that are learned from judged questions, and used only if they rank other questions better.
 
-The questions are divided into folds. Weights that are fitted on all folds but one rank the questions of that
-one, and so every question is ranked by weights that have not seen it. Only where their mean nDCG@10 is
-better than that of the present weights by more than chance allows (1.645 standard errors), weights that are
-fitted on all questions are used. About one in twenty useless weights gets past that, one in ten where there
-are but twenty questions: those of one fold have helped to fit the others' weights.
+The questions are divided into folds. Weights fitted on all folds but one rank the questions of that one, so
+that every question is ranked by weights that were fitted without it. Weights fitted on all questions are used
+only where the mean nDCG@10 of these rankings is better than that of the present weights by more than chance
+(1.645 standard errors). About one in twenty useless weights passes this test, and one in ten where there are
+only twenty questions, because the questions of one fold help to fit the weights of the others.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from surprise_rerank.rerank.rerankers import Reranker
 
 CUTOFF = 10  # of nDCG
 FOLDS = 5
-# Questions with something to learn from, in each fold: with fewer the standard error says little itself.
+# Questions with a relevant document in their pool, in each fold: with fewer, the standard error is
+# unreliable.
 _FEWEST_IN_FOLD = 4
 # Standard errors by which held-back questions must be better; about 5 % of useless weights are by chance.
 _SURE = 1.645
@@ -49,16 +50,16 @@ class Weighted(Reranker, Protocol):
 
 @dataclass(frozen=True)
 class WeightFit:
-    """What became of an attempt to learn weights.
+    """The result of fitting weights.
 
     Attributes:
         weights: part's name -> its factor: the fitted ones where they were accepted, else the present ones.
         start: the present ones, for every part.
         accepted: whether held-back questions are ranked better by more than chance allows.
-        questions: how many have a relevant document at all; the others are passed over.
+        questions: how many have a relevant document at all; the others are omitted.
         taught: how many of these have one in their pool.
         before: mean nDCG@10 of the questions by the present weights.
-        after: the same by weights that have not seen the question; None where there are too few questions.
+        after: the same by weights that were fitted without the question; None for too few questions.
         error: standard error of the difference of the two; None likewise.
     """
 
@@ -96,7 +97,7 @@ def fit_guarded(
 ) -> WeightFit:
     """Learn the weights of a re-ranker (`fusion.refine_weights`), and check them on held-back questions.
 
-    `reranker.weighted(fit.weights)` is the result at work. The order of the questions does not matter.
+    `reranker.weighted(fit.weights)` uses the result. The order of the questions makes no difference.
 
     Args:
         reranker: `AutoReranker` or `FusionReranker`.
@@ -107,8 +108,8 @@ def fit_guarded(
         seed: of the division.
 
     Raises:
-        DataError: if no question has a relevant document, an id comes twice, a gain is not finite, there are
-            fewer than two folds, or the re-ranker lacks what it needs.
+        DataError: if no question has a relevant document, an id is a duplicate, a gain is not finite, there
+            are fewer than two folds, or the re-ranker lacks what it needs.
     """
     if folds < 2:
         raise DataError(f"{folds} folds; give at least 2, so that there are questions to hold back")
@@ -120,13 +121,13 @@ def fit_guarded(
     present = WeightFit(start, start, False, len(lessons), len(teaching), float(before.mean()))
     if len(teaching) < folds * _FEWEST_IN_FOLD:
         return present
-    after = before.copy()  # where nothing relevant is in the pool, no weights make a difference
-    places = np.flatnonzero([lesson.teaches for lesson in lessons])
+    after = before.copy()  # weights make no difference where no relevant document is in the pool
+    rows = np.flatnonzero([lesson.teaches for lesson in lessons])
     fold_of = np.random.default_rng(seed).permutation(len(teaching)) % folds
     for fold in range(folds):
         others = [lesson for lesson, own in zip(teaching, fold_of, strict=True) if own != fold]
         held_back = [lesson for lesson, own in zip(teaching, fold_of, strict=True) if own == fold]
-        after[places[fold_of == fold]] = _ndcg(held_back, _fitted(others, start))
+        after[rows[fold_of == fold]] = _ndcg(held_back, _fitted(others, start))
     gain = float((after - before).mean())
     error = float((after - before).std(ddof=1) / np.sqrt(len(lessons)))
     checked = replace(present, after=float(after.mean()), error=error)
@@ -141,7 +142,7 @@ class _Lesson:
 
     Attributes:
         query: its id, or its text where it has none.
-        pool: the candidates, with nothing but what an order needs.
+        pool: the candidates, with only the fields that an order needs.
         parts: part's name -> (n,) what it adds to the score.
         gains: of documents by id, all positive; in the pool or not.
     """
@@ -158,7 +159,7 @@ class _Lesson:
 
     @property
     def ideal(self) -> float:
-        """DCG of the best ranking that there could be."""
+        """DCG of the best possible ranking."""
         return _dcg(sorted(self.gains.values(), reverse=True))
 
     def order(self, weights: Mapping[str, float]) -> Ranking:
@@ -196,7 +197,7 @@ def _lessons(
 def _fitted(lessons: Sequence[_Lesson], start: Mapping[str, float]) -> dict[str, float]:
     pools, gains = [], []
     for lesson in lessons:
-        # Of passages, the one counts that stands for its document by the weights that there are.
+        # Of a document's passages, the best one by the present weights counts.
         ranked = lesson.order(start)
         rows = ranked.rows_in(lesson.pool)
         pools.append({name: part[rows] for name, part in lesson.parts.items()})

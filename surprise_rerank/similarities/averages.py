@@ -12,13 +12,13 @@ from surprise_rerank.errors import DataError
 from surprise_rerank.similarities.bags import Bag, Input, Texts, as_float64, same_dimension
 from surprise_rerank.similarities.word_weights import WordWeights
 
-# A vector of this length, relative to what it is the mean of, is what rounding leaves of vectors that cancel.
+# The mean of vectors that cancel has at most this length, relative to theirs, because of rounding.
 _CANCELLED = 1e-5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Removal:
-    """What is taken off vectors before they are compared: v -> (v - c) - sum over axes u of <v - c, u> u.
+    """The part that is removed from vectors first: v -> (v - c) - sum over axes u of <v - c, u> u.
 
     Attributes:
         centre: (d,) c; zeros where nothing is subtracted.
@@ -65,11 +65,11 @@ class Removal:
         return cls(centre, _components(rows - centre, wanted))
 
     def __call__(self, vectors: FloatArray, shares: npt.ArrayLike = 1.0) -> Float64Array:
-        """(n, d) the vectors without it.
+        """(n, d) the vectors without that part.
 
         Args:
             vectors: (n, d); sums or means of single vectors too, because the map is linear.
-            shares: (n, 1) how often the centre is contained in each: for a weighted sum, the sum of weights.
+            shares: (n, 1) how often each contains the centre: for a weighted sum, the sum of weights.
 
         Raises:
             DataError: if it was fitted in another dimension.
@@ -95,8 +95,8 @@ class AverageCosine:
     Attributes:
         weights: of words; None for 1 each.
         unit_tokens: whether tokens are scaled to length 1 first; the papers use raw ones.
-        from_tokens: taken off every token vector, before weights.
-        from_texts: taken off the text's vector.
+        from_tokens: removed from every token vector, before weights.
+        from_texts: removed from the text's vector.
     """
 
     weights: WordWeights | None = None
@@ -131,7 +131,7 @@ class AverageCosine:
         return vector if np.linalg.norm(vector) > _CANCELLED * length else np.zeros_like(vector)
 
     def vectors(self, texts: Texts) -> Float64Array:
-        """(n, d) the texts' vectors: the fast form, which pools before it removes.
+        """(n, d) the texts' vectors: the fast form, which takes means before it removes.
 
         Raises:
             DataError: if words are missing, or what is removed was fitted in another dimension.

@@ -1,7 +1,7 @@
-"""Texts as bags of tokens: vectors and words side by side, and what a similarity of two bags is.
+"""Texts as bags of tokens, with vectors and words, and the protocol of a similarity of two bags.
 
-A token whose vector is zero stands for a word that the encoder does not know. Every similarity of vectors
-leaves it out, so that an unknown word changes no score.
+A token whose vector is zero is a word that the encoder does not know. Every similarity of vectors omits it,
+so that an unknown word changes no score.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Bag:
 
     Attributes:
         tokens: (m, d) its token vectors; None where no encoder made them.
-        words: m strings, word i being what row i of `tokens` stands for; None where nobody asked for them.
+        words: m strings, word i for row i of `tokens`; None where they were not asked for.
 
     Raises:
         DataError: if the shape is another one, a value is NaN or infinite, or there are not as many words.
@@ -67,7 +67,9 @@ class Bag:
             DataError: if they are not there.
         """
         if self.words is None:
-            raise DataError("this similarity reads words, and the text has none; fill `words` by an encoder")
+            raise DataError(
+                "this similarity reads words, and the text has none; fill `words` with Encoder.words"
+            )
         return self.words
 
     def known(self) -> Bag:
@@ -119,14 +121,14 @@ class Texts:
         *,
         reads_words: bool = False,
     ) -> Texts:
-        """Texts with what a similarity reads of them.
+        """Texts with what a similarity reads.
 
         Args:
             encoder: makes the vectors and cuts the words.
             texts: n strings.
-            inputs: what the similarity says that it reads.
-            kind: picks the model's prompt, where it has one.
-            reads_words: whether words are wanted also where `inputs` does not name those of both texts.
+            inputs: `BagSimilarity.inputs`.
+            kind: chooses the model's prompt, where it has one.
+            reads_words: whether words are needed, although `inputs` does not name those of both texts.
         """
         wants_words = reads_words or "words" in inputs
         tokens = encoder.encode(texts, kind=kind).tokens if "vectors" in inputs else None
@@ -162,7 +164,7 @@ class Texts:
         """
         if self.words is None:
             raise DataError(
-                "this similarity reads words, and the texts have none; fill `words` by an encoder"
+                "this similarity reads words, and the texts have none; fill `words` with Encoder.words"
             )
         return self.words
 
@@ -186,10 +188,10 @@ class Texts:
 
 
 class BagSimilarity(Protocol):
-    """A similarity of two texts: more is more similar, and a text that says nothing is similar to none (0).
+    """A similarity of two texts. A larger number is more similar; an empty text has 0 to all others.
 
-    `pair` is the definition, in float64, and reads like its paper; `pool` scores many documents fast. The
-    score of a pair does not depend on the rest of the pool.
+    `pair` is the definition, in float64, written like its paper. `pool` scores many documents fast. The score
+    of a pair does not depend on the rest of the pool.
     """
 
     @property
@@ -216,14 +218,14 @@ def word_lists(
 def known_tokens(tokens: TokenBatch) -> npt.NDArray[np.bool_]:
     """(total,) whether a token's vector is not zero."""
     known: npt.NDArray[np.bool_] = (tokens.scales > 0) & (tokens.norms > 0)
-    if tokens.directions.dtype != np.int8:  # whose scales tell already
+    if tokens.directions.dtype != np.int8:  # whose scales are 0 for zero vectors
         known &= tokens.directions.any(axis=1)
     return known
 
 
 def with_lengths(tokens: TokenBatch, lengths: FloatArray) -> TokenBatch:
     """The same directions with other lengths, (total,); zero vectors stay zero."""
-    # What tokens knew of their own text, they knew at their old lengths.
+    # The memberships in their own text are those of the old lengths.
     return replace(tokens, norms=(lengths * (tokens.norms > 0)).astype(np.float32), own=None)
 
 

@@ -6,11 +6,11 @@
     mu_X(u) = max(0, max over x in X of <x, u>).                                        (membership)
 
 DynaMax takes the tokens of the two texts themselves as the universe. Two texts are compared like sets, with
-minimum as intersection: |A n B| = sum over U of min(mu_A, mu_B), |A| = sum over U of mu_A. A token that
-stands in a text twice stands in the universe twice: texts are bags, unless weights say otherwise.
+the minimum as intersection: |A n B| = sum over U of min(mu_A, mu_B), |A| = sum over U of mu_A. A token that
+occurs twice in a text is in the universe twice: without weights, texts are bags.
 
-`DynaMax.pair` is the definition, read straight off the paper; `DynaMax.pool` scores a whole candidate pool
-with one matrix product, because everything that depends on the pair is the row and column maxima of X Y'.
+`DynaMax.pair` is the definition of the paper. `DynaMax.pool` scores a whole candidate pool with one matrix
+product, because only the row and column maxima of X Y' depend on the pair.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class SetMeasure:
 
     Attributes:
         name: which quotient.
-        alpha: Tversky's weight of what only the query has.
-        beta: Tversky's weight of what only the document has.
+        alpha: Tversky's weight of the part that only the query has.
+        beta: Tversky's weight of the part that only the document has.
     """
 
     name: Measure = "jaccard"
@@ -90,7 +90,7 @@ class SetMeasure:
         Args:
             a: (u,) the query's.
             b: (u,) the document's.
-            weights: (u,) what each element of the universe counts; 1 by default.
+            weights: (u,) of the elements of the universe; 1 by default.
         """
         sizes = (self.overlap(a, b) * weights).sum(axis=-1, dtype=np.float64)
         return float(self.quotient(*sizes[:, None])[0])
@@ -126,7 +126,7 @@ class SetMeasure:
                 denominator = a
             case "tversky":
                 denominator = both + self.alpha * (a - both) + self.beta * (b - both)
-        # Its absolute value: sets without a floor (average and sum pooling) have sums of either sign.
+        # The absolute value, because average and sum pooling have sums of either sign.
         defined = np.abs(denominator) > smallest
         return np.divide(both, denominator, out=np.zeros_like(both), where=defined)
 
@@ -139,10 +139,10 @@ class DynaMax:
         measure: which quotient of the two fuzzy sets; `SetMeasure` has the table.
         universe: `joint` takes the tokens of both texts (DynaMax as published); `query` only the query's, in
             which case `inclusion` over unit tokens is ColBERT's MaxSim divided by the number of query tokens.
-        alpha: Tversky's weight of what only the query has.
-        beta: Tversky's weight of what only the document has.
-        unit_tokens: whether tokens are scaled to length 1 first, which makes memberships lie in [0, 1]. The
-            paper uses raw dot products, for word vectors.
+        alpha: Tversky's weight of the part that only the query has.
+        beta: Tversky's weight of the part that only the document has.
+        unit_tokens: whether tokens are scaled to length 1 first, for memberships in [0, 1]. The paper uses
+            raw dot products, for word vectors.
     """
 
     measure: Measure = "inclusion"
@@ -170,8 +170,8 @@ class DynaMax:
         Args:
             query: (m, d) token vectors.
             document: (k, d) token vectors.
-            query_weights: (m,) what each query token counts in the universe; 1 by default.
-            document_weights: (k,) what each document token counts in it, where the universe is joint.
+            query_weights: (m,) of the query's tokens in the universe; 1 by default.
+            document_weights: (k,) of the document's tokens in it, where the universe is joint.
 
         Raises:
             DataError: if the dimensions differ, or there are not as many weights as tokens.
@@ -202,8 +202,8 @@ class DynaMax:
         Args:
             query: (m, d) token vectors.
             documents: n texts of dimension d.
-            query_weights: (m,) what each query token counts in the universe; 1 by default.
-            document_weights: (total,) what each document token counts in it, where the universe is joint.
+            query_weights: (m,) of the query's tokens in the universe; 1 by default.
+            document_weights: (total,) of the documents' tokens in it, where the universe is joint.
             threads: how many to use; as many as torch uses by default.
             device: where to multiply: `cpu`, `cuda`, ...
 
@@ -215,8 +215,8 @@ class DynaMax:
                 or no such device.
         """
         x = np.array(query, dtype=np.float32, order="C")  # a copy: torch refuses reversed views
-        if x.ndim != 2 or (len(documents) and x.shape[1] != documents.dimension):
-            raise DataError(f"query tokens have shape {x.shape}, expected (m, {documents.dimension})")
+        if len(documents):
+            same_dimension(x, documents.dimension)
         require_finite(x, "query")
         if self.unit_tokens:
             x = unit_rows(x)

@@ -16,18 +16,18 @@ from surprise_rerank.similarities.word_weights import WordWeights, stacked
 
 Pooling: TypeAlias = Literal["max", "avg", "sum", "min"]
 
-# Elements of a universe that are multiplied at a time: their products with a pool stay under 20 MiB.
+# Elements of a universe that are multiplied at a time: their products with a pool take less than 20 MiB.
 _ELEMENTS = 256
-# A sum of this size, relative to its terms', is what rounding leaves of terms that cancel.
+# The sum of terms that cancel has at most this size, relative to theirs, because of rounding.
 _CANCELLED = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class WeightedDynaMax:
-    """DynaMax over bags, where an element of the universe counts what its word weighs.
+    """DynaMax over bags, where an element of the universe has the weight of its word.
 
-    Inclusion over the query's universe with IDF weights is MaxSim in which rare words decide; `OncePerWord`
-    makes sets of the bags; weights of 1 leave DynaMax as published.
+    Inclusion over the query's universe with IDF weights is MaxSim with more weight for rare words.
+    `OncePerWord` turns bags into sets. With weights of 1 it is DynaMax as published.
 
     Attributes:
         similarity: over token vectors.
@@ -72,15 +72,15 @@ class WeightedDynaMax:
 
 @dataclass(frozen=True, slots=True)
 class ScaledDynaMax:
-    """DynaMax over vectors that are multiplied by what their words weigh.
+    """DynaMax over vectors that are multiplied by the weights of their words.
 
-    This is how SIF weights are published for DynaMax: the weights change the products, and so which words are
-    nearest, where those of `WeightedDynaMax` change the sums.
+    This is how SIF weights are published for DynaMax. The weights change the products, and so which words are
+    nearest. Those of `WeightedDynaMax` change the sums.
 
     Attributes:
         weights: of the words.
-        similarity: over the scaled vectors. Its `unit_tokens` says whether vectors have length 1 *before*
-            they are scaled.
+        similarity: over the scaled vectors. With its `unit_tokens`, vectors are scaled to length 1 *before*
+            the weights.
     """
 
     weights: WordWeights
@@ -223,7 +223,7 @@ class FuzzyBagOfWords:
         """(K,) memberships of one document that has tokens."""
         match self.pooling:
             case "avg" | "sum":
-                # The products are linear, so pooled first and multiplied then.
+                # The products are linear, so the tokens are pooled first and multiplied afterwards.
                 total = tokens.sum(axis=0, dtype=np.float64)
                 mean = total / len(tokens) if self.pooling == "avg" else total
                 return np.asarray(mean if universe is None else universe.astype(np.float64) @ mean)

@@ -1,14 +1,14 @@
-"""DynaMax-Jaccard of many pairs of texts, the same to the last bit wherever it is computed.
+"""DynaMax-Jaccard of many pairs of texts, equal to the last bit on every machine.
 
 `DynaMax("jaccard", "joint")` over unit tokens, as the paper has it: the universe is the tokens of both texts
 X and Y, each of which belongs to its own text with membership 1, so that
 
     J(X, Y) = (sum over x of mu_Y(x) + sum over y of mu_X(y)) / (|X| + |Y|),   mu_Y(x) = max(0, max <x, y>)
 
-`DynaMax.pool` gives a document other last bits in another pool: its sums begin where a chunk begins. Here
-tokens are compared as stored, in int8. Their products are whole numbers, which no order of summation rounds,
-and neither does one of memberships in whole numbers of 2^-32. So blocks, threads, workers and processors do
-not matter, and J(X, Y) = J(Y, X).
+The last bits of `DynaMax.pool` depend on the rest of the pool, because its sums begin where a chunk begins.
+Here tokens are compared as stored, in int8. Their products are whole numbers, which are exact in any order of
+summation. Memberships are added up in whole numbers of 2^-32, which is exact, too. So the result does not
+depend on blocks, threads, workers or processors, and J(X, Y) = J(Y, X).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from surprise_rerank.similarities.products import multiplies_int8
 # (t, d) and (m, d) int8 -> (t, m) float32: the whole numbers of their products.
 _Product: TypeAlias = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
-# Tokens of one side that are multiplied at a time, and products: what a processor keeps at hand.
+# Tokens of one side that are multiplied at a time, and products: about the size of a processor's cache.
 _TOKENS, _PRODUCTS = 256, 1 << 19
-# An accelerator wants more at a time.
+# An accelerator is faster with more at a time.
 _DEVICE_TOKENS, _DEVICE_PRODUCTS = 4096, 1 << 26
 # Memberships are added up in whole numbers of this part.
 _PARTS = 2.0**32
-# The largest product of two components, and up to where float32 counts without gaps.
+# The largest product of two components, and the whole numbers up to which float32 is exact.
 _LARGEST, _WITHOUT_GAPS = 127**2, 1 << 24
 
 
@@ -86,10 +86,10 @@ class _Side:
         """Where the tokens of consecutive texts are."""
         return slice(int(self.offsets[texts[0]]), int(self.offsets[texts[1]]))
 
-    def places(self, texts: tuple[int, int]) -> IntArray:
+    def starts(self, texts: tuple[int, int]) -> IntArray:
         """Where each text begins and ends among the tokens of consecutive ones."""
-        places: IntArray = self.offsets[texts[0] : texts[1] + 1] - self.offsets[texts[0]]
-        return places
+        starts: IntArray = self.offsets[texts[0] : texts[1] + 1] - self.offsets[texts[0]]
+        return starts
 
 
 def _common(
@@ -97,12 +97,12 @@ def _common(
 ) -> Float64Array:
     """(n, k) sums over both texts' tokens of the membership in the other text."""
     rows, columns = y.rows(of_y), x.rows(of_x)
-    starts, lasts = x.places(of_x), y.places(of_y)
+    starts, lasts = x.starts(of_x), y.starts(of_y)
     n, k = len(starts) - 1, len(lasts) - 1
     if rows.start == rows.stop or columns.start == columns.stop:
         return np.zeros((n, k))
     raw = multiply(y.tokens[rows], x.tokens[columns])
-    # The factor of a pair of tokens first: which is whose does not matter to the rounding then.
+    # The factors of both tokens are multiplied first: then the rounding is symmetric.
     shares = raw.mul_(y.scales[rows, None] * x.scales[columns])
     owners = torch.from_numpy(np.repeat(np.arange(k), np.diff(lasts))).to(shares.device)
     in_y = torch.zeros((k, shares.shape[1]), device=shares.device)
@@ -115,7 +115,7 @@ def _common(
 
 
 def _parts(memberships: torch.Tensor) -> IntArray:
-    """Memberships in whole numbers of a part, that add up without rounding."""
+    """Memberships in whole numbers of 2^-32, whose sums are exact."""
     parts = memberships.clamp_(0.0, 1.0).double().mul_(_PARTS).round_()
     whole: IntArray = parts.to(torch.int64).cpu().numpy()
     return whole
@@ -130,7 +130,7 @@ def _sums(values: IntArray, ends: IntArray) -> IntArray:
 
 
 def _runs(offsets: IntArray, most: int) -> Iterator[tuple[int, int]]:
-    """Runs of consecutive texts that have at most so many tokens; a longer text stands alone."""
+    """Runs of consecutive texts that have at most so many tokens; a longer text is a run of its own."""
     start, texts = 0, len(offsets) - 1
     while start < texts:
         stop = int(np.searchsorted(offsets, offsets[start] + most, side="right")) - 1

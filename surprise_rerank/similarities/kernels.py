@@ -1,10 +1,10 @@
 """Products of a few query tokens with the many tokens of a pool, in the form in which they are stored.
 
-A pool is cut into chunks that stay near the processor; a chunk is multiplied, its row and column maxima are
-taken, and its products are forgotten, so that memory beside the pool stays bounded whatever its size. All
-threads work on one chunk at a time: threads of our own for whole chunks were as fast on large pools, but half
-as fast on small ones, where they compete with torch's, which wait for more work in a loop. They stood their
-ground better beside other busy programs; there, `threads=1` does too.
+A pool is divided into chunks that fit the processor's cache. After a chunk is multiplied, only its row and
+column maxima are kept, so that memory beside the pool is bounded for any size. All threads work on one chunk
+at a time. Separate threads for whole chunks were as fast on large pools and half as fast on small ones: there
+they compete with torch's own threads, which wait for more work in a loop. Beside other busy programs separate
+threads were faster, and so is `threads=1`.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from surprise_rerank.similarities.products import multiplier
 
 Texts: TypeAlias = tuple[int, int]  # from one position to before another
 
-# Document tokens of a chunk, and products in it: a few MiB, about what a processor keeps at hand.
+# Document tokens of a chunk, and its products: a few MiB, about the size of a processor's cache.
 _CHUNK_TOKENS = 8192
 _CHUNK_PRODUCTS = 1 << 20
-# An accelerator wants more at a time.
+# An accelerator is faster with more at a time.
 _DEVICE_TOKENS = 1 << 18
 _DEVICE_PRODUCTS = 1 << 26
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PoolMaxima:
-    """What one matrix product tells of a query (m tokens) and every document of a pool.
+    """Row and column maxima of one matrix product: a query (m tokens) with every document of a pool.
 
     Attributes:
         of_query: (n, m) float32; for document i and query token j, max(0, max over the document's tokens y of
@@ -98,7 +98,7 @@ def own_memberships(documents: TokenBatch, *, threads: int | None = None) -> Flo
     """(total,) every token's membership in its own text's fuzzy set, over raw dot products.
 
     Args:
-        documents: any batch; one that knows them already is asked for them.
+        documents: any batch; its `own` is returned where it has one.
         threads: how many to use; as many as torch uses by default.
     """
     if documents.own is not None:
@@ -114,7 +114,7 @@ def own_memberships(documents: TokenBatch, *, threads: int | None = None) -> Flo
 
 
 def with_own_memberships(documents: TokenBatch) -> TokenBatch:
-    """The batch with its `own_memberships`, so that no question has to compute them."""
+    """The batch with its `own_memberships`, so that they are not computed for each question."""
     return replace(documents, own=own_memberships(documents))
 
 
@@ -127,11 +127,11 @@ def _tensor(documents: TokenBatch) -> torch.Tensor:
 
 @contextmanager
 def _using(threads: int | None) -> Iterator[None]:
-    """Let torch compute with so many threads in here."""
+    """Set the number of torch's threads for the block."""
     if threads is not None and threads < 1:
         raise DataError(f"threads must be at least 1, got {threads}")
     before = torch.get_num_threads()
-    if threads is None or threads == before:  # setting it anew makes oneDNN forget what it has prepared
+    if threads is None or threads == before:  # setting it again makes oneDNN discard its prepared products
         yield
         return
     torch.set_num_threads(threads)
@@ -142,7 +142,7 @@ def _using(threads: int | None) -> Iterator[None]:
 
 
 def _chunks(offsets: IntArray, m: int, place: torch.device) -> list[Texts]:
-    """Runs of consecutive texts of about equal numbers of tokens; a long text may stand alone."""
+    """Runs of consecutive texts of about equal numbers of tokens; a long text may be a run of its own."""
     on_cpu = place.type == "cpu"
     tokens, products = (_CHUNK_TOKENS, _CHUNK_PRODUCTS) if on_cpu else (_DEVICE_TOKENS, _DEVICE_PRODUCTS)
     largest = max(1, min(tokens, products // max(m, 1)))

@@ -1,7 +1,7 @@
-"""Products of stored tokens with query tokens, each storage in the way that is fastest for it.
+"""Products of stored tokens with query tokens, in the fastest way for each storage.
 
-A multiplier computes in memory of its own, which it uses again for every chunk: fresh memory for each product
-is paid for page by page, up to as much time as the product takes.
+A multiplier computes in memory of its own, which it uses again for every chunk. New memory for each product
+can take as long as the product itself, because the system maps it page by page.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ROW_STEP = 128
 
 
 def multiplier(query: torch.Tensor, stored: torch.dtype, rows: int) -> Multiplier:
-    """What multiplies stored tokens with these query tokens, on the query's device.
+    """The fastest multiplier of stored tokens with these query tokens, on the query's device.
 
     Args:
         query: (m, d) float32.
@@ -31,7 +31,7 @@ def multiplier(query: torch.Tensor, stored: torch.dtype, rows: int) -> Multiplie
         rows: the most stored tokens of a call.
     """
     on_cpu = query.device.type == "cpu"
-    # Of one component it is wrong.
+    # torch's int8 product of one component is wrong.
     if stored == torch.int8 and on_cpu and query.shape[1] > 1 and multiplies_int8():
         return _Int8(query, rows)
     if not on_cpu and stored in (torch.float16, torch.bfloat16):
@@ -45,8 +45,8 @@ def multiplier(query: torch.Tensor, stored: torch.dtype, rows: int) -> Multiplie
 def multiplies_int8() -> bool:
     """Whether this processor multiplies int8 faster than float32, and exactly.
 
-    With AVX2 alone torch takes thirty times as long as for float32 (measured on Zen 3); some processors add
-    the products up in 16 bits, which overflow. Where torch does not tell what a processor can, it is False.
+    With AVX2 alone torch takes thirty times as long as for float32 (measured on Zen 3). Some processors add
+    the products up in 16 bits, which overflow. It is False where torch does not report the capabilities.
     """
     return _has("avx512_vnni", "avx_vnni", "amx_int8") and int8_is_exact()
 
@@ -67,7 +67,7 @@ def _multiplies_bfloat16() -> bool:
 
 
 def _has(*instructions: str) -> bool:
-    # Older versions of torch do not tell.
+    # Older versions of torch do not report capabilities.
     capabilities: Mapping[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
     return any(capabilities.get(name) for name in instructions)
 
@@ -75,7 +75,8 @@ def _has(*instructions: str) -> bool:
 class _Float32:
     """float32 as it is, other storages through a float32 copy of the chunk.
 
-    Processors multiply float16 slowly, older ones the others, too; the copy costs a tenth of the product.
+    Processors multiply float16 slowly, and older ones also bfloat16 and int8. The copy costs a tenth of the
+    product.
     """
 
     def __init__(self, query: torch.Tensor, rows: int) -> None:

@@ -1,8 +1,8 @@
-"""The similarities of texts by name: the family of the fuzzy-set papers, and what it is compared with there.
+"""The similarities of texts by name: those of the fuzzy-set papers, and their baselines.
 
-Every name works alone on strings (`TextSimilarity`), in the re-ranker (`SimilarityReranker`) and as a system
-of `rerank-eval`. Tokens have length 1; the name with `-raw` behind it takes their own lengths, as the papers
-do with word vectors.
+Every name works on strings alone (`TextSimilarity`), in the re-ranker (`SimilarityReranker`) and as a system
+of `rerank-eval`. Tokens have length 1. The same name with the ending `-raw` takes their own lengths, as the
+papers do with word vectors.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from surprise_rerank.similarities.word_weights import (
 
 FittedOn: TypeAlias = Literal["statistics", "texts"]
 
-# Of a corpus' words, as many stand in the universe `fbow-vocabulary`: a pool of 100 abstracts takes 0.3 s.
+# Words of the corpus in the universe `fbow-vocabulary`; a pool of 100 abstracts takes 0.3 s.
 _VOCABULARY = 1000
 # Tversky's weights, (query, document): a point between Jaccard's (1, 1) and inclusion's (1, 0), not tuned.
 _TVERSKY = (1.0, 0.1)
@@ -39,7 +39,7 @@ _TVERSKY = (1.0, 0.1)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CorpusStatistics:
-    """What a similarity can be fitted on.
+    """What similarities are fitted on.
 
     Attributes:
         dimension: d of the token vectors.
@@ -64,7 +64,7 @@ class CorpusStatistics:
         Args:
             encoder: makes the vectors and cuts the words.
             texts: the corpus, or a sample of it.
-            fitted_on: what the similarity says that it is fitted on.
+            fitted_on: `NamedSimilarity.fitted_on`.
             statistics: of a larger corpus; those of `texts` by default.
 
         Raises:
@@ -87,7 +87,7 @@ class NamedSimilarity:
         summary: one line for lists and reports.
         build: makes it of what it is fitted on.
         fitted_on: what `build` reads of the corpus; nothing, where it is empty.
-        symmetric: whether the texts may change places.
+        symmetric: whether the order of the two texts makes no difference.
         module: an optional one that it needs.
         extra: the extra of this package that installs the module.
     """
@@ -117,13 +117,13 @@ def find_similarity(name: str) -> NamedSimilarity:
     return SIMILARITIES[name]
 
 
-# Makes a similarity of what it is fitted on; the flag says whether tokens have length 1.
+# Builds a similarity from what it is fitted on; the flag is whether tokens have length 1.
 _Build: TypeAlias = Callable[[CorpusStatistics, bool], BagSimilarity]
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A similarity of vectors, which is there for unit tokens and for raw ones."""
+    """A similarity of vectors, which has a name for unit tokens and one for raw tokens."""
 
     name: str
     summary: str
@@ -298,7 +298,7 @@ _OF_VECTORS = (
     ),
 )
 
-# Of words alone, or of directions alone: there is nothing that a length could change.
+# They read words or directions alone, so that lengths make no difference.
 _OF_WORDS = {
     "set-jaccard": NamedSimilarity("Jaccard of the sets of words", lambda corpus: WordJaccard()),
     "bag-jaccard": NamedSimilarity("Jaccard of the bags of words", lambda corpus: WordJaccard(counts=True)),

@@ -18,7 +18,7 @@ class SimilarityReranker:
 
     Attributes:
         similarity: of two bags of tokens.
-        encoder: of the documents; cuts the words, where the similarity reads words.
+        encoder: of the documents; needed where the similarity reads words.
         name: what its part is called in a ranking.
 
     Raises:

@@ -23,7 +23,7 @@ class TextSimilarity:
     >>> similarity = TextSimilarity("dynamax-jaccard", load_encoder())    # doctest: +SKIP
     >>> similarity.scores("a question", ["one text", "another"])          # doctest: +SKIP
 
-    Texts that an encoder knows nothing of are similar to nothing: 0.
+    Texts without a word that the encoder knows have the similarity 0 to all others.
 
     Args:
         name: one of `similarity_names()`.
@@ -46,7 +46,7 @@ class TextSimilarity:
         """The similarity of bags of tokens.
 
         Raises:
-            DataError: if it is to be fitted first.
+            DataError: if it must be fitted first.
         """
         if self._built is None:
             what = " and ".join(sorted(self._named.fitted_on))
@@ -81,16 +81,16 @@ class TextSimilarity:
         return self.similarity.pool(texts[0], Texts.encode(self.encoder, documents, inputs))
 
     def pairs(self, first: Sequence[str], second: Sequence[str]) -> Float64Array:
-        """(n,) the similarity of each text of `first` to the one beside it, by the reference form.
+        """(n,) the similarity of each text of `first` to the same one of `second`, by the reference form.
 
         Raises:
             DataError: if there are not as many of both.
         """
         _require_list(first, second)
         if len(first) != len(second):
-            raise DataError(f"{len(first)} texts stand beside {len(second)}; give as many of both")
+            raise DataError(f"{len(first)} first texts and {len(second)} second ones; give as many of both")
         inputs = self.similarity.inputs
-        # Both sides as documents, for a symmetric similarity to stay so with models that prompt questions.
+        # Both sides as documents: then a symmetric similarity is symmetric also for models with prompts.
         a = Texts.encode(self.encoder, first, inputs, reads_words="query words" in inputs)
         b = Texts.encode(self.encoder, second, inputs)
         return np.array([self.similarity.pair(a[i], b[i]) for i in range(len(first))], dtype=np.float64)

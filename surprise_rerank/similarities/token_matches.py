@@ -1,4 +1,4 @@
-"""Which token of a question matched which token of a document, and what that gave to the score.
+"""Which token of a question matched which token of a document, and how much each pair adds to the score.
 
 DynaMax's inclusion over the question's universe is a sum over the question's tokens x_j, each with the
 document's token that is nearest to it:
@@ -6,8 +6,8 @@ document's token that is nearest to it:
     score = sum over j of w_j min(mu_Q(x_j), mu_D(x_j)) / sum over j of w_j mu_Q(x_j)
     mu_D(x_j) = max(0, max over k of <x_j, y_k>)
 
-so every term has one token of each side to it. Of unit tokens of one weight this is ColBERT's MaxSim over
-the number of tokens.
+so every term belongs to one token of each side. For unit tokens of equal weight this is ColBERT's MaxSim
+divided by the number of tokens.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class TokenMatch:
     """A token of a question, with the document's token that is nearest to it.
 
     Attributes:
-        token: of the question, as the model spells it.
-        match: the document's, as the model spells it; None where no token has a similarity above 0.
+        token: of the question, in the model's spelling.
+        match: the document's, in the model's spelling; None where no token has a similarity above 0.
         position: the number of that token in the document (or its passage), from 0; None likewise.
         similarity: their cosine; 0 without a match.
         contribution: what the pair adds to the score; the contributions of all tokens sum to it.
@@ -63,7 +63,7 @@ def token_matches(
         document: (k, d) token vectors.
         query_words: m strings, of `Encoder.words`.
         document_words: k strings.
-        weights: (m,) what each of the question's tokens counts; 1 by default.
+        weights: (m,) of the question's tokens; 1 by default.
 
     Raises:
         DataError: if dimensions differ, or there are not as many strings as vectors.

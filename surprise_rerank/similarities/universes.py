@@ -1,4 +1,4 @@
-"""Universes for the fuzzy bag of words: (K, d) vectors that words are compared with.
+"""Universes for the fuzzy bag of words: (K, d) vectors that tokens are multiplied with.
 
 The identity needs no function: `FuzzyBagOfWords(None)`.
 """
@@ -86,7 +86,7 @@ def centroids(vectors: FloatArray, size: int, *, seed: int = 0) -> Float32Array:
     Raises:
         DataError: if there are no vectors, or values are NaN or infinite.
     """
-    from sklearn.cluster import KMeans  # a second of imports that other universes can do without
+    from sklearn.cluster import KMeans  # here, because it takes a second, and other universes do not need it
 
     rows = _some(vectors)
     k = min(size, len(np.unique(rows, axis=0)))
@@ -95,7 +95,7 @@ def centroids(vectors: FloatArray, size: int, *, seed: int = 0) -> Float32Array:
 
 
 def random_vectors(size: int, dimension: int, *, seed: int = 0) -> Float32Array:
-    """Independent standard normal numbers, (size, dimension): what any other universe has to beat."""
+    """Independent standard normal numbers, (size, dimension): the baseline of the other universes."""
     return np.random.default_rng(seed).standard_normal((size, dimension)).astype(np.float32)
 
 

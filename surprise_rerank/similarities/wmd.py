@@ -17,7 +17,7 @@ MODULE, EXTRA = "ot", "transport"
 
 @dataclass(frozen=True, slots=True)
 class WordMoversSimilarity:
-    """1 / (1 + WMD): 1 for equal bags of words, and towards 0 the farther one's words are from the other's.
+    """1 / (1 + WMD): 1 for equal bags of words, and nearer to 0 the farther apart their words are.
 
     (Kusner et al., 'From Word Embeddings to Document Distances', ICML 2015.) The distance is the least cost
     of moving one text's mass onto the other's, where a unit of mass costs the Euclidean distance it goes:
@@ -26,8 +26,8 @@ class WordMoversSimilarity:
 
     Every token has the mass 1/m, so that a word's mass is its share of the text's words (nBOW); with weights,
     its word's weight divided by their sum. Unknown words (zero vectors) have none. A text without mass is
-    similar to nothing (0): no distance is defined there. The order is that of the distance; the quotient
-    gives a number that is larger for more similar texts, without a scale to choose.
+    similar to nothing (0): no distance is defined there. The order is that of the distance. The quotient is
+    larger for more similar texts, and needs no choice of a scale.
 
     Attributes:
         weights: of words; None for 1 each.
@@ -74,7 +74,7 @@ class WordMoversSimilarity:
         for i in range(len(documents)):
             y, q = self._masses(documents[i])
             if q.any():
-                # In float64: what float32 rounds off here is 3e-4 of a distance that should be 0.
+                # In float64: float32 gives 3e-4 for a distance that should be 0.
                 products = squares + (y * y).sum(axis=1) - 2 * (x @ y.T)
                 scores[i] = 1 / (1 + float(solve(p, q, np.sqrt(np.maximum(products, 0.0)))))
         return scores

@@ -1,4 +1,4 @@
-"""Sets and bags of words by their words, and soft cardinality, in which similar words are part of one."""
+"""Jaccard of sets and bags of words, also with soft cardinality, which partly counts similar words as one."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class SoftJaccard:
     word vectors is the multiset union of the published code. That code divides a product by the square of one
     length in place of both lengths; over unit vectors, where it is the definition, the two agree.
 
-    Unknown words (zero vectors) count nothing; a text without known words is similar to nothing (0). A text
+    Unknown words (zero vectors) do not count. A text without known words is similar to nothing (0). A text
     has similarity 1 to itself, but others can have more: a union can be smaller than its parts, because a
     word between two others makes both count less.
 

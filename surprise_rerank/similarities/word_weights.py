@@ -1,4 +1,4 @@
-"""How often words stand in a corpus, and what they weigh for it: SIF and IDF."""
+"""How often words occur in a corpus, and the weights that follow from it: SIF and IDF."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from surprise_rerank.errors import DataError
 
 @dataclass(frozen=True, slots=True)
 class WordStatistics:
-    """How often each word stands in a corpus, and in how many of its texts; adds up over corpora.
+    """How often each word occurs in a corpus, and in how many of its texts. Two statistics can be added.
 
     >>> first = WordStatistics.of([["a", "b", "a"], ["a"]])
     >>> first.probability("a"), first.documents, first.document_frequencies["a"]
@@ -25,8 +25,8 @@ class WordStatistics:
     3
 
     Attributes:
-        counts: word -> how often it stands in the corpus.
-        document_frequencies: word -> how many texts it stands in.
+        counts: word -> how often it occurs in the corpus.
+        document_frequencies: word -> in how many texts it occurs.
         documents: number N of texts.
         total: number of words in all, repetitions included.
     """
@@ -67,7 +67,7 @@ class WordStatistics:
         return self.counts.get(word, 0.0) / self.total if self.total else 0.0
 
     def inverse_document_frequency(self, word: str) -> float:
-        """ln(1 + (N - n + .5) / (n + .5)), n texts of N having the word: BM25's, which is above 0 always.
+        """ln(1 + (N - n + .5) / (n + .5)), n of N texts have the word: BM25's form, which is always above 0.
 
         A word that the corpus lacks has n = 0 and so the largest value, ln(2 N + 2).
         """
@@ -76,7 +76,7 @@ class WordStatistics:
 
 
 class WordWeights(Protocol):
-    """What each word of a text weighs."""
+    """The weight of each word of a text."""
 
     def __call__(self, words: Sequence[str]) -> Float64Array:
         """(m,) weights, at least 0, of a text's m words."""
@@ -109,7 +109,7 @@ class InverseFrequency:
 
 @dataclass(frozen=True, slots=True)
 class InverseDocumentFrequency:
-    """IDF as BM25 has it, `WordStatistics.inverse_document_frequency`; the more texts, the less weight.
+    """IDF as BM25 has it, `WordStatistics.inverse_document_frequency`; a word in more texts has less weight.
 
     Attributes:
         statistics: of the corpus.

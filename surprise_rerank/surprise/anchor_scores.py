@@ -33,10 +33,10 @@ from surprise_rerank.surprise.score import (
 
 # Published: a weight below the first is taken as 0, one above the second as 1.
 _NO_WEIGHT, _FULL_WEIGHT = 0.01, 0.99
-# Scores of a block, which stay in the processor's cache between their steps.
+# Scores of a block, which fit the processor's cache.
 _BLOCK_SCORES = 1 << 18
 _LEAST_ROWS = 256
-# Sums of float32 squares between these lost nothing to the ends of its range.
+# Sums of float32 squares between these did not overflow or vanish.
 _SMALL_SQUARE, _LARGE_SQUARE = 1e-20, 1e30
 
 
@@ -190,9 +190,9 @@ class AnchorScores:
         return float(self.moments.mean.mean())
 
     def _shares(self, psi: FloatArray, *, probabilities: bool) -> Float64Array:
-        """Equation (1), anchor by anchor; with z inside what one member counts, to choose by."""
+        """Equation (1) for each anchor; without `probabilities`, ordered by z within one member's share."""
         moments, sample = self.moments, self._ascending
-        shares = np.full(psi.shape, 0.5)  # an anchor that tells no members apart lies in the middle
+        shares = np.full(psi.shape, 0.5)  # for an anchor whose members all have the same similarity
         for place in np.flatnonzero(self.defined):
             column = psi[:, place].astype(np.float64)
             below = share_below(column, sample[place])

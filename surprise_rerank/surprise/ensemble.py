@@ -1,10 +1,10 @@
-"""The ensemble: what a similarity is compared with.
+"""The ensemble that a similarity is compared with.
 
 `Ensemble` keeps the exact mean and covariance of its members, so that the mean and deviation of a dot-product
 similarity to any anchor q follow without a scan: mu_q = q.m and sigma_q^2 = q' C q. Moments merge (Chan,
 Golub and LeVeque, 1979), so ensembles are built in a stream, updated, and reduced over machines. A bounded
-sample of the members serves the models that need the distribution itself, and the similarities that are no
-dot products. For things that are no vectors there is `SampledEnsemble` (`sampled.py`).
+sample of the members serves the models that need the distribution itself, and the similarities that are not
+dot products. `SampledEnsemble` (`sampled.py`) is for members that are not vectors.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from surprise_rerank.core.vectors import (
 )
 from surprise_rerank.errors import DataError
 
-# Rows of a block, whose float64 copies stay small beside the vectors themselves.
+# Rows of a block; its float64 copies take little memory beside the vectors.
 _BLOCK = 4096
-# A float32 similarity is not known better than to this share of its scale.
+# The rounding of a float32 similarity, as a share of its scale.
 _ROUNDING = 1e-7
 # Similarities in a block that is compared with the sample.
 _BLOCK_SIMILARITIES = 1 << 22
@@ -73,7 +73,7 @@ class Ensemble:
         mean: (d,) float64 mean m of the members.
         scatter: (d, d) float64 sum of (e - m)(e - m)' over the members; the covariance is scatter / count.
         sample: (s, d) float32, a uniform sample without replacement; all members where there are few. Members
-            that occur several times are all in it or all out: leave repetitions away where the sample counts.
+            that occur several times are all in it or all out: remove duplicates where the sample counts.
         priorities: (s,) uint64 the members' sampling keys, ascending; merging keeps the smallest.
         sample_size: the largest s.
         checksum: sum of all members' sampling keys modulo 2^64.
@@ -133,7 +133,7 @@ class Ensemble:
         members = matrix(vectors, "ensemble vectors")
         count, d = members.shape
         mean, scatter, priorities = np.zeros(d), np.zeros((d, d)), np.zeros(count, np.uint64)
-        buffer = np.empty((min(count, _BLOCK), d))  # fresh pages for every block would cost a tenth more
+        buffer = np.empty((min(count, _BLOCK), d))  # new memory for every block would cost a tenth more
         for rows in _blocks(count, _BLOCK):
             block = prepared(members[rows], similarity)
             priorities[rows] = _priorities(block)
@@ -198,7 +198,7 @@ class Ensemble:
 
     @property
     def identity(self) -> str:
-        """16 hexadecimal digits that tell this ensemble from others; they do not depend on order or batches.
+        """16 hexadecimal digits that identify the ensemble; they do not depend on order or batches.
 
         They come from the members' keys: the moments' last bits depend on the order of summation.
         """
@@ -333,7 +333,7 @@ class Ensemble:
         return joined(parts)
 
     def _beyond_rounding(self, deviation: Float64Array, anchors: FloatArray) -> Float64Array:
-        """(n,) deviations, 0 where they are what float32 leaves of an anchor that sees no difference.
+        """(n,) deviations, 0 where they are only the rounding of float32.
 
         The scale of a dot product is the anchor's length times the members' root mean square length.
 
@@ -419,7 +419,7 @@ def _priorities(members: Float32Array) -> npt.NDArray[np.uint64]:
     bits = np.zeros((n, d + d % 2), "<f4")
     bits[:, :d] = members
     words = bits.view("<u8")
-    # A float of few digits ends in zeros, which a product would carry on: first its upper bits go there, too.
+    # A float of few digits ends in zeros, and so would a product: its upper bits are mixed in first.
     words = words ^ (words >> np.uint64(32))
     words ^= words >> np.uint64(17)
     multipliers = _splitmix(np.arange(1, words.shape[1] + 1, dtype=np.uint64)) | np.uint64(1)

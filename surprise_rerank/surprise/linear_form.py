@@ -1,13 +1,13 @@
-"""Surprise as numbers that an index can hold: z is a line in the similarity, so any engine can rank by it.
+"""Surprise as constants that an index can store: z is linear in the similarity, so any engine can rank by it.
 
     z = (Psi - mu_q) / sigma_q = slope * Psi + intercept,  slope = 1 / sigma_q,  intercept = -mu_q / sigma_q
 
-The document plays q, so slope and intercept belong to the document and are computed at indexing. A formula
-over a first stage's score needs just these two constants; a dot product needs one more dimension:
+The document is q, so slope and intercept belong to the document and are computed at indexing. A formula over
+a first stage's score needs only these two constants. A dot product needs one more dimension:
 
     z = [d / sigma, -mu / sigma] . [q, 1]
 
-with which an inner-product index retrieves by surprise directly, no candidate pool in between.
+With it an inner-product index retrieves by surprise directly, without a candidate pool.
 """
 
 from __future__ import annotations

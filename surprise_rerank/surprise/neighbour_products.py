@@ -1,7 +1,7 @@
-"""Scores of a block of queries against a block of keys, in float32: what finds candidates for exact scoring.
+"""Scores of a block of queries against a block of keys in float32, to find candidates for exact scoring.
 
-One product of augmented vectors gives the surprise z of every pair (`forms.py`); what is then compared and
-picked never leaves the place of the product: a processor's memory, or an accelerator's.
+One product of augmented vectors gives the surprise z of every pair (`linear_form.py`). Comparing and choosing
+take place where the product is, in a processor's memory or an accelerator's.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray
 # Rows and columns of the pairs that were picked, and their scores.
 Picked: TypeAlias = tuple[IntArray, IntArray, Float32Array]
 
-# Columns whose k-th best stands for a block's where nothing is known of the row yet.
+# Columns whose k-th best is taken for that of the block, for rows without a result yet.
 _FIRST_COLUMNS = 2048
-# Pairs that are picked at a time: of many documents that are equal, all pairs are.
+# Pairs that are chosen at a time: of many equal documents, all pairs are chosen.
 _PICKED = 1 << 20
 # Units in the last place of a product's inputs: float32, and TensorFloat-32 where a user switched it on.
 FLOAT32, _TENSOR_FLOAT32 = 2.0**-24, 2.0**-11
@@ -34,7 +34,7 @@ class Products(Protocol):
         ...
 
     def multiply(self, keys: Float32Array) -> None:
-        """Multiply with (n, d + 1) augmented keys; the scores stay where they are."""
+        """Multiply with (n, d + 1) augmented keys, and keep the scores."""
         ...
 
     def kth_best(self, k: int) -> Float64Array:
@@ -47,7 +47,7 @@ class Products(Protocol):
 
 
 def products(queries: Float32Array, device: str) -> Products:
-    """What multiplies (m, d + 1) augmented queries, on a device of torch's names.
+    """The products of (m, d + 1) augmented queries, on a device by torch's name.
 
     Raises:
         DataError: if there is no such device.
@@ -56,7 +56,7 @@ def products(queries: Float32Array, device: str) -> Products:
 
 
 class CpuProducts:
-    """In numpy: its product and comparisons were faster on two cores than torch's, alone and in threads."""
+    """In numpy, whose product and comparisons were faster on two cores than torch's, alone and in threads."""
 
     unit = FLOAT32
 
@@ -70,7 +70,7 @@ class CpuProducts:
         """See `Products`."""
         shape = (len(self._queries), len(keys))
         size = shape[0] * shape[1]
-        if len(self._memory) < size:  # used again: fresh pages cost a good part of a product
+        if len(self._memory) < size:  # used again: new memory costs a large part of a product
             self._memory, self._flags = np.empty(size, np.float32), np.empty(size, np.bool_)
         self._scores = np.matmul(self._queries, keys.T, out=self._memory[:size].reshape(shape))
 
@@ -89,13 +89,13 @@ class CpuProducts:
         np.greater_equal(scores, _rounded_down(thresholds)[:, None], out=flags)
         few = np.count_nonzero(flags) <= _PICKED
         for part in [slice(0, len(scores))] if few else _parts(np.count_nonzero(flags, axis=1)):
-            places = np.flatnonzero(flags[part])
-            rows, columns = np.divmod(places, width)
-            yield rows + part.start, columns, scores[part].ravel()[places]
+            chosen = np.flatnonzero(flags[part])
+            rows, columns = np.divmod(chosen, width)
+            yield rows + part.start, columns, scores[part].ravel()[chosen]
 
 
 class TorchProducts:
-    """On an accelerator, or wherever torch computes."""
+    """In torch, on an accelerator or the processor."""
 
     def __init__(self, queries: Float32Array, device: str) -> None:
         import torch
@@ -151,7 +151,7 @@ def _parts(counts: IntArray) -> list[slice]:
 
 
 def _rounded_down(thresholds: Float64Array) -> Float32Array:
-    """The largest float32 that is not above a threshold: nothing is missed by the rounding."""
+    """The largest float32 that is not above a threshold, so that rounding misses no pair."""
     nearest = thresholds.astype(np.float32)
     down: Float32Array = np.where(nearest > thresholds, np.nextafter(nearest, np.float32(-np.inf)), nearest)
     return down

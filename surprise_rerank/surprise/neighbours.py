@@ -2,11 +2,11 @@
 
     z(d, n) = (<d, n> - mu_n) / sigma_n,   mu_n = n.m,  sigma_n^2 = n' C n
 
-The neighbour n is the anchor: what is similar to everything has a large mu and is nobody's surprising
+The neighbour n is the anchor: a document that is similar to everything has a large mu, and is no surprising
 neighbour. Documents are read in blocks, so that memory does not grow with them. A block's float32 product
-finds candidates; each is scored again in float64, by a sum whose order does not depend on the block, and
-everything that float32 could have misjudged is among the candidates. The result therefore depends on the
-vectors and moments alone: not on blocks, threads, workers or the processor.
+finds the candidates, with a margin for its rounding. Each candidate is scored again in float64, by a sum
+whose order does not depend on the block. So the result depends on the vectors and moments alone, and not on
+blocks, threads, workers or the processor.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Neighbours:
     """Pairs of a query and a neighbour, each query's best first; of equals, the one of the lower row.
 
     Attributes:
-        query: (p,) places among the queries, ascending.
+        query: (p,) positions among the queries, ascending.
         key: (p,) rows in the corpus.
         similarity: (p,) what surprise is over: the cosine, or DynaMax.
         z: (p,) its surprise; the plain similarity where the neighbour has no spread.
@@ -71,7 +71,7 @@ class Neighbours:
 
     @property
     def ranks(self) -> IntArray:
-        """(p,) each pair's place among those of its query, from 1."""
+        """(p,) each pair's rank among those of its query, from 1."""
         starts = np.searchsorted(self.query, self.query)
         ranks: IntArray = np.arange(len(self), dtype=np.int64) - starts + 1
         return ranks
@@ -122,8 +122,8 @@ class NeighbourSearch:
         queries: (m, d) float32 unit vectors.
         k: how many of each query; all that are above the threshold where None.
         above: the smallest z that counts.
-        own: (m,) the rows of the queries in the corpus of the keys, which are left out; None where they are
-            of another corpus.
+        own: (m,) the rows of the queries in the corpus of the keys, which are omitted; None where they are of
+            another corpus.
         device: where to multiply: `cpu`, `cuda`, ...
 
     Raises:
@@ -176,7 +176,7 @@ class NeighbourSearch:
         return self._found if self._k is not None else Neighbours.joined(self._rest)
 
     def _thresholds(self, error: float) -> Float64Array:
-        """(m,) the least that a float32 score must be for its pair to be looked at."""
+        """(m,) the least float32 score of a pair that is a candidate."""
         m = len(self._queries)
         least = np.full(m, -np.inf if self._above is None else self._above - error)
         if self._k is None:
@@ -252,7 +252,7 @@ def require_few(pairs: int, above: float | None, documents: int) -> None:
 
 
 def check_wanted(k: int | None, above: float | None) -> None:
-    """Refuse what asks for no pairs, or for all.
+    """Refuse a request for no pairs, or for all.
 
     Raises:
         DataError: if neither is given, k is not positive or the threshold is not finite.
@@ -271,7 +271,7 @@ def _near_best(rows: IntArray, scores: Float32Array, k: int, margin: float) -> B
         return np.ones(0, np.bool_)
     order = np.lexsort((-scores, rows))
     starts = np.searchsorted(rows, rows)
-    last = np.arange(len(rows)) == starts + k - 1  # rows ascend, so places in order are places in the rows
+    last = np.arange(len(rows)) == starts + k - 1  # rows ascend, so positions in order are those in the rows
     least = np.full(int(rows[-1]) + 1, -np.inf)
     least[rows[last]] = scores[order][last].astype(np.float64) - margin
     near: BoolArray = scores >= least[rows]

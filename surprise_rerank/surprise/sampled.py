@@ -1,7 +1,7 @@
 """Ensembles of anything under any similarity, through a sample of their members.
 
-`EnsembleLike` is what the surprise score asks of an ensemble; `Ensemble` (vectors, exact moments) and
-`SampledEnsemble` both are one.
+`EnsembleLike` is the interface that the surprise score needs. `Ensemble` (vectors, exact moments) and
+`SampledEnsemble` both have it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Pool = Callable[[FloatArray, TokenBatch], FloatArray]
 
 
 class EnsembleLike(Protocol):
-    """What a similarity is compared with: an ensemble, seen from n anchors."""
+    """An ensemble that similarities to n anchors are compared with."""
 
     @property
     def count(self) -> int:
@@ -50,7 +50,7 @@ class EnsembleLike(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampledEnsemble(Generic[Anchors]):
-    """An ensemble under any similarity: DynaMax, BM25, a function of the caller's own.
+    """An ensemble under any similarity: DynaMax, BM25, a function of the caller.
 
     Attributes:
         similarity: anchors -> (n, s) their similarities to the sampled members.
@@ -100,7 +100,7 @@ def of_documents(pool: Pool, documents: TokenBatch, count: int | None = None) ->
     """The ensemble of documents under a similarity of token vectors; questions are the anchors.
 
     Args:
-        pool: (query tokens (m, d), documents) -> (s,) similarities, `DynaMax().pool` say.
+        pool: (query tokens (m, d), documents) -> (s,) similarities, such as `DynaMax().pool`.
         documents: s members.
         count: |E|, where the documents are a sample of more.
     """
@@ -118,7 +118,7 @@ def of_questions(
     """The ensemble of questions under a similarity of token vectors; documents are the anchors.
 
     Args:
-        pool: (query tokens (m, d), documents) -> (n,) similarities, `DynaMax().pool` say.
+        pool: (query tokens (m, d), documents) -> (n,) similarities, such as `DynaMax().pool`.
         questions: s members, each (m, d) token vectors.
         count: |E|, where the questions are a sample of more.
     """

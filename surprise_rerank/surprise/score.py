@@ -7,8 +7,8 @@ For a key k, an anchor q (the paper's query), an ensemble E and a similarity Psi
     Sigma_w = (1 - w) Psi_hat + w Sigma                                                      (4)
     w = tanh(|E| / N_cross), N_cross = 1000                                                  (5)
 
-The normalisation belongs to q. To change a ranking of documents, the document is q and the question is k;
-with the question as q the order stays and the score becomes comparable across questions.
+The normalisation depends on q. To change a ranking of documents, the document is q and the question is k.
+With the question as q the order stays, and the score becomes comparable across questions.
 
 Phi saturates at 1.0 beyond 8.3 sigma in float64, so scores are ordered by z or by log-survival, never by p.
 
@@ -86,8 +86,8 @@ def empirical_probability(
 def ordered_share(share: Float64Array, z: Float64Array, members: int) -> Float64Array:
     """Shares (1) of an ensemble's sample, in an order above all of its members, too.
 
-    Most candidates of a pool lie above the whole sample. The one share that the sample leaves open (n + 1
-    gaps for n members) goes to z, in a form that never reaches 1.
+    Most candidates of a pool are above the whole sample. n members leave n + 1 gaps, and z orders the shares
+    within one gap, in a form that never reaches 1.
     """
     ordered: Float64Array = (share * members + 0.5 + 0.5 * z / (1 + np.abs(z))) / (members + 1)
     return ordered
@@ -155,9 +155,9 @@ def normalized_similarity(similarity: npt.ArrayLike, mean: npt.ArrayLike) -> Flo
     """Psi_hat of (4) from the ensemble's mean: piecewise linear, 0 -> 0, mean -> 0.5, 1 -> 1.
 
     This splits at the mean, which needs no scan; its own mean is 0.5 where similarities are symmetric, and
-    `normalized_similarity_exact` makes it 0.5 for any. Means outside (0, 1) are moved to the border,
-    because a similarity that maps 0 to 0 and 1 to 1 has its mean between. Similarities below 0, of which
-    (4) says nothing, stay as they are: on the first line, a mean near 0 would send them to minus infinity.
+    `normalized_similarity_exact` makes it 0.5 for any. Means outside (0, 1) are moved to the border, because
+    a similarity that maps 0 to 0 and 1 to 1 has its mean between. Similarities below 0, which (4) does not
+    define, stay as they are: the first line with a mean near 0 would move them to minus infinity.
     """
     psi = np.asarray(similarity, dtype=np.float64)
     split = np.clip(np.asarray(mean, dtype=np.float64), 1e-6, 1 - 1e-6)
@@ -199,7 +199,7 @@ class SurpriseScores:
         z: (n,) (Psi - mu_q) / sigma_q in the model's terms; NaN where not defined.
         probability: (n,) Sigma of (1) or (2); NaN where not defined.
         weight: w of (4).
-        defined: (n,) whether the ensemble says anything about the pair.
+        defined: (n,) whether the surprise of the pair is defined.
         z_error: (n,) standard error of z from sampling; 0 where the moments are exact, NaN where not defined.
     """
 
@@ -222,7 +222,7 @@ class Surprise:
             p84.134 - p50 in place of mean and deviation; `empirical` is the definition (1). The last two
             use the ensemble's sample.
         weight: w of (4), or `crossover` for rule (5). At 1 the score is z; in the empirical model it is the
-            share (1), with what one member counts shared out by z, which keeps the order above all members.
+            share (1), ordered within one member's share by z, which keeps the order above all members.
         shrink_mean: how far each anchor's mean is moved to the one that all share, from 0 to 1.
         shrink_deviation: the same for deviations; the pooled model is 1.
         anchors: the population of anchors that share the pooled moments, for `pooled` and for shrinking: an
@@ -253,7 +253,7 @@ class Surprise:
 
     @cached_property
     def pooled(self) -> Moments:
-        """Scalar moments that all anchors share; of single anchors the score knows nothing here.
+        """Scalar moments that all anchors share.
 
         Raises:
             DataError: if the ensemble is no `Ensemble` of vectors and no population of anchors was given.
@@ -355,5 +355,5 @@ def _is_share(value: object) -> bool:
 
 
 def _crossover(count: int) -> float:
-    """Rule (5), kept a little below 1: Sigma saturates in the tail, where Psi_hat then keeps the order."""
+    """Rule (5), a little below 1: Sigma saturates in the tail, where Psi_hat then keeps the order."""
     return min(crossover_weight(count), 1 - 1e-6)

@@ -1,23 +1,24 @@
 """How surprising a question's best candidate is, among those of other questions.
 
-A cosine of .45 is good for one model and noise for another. What has one meaning for all models and scorers
-is its rank among the best that questions find which have nothing to do with the corpus: the surprise score,
-equation (1) of the paper (`surprise.py`), with background questions' best candidates as the ensemble,
+A cosine of .45 is good for one model and noise for another. Its rank among the best scores of background
+questions, which have nothing to do with the corpus, has one meaning for all models and scorers. That is the
+surprise score, equation (1) of the paper (`surprise/score.py`), with the best candidates of background
+questions as the ensemble,
 
     Sigma(d, q) = P(max over d' of T(q', d') < T(q, d)), q' drawn from background questions.        (1)
 
-Of the question's best candidate 1 - Sigma is a p-value: of questions that come from where the background
-does, the share alpha reaches 1 - alpha, whatever their distribution is (conformal prediction; Vovk, Gammerman
-and Shafer, 'Algorithmic Learning in a Random World', 2005). That is exact, as a bound, for a score that does
-not know the background; what follows takes its scales from it, which some hundred questions know well enough.
-With several scorers s_k
+For the question's best candidate 1 - Sigma is a p-value: of questions from the same source as the background,
+the share alpha reaches 1 - alpha, for any distribution (conformal prediction; Vovk, Gammerman and Shafer,
+'Algorithmic Learning in a Random World', 2005). The bound is exact for a score that does not depend on the
+background. The score below takes its scales from it, which some hundred questions estimate well enough. With
+several scorers s_k
 
     T(q, d) = sum over k of w_k (s_k(q, d) - m_k) / sigma_k                                         (2)
 
 where m_k and sigma_k are mean and deviation of the background's best s_k, the same for all questions:
-normalising per question over the documents would take away what tells questions apart that have an answer.
-Only the mean of BM25, a sum over a question's words, follows their number: m = a + b log |q|. The cosine is
-replaced by its surprise over the background questions themselves (`question_contrast.py`).
+normalising per question over the documents would remove the difference between questions with and without an
+answer. Only the mean of BM25, a sum over a question's words, depends on their number: m = a + b log |q|. The
+cosine is replaced by its surprise over the background questions themselves (`question_contrast.py`).
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ from surprise_rerank.rerank.fusion import BM25_WEIGHT
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.thresholds.question_contrast import QUESTION_CONTRAST, with_question_contrast
 
-# Fewer questions tell nothing that a threshold could rest on.
+# Fewer questions are not enough for a threshold.
 FEWEST = 10
 # Deviations below this share of the mean are rounding.
 _NO_SPREAD = 1e-7
-# .95 times 20 is not quite 19 in binary fractions.
+# .95 times 20 is a little less than 19 in binary fractions.
 _ROUNDING = 1e-9
 _FORMAT = 1  # of the file
 _WEIGHTS = {"bm25": BM25_WEIGHT}
@@ -63,10 +64,10 @@ class QuestionBackground:
             beyond count as these.
         totals: (n,) max over documents of T of every background question, ascending; minus infinity for one
             that found nothing.
-        scorer: what the rankings were made by, for readers: model and system, say.
+        scorer: what made the rankings, for readers: for example model and system.
         documents: over how many documents; 0 where unknown.
-        questions: the ensemble of the background questions, for `question_contrast.py`, which then stands for
-            the cosine; None where their vectors are not known.
+        questions: the ensemble of the background questions, for `question_contrast.py`, whose score then
+            replaces the cosine; None where their vectors are not known.
     """
 
     names: tuple[str, ...]
@@ -178,7 +179,7 @@ class QuestionBackground:
 
     @property
     def highest(self) -> float:
-        """The largest surprise that n questions can tell from others: n / (n + 1)."""
+        """The largest surprise that n questions can measure: n / (n + 1)."""
         return self.count / (self.count + 1)
 
     @cached_property
@@ -203,7 +204,7 @@ class QuestionBackground:
         return self._totals(np.array(list(own.values()), dtype=np.float64), _log_length(question))
 
     def surprise(self, totals: Float64Array) -> Float64Array:
-        """(n,) Sigma: the share of background questions below, of n + 1; the one more is the question itself.
+        """(n,) Sigma: the number of background questions below, over n + 1, with the question itself.
 
         This makes 1 - Sigma a p-value for any number of background questions.
         """
@@ -236,7 +237,7 @@ class QuestionBackground:
         return replace(ranking, surprise=np.maximum.accumulate(own[::-1])[::-1])
 
     def check(self, min_surprise: float) -> None:
-        """Refuse a threshold that is no share, or that so few background questions cannot tell.
+        """Refuse a threshold that is no share, or is too high for so few background questions.
 
         Raises:
             DataError: if it is not from 0 to 1, or above `highest`.
@@ -248,8 +249,8 @@ class QuestionBackground:
             needed = math.ceil(min_surprise / (1 - min_surprise) - _ROUNDING) if min_surprise < 1 else None
             todo = f"give at least {needed}" if needed else "choose one below 1"
             raise DataError(
-                f"{self.count} background questions tell a surprise of at most {self.highest:.4f}, asked for "
-                f"is {min_surprise}; {todo}"
+                f"{self.count} background questions measure a surprise of at most {self.highest:.4f}, asked "
+                f"for is {min_surprise}; {todo}"
             )
 
     def means_for(self, question: str) -> Float64Array:
@@ -352,7 +353,7 @@ def checked_questions(questions: Sequence[str]) -> list[str]:
 
 
 def require_background(background: QuestionBackground | None, min_surprise: float) -> None:
-    """Refuse a threshold without a background, or one that it cannot tell.
+    """Refuse a threshold without a background, or one that is too high for it.
 
     Raises:
         DataError: if there is no background, or `QuestionBackground.check` refuses.
@@ -373,7 +374,7 @@ def above(ranking: Ranking, min_surprise: float) -> Ranking:
 
 
 def _raw(ranking: Ranking) -> dict[str, Float64Array]:
-    """What T is the sum of: the contrast stands for the cosine, which it is made of."""
+    """The scores that T is the sum of. The contrast replaces the cosine, which it is computed from."""
     left_out = "cosine" if QUESTION_CONTRAST in ranking.raw else ""
     return {name: own for name, own in ranking.scores_by_scorer.items() if name != left_out}
 

@@ -1,7 +1,7 @@
 """From scores to probabilities of relevance: fitted on judged questions, and checked on others.
 
-What a background gives is a p-value: how rarely an unrelated question scores as much. How often the document
-that is shown is relevant is another matter, and only judged questions tell it.
+A background gives a p-value: how rarely an unrelated question scores as much. How often the first document is
+relevant is another number, which needs judged questions.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class RelevanceCurve:
         from sklearn.linear_model import LogisticRegression
 
         centre, spread = float(values.mean()), float(values.std())
-        # What rounding leaves of equal scores tells nothing.
+        # Equal scores differ by rounding only.
         scale = spread if spread > _NO_SPREAD * max(abs(centre), 1e-30) else 1.0
         model = LogisticRegression(C=1e6).fit(((values - centre) / scale)[:, None], outcomes)
         slope = float(model.coef_[0, 0] / scale)
@@ -119,7 +119,7 @@ def expected_calibration_error(
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What a threshold lets through.
+    """Questions that a threshold answers.
 
     Attributes:
         threshold: the least score.
@@ -174,5 +174,5 @@ def _checked(scores: npt.ArrayLike, relevant: npt.ArrayLike) -> tuple[Float64Arr
     if values.ndim != 1 or values.shape != outcomes.shape:
         raise DataError(f"{values.shape} scores for {outcomes.shape} judgements; give one for each question")
     if not np.isfinite(values).all():
-        raise DataError("scores must be finite; leave out questions without a candidate")
+        raise DataError("scores must be finite; omit questions without a candidate")
     return values, outcomes

@@ -1,12 +1,12 @@
-"""The surprise of a document's cosine over background questions: what is near to everything does not count.
+"""The surprise of a document's cosine over background questions: it corrects documents near to everything.
 
-Some documents are near to any question, and where similarities lie in a narrow cone, those decide what an
-off-topic question finds. With the document as anchor and background questions as the ensemble, equation (2)
-of `surprise.py` takes that away:
+Some documents are near to any question. Where similarities lie in a narrow cone, an off-topic question finds
+these. With the document as anchor and background questions as the ensemble, equation (2) of
+`surprise/score.py` corrects that:
 
     z = (cos(q, d) - mu_d) / sigma_d,   mu_d and sigma_d over background questions.
 
-An ensemble of documents, or of the corpus' own questions, does not do that: it takes away what is wanted.
+An ensemble of documents, or of the corpus' own questions, is not suitable: it removes relevance, too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def question_contrast(
         query: with its dense vector.
         candidates: with their dense vectors.
         questions: the ensemble of background questions.
-        is_member: whether the query is one of them, which is then left out: a new question is none, either.
+        is_member: whether the query is one of them. It is omitted then, because a new question is none of
+            them.
 
     Raises:
         DataError: if a vector is missing, or of another dimension.
