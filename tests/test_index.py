@@ -358,7 +358,7 @@ def test_a_location_opens_what_its_parts_open(tmp_path: Path) -> None:
 
 
 def test_a_location_is_a_folder_or_a_server_and_shows_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(DataError, match="in a folder or on a server, got both 'index' and 'http://host'"):
+    with pytest.raises(DataError, match="folder 'index' and the url 'http://host' are both given"):
         Location("index", "http://me:hidden@host")
     place = Location(url="http://me:hidden@host", collection="books", api_key="s3cr3t-key")
     assert repr(place) == "Location('http://host', collection='books')"

@@ -527,7 +527,7 @@ def test_without_edge_a_folder_needs_the_extra_or_a_server(tmp_path, monkeypatch
 
 
 def test_a_place_is_a_folder_or_a_server(tmp_path):
-    with pytest.raises(DataError, match="an index is in a folder or on a server, got both"):
+    with pytest.raises(DataError, match="are both given; give the one where the index is"):
         IndexLocation(folder=tmp_path, url="http://localhost:6333")
     with pytest.raises(
         DataError, match=r"settings of a collection \(shard_number\) are for a server; give its url"

@@ -83,8 +83,8 @@ class Location:
     def __post_init__(self) -> None:
         if self.folder is not None and self.url is not None:
             raise DataError(
-                f"an index is in a folder or on a server, got both {os.fspath(self.folder)!r} and "
-                f"{shown_url(self.url)!r}; give one"
+                f"the folder {os.fspath(self.folder)!r} and the url {shown_url(self.url)!r} are both given; "
+                "give the one where the index is"
             )
 
     def __repr__(self) -> str:  # without the key, or a password in the url

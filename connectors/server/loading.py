@@ -75,7 +75,7 @@ class Loading:
 
     def _load(self) -> None:
         settings = self._settings
-        if not settings.is_stored:
+        if not settings.location.is_given:
             reranker = settings.text_reranker()
             reranker.rank("first", ["the first one takes longest"])
             self._service.open(reranker, system=settings.system or "dynamax")

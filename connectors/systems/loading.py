@@ -8,7 +8,7 @@ import weakref
 from dataclasses import dataclass
 
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
-from surprise_rerank.connectors.qdrant.location import shown_url
+from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.qdrant.manifest import Manifest
 from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever
 from surprise_rerank.connectors.qdrant.retrievers.stored import StoredCandidates
@@ -54,16 +54,16 @@ class PipelineSettings:
     min_surprise: float | None = None
 
     def __post_init__(self) -> None:
-        if self.index is not None and self.url is not None:
-            raise DataError(
-                f"index={self.index!r} and url={shown_url(self.url)!r} are both given; give the one where "
-                "the documents are"
-            )
+        _ = self.location
 
     @property
-    def is_stored(self) -> bool:
-        """Whether there is an index."""
-        return self.index is not None or self.url is not None
+    def location(self) -> Location:
+        """Where the index is.
+
+        Raises:
+            DataError: if both an index and a url are given.
+        """
+        return Location(self.index, self.url, self.collection)
 
     def open_index(self) -> QdrantIndex:
         """The index with its model; the same one for all who ask while it is in use.
@@ -73,7 +73,7 @@ class PipelineSettings:
             StoreError: if it cannot be opened, or does not exist.
             IndexMismatchError: if it is of another model.
         """
-        if not self.is_stored:
+        if not self.location.is_given:
             raise DataError("which index? give index=FOLDER, or url=URL with collection=NAME")
         folder = "" if self.index is None else os.path.realpath(self.index)
         key = (folder, self.url or "", self.collection if self.url else "")
@@ -100,7 +100,7 @@ class PipelineSettings:
         Raises:
             SurpriseRerankError: as `pipeline`; if the system cannot rank given texts.
         """
-        if self.is_stored:
+        if self.location.is_given:
             return text_reranker_of(self.open_index(), self.system, min_surprise=self.min_surprise)
         encoder = load_encoder(self.model or DEFAULT_MODEL)
         reranker = reranker_of_texts(self.system or "dynamax")
@@ -112,7 +112,7 @@ class PipelineSettings:
         return self._connected(load_encoder(name))
 
     def _connected(self, encoder: Encoder | None) -> QdrantIndex:
-        return QdrantIndex.open(self.index, encoder, collection=self.collection, url=self.url)
+        return QdrantIndex.open(self.location, encoder)
 
 
 def pipeline_of(

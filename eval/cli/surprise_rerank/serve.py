@@ -111,7 +111,7 @@ def serve(
         except DataError as error:
             raise click.UsageError(str(error)) from error
         logger = make_logger(sys.stderr, as_json=json_logs)
-        service = Service(searches=settings.is_stored)
+        service = Service(searches=settings.location.is_given)
         server = process.make_server(service_app(service, options, logger=logger), options.timeout)
         loading = stack.enter_context(Loading(service, settings, server, logger))
         process.run(server, listening, logger)
