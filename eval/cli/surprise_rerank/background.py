@@ -109,21 +109,12 @@ def set_background(
     texts = list(read_questions(questions)) if questions is not None else _titles(titles, sample)
 
     from surprise_rerank.connectors.progress import Terminal
-    from surprise_rerank.connectors.systems.backgrounds import store_background
-    from surprise_rerank.connectors.systems.index_systems import build_system, default_system
-    from surprise_rerank.pipeline import Pipeline
+    from surprise_rerank.connectors.systems.index_systems import default_system
 
     with open_with_model(location, model) as index:
         name = system or default_system(index)
-        built = build_system(name, index)
-        plain = Pipeline(index.encoder, built.retriever, built.reranker, pool)
-        called = f"{name} of {index.manifest.model}, pools of {pool}"
         with Terminal(quiet=not out.shows_progress).bar("background", len(texts), "questions") as advance:
-            measured = plain.with_background(
-                texts, scorer=called, documents=len(index), on_progress=advance
-            ).background
-        assert measured is not None
-        store_background(index, name, measured)
+            measured = index.store_background(texts, name, depth=pool, on_progress=advance)
     values = {"index": str(location), **_facts(name, measured)}
     line = f"{location}: {measured.count} background questions for {name}"
     out.result(values, [f"{line}, which tell a surprise of at most {measured.highest:.4f}"])

@@ -1,0 +1,233 @@
+"""Systems by name: on an index, in an evaluation and on the command line a name means one thing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from surprise_rerank import Candidates, Document, DocumentIndex, Query, Ranking, load_encoder
+from surprise_rerank.candidates import Field
+from surprise_rerank.connectors.qdrant import DenseRetriever, IndexOptions
+from surprise_rerank.connectors.systems import register
+from surprise_rerank.connectors.systems.built import BuiltSystem, SystemInputs
+from surprise_rerank.connectors.systems.register import SYSTEMS, System, find_system, register_system
+from surprise_rerank.core.extras import is_installed
+from surprise_rerank.errors import DataError
+from surprise_rerank.eval.cli.surprise_rerank.main import command
+from surprise_rerank.eval.retrieval.evaluation import evaluate
+from surprise_rerank.eval.retrieval.settings import RetrievalSettings
+
+WORDS = [
+    "wing",
+    "lift",
+    "drag",
+    "flow",
+    "heat",
+    "wave",
+    "beam",
+    "load",
+    "jet",
+    "mach",
+    "shock",
+    "tail",
+    "spar",
+    "rib",
+    "skin",
+    "mass",
+    "fuel",
+    "tank",
+    "pump",
+    "fan",
+]
+OTHERS = [
+    f"{a} {b}" for a in ("tea", "milk", "bread", "salt", "jam") for b in ("egg", "rye", "pot", "cup", "oat")
+]
+QUESTIONS = {f"q{i}": f"{WORDS[i]} {WORDS[-1 - i]} {WORDS[(3 * i) % 20]}" for i in range(12)}
+BOTH = [name for name in SYSTEMS if name != "maxsim"]  # which no evaluation has
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Word vectors, a corpus in BEIR's layout, and an index of it with the documents as its ensemble."""
+    place = tmp_path_factory.mktemp("systems")
+    rng = np.random.default_rng(3)
+    known = dict.fromkeys([*WORDS, *" ".join(OTHERS).split()])
+    rows = [f"{word} {' '.join(f'{x:.4f}' for x in rng.normal(size=24))}" for word in known]
+    (place / "words.txt").write_text("\n".join(rows))
+    # Texts of different lengths, so that no two documents score the same: Qdrant cuts equals anywhere.
+    frequencies = rng.dirichlet(np.full(len(WORDS), 0.7))
+    texts = [" ".join(rng.choice(WORDS, size=15 + i, p=frequencies)) for i in range(60)]
+    corpus = [json.dumps({"_id": f"d{i}", "title": "", "text": text}) for i, text in enumerate(texts)]
+    (place / "beir" / "qrels").mkdir(parents=True)
+    (place / "beir" / "corpus.jsonl").write_text("\n".join(corpus))
+    queries = [json.dumps({"_id": name, "text": text}) for name, text in QUESTIONS.items()]
+    (place / "beir" / "queries.jsonl").write_text("\n".join(queries))
+    judged = [f"{name}\td{i}\t1" for i, name in enumerate(QUESTIONS)]
+    (place / "beir" / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *judged]))
+    whole = IndexOptions(passages=None)  # documents are not split, as `rerank-eval` has them by default
+    with DocumentIndex.open(place / "index", load_encoder(str(place / "words.txt")), options=whole) as index:
+        index.sync([Document(f"d{i}", text) for i, text in enumerate(texts)])
+        index.set_ensemble(index.ensemble())
+    return place
+
+
+@pytest.fixture
+def index(folder: Path) -> Iterator[DocumentIndex]:
+    with DocumentIndex.open(folder / "index", load_encoder(str(folder / "words.txt"))) as opened:
+        yield opened
+
+
+@pytest.fixture
+def settings(folder: Path) -> RetrievalSettings:
+    return RetrievalSettings(
+        dataset=str(folder / "beir"),
+        systems=("cosine",),
+        model=str(folder / "words.txt"),
+        cache=folder / "cache",
+        measures=("nDCG@10",),
+        depth=20,
+    )
+
+
+@pytest.mark.skipif(not is_installed("qdrant_edge"), reason="the extra 'edge' is not installed")
+def test_a_question_has_one_order_on_an_index_and_in_an_evaluation(folder: Path, settings: RetrievalSettings):
+    evaluated = evaluate(replace(settings, systems=tuple(BOTH)))
+    assert [result.name for result in evaluated.results] == BOTH
+    asked = folder / "asked.txt"
+    asked.write_text("\n".join(QUESTIONS.values()))
+    size = ("--pool", str(settings.depth), "--top", str(settings.depth), "--exact")
+    given = ["search", "--questions", str(asked), "--index", str(folder / "index"), *size, "--json"]
+    for result in evaluated.results:
+        done = CliRunner().invoke(command, [*given, "--system", result.name])
+        assert done.exit_code == 0, done.output
+        found = [[hit["id"] for hit in json.loads(line)["hits"]] for line in done.stdout.splitlines()]
+        ranked = [list(result.run[name].ids) for name in QUESTIONS]
+        assert found == ranked, result.name
+
+
+def test_an_index_makes_pipelines_of_its_systems(index: DocumentIndex) -> None:
+    default = index.pipeline().search("wing lift", top_k=3)
+    assert default.ids == index.pipeline("auto").search("wing lift", top_k=3).ids
+    assert index.pipeline("cosine", depth=7).depth == 7
+    with pytest.raises(DataError, match=r"unknown system 'cosin'; did you mean 'cosine'\?"):
+        index.pipeline("cosin")
+
+
+def test_an_index_re_ranks_texts_from_elsewhere(index: DocumentIndex) -> None:
+    texts = ["tea egg", "wing lift", "milk rye"]
+    for system in (None, "cosine", "dynamax"):
+        best = index.text_reranker(system).rank("wing lift", texts)[0]
+        assert best.position == 1
+    with pytest.raises(DataError, match="given texts take one of auto, cosine, surprise"):
+        index.text_reranker("bm25")
+
+
+def test_a_stored_background_refuses_what_is_off_topic(index: DocumentIndex) -> None:
+    with pytest.raises(DataError, match="no background of other questions for the system 'dynamax'"):
+        index.pipeline("dynamax", min_surprise=0.9)
+    kept = index.store_background(OTHERS, "dynamax", depth=30)
+    assert (kept.count, kept.documents) == (len(OTHERS), 60)
+    assert "pools of 30" in kept.scorer
+    strict = index.pipeline("dynamax", min_surprise=0.9)
+    assert strict.search("wing lift").ids
+    assert not strict.search("tea jam").ids
+    assert index.text_reranker("dynamax", min_surprise=0.9).background is not None
+
+
+@dataclass(frozen=True)
+class ByLength:
+    """The shortest text first."""
+
+    needs: frozenset[Field] = frozenset({"documents"})
+
+    def rerank(self, query: Query, candidates: Candidates) -> Ranking:
+        assert candidates.documents is not None
+        lengths = np.array([-float(len(document.text)) for document in candidates.documents])
+        return Ranking.order(candidates, lengths, {"length": lengths})
+
+
+def by_length(inputs: SystemInputs) -> BuiltSystem:
+    retriever = inputs.first_stage or DenseRetriever(inputs.index, options=inputs.options)
+    return BuiltSystem("by-length", retriever, ByLength())
+
+
+MINE = System(name="by-length", summary="cosine's pool, the shortest text first", build=by_length)
+
+
+@pytest.fixture
+def no_trace() -> Iterator[None]:
+    """What a test registers is forgotten after it."""
+    known = set(SYSTEMS)
+    yield
+    for name in set(SYSTEMS) - known:
+        del register._SYSTEMS[name]
+
+
+@pytest.mark.usefixtures("no_trace")
+def test_a_registered_system_works_everywhere(
+    folder: Path, index: DocumentIndex, settings: RetrievalSettings
+) -> None:
+    assert register_system(MINE) is MINE
+    found = index.pipeline("by-length", depth=5).search("wing lift", top_k=5)
+    lengths = [len(hit.document.text) for hit in found if hit.document]
+    assert lengths == sorted(lengths)
+    assert index.text_reranker("by-length").rank("wing", ["wing lift drag", "lift"])[0].position == 1
+    evaluated = evaluate(replace(settings, systems=("cosine", "by-length")))
+    assert [result.name for result in evaluated.results] == ["cosine", "by-length"]
+    assert set(evaluated.results[0].run["q1"].ids) == set(evaluated.results[1].run["q1"].ids)
+
+
+@pytest.mark.usefixtures("no_trace")
+def test_another_packages_system_is_found_by_its_entry_point(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    point = EntryPoint("by-length", f"{__name__}:MINE", register.ENTRY_POINTS)
+    monkeypatch.setattr(
+        register, "entry_points", lambda group: [point] if group == register.ENTRY_POINTS else []
+    )
+    register._load_entry_points.cache_clear()
+    given = ["search", "wing lift", "--index", str(folder / "index"), "--system", "by-length", "--json"]
+    done = CliRunner().invoke(command, given)
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["system"] == "by-length"
+    register._load_entry_points.cache_clear()
+
+
+@pytest.mark.usefixtures("no_trace")
+def test_a_name_means_one_thing() -> None:
+    register_system(MINE)
+    assert register_system(MINE) is MINE  # the same one again
+    with pytest.raises(DataError, match="the name 'by-length' is taken by another system"):
+        register_system(replace(MINE, summary="something else"))
+    with pytest.raises(DataError, match="the name 'cosine' is taken"):
+        register_system(replace(MINE, name="cosine"))
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "a,b", "a\nb"])
+def test_a_name_that_no_file_and_no_list_can_hold_is_refused(name: str) -> None:
+    with pytest.raises(DataError, match="cannot be used"):
+        replace(MINE, name=name)
+
+
+def test_needs_are_of_a_list() -> None:
+    with pytest.raises(DataError, match="needs wings; choose from tokens"):
+        replace(MINE, needs=frozenset({"wings"}))  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("no_trace")
+def test_what_only_an_evaluation_has_is_told(index: DocumentIndex) -> None:
+    register_system(replace(MINE, name="learned", needs=frozenset({"judgements"})))
+    with pytest.raises(DataError, match="needs judgements, which only an evaluation has"):
+        index.pipeline("learned")
+
+
+def test_an_unknown_system_is_told_with_its_neighbour() -> None:
+    with pytest.raises(DataError, match=r"unknown system 'fusin'; did you mean 'fusion'\?"):
+        find_system("fusin")
