@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +16,17 @@ from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document, Passage
 from surprise_rerank.errors import DataError
 
-T = TypeVar("T")
-
 # What a re-ranker may need of a pool beside ids and scores.
 Field: TypeAlias = Literal["dense", "tokens", "terms", "documents"]
 
-_OPTIONAL = ("dense", "tokens", "terms", "documents", "passages")
+# Optional field of a pool -> what puts those of two pools in a row.
+_JOINS: Mapping[str, Callable[[tuple[Any, Any]], Any]] = {
+    "dense": np.concatenate,
+    "tokens": TokenBatch.concatenate,
+    "terms": TermBatch.concatenate,
+    "documents": lambda parts: parts[0] + parts[1],
+    "passages": lambda parts: parts[0] + parts[1],
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,7 +101,7 @@ class Candidates:
     def __post_init__(self) -> None:
         n = len(self.ids)
         sizes: dict[str, int] = {f"scores[{name!r}]": len(values) for name, values in self.scores.items()}
-        for name in _OPTIONAL:
+        for name in _JOINS:
             part = getattr(self, name)
             if part is not None:
                 sizes[name] = len(part)
@@ -161,7 +166,7 @@ class Candidates:
                 f"one pool scores documents by {self.best} of their passages, the other by {other.best}; "
                 "retrieve both with the same number"
             )
-        for name in _OPTIONAL:
+        for name in _JOINS:
             if (getattr(self, name) is None) != (getattr(other, name) is None):
                 raise DataError(f"the field {name!r} is filled in one of two pools only; fetch it for both")
 
@@ -169,21 +174,17 @@ class Candidates:
             return pool.scores.get(name, np.full(len(pool), np.nan))
 
         names = [*self.scores, *(name for name in other.scores if name not in self.scores)]
-        both_dense = (self.dense, other.dense)
-        both_tokens = (self.tokens, other.tokens)
-        both_terms = (self.terms, other.terms)
-        both_documents = (self.documents, other.documents)
-        both_passages = (self.passages, other.passages)
+        optional = {
+            name: join((getattr(self, name), getattr(other, name)))
+            for name, join in _JOINS.items()
+            if getattr(self, name) is not None
+        }
         return Candidates(
             ids=self.ids + other.ids,
             scores={name: np.concatenate([part(self, name), part(other, name)]) for name in names},
-            dense=_joined(both_dense, np.concatenate),
-            tokens=_joined(both_tokens, TokenBatch.concatenate),
-            terms=_joined(both_terms, TermBatch.concatenate),
-            documents=_joined(both_documents, lambda parts: parts[0] + parts[1]),
             corpus_moments={**other.corpus_moments, **self.corpus_moments},
-            passages=_joined(both_passages, lambda parts: parts[0] + parts[1]),
             best=self.best,
+            **optional,
         )
 
     def without(self, document_id: str) -> Candidates:
@@ -362,8 +363,3 @@ def _best_passages(
     rows = order[counted]
     sums = np.bincount(documents[rows], weights=scores[rows], minlength=len(codes))
     return order[firsts], sums / np.minimum(counts, best)
-
-
-def _joined(pair: tuple[T | None, T | None], join: Callable[[Sequence[T]], T]) -> T | None:
-    first, second = pair
-    return None if first is None or second is None else join((first, second))
