@@ -6,7 +6,7 @@ VENV ?= .venv
 EXTRAS ?= edge,pyserini,offline,dev
 DATASET ?= demo
 ARGS ?=
-# A process for each core, and one thread in each: a file's tests stay together, as they share fixtures. A process
+# A process more than cores, and one thread in each: a file's tests stay together, as they share fixtures. A process
 # that dies is a failure that names its test; xdist 3.8 can wait forever for the one that takes its place.
 PYTEST_ARGS ?= -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
@@ -15,18 +15,21 @@ comma := ,
 INSTALLED := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 
 .DEFAULT_GOAL := help
-.PHONY: help eval test check lint types docs dist install clean
+.PHONY: help eval test test-all check lint types docs dist install clean
 
 help: ## Tell what there is to make
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 eval: $(INSTALLED) ## Compare the re-rankers: make eval DATASET=beir/scifact ARGS="--run-dir runs"
 	@$(BIN)/rerank-eval --dataset '$(DATASET)' $(ARGS)
 
-test: $(INSTALLED) ## Run the tests
+test: $(INSTALLED) ## Run the tests, without those marked slow
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m 'not slow' $(PYTEST_ARGS)
+
+test-all: $(INSTALLED) ## Run all tests, as CI does
 	OMP_NUM_THREADS=1 $(BIN)/pytest $(PYTEST_ARGS)
 
-check: lint types test ## Everything that CI runs
+check: lint types test-all ## Everything that CI runs
 
 lint: $(INSTALLED) ## ruff
 	$(BIN)/ruff check .

@@ -29,6 +29,13 @@ NEEDS_EDGE = pytest.mark.skipif(not is_installed("qdrant_edge"), reason="the ext
 Opener: TypeAlias = Callable[..., DocumentIndex]
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One process more than cores: a fifth of the time tests wait for a server or another process."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores + 1
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with slow tests first: a process that begins the longest one last keeps the others waiting."""
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -246,40 +246,51 @@ def forbidden_acts(source: str) -> list[str]:
     return found
 
 
-IMPORTS = {
-    module_name(path): imported_modules(path, {module_name(other) for other in PACKAGE}) for path in PACKAGE
-}
-
-
 def named(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("path", CORE, ids=named)
-def test_the_core_knows_no_store_no_data_set_and_no_terminal(path: Path):
-    assert forbidden_imports(path.read_text("utf-8"), module_name(path), NOT_FOR_CORE) == []
+def findings(paths: Iterable[Path], check: Callable[[Path, str], list[str]]) -> dict[str, list[str]]:
+    """What a check of a file and its source finds, by file."""
+    found = {named(path): check(path, path.read_text("utf-8")) for path in paths}
+    return {name: lines for name, lines in found.items() if lines}
 
 
-@pytest.mark.parametrize("path", CONNECTORS, ids=named)
-def test_connectors_know_no_evaluation_and_no_command_line(path: Path):
-    assert forbidden_imports(path.read_text("utf-8"), module_name(path), NOT_FOR_CONNECTORS) == []
+@pytest.fixture(scope="module")
+def imports() -> dict[str, set[str]]:
+    known = {module_name(path) for path in PACKAGE}
+    return {module_name(path): imported_modules(path, known) for path in PACKAGE}
 
 
-@pytest.mark.parametrize("path", PACKAGE, ids=named)
-def test_importing_a_module_needs_no_extra(path: Path):
-    allowed = ADAPTERS.get(named(path), set())
-    assert extras_at_import(path.read_text("utf-8"), module_name(path), allowed) == []
+def test_the_core_knows_no_store_no_data_set_and_no_terminal():
+    assert (
+        findings(CORE, lambda path, source: forbidden_imports(source, module_name(path), NOT_FOR_CORE)) == {}
+    )
 
 
-@pytest.mark.parametrize("path", PACKAGE, ids=named)
-def test_nothing_pickles_prints_or_trusts_remote_code(path: Path):
-    assert forbidden_acts(path.read_text("utf-8")) == []
+def test_connectors_know_no_evaluation_and_no_command_line():
+    found = findings(
+        CONNECTORS, lambda path, source: forbidden_imports(source, module_name(path), NOT_FOR_CONNECTORS)
+    )
+    assert found == {}
 
 
-@pytest.mark.parametrize("path", PACKAGE, ids=named)
-def test_modules_stay_short(path: Path):
-    lines = len(path.read_text("utf-8").splitlines())
-    assert lines <= MOST_LINES, f"{named(path)} has {lines} lines: split it by what a reader would look for"
+def test_importing_a_module_needs_no_extra():
+    found = findings(
+        PACKAGE,
+        lambda path, source: extras_at_import(source, module_name(path), ADAPTERS.get(named(path), set())),
+    )
+    assert found == {}
+
+
+def test_nothing_pickles_prints_or_trusts_remote_code():
+    assert findings(PACKAGE, lambda _, source: forbidden_acts(source)) == {}
+
+
+def test_modules_stay_short():
+    lines = {named(path): len(path.read_text("utf-8").splitlines()) for path in PACKAGE}
+    long = {name: count for name, count in lines.items() if count > MOST_LINES}
+    assert long == {}, f"more than {MOST_LINES} lines: split them by what a reader would look for"
 
 
 def test_folders_stay_small():
@@ -295,16 +306,16 @@ def test_every_folder_is_a_package_that_is_installed():
     assert sorted(settings["packages"]) == sorted(folders)
 
 
-def test_rooms_import_those_above_them_only():
-    assert upward_imports(IMPORTS) == []
+def test_rooms_import_those_above_them_only(imports: dict[str, set[str]]):
+    assert upward_imports(imports) == []
 
 
-def test_no_circle_of_files():
-    assert circles(IMPORTS) == []
+def test_no_circle_of_files(imports: dict[str, set[str]]):
+    assert circles(imports) == []
 
 
-def test_every_room_of_the_list_is_there():
-    assert [room for room in ROOMS if not any(room_of(module) == room for module in IMPORTS)] == []
+def test_every_room_of_the_list_is_there(imports: dict[str, set[str]]):
+    assert [room for room in ROOMS if not any(room_of(module) == room for module in imports)] == []
 
 
 def test_all_three_folders_were_read():

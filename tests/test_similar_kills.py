@@ -128,6 +128,7 @@ def write_documents(folder: Path, count: int = DOCUMENTS) -> list[str | Path]:
     return ["similar", path, "--model", model, "--on-error", "skip", "--json", "-k", "7"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl"])
 def test_ten_kills_change_not_a_byte(nursery: Nursery, tmp_path: Path, suffix: str) -> None:
     command = write_documents(tmp_path)
