@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import cache, partial, reduce
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from surprise_rerank.connectors.progress import Advance
 from surprise_rerank.connectors.ray import pipeline as ray_pipeline
@@ -28,13 +28,11 @@ from surprise_rerank.connectors.similar.encoding import (
     skipped_by,
     store_documents,
 )
+from surprise_rerank.connectors.similar.index.location import IndexLocation
 from surprise_rerank.connectors.similar.scoring import PartScorer, moments_of
 from surprise_rerank.connectors.similar.workers import ScoringTask, Sources
 from surprise_rerank.documents import Document
 from surprise_rerank.surprise.ensemble import Ensemble
-
-if TYPE_CHECKING:
-    from surprise_rerank.connectors.similar.index.location import IndexLocation
 
 
 class RayWorkers:

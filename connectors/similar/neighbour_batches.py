@@ -8,13 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from surprise_rerank.connectors.readers import DocumentSource, from_iterable
 from surprise_rerank.connectors.readers.iterables import Item
 from surprise_rerank.connectors.similar.encoding import Model, Vectors
+from surprise_rerank.connectors.similar.index.location import IndexLocation
 from surprise_rerank.connectors.similar.job import SimilarityJob
 from surprise_rerank.connectors.similar.settings import SimilaritySettings
 from surprise_rerank.connectors.similar.workers import Sources, Workers
@@ -23,9 +24,6 @@ from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.encoders.loading import DEFAULT_MODEL, load_encoder
 from surprise_rerank.errors import DataError
-
-if TYPE_CHECKING:
-    from surprise_rerank.connectors.similar.index.location import IndexLocation
 
 # Documents, rows of a table, or pairs of id and text; or (ids, (n, d) vectors).
 Documents: TypeAlias = DocumentSource | Iterable[Item] | tuple[Sequence[str], FloatArray] | Vectors

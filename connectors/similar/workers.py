@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from surprise_rerank.connectors.progress import Advance
 from surprise_rerank.connectors.similar.corpus import EncodedCorpus
 from surprise_rerank.connectors.similar.encoding import Model
+from surprise_rerank.connectors.similar.index.location import IndexLocation
 from surprise_rerank.connectors.similar.settings import SimilaritySettings
 from surprise_rerank.core.arrays import IntArray
 from surprise_rerank.documents import Document
 from surprise_rerank.surprise.ensemble import Ensemble
-
-if TYPE_CHECKING:
-    from surprise_rerank.connectors.similar.index.location import (
-        IndexLocation,  # with Qdrant's client: a second
-    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,8 +25,8 @@ class Sources:
 
     Attributes:
         names: what the user called them.
-        sources: in the same order; each is read anew by every iteration, and must pickle
-            where workers read.
+        sources: in the same order; each is read anew by every iteration. Where workers of other
+            processes read, they must pickle.
     """
 
     names: Sequence[str]
