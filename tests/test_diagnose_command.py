@@ -140,7 +140,7 @@ def test_bad_input_is_one_line(
 
 
 @pytest.mark.parametrize("passages", [None, Passages(tokens=6, overlap=0)])
-def test_titles_are_the_same_in_every_home(open_index: Opener, passages: Passages | None) -> None:
+def test_titles_are_the_same_in_every_storage(open_index: Opener, passages: Passages | None) -> None:
     encoder = WordEncoder(window=8)
     texts = [f"Word {i} begins. {' '.join(WORDS[i % 9 : i % 9 + 7])} and so on" for i in range(12)]
     documents = [Document(str(i), text, title="A title" if i == 3 else "") for i, text in enumerate(texts)]
