@@ -317,9 +317,9 @@ def test_in_memory_and_on_servers_a_background_is_there_whole_or_the_old_one(mon
     monkeypatch.setattr(server_storage, "_PART_BYTES", 256)
     with DocumentIndex.open(":memory:", WordEncoder()) as index:
         index.sync([Document("d", "wing lift")])
-        index.files.write_file("x", bytes(range(200)) * 4)
-        index.files.write_file("x", b"short")
-        assert index.files.read_file("x") == b"short"
+        index.storage.write_file("x", bytes(range(200)) * 4)
+        index.storage.write_file("x", b"short")
+        assert index.storage.read_file("x") == b"short"
         sent = 0
 
         def interrupted(*arguments, **more):
@@ -329,14 +329,14 @@ def test_in_memory_and_on_servers_a_background_is_there_whole_or_the_old_one(mon
                 raise KeyboardInterrupt
             return upsert(*arguments, **more)
 
-        upsert = index.files._client.upsert
-        monkeypatch.setattr(index.files._client, "upsert", interrupted)
+        upsert = index.storage._client.upsert
+        monkeypatch.setattr(index.storage._client, "upsert", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            index.files.write_file("x", bytes(range(100)) * 8)
-        assert index.files.read_file("x") == b"short"
-        monkeypatch.setattr(index.files._client, "upsert", upsert)
-        index.files.write_file("x", bytes(range(100)) * 8)
-        assert index.files.read_file("x") == bytes(range(100)) * 8
+            index.storage.write_file("x", bytes(range(100)) * 8)
+        assert index.storage.read_file("x") == b"short"
+        monkeypatch.setattr(index.storage._client, "upsert", upsert)
+        index.storage.write_file("x", bytes(range(100)) * 8)
+        assert index.storage.read_file("x") == bytes(range(100)) * 8
 
 
 def test_another_ensemble_needs_another_background_of_surprise(index: DocumentIndex):

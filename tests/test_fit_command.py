@@ -243,10 +243,10 @@ def test_a_new_version_of_an_index_begins_without_weights(open_index: Opener):
 def test_weights_of_another_model_are_refused(open_index: Opener):
     with open_index(WordEncoder()) as index:
         store_weights(index, "auto", FOUND)
-        content = index.files.read_file("weights-auto.json")
+        content = index.storage.read_file("weights-auto.json")
         assert content is not None
         other = {**json.loads(content), "model": "other", "fingerprint": "1"}
-        index.files.write_file("weights-auto.json", json.dumps(other).encode())
+        index.storage.write_file("weights-auto.json", json.dumps(other).encode())
         with pytest.raises(IndexMismatchError, match=r"fitted with the model 'other' \(1\).*--forget"):
             load_weights(index, "auto")
 
@@ -257,7 +257,7 @@ def test_weights_of_another_model_are_refused(open_index: Opener):
 )
 def test_damaged_weights_are_refused(tmp_path: Path, open_index: Opener, content: bytes):
     with open_index(WordEncoder()) as index:
-        index.files.write_file("weights-auto.json", content)
+        index.storage.write_file("weights-auto.json", content)
         with pytest.raises(DataError, match=r"fit the(m| weights) again"):
             load_weights(index, "auto")
 
@@ -265,10 +265,10 @@ def test_damaged_weights_are_refused(tmp_path: Path, open_index: Opener, content
 def test_weights_that_are_no_numbers_are_refused(tmp_path: Path, open_index: Opener):
     with open_index(WordEncoder()) as index:
         store_weights(index, "auto", FOUND)
-        content = json.loads(index.files.read_file("weights-auto.json") or b"")
+        content = json.loads(index.storage.read_file("weights-auto.json") or b"")
         for wrong in (math.nan, math.inf, "many", None):
             content["weights"] = {"bm25": wrong}
-            index.files.write_file("weights-auto.json", json.dumps(content).encode())
+            index.storage.write_file("weights-auto.json", json.dumps(content).encode())
             with pytest.raises(DataError, match="is damaged"):
                 load_weights(index, "auto")
 

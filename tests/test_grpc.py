@@ -274,7 +274,7 @@ def test_an_index_is_rebuilt_and_its_documents_deleted(server: QdrantGrpc) -> No
         assert index.status().behind == 0
         assert not server.store.collection_exists(f"{name}@1")
         assert index.delete(["d0", "d1", "unknown"]) == 2
-        now = index._storage.engine.collection
+        now = index.storage.engine.collection
         assert now.startswith(f"{name}@2-")
         assert set(stored(server, now)) == {d.id for d in DOCUMENTS[2:50]}
         assert index.sync(DOCUMENTS[:10], prune=True).removed == 40

@@ -96,9 +96,9 @@ def test_an_interrupted_pass_goes_on_and_is_never_used_half_done(
         from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 
         latest = Statistics.of(other, "others")
-        statistics.set_latest(index._storage, latest)
+        statistics.set_latest(index.storage, latest)
         with pytest.raises(KeyboardInterrupt):
-            statistics.refresh(index._storage, latest, interrupted)
+            statistics.refresh(index.storage, latest, interrupted)
         with pytest.raises(IndexMismatchError, match=r"30 documents .* another ensemble"):
             SurpriseRetriever(index)
         assert len(ranked(index, "client")) == 50
@@ -168,13 +168,13 @@ def test_questions_that_come_during_a_pass_lose_no_ensemble(open_index: Opener) 
         index.sync(DOCUMENTS)
         index.set_ensemble(ensemble(encoder, QUESTIONS))
         index.add_questions(["w1 w9"])
-        latest = statistics.load(index._storage, index.manifest.latest, "words")
+        latest = statistics.load(index.storage, index.manifest.latest, "words")
 
         def another(count: int) -> None:
             # What add_questions does, from another process.
-            statistics.set_latest(index._storage, latest.extended(encoder.encode(["w7"]).dense))
+            statistics.set_latest(index.storage, latest.extended(encoder.encode(["w7"]).dense))
 
-        statistics.refresh(index._storage, latest, another)
+        statistics.refresh(index.storage, latest, another)
     with open_index(encoder) as index:
         assert index.sync([*DOCUMENTS, Document("late", "w1")]).added == 1
         assert (index.manifest.statistics.count, index.manifest.latest.count) == (21, 22)

@@ -121,7 +121,7 @@ def test_a_half_written_document_is_written_again(
 ) -> None:
     with open_index(encoder(), options=OPTIONS) as index:
         index.sync(SHORT)
-        engine = index._storage.engine
+        engine = index.storage.engine
         upsert, calls = engine.upsert, []
 
         def failing(points: list) -> None:
@@ -203,7 +203,7 @@ def test_means_of_passages_do_not_depend_on_the_pool(open_index: Opener) -> None
 
 def test_an_interrupted_prune_can_be_repeated(open_index: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     with filled(open_index) as index:
-        engine = index._storage.engine
+        engine = index.storage.engine
         delete, calls = engine.delete, []
 
         def failing(points: list) -> None:

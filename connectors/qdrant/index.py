@@ -53,10 +53,14 @@ class QdrantIndex:
     """Documents with their dense vectors and token vectors, in one collection of Qdrant.
 
     Use `open`; the index is a context manager. `DocumentIndex` adds what ranks the documents.
+
+    Attributes:
+        storage: the points, and the files beside them.
+        is_closed: whether `close` was called.
     """
 
     def __init__(self, storage: Storage, encoder: Encoder | None) -> None:
-        self._storage = storage
+        self.storage = storage
         self._encoder = encoder
         self._statistics: Statistics | None = None
         self._density: float | None = None
@@ -134,27 +138,22 @@ class QdrantIndex:
     def close(self) -> None:
         """Write what is pending; close files and connections, and release locks."""
         self.is_closed = True
-        self._storage.close()
+        self.storage.close()
 
     @property
     def engine(self) -> EngineKind:
         """Which engine it has: `edge`, `local` or `server`."""
-        return self._storage.engine.kind
+        return self.storage.engine.kind
 
     @property
     def where(self) -> str:
         """The place, for messages."""
-        return self._storage.where
-
-    @property
-    def files(self) -> Storage:
-        """Where the files beside the points are."""
-        return self._storage
+        return self.storage.where
 
     @property
     def manifest(self) -> Manifest:
         """How the index was made."""
-        return self._storage.manifest
+        return self.storage.manifest
 
     @property
     def encoder(self) -> Encoder:
@@ -165,7 +164,7 @@ class QdrantIndex:
         """
         if self._encoder is None:
             raise StoreError(
-                f"{self._storage.where} was opened without an encoder; open it with load_encoder("
+                f"{self.storage.where} was opened without an encoder; open it with load_encoder("
                 f"{self.manifest.model!r})"
             )
         return self._encoder
@@ -174,14 +173,14 @@ class QdrantIndex:
     def pools(self) -> Pools:
         """Candidates from requests to the engine; what retrievers are made of."""
         if self._density is None:
-            points = self._storage.engine.count(WITH_VECTORS) if self.manifest.options.passages else 0
+            points = self.storage.engine.count(WITH_VECTORS) if self.manifest.options.passages else 0
             self._density = points / max(len(self), 1) if points else 1.0
-        return Pools(self._storage, self._density)
+        return Pools(self.storage, self._density)
 
     def __len__(self) -> int:
         first = models.FieldCondition(key=NUMBER, match=models.MatchValue(value=0))
         splits = self.manifest.options.passages is not None
-        return self._storage.engine.count(models.Filter(must=[first]) if splits else WITH_VECTORS)
+        return self.storage.engine.count(models.Filter(must=[first]) if splits else WITH_VECTORS)
 
     @exclusive
     def sync(
@@ -219,14 +218,14 @@ class QdrantIndex:
                 if on_progress is not None:
                     on_progress(count)
 
-            indexer = Indexer(self._storage.engine, maker, report)
+            indexer = Indexer(self.storage.engine, maker, report)
             return indexer.run(documents, prune=prune, encoded=encoded)
 
     @exclusive
     def delete(self, ids: Iterable[str]) -> int:
         """Remove documents; unknown ids are ignored. Returns how many there were."""
         self._density = None
-        engine, named, removed = self._storage.engine, list(ids), 0
+        engine, named, removed = self.storage.engine, list(ids), 0
         for start in range(0, len(named), _LOOKED_UP):
             part = [point_id(name) for name in named[start : start + _LOOKED_UP]]
             found = engine.retrieve(part, (ID, PASSAGES))
@@ -259,12 +258,12 @@ class QdrantIndex:
         """
         model = encoder or self.encoder
         chosen = options or self.manifest.options
-        made = self._storage.successor(Manifest.of(model, chosen))
+        made = self.storage.successor(Manifest.of(model, chosen))
         try:
             successor = type(self)(made, model)
             same_model = model.fingerprint == self.manifest.fingerprint
             if same_model:
-                statistics.carry_over(self._storage, made)
+                statistics.carry_over(self.storage, made)
             report = successor.sync(documents, prune=True, show_progress=show_progress)
             kept = successor.statistics()
             if kept is not None:  # an interrupted call may have stored those of another ensemble
@@ -273,7 +272,7 @@ class QdrantIndex:
         except BaseException:
             made.close()
             raise
-        before, self._storage = self._storage, made
+        before, self.storage = self.storage, made
         self._encoder, self._statistics, self._density = model, successor._statistics, None
         before.hand_over()
         try:
@@ -339,7 +338,7 @@ class QdrantIndex:
         """The ensemble of all stored documents (of their passages, where they are split), in one pass."""
         batches = (
             np.array([r.vectors[DENSE] for r in batch], np.float32).reshape(-1, self.manifest.dimension)
-            for batch in self._storage.engine.scroll((), (DENSE,), condition=WITH_VECTORS)
+            for batch in self.storage.engine.scroll((), (DENSE,), condition=WITH_VECTORS)
         )
         return Ensemble.from_batches(batches, sample_size=sample_size, model=self.manifest.model)
 
@@ -348,8 +347,8 @@ class QdrantIndex:
 
         Point ids are hashes: this is a uniform sample, the same in every engine.
         """
-        records = self._storage.engine.smallest(size, (ID,), WITH_VECTORS)
-        tokens = packed_tokens(self._storage, [record.id for record in records])
+        records = self.storage.engine.smallest(size, (ID,), WITH_VECTORS)
+        tokens = packed_tokens(self.storage, [record.id for record in records])
         return tuple(record.payload[ID] for record in records), tokens
 
     def statistics(self) -> Statistics | None:
@@ -358,7 +357,7 @@ class QdrantIndex:
         if record is None:
             return None
         if self._statistics is None or self._statistics.record != record:
-            self._statistics = statistics.load(self._storage, record, self.manifest.model)
+            self._statistics = statistics.load(self.storage, record, self.manifest.model)
         return self._statistics
 
     @exclusive
@@ -387,7 +386,7 @@ class QdrantIndex:
             DataError: if the ensemble has fewer than two members, or is of another dimension.
             IndexMismatchError: if it is of another model.
         """
-        statistics.require_model(ensemble, self.manifest.model, self._storage.where)
+        statistics.require_model(ensemble, self.manifest.model, self.storage.where)
         if ensemble.dimension != self.manifest.dimension:
             raise DataError(
                 f"the ensemble has dimension {ensemble.dimension}, the index {self.manifest.dimension}; "
@@ -401,7 +400,7 @@ class QdrantIndex:
             shrink_deviation=shrink_deviation,
             documents=self.ensemble() if shrinks else None,
         )
-        statistics.set_latest(self._storage, latest)
+        statistics.set_latest(self.storage, latest)
         return self.refresh_statistics(show_progress=show_progress)
 
     @exclusive
@@ -416,7 +415,7 @@ class QdrantIndex:
         """
         now, _ = self._latest()
         extended = now.extended(self.encoder.encode(list(questions), kind="query").dense)
-        statistics.set_latest(self._storage, extended)
+        statistics.set_latest(self.storage, extended)
         return extended.record.count
 
     @exclusive
@@ -430,28 +429,28 @@ class QdrantIndex:
             IndexMismatchError: if no ensemble was set.
         """
         latest, record = self._latest()
-        total = statistics.behind(self._storage, record)
+        total = statistics.behind(self.storage, record)
         with Terminal(quiet=not show_progress).bar("statistics", total, "docs") as advance:
-            changed = statistics.refresh(self._storage, latest, advance)
+            changed = statistics.refresh(self.storage, latest, advance)
         self._statistics = latest
         return changed
 
     def _latest(self) -> tuple[Statistics, StatisticsRecord]:
-        record = self._storage.reload().latest
+        record = self.storage.reload().latest
         if record is None:
-            raise IndexMismatchError(f"{self._storage.where} has no ensemble yet; set one with set_ensemble")
-        return statistics.load(self._storage, record, self.manifest.model), record
+            raise IndexMismatchError(f"{self.storage.where} has no ensemble yet; set one with set_ensemble")
+        return statistics.load(self.storage, record, self.manifest.model), record
 
     def status(self) -> IndexStatus:
         """What the index holds, and how far its statistics are behind its ensemble."""
-        manifest, engine = self.manifest, self._storage.engine
+        manifest, engine = self.manifest, self.storage.engine
         return IndexStatus(
             where=self.where,
             engine=engine.kind,
             documents=len(self),
             points=engine.count(WITH_VECTORS),
             manifest=manifest,
-            behind=0 if manifest.latest is None else statistics.behind(self._storage, manifest.latest),
+            behind=0 if manifest.latest is None else statistics.behind(self.storage, manifest.latest),
         )
 
     asearch = awaitable(search)

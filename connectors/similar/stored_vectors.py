@@ -56,7 +56,7 @@ class _Stored:
         self._terminal = Terminal(quiet=not show_progress)
 
     def __iter__(self) -> Iterator[_Batch]:
-        storage = self._index.files
+        storage = self._index.storage
         with self._terminal.bar("reading", len(self._index), "docs") as advance:
             for records in storage.engine.scroll((ID,), (DENSE,), batch=_BATCH, condition=WITH_VECTORS):
                 if records:

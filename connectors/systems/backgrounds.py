@@ -32,7 +32,7 @@ def load_background(
         DataError: if there is none that can be used and a threshold needs it, it cannot tell the threshold,
             or the file is damaged.
     """
-    content = index.files.read_file(_file_name(index, system))
+    content = index.storage.read_file(_file_name(index, system))
     if content is None:
         if min_surprise is None:
             return None
@@ -57,17 +57,17 @@ def load_background(
 
 def has_background(index: QdrantIndex, system: str) -> bool:
     """Whether there is one for the system, readable or not."""
-    return index.files.read_file(_file_name(index, system)) is not None
+    return index.storage.read_file(_file_name(index, system)) is not None
 
 
 def store_background(index: QdrantIndex, system: str, background: QuestionBackground) -> None:
     """Keep the background of a system, in place of the one that there is."""
-    index.files.write_file(_file_name(index, system), background.to_bytes())
+    index.storage.write_file(_file_name(index, system), background.to_bytes())
 
 
 def delete_background(index: QdrantIndex, system: str) -> None:
     """Forget the background of a system; nothing happens where there is none."""
-    index.files.delete_file(_file_name(index, system))
+    index.storage.delete_file(_file_name(index, system))
 
 
 def title_questions(documents: Iterable[Document], count: int = 1000, seed: int = 0) -> list[str]:

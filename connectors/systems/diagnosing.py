@@ -23,7 +23,7 @@ def own_titles(index: QdrantIndex, count: int) -> list[str]:
     Raises:
         DataError: if there is no document, or none has a title or a text.
     """
-    home = index.files
+    home = index.storage
     first = WITH_VECTORS
     if home.manifest.options.passages is not None:  # titles and texts are on a document's first point only
         first = models.Filter(must=[models.FieldCondition(key=NUMBER, match=models.MatchValue(value=0))])

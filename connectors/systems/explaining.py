@@ -170,7 +170,7 @@ class _Sample:
     @cached_property
     def ids(self) -> tuple[str, ...]:
         """As many documents, or fewer of many passages: those of the smallest point ids, which are hashes."""
-        records = self.index.files.engine.smallest(self.size, (ID,), WITH_VECTORS)
+        records = self.index.storage.engine.smallest(self.size, (ID,), WITH_VECTORS)
         return tuple(dict.fromkeys(record.payload[ID] for record in records))
 
     @cached_property

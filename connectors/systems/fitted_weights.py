@@ -78,7 +78,7 @@ def fitted_weights(index: QdrantIndex, system: str) -> FittedWeights | None:
         DataError: if the file is damaged.
     """
     name = _file_name(system)
-    content = index.files.read_file(name)
+    content = index.storage.read_file(name)
     if content is None:
         return None
     try:
@@ -112,18 +112,18 @@ def store_weights(index: QdrantIndex, system: str, fit: WeightFit) -> FittedWeig
         fit.error,
     )
     content = json.dumps({"format": _FORMAT, **asdict(kept)}, indent=1, allow_nan=False)
-    index.files.write_file(_file_name(system), content.encode())
+    index.storage.write_file(_file_name(system), content.encode())
     return kept
 
 
 def delete_weights(index: QdrantIndex, system: str) -> None:
     """Forget the weights of a system; nothing happens where there are none."""
-    index.files.delete_file(_file_name(system))
+    index.storage.delete_file(_file_name(system))
 
 
 def has_weights(index: QdrantIndex, system: str) -> bool:
     """Whether there are some for the system, readable or not."""
-    return index.files.read_file(_file_name(system)) is not None
+    return index.storage.read_file(_file_name(system)) is not None
 
 
 def _checked(values: dict[str, Any]) -> FittedWeights:

@@ -115,7 +115,7 @@ class SurpriseRetriever(ExplainingRetriever):
                 "set_ensemble, or omit it"
             )
         if self.mode != "client":
-            behind = points_behind(self.index.files, statistics)
+            behind = points_behind(self.index.storage, statistics)
             if behind:
                 raise IndexMismatchError(
                     f"{behind} documents of {self.index.where} carry moments of another ensemble than "
