@@ -19,7 +19,7 @@ from surprise_rerank.eval.cli.rerank_eval.downstream import command
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.studies.downstream import evaluation
 from surprise_rerank.eval.studies.downstream import tasks as tasks_module
-from surprise_rerank.eval.studies.downstream.classification import Outcome, TaskResult, classify, fits
+from surprise_rerank.eval.studies.downstream.classification import TaskOutcome, TaskResult, classify, fits
 from surprise_rerank.eval.studies.downstream.classifiers import (
     CLASSIFIERS,
     Examples,
@@ -30,7 +30,7 @@ from surprise_rerank.eval.studies.downstream.classifiers import (
 )
 from surprise_rerank.eval.studies.downstream.evaluation import evaluate_downstream
 from surprise_rerank.eval.studies.downstream.settings import TASKS, ClassifierName, DownstreamSettings
-from surprise_rerank.eval.studies.downstream.tasks import Part, Task, read_task
+from surprise_rerank.eval.studies.downstream.tasks import DownstreamTask, Part, read_task
 from surprise_rerank.eval.studies.result_cache import ResultCache
 from surprise_rerank.eval.studies.sentence_models import SentenceModel
 
@@ -313,14 +313,14 @@ def test_an_unknown_classifier_is_refused() -> None:
 # Protocols
 
 
-def a_task(parts: Sequence[str], classes: int = 2, n: int = 200, *, pairs: bool = False) -> Task:
+def a_task(parts: Sequence[str], classes: int = 2, n: int = 200, *, pairs: bool = False) -> DownstreamTask:
     labels = np.arange(n, dtype=np.int64) % classes
 
     def part(name: str) -> Part:
         own = tuple(f"{name} c{label} n{i}" for i, label in enumerate(labels))
         return Part(own, tuple(reversed(own)) if pairs else (), labels)
 
-    return Task("T", tuple(f"c{i}" for i in range(classes)), {name: part(name) for name in parts})  # type: ignore[misc]
+    return DownstreamTask("T", tuple(f"c{i}" for i in range(classes)), {name: part(name) for name in parts})  # type: ignore[misc]
 
 
 def word_vectors(asked: Sequence[str]) -> np.ndarray:
@@ -369,7 +369,7 @@ def test_a_result_is_found_again_by_its_key_alone(tmp_path: Path) -> None:
     folder = ResultCache(tmp_path, TaskResult, named_by="task")
     key = {"task": "MR", "texts": "1", "post_process": False}
     assert folder.find(key) is None
-    result = TaskResult(Outcome((70.5, 71.0), 72.25, (1e-5, 1e-4), None), texts=5, seconds=1.5)
+    result = TaskResult(TaskOutcome((70.5, 71.0), 72.25, (1e-5, 1e-4), None), texts=5, seconds=1.5)
     folder.keep(key, asdict(result))
     assert folder.find(key) == result
     assert folder.find({**key, "post_process": True}) is None

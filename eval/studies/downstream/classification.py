@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.studies.downstream.classifiers import Classifier, Examples, Predict, accuracy
-from surprise_rerank.eval.studies.downstream.tasks import PartName, Task
+from surprise_rerank.eval.studies.downstream.tasks import DownstreamTask, PartName
 
 Advance = Callable[[int], None]
 Vectors = Callable[[tuple[str, ...]], Float32Array]
@@ -25,7 +25,7 @@ _LEAST = 2 * FOLDS
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TaskOutcome:
     """What a classifier makes of a task.
 
     Attributes:
@@ -61,7 +61,7 @@ class TaskResult:
         seconds: encoding of texts that no task before it had, and classification.
     """
 
-    outcome: Outcome
+    outcome: TaskOutcome
     texts: int
     seconds: float
 
@@ -76,7 +76,7 @@ class _Run:
     test: Examples
 
 
-def fits(task: Task, classifier: Classifier) -> int:
+def fits(task: DownstreamTask, classifier: Classifier) -> int:
     """How many times `classify` advances."""
     if "all" in task.parts:
         return FOLDS * (FOLDS + 1)
@@ -84,12 +84,12 @@ def fits(task: Task, classifier: Classifier) -> int:
 
 
 def classify(
-    task: Task,
+    task: DownstreamTask,
     vectors: Vectors,
     classifier: Classifier,
     seed: int = SEED,
     on_progress: Advance | None = None,
-) -> Outcome:
+) -> TaskOutcome:
     """Measure a task the way SentEval does.
 
     - One part: nested cross-validation. Every fold is tested once, by a classifier whose regularisation was
@@ -115,7 +115,7 @@ def classify(
     # Steps are short: where other programs run, two threads wait for each other ten times as long.
     with threadpool_limits(1):
         runs = list(_runs(parts, measure, seed))
-        return Outcome(
+        return TaskOutcome(
             accuracies=tuple(100 * accuracy(run.predict, run.test) for run in runs),
             dev_accuracy=100 * float(np.mean([run.dev_accuracy for run in runs])),
             chosen=tuple(run.chosen for run in runs),
@@ -167,7 +167,7 @@ class _Measure:
         return candidates, np.array([accuracy(predict, dev) for predict in candidates])
 
 
-def _examples(task: Task, name: PartName, vectors: Vectors) -> Examples:
+def _examples(task: DownstreamTask, name: PartName, vectors: Vectors) -> Examples:
     part = task.parts[name]
     first = vectors(part.texts)
     if not part.others:
@@ -176,7 +176,7 @@ def _examples(task: Task, name: PartName, vectors: Vectors) -> Examples:
     return Examples(np.concatenate([np.abs(first - second), first * second], axis=1), part.labels)
 
 
-def _check(task: Task, parts: dict[PartName, Examples]) -> None:
+def _check(task: DownstreamTask, parts: dict[PartName, Examples]) -> None:
     learned = parts["all" if "all" in parts else "train"]
     counts = np.bincount(learned.labels, minlength=len(task.classes))
     if counts.min() < _LEAST:
@@ -192,7 +192,7 @@ def _folds(examples: Examples, seed: int) -> list[tuple[IntArray, IntArray]]:
     return list(folds.split(np.zeros(len(examples)), examples.labels))
 
 
-def _has_f1(task: Task) -> bool:
+def _has_f1(task: DownstreamTask) -> bool:
     """Whether a task is published with F1, too: MRPC."""
     return len(task.classes) == 2 and any(part.others for part in task.parts.values())
 

@@ -15,7 +15,7 @@ from surprise_rerank.eval.reports.report import Cell, Column, Plot, Report, Seri
 from surprise_rerank.eval.studies.downstream.classification import SEED, TaskResult, Vectors, classify, fits
 from surprise_rerank.eval.studies.downstream.classifiers import Classifier, find_classifier
 from surprise_rerank.eval.studies.downstream.settings import ClassifierName, DownstreamSettings
-from surprise_rerank.eval.studies.downstream.tasks import Task, read_task
+from surprise_rerank.eval.studies.downstream.tasks import DownstreamTask, read_task
 from surprise_rerank.eval.studies.result_cache import Key, ResultCache
 from surprise_rerank.eval.studies.sentence_models import (
     POST_PROCESSED,
@@ -95,7 +95,7 @@ def _described(model: SentenceModel) -> dict[str, str | int | bool]:
 
 
 def _measure(
-    task: Task,
+    task: DownstreamTask,
     texts: _TextVectors,
     classifier: Classifier,
     shown: str,
@@ -149,7 +149,7 @@ def _without_components(texts: tuple[str, ...], vectors: _TextVectors) -> Vector
     return lambda wanted: processed[[rows[text] for text in wanted]]
 
 
-def _accuracies(measured: dict[str, dict[str, TaskResult]], tasks: Sequence[Task]) -> Table:
+def _accuracies(measured: dict[str, dict[str, TaskResult]], tasks: Sequence[DownstreamTask]) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for model, results in measured.items():
         values = [results[task.name].outcome.accuracy for task in tasks]
@@ -207,7 +207,7 @@ def _bars(measured: dict[str, dict[str, TaskResult]]) -> Plot:
     return Plot("bars", "Downstream tasks", "task", "accuracy in %", series, note)
 
 
-def _protocol(name: ClassifierName, classifier: Classifier, tasks: Sequence[Task]) -> Iterator[str]:
+def _protocol(name: ClassifierName, classifier: Classifier, tasks: Sequence[DownstreamTask]) -> Iterator[str]:
     crossed = [task.name for task in tasks if "all" in task.parts]
     tested = [task.name for task in tasks if "all" not in task.parts]
     if crossed:

@@ -58,7 +58,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Task:
+class DownstreamTask:
     """A classification task.
 
     Attributes:
@@ -85,7 +85,7 @@ class Task:
         return digest.hexdigest()[:16]
 
 
-def read_task(name: str, data: Path | None) -> Task:
+def read_task(name: str, data: Path | None) -> DownstreamTask:
     """A task by its name.
 
     Args:
@@ -102,15 +102,17 @@ def read_task(name: str, data: Path | None) -> Task:
     return _READERS[name](data)
 
 
-def _two_files(name: str, negative: str, positive: str, classes: tuple[str, str]) -> Callable[..., Task]:
-    def read(data: Path | None) -> Task:
+def _two_files(
+    name: str, negative: str, positive: str, classes: tuple[str, str]
+) -> Callable[..., DownstreamTask]:
+    def read(data: Path | None) -> DownstreamTask:
         folder = data_folder(data, "downstream", name)
         items = [
             (line.text, "", label)
             for label, file in enumerate((negative, positive))
             for line in _lines(folder / file, "latin-1")
         ]
-        return Task(name, classes, {"all": _part(items)})
+        return DownstreamTask(name, classes, {"all": _part(items)})
 
     return read
 
@@ -126,10 +128,10 @@ def _published_parts(
 ) -> _Reader:
     """A task whose parts are published as files of a folder."""
 
-    def read(data: Path | None) -> Task:
+    def read(data: Path | None) -> DownstreamTask:
         there = _sick_folder(data) if name == "SICK-E" else data_folder(data, "downstream", *folder)
         parts = {k: _read(there / file, item, columns, encoding=encoding) for k, file in files.items()}
-        return Task(name, classes, parts)
+        return DownstreamTask(name, classes, parts)
 
     return read
 
@@ -223,7 +225,7 @@ def _spaced(text: str) -> str:
     return " ".join(text.split()) or _NOTHING
 
 
-_Reader: TypeAlias = Callable[[Path | None], Task]
+_Reader: TypeAlias = Callable[[Path | None], DownstreamTask]
 _READERS: dict[str, _Reader] = {
     "SCICITE": _published_parts(
         "SCICITE",

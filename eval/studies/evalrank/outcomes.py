@@ -31,7 +31,7 @@ _COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Outcome:
+class RankOutcome:
     """The ranks of one model's pairs under one measure.
 
     Attributes:
@@ -54,7 +54,7 @@ def ranked(
     pairs: IntArray,
     counts: IntArray,
     terminal: Terminal,
-) -> tuple[Measure, Outcome]:
+) -> tuple[Measure, RankOutcome]:
     """A measure, and the ranks under it.
 
     Args:
@@ -69,7 +69,7 @@ def ranked(
     measure = build()
     with terminal.bar(f"{model}: {name}", len(pairs), "pairs") as advance:
         found = ranks(measure, pairs, counts, advance)
-    return measure, Outcome(model, name, found, time.perf_counter() - start)
+    return measure, RankOutcome(model, name, found, time.perf_counter() - start)
 
 
 def dense(name: DenseMeasure, items: Items, terminal: Terminal, *, as_published: bool = False) -> Measure:
@@ -80,7 +80,7 @@ def dense(name: DenseMeasure, items: Items, terminal: Terminal, *, as_published:
         return dense_measure(name, items, advance)
 
 
-def ranks_table(name: str, title: str, outcomes: Sequence[Outcome], notes: Sequence[str]) -> Table:
+def ranks_table(name: str, title: str, outcomes: Sequence[RankOutcome], notes: Sequence[str]) -> Table:
     """A row for every model and measure: MR, MRR, Hits@1, Hits@3."""
     rows = tuple(
         (o.model, o.measure, o.ranks.mean, o.ranks.mean_reciprocal, o.ranks.hits(1), o.ranks.hits(3))
@@ -89,7 +89,7 @@ def ranks_table(name: str, title: str, outcomes: Sequence[Outcome], notes: Seque
     return Table(name, title, _COLUMNS, rows, keys=2, notes=tuple(notes))
 
 
-def hits_plots(outcomes: Sequence[Outcome]) -> tuple[Plot, ...]:
+def hits_plots(outcomes: Sequence[RankOutcome]) -> tuple[Plot, ...]:
     """A plot for every model: Hits@k over k, a line for every measure."""
     x = tuple(map(float, HITS_AT))
     plots = []
@@ -102,7 +102,7 @@ def hits_plots(outcomes: Sequence[Outcome]) -> tuple[Plot, ...]:
     return tuple(plots)
 
 
-def facts(outcomes: Sequence[Outcome], task: RankingTask, settings: RankSettings) -> dict[str, Any]:
+def facts(outcomes: Sequence[RankOutcome], task: RankingTask, settings: RankSettings) -> dict[str, Any]:
     """The settings; and `model / measure` -> Hits@1 to Hits@15, and the seconds that they took."""
     measured = {
         f"{o.model} / {o.measure}": {

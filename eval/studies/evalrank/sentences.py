@@ -15,7 +15,7 @@ from surprise_rerank.eval.studies.evalrank.data import RankingTask
 from surprise_rerank.eval.studies.evalrank.measures import DENSE_MEASURES, DenseMeasure, check_measures
 from surprise_rerank.eval.studies.evalrank.outcomes import (
     PUBLISHED_NOTE,
-    Outcome,
+    RankOutcome,
     dense,
     facts,
     hits_plots,
@@ -73,7 +73,7 @@ def evaluate_sentences(
     of_tokens = [kind for kind in dict.fromkeys(settings.measures) if kind not in DENSE_MEASURES]
     row = {sentence: i for i, sentence in enumerate(task.background)}
     pairs = np.array([[row[first], row[second]] for first, second in task.pairs])
-    outcomes: list[Outcome] = []
+    outcomes: list[RankOutcome] = []
     notes: list[str] = [PUBLISHED_NOTE] if settings.as_published else []
     for model in distinct_models(models):
         vectors, tokens = _encoded(model, task.background, terminal)
@@ -116,7 +116,7 @@ def _of_vectors(
     pairs: IntArray,
     terminal: Terminal,
     published: frozenset[str],
-) -> Iterator[Outcome]:
+) -> Iterator[RankOutcome]:
     centred = (vectors - vectors.mean(axis=0, dtype=np.float64)).astype(np.float32)
     items, item_of = Items.of(centred, unit_rows(centred), len(centred))
     for kind in measures:
@@ -131,7 +131,7 @@ def _of_tokens(
     measures: Sequence[str],
     pairs: IntArray,
     terminal: Terminal,
-) -> Iterator[Outcome]:
+) -> Iterator[RankOutcome]:
     words = word_lists(model.encoder, task.background)
     texts = Texts(with_own_memberships(tokens), words)
     corpus = CorpusStatistics(model.encoder.dimension, texts, WordStatistics.of(words))

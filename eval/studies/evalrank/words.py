@@ -15,7 +15,7 @@ from surprise_rerank.eval.studies.evalrank.data import RankingTask, WordSimilari
 from surprise_rerank.eval.studies.evalrank.measures import DENSE_MEASURES, check_measures
 from surprise_rerank.eval.studies.evalrank.outcomes import (
     PUBLISHED_NOTE,
-    Outcome,
+    RankOutcome,
     dense,
     facts,
     hits_plots,
@@ -66,7 +66,7 @@ def evaluate_words(
     words = list(dict.fromkeys([*task.background, *(w for s in sets for pair in s.pairs for w in pair)]))
     row = {word: i for i, word in enumerate(words)}
     measures = [kind for kind in dict.fromkeys(settings.measures) if kind in DENSE_MEASURES]
-    outcomes: list[Outcome] = []
+    outcomes: list[RankOutcome] = []
     similarities: list[tuple[Cell, ...]] = []
     notes: list[str] = [PUBLISHED_NOTE] if settings.as_published else []
     for model in distinct_models(models):
