@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from surprise_rerank.classify.cluster import SurpriseKMeans as SurpriseKMeans
     from surprise_rerank.classify.few_shot import FewShotTraining as FewShotTraining
     from surprise_rerank.connectors.document_index import DocumentIndex as DocumentIndex
+    from surprise_rerank.connectors.systems.register import System as System
+    from surprise_rerank.connectors.systems.register import register_system as register_system
     from surprise_rerank.documents import Document as Document
     from surprise_rerank.documents import Passage as Passage
     from surprise_rerank.encoders.base import Encoder as Encoder
@@ -53,6 +55,7 @@ _PUBLIC = {
     "classify.cluster": "SurpriseAssignment SurpriseKMeans",
     "classify.few_shot": "FewShotTraining",
     "connectors.document_index": "DocumentIndex",
+    "connectors.systems.register": "System register_system",
     "documents": "Document Passage",
     "encoders.base": "Encoder",
     "encoders.loading": "load_encoder",

@@ -205,7 +205,7 @@ def _distinct(names: Sequence[str | None]) -> list[str]:
 
 
 def _at_positions(found: Candidates, positions: Sequence[str], names: Sequence[str | None]) -> Candidates:
-    """Stored documents under the positions that they were given at; one that was given twice stands twice."""
+    """Stored documents under the positions that they were given at; a duplicate has a row for each."""
     rows: dict[str, list[int]] = {}
     for row, name in enumerate(found.ids):
         rows.setdefault(name, []).append(row)

@@ -32,7 +32,7 @@ class Gate:
     """Lets requests in that may come in, with their bodies read.
 
     A body is counted while it arrives, so that a wrong or missing Content-Length changes nothing. The number
-    of requests in the house bounds the memory that bodies take.
+    of concurrent requests is limited, which bounds the memory that bodies take.
 
     Args:
         app: what answers.

@@ -43,7 +43,7 @@ class Metrics:
         )
         self.rejections = Counter(
             "surprise_rerank_queue_rejections",
-            "Requests that found too many others in the house.",
+            "Requests that were refused because of too many concurrent ones.",
             registry=self.registry,
         )
 

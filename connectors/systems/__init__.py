@@ -1,1 +1,28 @@
-"""The systems that an index can be searched with, and what is stored for them."""
+"""The systems that an index can be searched with: the register, and what is stored for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from surprise_rerank.core.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from surprise_rerank.connectors.systems.built import BuiltSystem as BuiltSystem
+    from surprise_rerank.connectors.systems.built import SystemInputs as SystemInputs
+    from surprise_rerank.connectors.systems.index_systems import build_system as build_system
+    from surprise_rerank.connectors.systems.loading import PipelineSettings as PipelineSettings
+    from surprise_rerank.connectors.systems.loading import pipeline_of as pipeline_of
+    from surprise_rerank.connectors.systems.loading import text_reranker_of as text_reranker_of
+    from surprise_rerank.connectors.systems.register import SYSTEMS as SYSTEMS
+    from surprise_rerank.connectors.systems.register import System as System
+    from surprise_rerank.connectors.systems.register import register_system as register_system
+
+__getattr__, __all__ = lazy_names(
+    __name__,
+    {
+        "built": "BuiltSystem SystemInputs",
+        "index_systems": "build_system",
+        "loading": "PipelineSettings pipeline_of text_reranker_of",
+        "register": "SYSTEMS System register_system",
+    },
+)
