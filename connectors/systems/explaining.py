@@ -1,4 +1,4 @@
-"""Why an index's documents stand where they do: samples of the corpus and the documents' tokens, fetched."""
+"""Explain the ranking of an index by a sample of the corpus and by the documents' tokens."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from surprise_rerank.similarities.dynamax import DynaMax
 from surprise_rerank.similarities.token_matches import TokenMatch, token_matches
 from surprise_rerank.thresholds.background import QuestionBackground
 
-# Documents whose own distribution is told, where documents are the anchors.
+# Documents whose own distribution is shown, where documents are the anchors.
 OWN_DISTRIBUTIONS = 3
 _Row: TypeAlias = tuple[str, int]  # a document's id and its passage's number
 
@@ -78,7 +78,7 @@ def explain_ranking(
     names = _scorers(system)
     shares = tuple(_share(system, name, pool, sample) for name in names)
     if isinstance(system.reranker, AutoReranker):
-        shares += tuple(_told(name, part) for name, part in ranking.parts.items() if name not in names)
+        shares += tuple(_pool_share(name, part) for name, part in ranking.parts.items() if name not in names)
     distributions = tuple(
         ScoreDistribution(name, sample.described(name), sample.similarities(name), sample.moments(name))
         for name in names
@@ -122,8 +122,8 @@ def _share(system: BuiltSystem, name: str, pool: _Pool, sample: _Sample) -> Scor
     return ScorerShare(name, pool.raw(name), sample.moments(name), weight, contribution)
 
 
-def _told(name: str, part: Float64Array) -> ScorerShare:
-    """What the pool says of its candidates: deviations already."""
+def _pool_share(name: str, part: Float64Array) -> ScorerShare:
+    """What the pool adds to the scores of its candidates: deviations already."""
     return ScorerShare(name, part, Moments(np.zeros(()), np.ones(())), 1.0, part)
 
 
@@ -136,7 +136,7 @@ class _Pool:
     ranking: Ranking
 
     def raw(self, name: str) -> Float64Array:
-        """(n,) similarities; what the scorer said where it was asked, cosines of stored vectors elsewhere."""
+        """(n,) similarities; those of the scorer where it has them, cosines of stored vectors elsewhere."""
         ranking = self.ranking
         if name in ranking.raw:
             return ranking.raw[name]
@@ -153,7 +153,7 @@ class _Pool:
 
 @dataclass(frozen=True)
 class _Sample:
-    """What every scorer says of a uniform sample of the corpus: the one that a fusion measures by.
+    """The similarities of a question to a uniform sample of the corpus, by every scorer, as in a fusion.
 
     Attributes:
         index: that is sampled.
@@ -178,7 +178,7 @@ class _Sample:
         return {}
 
     def similarities(self, name: str) -> Float64Array:
-        """(s,) what a scorer says of the sample."""
+        """(s,) the similarities by one scorer."""
         if name not in self._found:
             self._found[name] = _SIMILARITIES[name](self) if self.ids else np.zeros(0)
         return self._found[name]

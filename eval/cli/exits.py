@@ -24,8 +24,8 @@ class Interrupted(click.ClickException):
 
 
 @contextlib.contextmanager
-def telling(message: str) -> Iterator[None]:
-    """Have an interruption of the block tell this sentence.
+def when_interrupted(message: str) -> Iterator[None]:
+    """A block whose interruption prints this sentence.
 
     Raises:
         Interrupted: in place of a KeyboardInterrupt.
@@ -41,7 +41,7 @@ def run(command: click.Command, interrupted: str = "") -> None:
 
     Args:
         command: with its arguments from `sys.argv`.
-        interrupted: a sentence for an interruption that tells nothing itself.
+        interrupted: a sentence for an interruption that has no sentence of its own.
     """
     try:
         sys.exit(command(standalone_mode=False) or 0)

@@ -17,7 +17,7 @@ from surprise_rerank.core.extras import import_extra
 from surprise_rerank.eval.reports.one_line import one_line
 from surprise_rerank.eval.reports.report import Mark, Plot, Series
 
-# Okabe and Ito's colours, which the colour-blind tell apart, without the yellow that white swallows.
+# Okabe and Ito's colours, which the colour-blind can distinguish; without yellow, which is faint on white.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 _GAIN, _LOSS = _COLOURS[:2]
 _LINES = ("-", "--", "-.", ":")
@@ -40,7 +40,7 @@ _LETTER = 6.2  # and a digit of a mark's name
 
 _NAME_SIZE = 10.5  # points
 _RADIUS = 4.0  # of a point, in pixels of 1/72 inch
-# Where the name of a point may stand: directions, from the best to the worst, and distances.
+# Where the name of a point may be: directions, from the best to the worst, and distances.
 _DIRECTIONS = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))
 _DISTANCES = (6.0, 16.0, 28.0, 42.0, 58.0)
 # From which on a line leads from a name to its point.
@@ -76,7 +76,7 @@ _STYLE = {
 
 
 def to_svg(plot: Plot) -> str:
-    """A plot as an `<svg>` element on white, to stand in a page or alone.
+    """A plot as an `<svg>` element on white, for a page, or as a file of its own.
 
     Args:
         plot: lines with markers; points, those that are alone in their series with the name beside them;
@@ -361,7 +361,7 @@ def _finite(values: Sequence[Any]) -> Any:
 
 
 def _name(text: str) -> str:
-    """A text as it stands in a plot: one line, not too long, of characters that XML has."""
+    """A text as a plot shows it: one line, not too long, of characters that XML has."""
     shown = _NO_XML.sub("\ufffd", one_line(text))
     shown = shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 1]}…"
     # matplotlib hides names that begin with an underscore.

@@ -93,7 +93,7 @@ def read_report(path: Path) -> Report:
         path: of a file that `--report FILE.json` wrote.
 
     Raises:
-        DataError: if the file is no JSON, or no report; says what is missing.
+        DataError: if the file is no JSON, or no report; names what is missing.
         StoreError: if it cannot be read.
     """
     with disk_errors(str(path)):
@@ -190,7 +190,7 @@ def _part(content: Any, name: str, kind: type[T]) -> T:
 
 
 def _each(content: Any, name: str, made: Callable[[Any], T]) -> Iterator[T]:
-    """What is made of each item of a list; errors say of which."""
+    """What is made of each item of a list; errors name the item."""
     if not isinstance(content, dict) or not isinstance(content.get(name), list):
         raise DataError(f"no list {name!r}")
     for number, item in enumerate(content[name], start=1):

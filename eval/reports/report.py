@@ -1,4 +1,4 @@
-"""What an evaluation tells: tables, plots and facts, as data; other modules draw them."""
+"""The results of an evaluation: tables, plots and facts, as data; other modules draw them."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class Table:
         title: a line for readers.
         columns: from left to right.
         rows: of as many cells each.
-        keys: the first so many columns tell rows apart.
+        keys: how many of the first columns identify a row.
         notes: what a reader must know.
-        detail: whether it is for files alone: a terminal shows it when it is asked to.
+        detail: whether it is for files alone: a terminal shows it on request.
     """
 
     name: str
@@ -122,7 +122,7 @@ class Series:
     """Points of a plot that belong together.
 
     Attributes:
-        name: for the legend; of a single point of a scatter plot, what stands beside it.
+        name: for the legend; of a single point of a scatter plot, the text beside it.
         x: positions; of a histogram, the n + 1 borders of its bins; of bars, their labels.
         y: heights; of a histogram, n counts.
     """
@@ -137,7 +137,7 @@ class Mark:
     """A place on the x axis of a plot.
 
     Attributes:
-        name: short; what stands above it, where there is room.
+        name: short; the text above it, where there is room.
         x: where.
     """
 
@@ -157,7 +157,7 @@ class Plot:
         series: drawn over each other.
         note: what is to be seen in it, for readers and for screen readers.
         log_x: whether x is on a logarithmic scale.
-        curves: lines over a histogram, of a model, say.
+        curves: lines over a histogram, of a model, for example.
         marks: places on a histogram's x axis.
     """
 
@@ -190,7 +190,7 @@ class Plot:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What an evaluation tells.
+    """The results of an evaluation.
 
     Attributes:
         title: a line for readers.

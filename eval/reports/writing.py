@@ -1,4 +1,4 @@
-"""Reports as files: the suffix tells the format."""
+"""Reports as files: the suffix chooses the format."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def write_report(report: Report, file: Path) -> None:
 
 
 def check_files(files: Iterable[Path]) -> None:
-    """Tell before an evaluation what `write_report` would tell after it; makes the files' folders.
+    """Raise before an evaluation what `write_report` would raise after it; makes the files' folders.
 
     Raises:
         DataError: if a file ends otherwise than in .md, .tex, .json, .html or .svg.

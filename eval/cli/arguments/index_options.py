@@ -19,7 +19,7 @@ _NONE = "none"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexArguments:
-    """What an index is asked to store; None where an index keeps its own, or has the default."""
+    """What an index stores; None where an existing index keeps its option, and a new one has the default."""
 
     passages: bool | None = option(
         None,
@@ -78,14 +78,14 @@ class IndexArguments:
     )
 
     def options(self, existing: IndexOptions | None) -> IndexOptions:
-        """The options of an index: what was asked for, and for the rest what it has, or the defaults.
+        """The options of an index: the given ones, and for the rest those that it has, or the defaults.
 
         Args:
             existing: of an index that exists.
 
         Raises:
             DataError: if a value is out of its range.
-            MissingExtraError: if BM25 is asked for, and what computes it is not installed.
+            MissingExtraError: if BM25 is wanted, and the package that computes it is not installed.
         """
         from surprise_rerank.connectors.qdrant import IndexOptions
 
@@ -100,23 +100,23 @@ class IndexArguments:
             "on_disk": self.on_disk,
             "payload_indexes": dict(map(_path_and_type, self.payload_indexes)) or None,
         }
-        asked: dict[str, Any] = {
+        changes: dict[str, Any] = {
             name: None if value == _NONE else value for name, value in given.items() if value is not None
         }
-        return replace(base, **asked)
+        return replace(base, **changes)
 
     def _passages(self, before: Passages | None) -> Passages | str | None:
         from surprise_rerank.encoders.passages import Passages
 
         settings = {"tokens": self.passage_tokens, "overlap": self.overlap, "best": self.best}
-        asked = {name: value for name, value in settings.items() if value is not None}
+        changes = {name: value for name, value in settings.items() if value is not None}
         if self.passages is False:
-            if asked:
+            if changes:
                 raise click.UsageError("--no-passages goes without --passage-tokens, --overlap and --best")
             return _NONE
-        if not asked and not self.passages:
+        if not changes and not self.passages:
             return None
-        return replace(before or Passages(), **asked)
+        return replace(before or Passages(), **changes)
 
     def _bm25(self, before: Bm25 | None) -> Bm25 | str | None:
         from surprise_rerank.connectors.qdrant import Bm25
@@ -127,9 +127,11 @@ class IndexArguments:
             return _NONE
         if not self.bm25 and self.bm25_language is None:
             return None
-        import_extra("qdrant_edge", "edge")  # told now, not when the first document is stored
-        asked: dict[str, Any] = {} if self.bm25_language is None else {"language": self.bm25_language.lower()}
-        return replace(before or Bm25(), **asked)
+        import_extra("qdrant_edge", "edge")  # an error now, not when the first document is stored
+        changes: dict[str, Any] = (
+            {} if self.bm25_language is None else {"language": self.bm25_language.lower()}
+        )
+        return replace(before or Bm25(), **changes)
 
 
 def _path_and_type(text: str) -> tuple[str, str]:

@@ -102,7 +102,7 @@ def load_model(name: str) -> Encoder:
 
 
 def model_of(index: DocumentIndex, name: str | None) -> Encoder:
-    """The model of an index, from where it was or from where the user says that it is now.
+    """The model of an index, from its old place, or from the one that the user names.
 
     Raises:
         ModelError: if it cannot be loaded.

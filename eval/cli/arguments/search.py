@@ -118,7 +118,7 @@ class SearchArguments:
         if (self.question is None) == (self.file is None):
             raise DataError("give a question in quotes, or --questions FILE (not both)")
         if self.file not in (None, STANDARD_INPUT):
-            return list(read_questions(self.file))  # what is wrong with it is told before a model is loaded
+            return list(read_questions(self.file))  # errors come before a model is loaded
         if self.question in (None, STANDARD_INPUT):
             return read_questions(STANDARD_INPUT)
         return [one_question(self.question)]

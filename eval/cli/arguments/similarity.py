@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from surprise_rerank.connectors.similar.settings import Mode, SimilaritySettings
     from surprise_rerank.connectors.similar.workers import Workers
 
-_K = 10  # neighbours of a document, where nothing is asked for
+_K = 10  # neighbours of a document by default
 _RAY_WORKERS = 2
 _COLLECTION = re.compile(r"(?P<url>https?://.+?)/collections/(?P<name>[^/]+)/?")
 

@@ -23,7 +23,7 @@ def targets(
 
     Args:
         out: of the result.
-        groups: of groups, where they are asked for.
+        groups: of groups, where they are wanted.
         work: the user's folder of the job.
         inputs: what is read; names that are no paths are passed over.
 
@@ -91,7 +91,7 @@ def work_folder(given: Path | None, out: Path, made_of: Mapping[str, Any]) -> It
 
     Raises:
         StoreError: if something else is there, or another run, or it cannot be made.
-        Interrupted: in place of a KeyboardInterrupt of the block; says what stays.
+        Interrupted: in place of a KeyboardInterrupt of the block; its message names what is kept.
     """
     from surprise_rerank.connectors.similar.folder import holds_documents, kept_folder, temporary_folder
 

@@ -84,8 +84,8 @@ class Output:
         Args:
             columns: their names; those of numbers begin with '#'.
             rows: their cells.
-            wide: the column that takes the room that is left.
-            head: whether the lines in a pipe begin with the names; in a terminal they always stand there.
+            wide: the column that gets the remaining width.
+            head: whether a pipe gets a line of names, too; a terminal always does.
         """
         cells = [[shortened(cell) for cell in row] for row in rows]
         if not self.is_terminal:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from surprise_rerank.eval.cli.exits import telling
+from surprise_rerank.eval.cli.exits import when_interrupted
 from surprise_rerank.eval.cli.options import options_of, present, quiet_option, report_option, settings_from
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def study_command(
             from surprise_rerank.eval.reports.writing import check_files
 
             check_files(reports)
-            with telling(interrupted) if interrupted else contextlib.nullcontext():
+            with when_interrupted(interrupted) if interrupted else contextlib.nullcontext():
                 report = study(*(settings_from(kind, values) for kind in kinds), Terminal(quiet=quiet))
             present(report, reports, details=details)
 

@@ -1,1 +1,1 @@
-"""The command `surprise-rerank`: fill an index, search it, explain, and tell its state."""
+"""The command `surprise-rerank`: fill an index, search it, explain results, and show its state."""

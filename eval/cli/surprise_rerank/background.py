@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant.location import Location
     from surprise_rerank.thresholds.background import QuestionBackground
 
-# Levels whose thresholds `show` tells.
+# Levels whose thresholds `show` prints.
 _LEVELS = (0.2, 0.1, 0.05, 0.01)
 
 _EXAMPLES = """\b
@@ -56,7 +56,7 @@ _system_option = click.option(
 @click.group(epilog=_EXAMPLES, invoke_without_command=True)
 @click.pass_context
 def background(context: click.Context) -> None:
-    """Set and tell what a question's best document is measured against.
+    """Set and show what a question's best document is measured against.
 
     Background questions have nothing to do with the documents. The share of them whose best document scores
     less than a document is its surprise: with `search --min-surprise .95`, one in twenty such questions gets
@@ -117,13 +117,13 @@ def set_background(
             measured = index.store_background(texts, name, depth=pool, on_progress=advance)
     values = {"index": str(location), **_facts(name, measured)}
     line = f"{location}: {measured.count} background questions for {name}"
-    out.result(values, [f"{line}, which tell a surprise of at most {measured.highest:.4f}"])
+    out.result(values, [f"{line}, which can measure a surprise of at most {measured.highest:.4f}"])
 
 
 @background.command(epilog=_SHOW_EXAMPLES)
 @takes_index
 def show(*, location: Location, out: Output) -> None:
-    """Tell which backgrounds there are.
+    """Show which backgrounds there are.
 
     For each system: how many questions, over how many documents, and the total (the sum of standardised
     scores) that a document needs to surprise more than 80, 90, 95 and 99 % of them.
@@ -186,5 +186,5 @@ def _facts(name: str, own: QuestionBackground) -> dict[str, object]:
 
 
 def _thresholds(own: QuestionBackground) -> list[tuple[float, float]]:
-    """The total above which a document surprises more than 1 - level of the questions, where so many tell."""
+    """The total above which a document surprises more than 1 - level of the questions, if they suffice."""
     return [(level, own.total_at(1 - level)) for level in _LEVELS if 1 - level <= own.highest]

@@ -1,4 +1,4 @@
-"""`surprise-rerank diagnose`: whether surprise may rank better here, told without labelled data."""
+"""`surprise-rerank diagnose`: whether surprise may rank better here, without labelled data."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ _HOW = (
     type=click.IntRange(min=2),
     default=1000,
     show_default=True,
-    help="How many documents' titles stand for questions, where there is no file.",
+    help="How many documents' titles are used in place of questions, where there is no file.",
 )
 @model_option
 @takes_index
 def diagnose(
     *, location: Location, out: Output, questions: str | None, sample: int, model: str | None
 ) -> None:
-    """Tell whether surprise may rank better than the cosine here.
+    """Estimate whether surprise may rank better than the cosine here.
 
     How narrow the model's cone is, how much documents' means and deviations over the questions differ, and
     how skewed the counts of the nearest documents are; from that, which ranking to begin with. Nothing
-    is changed. Labelled questions tell more: see `rerank-eval`.
+    is changed. Labelled questions show more: see `rerank-eval`.
     """
     given = None if questions is None else list(read_questions(questions))
 

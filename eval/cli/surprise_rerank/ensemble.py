@@ -18,7 +18,7 @@ from surprise_rerank.eval.cli.arguments.location import (
     takes_index,
 )
 from surprise_rerank.eval.cli.arguments.questions import STANDARD_INPUT, read_questions
-from surprise_rerank.eval.cli.exits import telling
+from surprise_rerank.eval.cli.exits import when_interrupted
 from surprise_rerank.eval.cli.output.console import Output
 from surprise_rerank.eval.cli.surprise_rerank.status import ensemble_facts
 
@@ -81,7 +81,7 @@ _share = click.FloatRange(0, 1)
 @click.group(epilog=_EXAMPLES, invoke_without_command=True)
 @click.pass_context
 def ensemble(context: click.Context) -> None:
-    """Set and tell what surprise is measured against."""
+    """Set and show what surprise is measured against."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
@@ -116,7 +116,7 @@ def set_ensemble(
     """
     if [documents, questions is not None, npz is not None].count(True) != 1:
         raise click.UsageError("give one of --documents, --questions FILE and --npz FILE")
-    with telling(_RESUMED), open_index(location) as index:
+    with when_interrupted(_RESUMED), open_index(location) as index:
         if npz is not None:
             members, source = _loaded(npz), Path(npz).name
         else:
@@ -164,7 +164,7 @@ def refresh(*, location: Location, out: Output) -> None:
 
     Every document gets its mean and deviation over the ensemble as it is now; an interrupted pass goes on.
     """
-    with telling(_RESUMED), open_index(location) as index:
+    with when_interrupted(_RESUMED), open_index(location) as index:
         if index.manifest.latest is None:
             raise IndexMismatchError(f"{index.where} has no ensemble yet; set one with 'ensemble set'")
         _tell(out, location, index, index.refresh_statistics(show_progress=out.shows_progress))
@@ -200,7 +200,7 @@ def save(
 @ensemble.command(epilog=_SHOW_EXAMPLES)
 @takes_index
 def show(*, location: Location, out: Output) -> None:
-    """Tell what the ensemble is.
+    """Show what the ensemble is.
 
     Where it comes from, how many members it has, and how many points carry statistics of another one.
     """
@@ -255,7 +255,7 @@ def _members(index: DocumentIndex, questions: str | None, model: str | None) -> 
 def _question_vectors(index: DocumentIndex, questions: str, model: str | None) -> Iterator[np.ndarray]:
     """(n, d) vectors of questions, some at a time."""
     texts = read_questions(questions)
-    batch = list(islice(texts, _BATCH))  # what is wrong with the file is told before the model is loaded
+    batch = list(islice(texts, _BATCH))  # errors of the file come before the model is loaded
     encoder = model_of(index, model)
     while batch:
         yield encoder.encode(batch, kind="query").dense

@@ -41,11 +41,12 @@ Examples:
 )
 @takes_index
 def explain(*, location: Location, out: Output, arguments: SearchArguments, page: Path | None) -> None:
-    """Tell how an answer comes about.
+    """Explain a ranking.
 
-    The steps and their times; where candidates stood before, and what each scorer gave to their scores; for
-    every scorer the histogram of what it says of a sample of the documents, with the model's curve and the
-    candidates' places; other questions' best, where there is a background; and which tokens matched.
+    It shows the steps and their times, the candidates' ranks before, and what each scorer gave to their
+    scores. Every scorer has a histogram of its similarities to a sample of the documents, with the model's
+    curve and the candidates' ranks. With a background there are other questions' best, too. Systems that read
+    tokens show which tokens matched.
     """
     if page is not None:
         _check_page(page, arguments)
@@ -83,9 +84,9 @@ def _as_json(
 ) -> dict[str, Any]:
     from surprise_rerank.eval.cli.surprise_rerank.search_results import hit_json
 
-    told = explanation.to_json()
+    values = explanation.to_json()
     candidates = [
-        {**hit_json(hit, own["rank"]), **own} for hit, own in zip(hits, told["candidates"], strict=True)
+        {**hit_json(hit, own["rank"]), **own} for hit, own in zip(hits, values["candidates"], strict=True)
     ]
     return {
         "query": result.query.text,
@@ -95,13 +96,13 @@ def _as_json(
         "steps": list(steps),
         "pool": len(result.ranking),
         "notes": list(result.ranking.notes),
-        **told,
+        **values,
         "candidates": candidates,
     }
 
 
 def _check_page(page: Path, arguments: SearchArguments) -> None:
-    """Tell before a model is loaded what is wrong with a page.
+    """Check a page before a model is loaded.
 
     Raises:
         DataError: if there are several questions, or the name does not end in .html.

@@ -51,7 +51,7 @@ _file = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="Whose weights.",
 )
 @pool_option
-@click.option("--dry-run", is_flag=True, help="Tell what would be found, and store nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what would be found, and store nothing.")
 @click.option("--forget", is_flag=True, help="Forget the weights of the system.")
 @model_option
 @takes_index

@@ -12,7 +12,7 @@ from surprise_rerank.errors import DataError, NoIndexError
 from surprise_rerank.eval.cli.arguments.index_options import IndexArguments
 from surprise_rerank.eval.cli.arguments.location import load_model, open_index, takes_index
 from surprise_rerank.eval.cli.arguments.sources import SourceArguments, Sources, skipped_lines
-from surprise_rerank.eval.cli.exits import telling
+from surprise_rerank.eval.cli.exits import when_interrupted
 from surprise_rerank.eval.cli.options import takes
 from surprise_rerank.eval.cli.output.console import Output
 from surprise_rerank.eval.retrieval.settings import DEFAULTS
@@ -88,7 +88,7 @@ def index(
     encoder = load_model(model or (existing.model if existing else DEFAULTS.model))
     begun = time.perf_counter()
     with (
-        telling("What was stored stays; run the same command again to go on."),
+        when_interrupted("What was stored stays; run the same command again to go on."),
         open_index(
             replace(location, engine=engine), None if rebuild else encoder, None if rebuild else options
         ) as opened,

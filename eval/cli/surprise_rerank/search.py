@@ -109,7 +109,7 @@ def _row(hit: Hit, rank: int) -> tuple[str, ...]:
 
 
 def _body(hit: Hit, title: str) -> str:
-    """The text that a table shows, without the title that it stands beside."""
+    """The text that a table shows, without the title, which has a column of its own."""
     text = hit.text or ""
     return text.removeprefix(title).lstrip() if title else text
 

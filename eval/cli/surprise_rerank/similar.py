@@ -93,9 +93,9 @@ def similar(
 ) -> None:
     """Find every document's most surprising neighbours.
 
-    A SOURCE is what `surprise-rerank index` reads. The surprise of a pair tells how many deviations the
-    document's similarity lies above what is usual for the neighbour. Killed or interrupted, the same command
-    goes on where it was.
+    A SOURCE is what `surprise-rerank index` reads. The surprise of a pair is the number of deviations that
+    the document's similarity lies above what is usual for the neighbour. After an interruption, the same
+    command continues where it stopped.
     """
     from surprise_rerank.connectors.similar.job import SimilarityJob
 
@@ -133,7 +133,7 @@ def similar(
                 summary.group(groups, similarity.duplicate)
             if similarity.sample_check is not None:
                 summary.check(similarity.sample_check)
-        summary.tell(out)
+        summary.print(out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +285,7 @@ class _Summary:
         self.values["sample_check"] = asdict(done)
         self._lines.append(str(done))
 
-    def tell(self, out: Output) -> None:
+    def print(self, out: Output) -> None:
         """Print it."""
         job, against = self._job, self._against
         skipped = [*job.documents.skipped, *([] if against is None else against.skipped)]

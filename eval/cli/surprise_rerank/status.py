@@ -31,7 +31,7 @@ Examples:
 @click.command(epilog=_EXAMPLES)
 @takes_index
 def status(*, location: Location, out: Output) -> None:
-    """Tell what an index holds.
+    """Show what an index holds.
 
     Documents, model, options, ensemble, size, fitted weights; no model is loaded.
     """
@@ -44,7 +44,7 @@ def status(*, location: Location, out: Output) -> None:
         for name in (system.name for system in SYSTEMS.values() if system.fits):
             try:
                 own = fitted_weights(index, name)
-            except DataError as error:  # the rest of the index is to be told all the same
+            except DataError as error:  # the rest of the index is shown all the same
                 damaged[name] = str(error)
             else:
                 kept += [] if own is None else [own]
@@ -55,12 +55,12 @@ def status(*, location: Location, out: Output) -> None:
         out.json({**state.to_json(), "weights": weights, "where": str(location), "bytes": size})
     else:
         facts = _facts(state, size)
-        told = {**{own.system: str(own) for own in kept}, **damaged}
-        out.facts(str(location), [*facts, *((f"weights of {name}", text) for name, text in told.items())])
+        named = {**{own.system: str(own) for own in kept}, **damaged}
+        out.facts(str(location), [*facts, *((f"weights of {name}", text) for name, text in named.items())])
 
 
 def ensemble_facts(manifest: Manifest, behind: int) -> list[tuple[str, str]]:
-    """What is to be said of an index's ensemble."""
+    """Names and values that describe an index's ensemble."""
     used, latest = manifest.statistics, manifest.latest
     if latest is None:
         return [("ensemble", "none")]
