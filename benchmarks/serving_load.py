@@ -26,7 +26,7 @@ import httpx
 import numpy as np
 from machine import describe
 
-from surprise_rerank.connectors.systems.loading import Settings
+from surprise_rerank.connectors.systems.loading import PipelineSettings
 
 _WORDS = [
     f"{first}{second}" for first in ("sun", "rain", "snow", "wind") for second in ("", "y", "fall", "light")
@@ -105,7 +105,7 @@ def requests(seed: int) -> Iterator[tuple[str, list[str]]]:
 
 def bare(model: str | None, seconds: float) -> tuple[float, float]:
     """Requests a second without a server, and the median in milliseconds."""
-    reranker = Settings(model=model).text_reranker()
+    reranker = PipelineSettings(model=model).text_reranker()
     asked = requests(0)
     for _ in range(3):
         reranker.rank(*next(asked))

@@ -17,7 +17,7 @@ from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever, LexicalIndex
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
-from surprise_rerank.connectors.systems.register import auto_system
+from surprise_rerank.connectors.systems.index_systems import build_system
 from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray, unit_rows
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.tokens import TokenBatch
@@ -97,16 +97,16 @@ def _read(
     terminal: Terminal,
 ) -> tuple[Corpus, tuple[Case, ...]]:
     lessons = Lessons(spec, "train", dataset.split, encoder, terminal)
-    with workspace.resources(dataset, None, lessons, bm25=has_lucene()) as resources:
-        retriever = auto_system(resources.index, NO_OPTIONS.exactly()).retriever
+    with workspace.resources(dataset, None, lessons, lucene=has_lucene()) as resources:
+        retriever = build_system("auto", resources.index, NO_OPTIONS.exactly(), fitted=False).retriever
         if not isinstance(retriever, HybridRetriever):
             raise DataError("the index stores no words, which the study needs; install the extra 'edge'")
         # The largest sample that any system takes; the first of it are the others'.
         sample = tuple(resources.sample_ids)
         corpus, tokens = _corpus(resources.index, sample)
         lexical: dict[Lexical, LexicalIndex] = {"bm25": retriever.lexical}
-        if resources.bm25 is not None:
-            lexical["lucene"] = resources.bm25
+        if resources.lucene is not None:
+            lexical["lucene"] = resources.lucene
         queries = encode_queries(encoder, list(chosen.values()), list(chosen))
         reader = _Reader(corpus, tokens, resources.index, lexical, sample)
         if deep:
