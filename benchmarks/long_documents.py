@@ -56,7 +56,7 @@ def main() -> None:
     parser.add_argument("--dataset", default="beir/scifact")
     parser.add_argument("--split")
     parser.add_argument("--joined", type=int, default=10, help="documents in one")
-    parser.add_argument("--systems", default="bm25,cosine,dynamax,fusion")
+    parser.add_argument("--systems", default="bm25-lucene,cosine,dynamax,fusion-lucene")
     parser.add_argument("--model", default="all-MiniLM-L6-v2")
     parser.add_argument("--cache", type=Path, default=None)
     parser.add_argument("--report", type=Path, action="append", default=[], help="also write the tables here")

@@ -16,8 +16,6 @@ from haystack.components.builders import PromptBuilder
 from surprise_rerank import Document, load_encoder
 from surprise_rerank.connectors.haystack import SurpriseRanker, SurpriseRetriever
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.connectors.systems.backgrounds import store_background
-from surprise_rerank.connectors.systems.loading import pipeline_of
 
 NOTES = {
     "brakes": "Brake pads of rim brakes are due when the grooves in the rubber are gone.",
@@ -39,8 +37,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         with DocumentIndex.open(folder, load_encoder("all-MiniLM-L6-v2")) as index:
             index.sync(Document(name, text) for name, text in NOTES.items())
-            searched = pipeline_of(index, "dynamax").with_background(OTHERS.split("?")[:-1])
-            store_background(index, "dynamax", searched.background)
+            index.store_background(OTHERS.split("?")[:-1], "dynamax")
         pipeline = Pipeline()
         pipeline.add_component("retriever", SurpriseRetriever(index=folder, system="cosine", top_k=5))
         pipeline.add_component("ranker", SurpriseRanker(index=folder, system="dynamax", min_surprise=0.95))

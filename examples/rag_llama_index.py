@@ -17,8 +17,6 @@ from llama_index.core.response_synthesizers.context_only import ContextOnly
 from surprise_rerank import Document, load_encoder
 from surprise_rerank.connectors.llama_index import SurpriseRerank, SurpriseRetriever
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.connectors.systems.backgrounds import store_background
-from surprise_rerank.connectors.systems.loading import pipeline_of
 
 NOTES = {
     "brakes": "Brake pads of rim brakes are due when the grooves in the rubber are gone.",
@@ -40,8 +38,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         with DocumentIndex.open(folder, load_encoder("all-MiniLM-L6-v2")) as index:
             index.sync(Document(name, text) for name, text in NOTES.items())
-            searched = pipeline_of(index, "dynamax").with_background(OTHERS.split("?")[:-1])
-            store_background(index, "dynamax", searched.background)
+            index.store_background(OTHERS.split("?")[:-1], "dynamax")
         engine = RetrieverQueryEngine(
             SurpriseRetriever.load(index=folder, system="cosine", similarity_top_k=5),
             ContextOnly(llm=MockLLM()),

@@ -110,7 +110,7 @@ def test_sums_of_the_same_words_in_another_order_are_tied() -> None:
     same = [words[rng.permutation(9)].mean(axis=0) for _ in range(30)]
     items, item_of = items_of(np.stack([rng.normal(size=30), *same, -same[0]]))
     assert len(items.counts) > 5  # the last bits differ
-    for name in ("cosine", "l2", "csls", "surprise", "surprise-pure", "surprise-pooled"):
+    for name in ("cosine", "l2", "csls", "surprise", "surprise-crossover", "surprise-pooled"):
         measure = dense_measure(name, items)
         found = ranks(measure, item_of[np.array([[1, j] for j in range(2, 31)])], items.counts)
         assert set(found.ranks.tolist()) == {1}, name
@@ -172,7 +172,7 @@ def test_surprise_takes_the_background_as_ensemble_and_the_candidate_as_anchor()
     vectors[30:] = vectors[0]  # what stands in the background often counts as often
     items, item_of = items_of(vectors)
     cosines = unit_rows(vectors).astype(float) @ unit_rows(vectors).T.astype(float)
-    measure = dense_measure("surprise-pure", items)
+    measure = dense_measure("surprise", items)
     found = measure.scores(item_of[np.array([2, 3])], item_of[np.array([5, 31])])
     expected = [
         (cosines[2, 5] - cosines[:, 5].mean()) / cosines[:, 5].std(),
@@ -191,7 +191,7 @@ def test_products_and_rows_are_the_scores(name: DenseMeasure) -> None:
     rows = measure.rows(np.arange(count)).ravel()
     np.testing.assert_allclose(rows, scores, rtol=1e-9, atol=1e-12)
     product = measure.product()
-    assert (product is None) == (name in ("surprise", "surprise-mixed", "surprise-pooled-mixed"))
+    assert (product is None) == (name in ("surprise-crossover", "surprise-mixed", "surprise-pooled-mixed"))
     if product is not None:
         products = (product.left.astype(float) @ product.right.T.astype(float)).ravel()
         np.testing.assert_allclose(products, measure.in_product(scores), rtol=1e-4, atol=1e-5)

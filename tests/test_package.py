@@ -81,7 +81,6 @@ ADDED = """
 from pathlib import Path
 from surprise_rerank import Document, DocumentIndex, TextSimilarity, load_encoder
 from surprise_rerank.connectors.readers import open_documents
-from surprise_rerank.connectors.systems.loading import pipeline_of
 from surprise_rerank.eval.reports.report import Column, Table
 
 encoder = load_encoder()
@@ -90,7 +89,7 @@ Path("pets.org").write_text("* Pets\\nDogs bark.")
 print([document.title for document in open_documents("pets.org")])
 with DocumentIndex.open(":memory:", encoder) as index:
     index.sync([Document("1", "Dogs bark."), Document("2", "Cats purr.")])
-    print([hit.id for hit in pipeline_of(index, "dice").search("do dogs bark?")])
+    print([hit.id for hit in index.pipeline("dice").search("do dogs bark?")])
 table = Table("t", "t", (Column("a"), Column("b")), (("x", 0.5),))
 writing.write_report(Report("t", (table,)), Path("t.tsv"))
 print(repr(Path("t.tsv").read_text()))

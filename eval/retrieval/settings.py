@@ -27,7 +27,7 @@ class RetrievalSettings:
         depth: size of the candidate pool.
         model: name or folder of a sentence-transformers model, or word vectors.
         ensemble: `documents`, `train-questions`, or a file.
-        fit: the split whose judged questions `fusion-fitted` learns its weights from.
+        fit: the split whose judged questions `auto-fitted` and `fusion-lucene-fitted` learn from.
         measures: in ir_measures' syntax; differences are tested in the first.
         qdrant_url: of a server in place of the embedded store.
         cache: folder of the indexes; None for the user's cache folder.

@@ -22,8 +22,8 @@ Examples:
 
 \b
 Measures of sentence vectors:
-  cosine, l2, csls, surprise, surprise-pure, surprise-mixed, surprise-pooled, surprise-pooled-mixed,
-  surprise-shrunk: as those of `rerank-eval words`
+  cosine, l2, csls, surprise, surprise-crossover, surprise-mixed, surprise-pooled,
+  surprise-pooled-mixed, surprise-shrunk: as those of `rerank-eval words`
 Measures of token vectors, which take some minutes each; `-raw` after a name keeps their lengths:
   dynamax, dynamax-jaccard, max-jaccard and the rest of `rerank-eval --list-systems`
 

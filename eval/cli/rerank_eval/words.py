@@ -24,8 +24,8 @@ Measures:
   cosine                 of centred vectors
   l2                     1 / (1 + distance) of centred vectors
   csls                   2 cos - r(a) - r(b), r: mean cosine to the 10 nearest neighbours
-  surprise               of the cosine, the second word being the anchor; crossover weight
-  surprise-pure          the same without the crossover: z alone
+  surprise               z of the cosine, the second word being the anchor
+  surprise-crossover     the same mixed with the cosine by the crossover weight
   surprise-mixed         the same with w = .5
   surprise-pooled        z with one deviation for all words (-mixed: with w = .5)
   surprise-shrunk        z with means and variances moved half way to those of all words

@@ -18,7 +18,7 @@ DenseMeasure: TypeAlias = Literal[
     "l2",
     "csls",
     "surprise",
-    "surprise-pure",
+    "surprise-crossover",
     "surprise-mixed",
     "surprise-pooled",
     "surprise-pooled-mixed",
@@ -37,8 +37,8 @@ class _Kind(NamedTuple):
 
 # As the systems of these names in `rerank-eval`.
 _SURPRISE: dict[str, _Kind] = {
-    "surprise": _Kind("gaussian", "crossover", 0.0),
-    "surprise-pure": _Kind("gaussian", 1.0, 0.0),
+    "surprise": _Kind("gaussian", 1.0, 0.0),
+    "surprise-crossover": _Kind("gaussian", "crossover", 0.0),
     "surprise-mixed": _Kind("gaussian", 0.5, 0.0),
     "surprise-pooled": _Kind("pooled", 1.0, 0.0),
     "surprise-pooled-mixed": _Kind("pooled", 0.5, 0.0),

@@ -29,7 +29,7 @@ class RankSettings:
     """How items are ranked."""
 
     measures: tuple[str, ...] = option(
-        ("cosine", "l2", "surprise"),
+        ("cosine", "l2", "surprise-crossover"),
         help="What is ranked by, with commas between; the measures are listed below.",
         metavar="NAMES",
         parse=split_names,
