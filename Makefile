@@ -10,12 +10,15 @@ ARGS ?=
 # that dies is a failure that names its test; xdist 3.8 can wait forever for the one that takes its place.
 PYTEST_ARGS ?= -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
+# Tests of ten seconds and more wait for CI.
+MARKS ?= not slow
+
 BIN := $(VENV)/bin
 comma := ,
 INSTALLED := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 
 .DEFAULT_GOAL := help
-.PHONY: help eval test test-all check lint types docs dist install clean
+.PHONY: help eval test check lint types docs dist install clean
 
 help: ## Tell what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -23,13 +26,11 @@ help: ## Tell what there is to make
 eval: $(INSTALLED) ## Compare the re-rankers: make eval DATASET=beir/scifact ARGS="--run-dir runs"
 	@$(BIN)/rerank-eval --dataset '$(DATASET)' $(ARGS)
 
-test: $(INSTALLED) ## Run the tests, without those marked slow
-	OMP_NUM_THREADS=1 $(BIN)/pytest -m 'not slow' $(PYTEST_ARGS)
+test: $(INSTALLED) ## Run the tests but the slow ones; make test MARKS= runs all
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m '$(MARKS)' $(PYTEST_ARGS)
 
-test-all: $(INSTALLED) ## Run all tests, as CI does
-	OMP_NUM_THREADS=1 $(BIN)/pytest $(PYTEST_ARGS)
-
-check: lint types test-all ## Everything that CI runs
+check: MARKS =
+check: lint types test ## Everything that CI runs
 
 lint: $(INSTALLED) ## ruff
 	$(BIN)/ruff check .

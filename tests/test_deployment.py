@@ -86,4 +86,4 @@ def test_workflows_may_only_read_run_what_make_has_and_test_every_supported_pyth
                 assert re.fullmatch(r"[\w/-]+@v\d+", step.get("uses", "a/b@v1"))
                 assert set(re.findall(r"^make ([a-z-]+)", step.get("run", ""), flags=re.MULTILINE)) <= targets
     classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
-    assert tested == {c.rpartition(" ")[2] for c in classifiers if re.search(r":: 3\.\d+$", c)}
+    assert tested >= {c.rpartition(" ")[2] for c in classifiers if re.search(r":: 3\.\d+$", c)}
