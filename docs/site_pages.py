@@ -27,6 +27,7 @@ PACKAGES = {
     "surprise_rerank.classify": "Classification and clustering",
     "surprise_rerank.diagnosis": "Diagnosis and explanation",
     "surprise_rerank.connectors.qdrant": "Qdrant",
+    "surprise_rerank.connectors.systems": "Systems",
     "surprise_rerank.connectors.readers": "Readers of documents",
     "surprise_rerank.connectors.server": "The server",
     "surprise_rerank.connectors.similar": "Similar documents",

@@ -47,7 +47,7 @@ class IndexArguments:
     packed_tokens: bool | None = option(
         None,
         flag="--packed-tokens/--no-packed-tokens",
-        help="Token vectors for dynamax and fusion.  [default: packed-tokens]",
+        help="Token vectors for auto, dynamax and fusion.  [default: packed-tokens]",
     )
     tokens: str | None = option(
         None,

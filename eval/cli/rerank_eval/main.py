@@ -69,7 +69,7 @@ Shell completion (bash; zsh and fish likewise):
 @click.option("--split", help="Which judged questions.  [default: test]")
 @click.option(
     "--systems",
-    help="What to compare, with commas between; `--list-systems` tells all of them.  "
+    help="What to compare, with commas between; `--list-systems` describes all.  "
     f"[default: {','.join(DEFAULTS.systems)}; with --systems-from or --run, the baseline]",
 )
 @click.option(
@@ -167,11 +167,11 @@ Shell completion (bash; zsh and fish likewise):
 @click.option(
     "--robustness",
     is_flag=True,
-    help="Tell which documents everybody finds, how long found ones are, and the first measure by length.",
+    help="Add which documents most questions find, how long found ones are, and the first measure by length.",
 )
 @click.option("--details", is_flag=True, help="Show the differences with their intervals, too.")
 @click.option("--quiet", "-q", is_flag=True, help="The tables only, no progress.")
-@click.option("--list-systems", is_flag=True, help="Tell which systems there are, and leave.")
+@click.option("--list-systems", is_flag=True, help="List the systems, and exit.")
 @click.version_option(package_name="surprise-rerank")
 @click.pass_context
 def command(context: click.Context, /, *, list_systems: bool, **values: Any) -> None:
