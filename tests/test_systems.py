@@ -22,7 +22,9 @@ from surprise_rerank.core.extras import is_installed
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.surprise_rerank.main import command
 from surprise_rerank.eval.retrieval.evaluation import evaluate
+from surprise_rerank.eval.retrieval.pools import PoolName
 from surprise_rerank.eval.retrieval.settings import RetrievalSettings
+from surprise_rerank.eval.retrieval.workspace import has_lucene
 
 WORDS = [
     "wing",
@@ -110,6 +112,23 @@ def test_a_question_has_one_order_on_an_index_and_in_an_evaluation(folder: Path,
         found = [[hit["id"] for hit in json.loads(line)["hits"]] for line in done.stdout.splitlines()]
         ranked = [list(result.run[name].ids) for name in QUESTIONS]
         assert found == ranked, result.name
+
+
+@pytest.mark.skipif(
+    not (is_installed("qdrant_edge") and has_lucene()), reason="the extras 'edge' and 'pyserini' are needed"
+)
+@pytest.mark.parametrize("name", ["bm25", "bm25-lucene", "fusion", "fusion-lucene"])
+def test_a_systems_bm25_is_the_same_in_every_pool(name: str, settings: RetrievalSettings) -> None:
+    def scores(pool: PoolName) -> dict[str, float]:
+        found = evaluate(replace(settings, systems=(name,), pool=pool)).results[0].run["q1"]
+        return dict(zip(found.ids, found.raw["bm25"].tolist(), strict=True))
+
+    of_cosine = scores("cosine")
+    pools: tuple[PoolName, ...] = ("both", "both-lucene")
+    for pool in pools:
+        own = {document: score for document, score in scores(pool).items() if document in of_cosine}
+        assert own == pytest.approx({document: of_cosine[document] for document in own}), pool
+        assert len(own) > 5
 
 
 def test_an_index_makes_pipelines_of_its_systems(index: DocumentIndex) -> None:

@@ -84,10 +84,13 @@ class Resources(SystemInputs):
         sample = tuple(dict.fromkeys(self.sample_ids))  # of passages, some are of one document
         match pool:
             case "both" | "both-lucene":
-                words = self._words("bm25" if pool == "both" else "bm25-lucene")
-                return HybridRetriever(self.index, words, sample, options=self.options)
+                found_by = "bm25" if pool == "both" else "bm25-lucene"
+                words = self._words(found_by)
+                retriever: Retriever = HybridRetriever(self.index, words, sample, options=self.options)
+                if bm25 == found_by:  # whose scores it gives already
+                    return retriever
             case "cosine":
-                retriever: Retriever = DenseRetriever(self.index, options=self.options)
+                retriever = DenseRetriever(self.index, options=self.options)
             case "bm25":
                 retriever = SparseRetriever(self.index, self.options)
             case "bm25-lucene":
