@@ -204,6 +204,28 @@ def test_a_registered_system_works_everywhere(
 
 
 @pytest.mark.usefixtures("no_trace")
+def test_a_registered_system_is_explained_by_its_own_score(folder: Path) -> None:
+    register_system(replace(MINE, first_stage=("cosine",)))
+    given = ["explain", "wing lift", "--index", str(folder / "index"), "--system", "by-length", "--json"]
+    done = CliRunner().invoke(command, given)
+    assert done.exit_code == 0, done.output
+    best = json.loads(done.stdout)["candidates"][0]
+    assert best["scorers"].keys() == {"cosine", "by-length"}
+    assert best["scorers"]["by-length"]["contribution"] == best["score"]
+
+
+@pytest.mark.usefixtures("no_trace")
+def test_a_registered_system_without_a_re_ranker_ranks_no_given_texts(index: DocumentIndex) -> None:
+    def plain(inputs: SystemInputs) -> BuiltSystem:
+        return BuiltSystem("plain", DenseRetriever(inputs.index))
+
+    register_system(replace(MINE, name="plain", build=plain))
+    assert len(index.pipeline("plain").search("wing lift", top_k=3)) == 3
+    with pytest.raises(DataError, match="the system 'plain' has no re-ranker"):
+        index.text_reranker("plain")
+
+
+@pytest.mark.usefixtures("no_trace")
 def test_another_packages_system_is_found_by_its_entry_point(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

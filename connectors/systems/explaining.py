@@ -82,7 +82,7 @@ def explain_ranking(
     distributions = tuple(
         ScoreDistribution(name, sample.described(name), sample.similarities(name), sample.moments(name))
         for name in names
-        if len(sample.similarities(name))
+        if name in _SIMILARITIES and len(sample.similarities(name))
     )
     if system.name == "surprise":
         own = _Anchored(index, pool)
@@ -114,6 +114,8 @@ def _share(system: BuiltSystem, name: str, pool: _Pool, sample: _Sample) -> Scor
     if isinstance(system.reranker, FusionReranker):
         weight = system.reranker.weights.get(name, 1.0)
         contribution = weight * ranking.parts[name]
+    if name not in _SIMILARITIES:  # a score of a registered system, which is not known over the sample
+        return _pool_share(name, contribution)
     if isinstance(system.reranker, AutoReranker):
         contribution = ranking.parts[name]
         z = surprise_normalized(pool.raw(name), sample.moments(name))
@@ -123,7 +125,7 @@ def _share(system: BuiltSystem, name: str, pool: _Pool, sample: _Sample) -> Scor
 
 
 def _pool_share(name: str, part: Float64Array) -> ScorerShare:
-    """What the pool adds to the scores of its candidates: deviations already."""
+    """What the pool, or a system's own score, adds to the scores of the candidates: nothing is normalised."""
     return ScorerShare(name, part, Moments(np.zeros(()), np.ones(())), 1.0, part)
 
 

@@ -165,10 +165,15 @@ def text_reranker_of(
         background = load_background(index, name, min_surprise)
         return TextReranker(index.encoder, resolved(chosen.text_reranker)(), stored, background, min_surprise)
     built = build_system(name, index)
+    reranker = _surprise(index) if name == "surprise" else built.reranker
+    if reranker is None:
+        raise DataError(
+            f"the system {name!r} has no re-ranker, so it cannot rank given texts; choose another"
+        )
     background = load_background(index, name, min_surprise, built.scorers)
     if isinstance(built.retriever, HybridRetriever):
         stored = StoredCandidates(index, built.retriever.lexical, built.retriever.sample)
-    return TextReranker(index.encoder, built.reranker or _surprise(index), stored, background, min_surprise)
+    return TextReranker(index.encoder, reranker, stored, background, min_surprise)
 
 
 def reranker_of_texts(system: str) -> Reranker:
