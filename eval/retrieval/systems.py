@@ -32,6 +32,8 @@ SCORERS = ("bm25", "bm25-lucene", "cosine", "dynamax")
 
 def build(system: System, resources: Resources) -> BuiltSystem:
     """A system at work; a registered one is built as for an index, but its search is exact."""
+    if resources.pool == system.name:  # the pool of its own search, whose order it keeps
+        resources = replace(resources, pool=None)
     is_registered = SYSTEMS.get(system.name) is system
     return system.built(resources.of_index() if is_registered else resources)
 
@@ -95,7 +97,7 @@ def _bm25_of(scorers: Sequence[str]) -> str:
 
 def _bm25_lucene(resources: Resources) -> BuiltSystem:
     """BM25's own order, or a given pool in the order of its BM25 scores."""
-    if resources.pool in (None, "bm25-lucene"):
+    if resources.pool is None:
         return BuiltSystem("bm25-lucene", resources.retriever("bm25-lucene"))
     retriever = resources.retriever("bm25-lucene", bm25="bm25-lucene")
     return BuiltSystem("bm25-lucene", retriever, FusionReranker([RetrievedScorer("bm25")], "sum"))
