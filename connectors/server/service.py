@@ -71,11 +71,6 @@ class Service:
         self.searches = searches
         self._opened: Opened | None = None
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether it is loaded."""
-        return self._opened is not None
-
     def open(self, reranker: TextReranker, pipeline: Pipeline | None = None, system: str = "") -> None:
         """Serve these from now on.
 
@@ -115,7 +110,7 @@ def threshold(
     """The min_surprise of a request.
 
     Raises:
-        RefusedError: if one is asked for that there is no background for, or that it cannot tell.
+        RefusedError: if one is asked for that there is no background for, or that it cannot measure.
     """
     if asked is None:
         return default
