@@ -39,8 +39,8 @@ def in_threads(pipeline: Pipeline, questions: list[str], callers: int) -> tuple[
         return time.perf_counter() - begun, found
 
     with ThreadPoolExecutor(callers) as pool:
-        told = list(pool.map(ask, questions))
-    return [seconds for seconds, _ in told], [found for _, found in told]
+        answered = list(pool.map(ask, questions))
+    return [seconds for seconds, _ in answered], [found for _, found in answered]
 
 
 def in_tasks(pipeline: Pipeline, questions: list[str], callers: int) -> tuple[list[float], list[Answer]]:
@@ -57,8 +57,8 @@ def in_tasks(pipeline: Pipeline, questions: list[str], callers: int) -> tuple[li
 
         return await asyncio.gather(*map(ask, questions))
 
-    told = asyncio.run(run())
-    return [seconds for seconds, _ in told], [found for _, found in told]
+    answered = asyncio.run(run())
+    return [seconds for seconds, _ in answered], [found for _, found in answered]
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
-"""Whether unlabelled texts tell if surprise will choose better than the cosine.
+"""Whether unlabelled texts predict that surprise will choose better than the cosine.
 
 Classifies the texts of many tasks by the names of their labels, with several models and templates, by the
-cosine and by pooled surprise at weight 1, and compares what was gained with the offset share (`contrast`).
+cosine and by pooled surprise at weight 1, and compares the gain with the offset share (`offset_share`).
 The border was fixed with AG News, TREC-6 and banking77 under MiniLM and GloVe, and AG News under
 multilingual-e5-small; all other rows were looked at afterwards.
 
@@ -124,7 +124,7 @@ def main(data: Path | None, cache: Path | None, reports: tuple[Path, ...], *, qu
         columns = table.columns
         rows += [(task.texts.name, *row) for row in table.rows]
     every = Table("rows", "Every row", (Column("task"), *columns), tuple(rows), keys=3, detail=True)
-    present(Report("Does the offset share foretell a gain?", (summary(rows), every)), reports, details=False)
+    present(Report("Does the offset share predict a gain?", (summary(rows), every)), reports, details=False)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ among 24,957 sentences, every first item another one. In one process, taking tur
 limit      the bare float32 matrix product of the first items and the background, in blocks
 ours       the ranks of all pairs: products, counts, and what float32 leaves open in float64
 one pair   as published: similarities of the whole background to one item, sorted, and the pair's place found;
-           timed over some pairs, told for all of them
+           timed over some pairs, reported for all of them
 
     python benchmarks/evalrank.py
 """

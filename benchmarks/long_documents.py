@@ -3,7 +3,7 @@
     python benchmarks/long_documents.py --dataset beir/scifact --cache CACHE
 
 Documents are joined in the order of a hash of their ids. A joined document is relevant to a question if one
-of its parts is; which part that is, and where it stands, the systems are not told.
+of its parts is; the systems get neither the part nor its place.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Haystack: a ranker and a retriever as components of pipelines.
 
 A pipeline that was written is read by `Pipeline.loads(text, allowed_modules=["surprise_rerank"])`: Haystack
-imports no modules that it was not told to.
+imports only modules that are allowed.
 """
 
 from __future__ import annotations

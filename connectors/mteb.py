@@ -240,7 +240,7 @@ def _scores(ranking: Ranking) -> dict[str, float]:
 
 
 def _meta(system: str, encoder: Encoder, kind: MODEL_TYPES, experiment: Mapping[str, Any]) -> ModelMeta:
-    """What mteb files results under; the fingerprint tells models of one name apart."""
+    """What mteb files results under; the fingerprint distinguishes models of one name."""
     return ModelMeta(
         loader=None,
         name=f"surprise-rerank/{system}-{Path(encoder.name).name}",

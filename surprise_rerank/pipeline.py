@@ -52,7 +52,7 @@ class Pipeline:
             nothing to do with the corpus. Needs a background.
 
     Raises:
-        DataError: if min_surprise is no share, or more than the background can tell.
+        DataError: if min_surprise is no share, or more than the background can measure.
     """
 
     encoder: Encoder
@@ -116,7 +116,7 @@ class Pipeline:
 
         Args:
             questions: that have nothing to do with the corpus: logged ones, or titles of another corpus. Some
-                hundred; n of them tell a surprise of at most n / (n + 1).
+                hundred; n of them measure a surprise of at most n / (n + 1).
             scorer: what the background is called, for readers.
             documents: how many documents are searched; 0 where unknown.
             on_progress: called with the number of questions of every finished part.
@@ -144,7 +144,7 @@ class Pipeline:
     ) -> FittedPipeline:
         """The same with weights that are learned from judged questions, if they rank held-back ones better.
 
-        A handful of weights wants a hundred questions or more; see `guarded_weights.fit_guarded`, and
+        A handful of weights wants a hundred questions or more; see `rerank.weight_fitting.fit_guarded`, and
         docs/scores.md for what to expect. This pipeline stays as it is.
 
         Args:

@@ -66,7 +66,7 @@ class TextReranker:
         min_surprise: leave out what is less surprising; needs a background.
 
     Raises:
-        DataError: if min_surprise is no share, or more than the background can tell.
+        DataError: if min_surprise is no share, or more than the background can measure.
     """
 
     encoder: Encoder

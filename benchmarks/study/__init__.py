@@ -5,5 +5,5 @@ is then some arithmetic over it, by the package's own functions wherever it has 
 
     python -m benchmarks.study parts fusion --dataset beir/nfcorpus --split dev
 
-docs/defaults.md has the tables, and tells which questions they may be chosen on.
+docs/defaults.md has the tables, and names the questions that they may be chosen on.
 """

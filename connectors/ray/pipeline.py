@@ -308,7 +308,7 @@ def ray_errors() -> Iterator[None]:
     """Keep Ray's log of a pipeline in its files, and put the reason why it gives up into one line."""
     log = logging.getLogger("ray.data")
     quieted: list[tuple[logging.Handler | logging.Logger, int]] = [
-        # Which says that there are no bars of Ray's.
+        # It reports that there are no bars of Ray's.
         (log.getChild("_internal.progress"), logging.ERROR),
         *((h, logging.WARNING) for h in log.handlers if isinstance(h, logging.StreamHandler)),
     ]

@@ -47,7 +47,7 @@ from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.text_reranker import TextReranker
 
 try:
-    import prometheus_client  # noqa: F401 - told here, before anything is made
+    import prometheus_client  # noqa: F401 - is missed here, before anything is made
     import structlog  # noqa: F401
     import uvicorn  # noqa: F401
     from fastapi import APIRouter, Depends, FastAPI, Request, Response

@@ -30,7 +30,7 @@ def rerank(opened: Opened, asked: RerankRequest, stop: threading.Event) -> dict[
     """Results and usage of a request in Cohere's or Jina's form.
 
     Raises:
-        RefusedError: if a document has no text, or the surprise that is asked for cannot be told.
+        RefusedError: if a document has no text, or the surprise that is asked for cannot be measured.
     """
     reranker = opened.reranker
     least = threshold(asked.min_surprise, reranker.min_surprise, reranker.background)
@@ -76,7 +76,7 @@ def search(opened: Opened, asked: SearchRequest, stop: threading.Event) -> list[
     """Hits of a search.
 
     Raises:
-        RefusedError: if there is no index, or the surprise that is asked for cannot be told.
+        RefusedError: if there is no index, or the surprise that is asked for cannot be measured.
     """
     pipeline = opened.required_pipeline
     least = threshold(asked.min_surprise, pipeline.min_surprise, pipeline.background)

@@ -29,8 +29,8 @@ def load_background(
         scorers: what the system adds here (`BuiltSystem.scorers`), where it adds several.
 
     Raises:
-        DataError: if there is none that can be used and a threshold needs it, it cannot tell the threshold,
-            or the file is damaged.
+        DataError: if a threshold needs one and none can be used, if it has too few questions for the
+            threshold, or if the file is damaged.
     """
     content = index.storage.read_file(_file_name(index, system))
     if content is None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.errors import DataError, IndexMismatchError
 
-if TYPE_CHECKING:  # `status` tells of weights, and does without torch
+if TYPE_CHECKING:  # `status` shows weights, and does without torch
     from surprise_rerank.rerank.weight_fitting import WeightFit
 
 _FORMAT = 1

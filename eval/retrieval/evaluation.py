@@ -116,7 +116,7 @@ def evaluate(
     )
     lessons = Lessons(settings.dataset, settings.fit, dataset.split, encoder, terminal)
     if any("judgements" in _needs(system) for system in systems.values()):
-        _ = lessons.judged  # what is wrong with them is told before the documents are indexed
+        _ = lessons.judged  # errors in them are reported before the documents are indexed
     asked = pool in ("bm25-lucene", "both-lucene") or any("lucene" in _reads(s) for s in systems.values())
     with workspace.resources(dataset, anchors, lessons, lucene=asked and has_lucene()) as opened:
         resources = replace(opened, pool=pool)
@@ -163,7 +163,7 @@ def check_together(settings: RetrievalSettings, datasets: Sequence[str], run_dir
         run_dir: where run files will be written.
 
     Raises:
-        DatasetError: if a data set or a run file does not exist, or files could not tell two data sets apart.
+        DatasetError: if a data set or a run file does not exist, or two data sets would share files.
         DataError: if a run that is read lies in `run_dir`, where it could be overwritten.
     """
     sources = [open_source(name, settings.split) for name in datasets]

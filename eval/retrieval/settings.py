@@ -17,11 +17,11 @@ class RetrievalSettings:
         dataset: `demo`, an id of ir_datasets, or a BEIR folder.
         split: which judged questions; None for the data set's test split.
         systems: names of systems.
-        systems_from: a YAML file that describes more of them; see `described`.
+        systems_from: a YAML file that describes more of them; see `yaml_systems`.
         runs: run files of other programs as systems, as FILE or NAME=FILE; `{dataset}` stands for the data
             set's short name.
-        pool: where every system takes its candidates from: `cosine`, `bm25`, `both` or a run file; None for
-            each one's own.
+        pool: where every system takes its candidates from: one of `pools.POOLS` or a run file; None for each
+            one's own.
         baseline: the system that the others are compared with.
         test: `randomization` or `bootstrap`, the paired test of the first measure's differences.
         depth: size of the candidate pool.

@@ -58,7 +58,7 @@ class Workspace:
 
     Attributes:
         cache: folder of all indexes.
-        key: what tells this data set from others: its name, or its folder's path.
+        key: what distinguishes this data set from others: its name, or its folder's path.
         encoder: makes the vectors.
         url: of a Qdrant server in place of the embedded store.
         terminal: for progress and messages.

@@ -225,7 +225,7 @@ def _compare(
     values["qdrant_url"] = values["qdrant_url"] or None  # the client takes an empty one for localhost
     check_files(reports)
     if run_dir is not None:
-        make_folder(run_dir)  # told now, not after everything was measured
+        make_folder(run_dir)  # errors come now, not after everything was measured
     terminal = Terminal(quiet=quiet)
     settings = RetrievalSettings(dataset=names[0], **values)
     check_together(settings, names, run_dir)

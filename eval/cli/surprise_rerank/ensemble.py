@@ -128,7 +128,7 @@ def set_ensemble(
             shrink_deviation=shrink_deviation,
             show_progress=out.shows_progress,
         )
-        _tell(out, location, index, changed)
+        _report_change(out, location, index, changed)
 
 
 @ensemble.command(epilog=_ADD_EXAMPLES)
@@ -167,7 +167,7 @@ def refresh(*, location: Location, out: Output) -> None:
     with when_interrupted(_RESUMED), open_index(location) as index:
         if index.manifest.latest is None:
             raise IndexMismatchError(f"{index.where} has no ensemble yet; set one with 'ensemble set'")
-        _tell(out, location, index, index.refresh_statistics(show_progress=out.shows_progress))
+        _report_change(out, location, index, index.refresh_statistics(show_progress=out.shows_progress))
 
 
 @ensemble.command(epilog=_SAVE_EXAMPLES)
@@ -219,7 +219,7 @@ def show(*, location: Location, out: Output) -> None:
         out.facts(str(location), ensemble_facts(state.manifest, state.behind))
 
 
-def _tell(out: Output, location: Location, index: DocumentIndex, changed: int) -> None:
+def _report_change(out: Output, location: Location, index: DocumentIndex, changed: int) -> None:
     record = index.manifest.statistics
     assert record is not None
     values = {

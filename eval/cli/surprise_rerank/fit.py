@@ -104,7 +104,7 @@ def fit(
         },
         [f"{location}: {system}: {found}"],
     )
-    _tell(out, found, stored=stored, earlier=earlier)
+    _add_notes(out, found, stored=stored, earlier=earlier)
 
 
 def _unfitted(index: DocumentIndex, system: str, pool: int) -> Pipeline:
@@ -139,7 +139,7 @@ def _facts(found: WeightFit) -> dict[str, Any]:
     }
 
 
-def _tell(out: Output, found: FittedPipeline, *, stored: bool, earlier: bool) -> None:
+def _add_notes(out: Output, found: FittedPipeline, *, stored: bool, earlier: bool) -> None:
     if out.as_json:
         return
     if not found.taught:
