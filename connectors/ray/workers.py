@@ -149,7 +149,7 @@ class RayWorkers:
 
         Raises:
             MissingExtraError: if ray_qdrant is not installed.
-            StoreError: if Ray or the server cannot be reached, or as `ray_sinks.fill`.
+            StoreError: if Ray or the server cannot be reached, or as `sinks.fill`.
         """
         from surprise_rerank.connectors.ray.sinks import fill  # which needs ray_qdrant
 

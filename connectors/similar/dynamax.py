@@ -2,7 +2,7 @@
 
     z(d, n) = (J(d, n) - mu_n) / sigma_n
 
-J is DynaMax-Jaccard over the joint universe (`joint_jaccard.py`). Its moments have no closed form: mu_n and
+J is DynaMax-Jaccard over the joint universe (`int8_jaccard.py`). Its moments have no closed form: mu_n and
 sigma_n are those of J(e, n) over a sample of the other documents e of the neighbour's corpus, chosen by a
 hash of their ids. A document is no member of its own ensemble: J(n, n) = 1 among some hundred would double
 the deviation of the documents that happen to be drawn. Where n is drawn, one more takes its place, so that

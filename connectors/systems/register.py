@@ -43,7 +43,7 @@ class System:
         uses: what it does without where that is not there.
         first_stage: the scorers that make its pool, where another one orders it.
         fits: whether its weights can be fitted on judged questions and stored beside an index.
-        ranks_texts: whether it can rank texts that somebody else retrieved.
+        ranks_texts: whether it can rank texts that another system retrieved; it needs a re-ranker for that.
         text_reranker: path of a re-ranker without arguments that ranks texts without any index.
         module: an optional module that it cannot do without.
         extra: the extra of this package that installs the module.

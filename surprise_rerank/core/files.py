@@ -189,7 +189,7 @@ def _swap(folder: Path, target: Path) -> None:
 
 
 def _remove_leftovers(target: Path) -> None:
-    """Remove what builds of this index left behind when their process was killed."""
+    """Remove drafts of this folder whose process was killed."""
     pattern = re.compile(rf"\.{re.escape(target.name)}\.(\d+)-([0-9a-f]+)-[0-9a-f]+\.partial(\.old)?")
     for path in target.parent.iterdir():
         match = pattern.fullmatch(path.name)
