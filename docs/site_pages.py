@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,6 @@ import griffe
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File, Files
-
-import surprise_rerank
 
 ROOT = Path(__file__).resolve().parents[1]
 # Package -> the title of its page, in the order of the reference. What a package's `__all__` names is public.
@@ -94,7 +93,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     In a checkout connectors/ and eval/ are outside of the package.
     """
     handler = config.plugins["mkdocstrings"].config["handlers"]["python"]
-    handler["paths"] = [str(Path(str(surprise_rerank.__file__)).parents[1])]
+    handler["paths"] = [sysconfig.get_path("purelib")]
     pages = [{PACKAGES[package]: f"api/{package.split('.')[-1]}.md"} for package in PACKAGES]
     assert config.nav is not None
     place = next(i for i, part in enumerate(config.nav) if "Results" in part)
