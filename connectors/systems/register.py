@@ -130,7 +130,7 @@ _SYSTEMS: dict[str, System] = {
         ),
         System(
             name="bm25",
-            summary="BM25 by Qdrant's sparse vectors (k1 = 1.2, b = .75)",
+            summary="BM25 by Qdrant's sparse vectors (k1 = 1.2, b = .5)",
             build=f"{_INDEX_SYSTEMS}:bm25",
             kind="sparse",
             needs=frozenset({"sparse"}),
