@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
-from surprise_rerank.connectors.systems import backgrounds, loading
-from surprise_rerank.connectors.systems.index_systems import default_system
-from surprise_rerank.pipeline import Pipeline
-from surprise_rerank.text_reranker import TextReranker
-from surprise_rerank.thresholds.background import QuestionBackground
+
+# What ranks needs torch, which takes seconds that a look at an index's status can do without.
+if TYPE_CHECKING:
+    from surprise_rerank.pipeline import Pipeline
+    from surprise_rerank.text_reranker import TextReranker
+    from surprise_rerank.thresholds.background import QuestionBackground
 
 
 class DocumentIndex(QdrantIndex):
@@ -34,7 +36,9 @@ class DocumentIndex(QdrantIndex):
             DataError: if the index lacks what the system needs, or min_surprise is given and it has no
                 background for the system.
         """
-        return loading.pipeline_of(self, system, depth=depth, min_surprise=min_surprise)
+        from surprise_rerank.connectors.systems.loading import pipeline_of
+
+        return pipeline_of(self, system, depth=depth, min_surprise=min_surprise)
 
     def text_reranker(self, system: str | None = None, *, min_surprise: float | None = None) -> TextReranker:
         """Re-rank texts that were retrieved elsewhere; vectors of stored ones are fetched by their ids.
@@ -47,7 +51,9 @@ class DocumentIndex(QdrantIndex):
             DataError: if the system cannot rank given texts, the index lacks what it needs, or min_surprise
                 is given and it has no background for the system.
         """
-        return loading.text_reranker_of(self, system, min_surprise=min_surprise)
+        from surprise_rerank.connectors.systems.loading import text_reranker_of
+
+        return text_reranker_of(self, system, min_surprise=min_surprise)
 
     def store_background(
         self,
@@ -71,6 +77,9 @@ class DocumentIndex(QdrantIndex):
         Raises:
             DataError: if there are too few questions, or the index lacks what the system needs.
         """
+        from surprise_rerank.connectors.systems.backgrounds import store_background
+        from surprise_rerank.connectors.systems.index_systems import default_system
+
         name = system or default_system(self)
         pipeline = self.pipeline(name, depth=depth).with_background(
             questions,
@@ -79,5 +88,5 @@ class DocumentIndex(QdrantIndex):
             on_progress=on_progress,
         )
         assert pipeline.background is not None
-        backgrounds.store_background(self, name, pipeline.background)
+        store_background(self, name, pipeline.background)
         return pipeline.background

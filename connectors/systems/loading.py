@@ -42,7 +42,7 @@ class PipelineSettings:
         min_surprise: leave out what is less surprising; the index must have a background for the system.
 
     Raises:
-        DataError: if both an index and a url are given.
+        DataError: if both an index and a url are given, or there is no such system.
     """
 
     index: str | None = None
@@ -54,6 +54,8 @@ class PipelineSettings:
     min_surprise: float | None = None
 
     def __post_init__(self) -> None:
+        if self.system is not None:
+            find_system(self.system)
         _ = self.location
 
     @property
