@@ -20,6 +20,7 @@ from surprise_rerank.connectors.systems.built import BuiltSystem, SystemInputs
 from surprise_rerank.connectors.systems.register import SYSTEMS, System, find_system, register_system
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.errors import DataError
+from surprise_rerank.eval.cli.rerank_eval.main import command as rerank_eval
 from surprise_rerank.eval.cli.surprise_rerank.main import command
 from surprise_rerank.eval.retrieval.evaluation import evaluate
 from surprise_rerank.eval.retrieval.pools import PoolName
@@ -238,6 +239,18 @@ def test_another_packages_system_is_found_by_its_entry_point(
     done = CliRunner().invoke(command, given)
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["system"] == "by-length"
+    register._load_entry_points.cache_clear()
+    listed = CliRunner().invoke(rerank_eval, ["--list-systems"]).stdout
+    assert MINE.summary in listed
+    register._load_entry_points.cache_clear()
+
+
+def test_a_system_that_cannot_be_loaded_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    point = EntryPoint("gone", "no_such_module_here:SYSTEM", register.ENTRY_POINTS)
+    monkeypatch.setattr(register, "entry_points", lambda group: [point])
+    register._load_entry_points.cache_clear()
+    with pytest.raises(DataError, match="the system 'gone' cannot be loaded from no_such_module_here:SYSTEM"):
+        find_system("gone")
     register._load_entry_points.cache_clear()
 
 

@@ -199,6 +199,16 @@ def find_systems(names: Iterable[str], more: Mapping[str, System] | None = None)
     return found
 
 
+def all_systems() -> Mapping[str, System]:
+    """All systems by name, other packages' included.
+
+    Raises:
+        DataError: if one of another package cannot be loaded.
+    """
+    _load_entry_points()
+    return SYSTEMS
+
+
 def find_system(name: str) -> System:
     """The system of a name; see `find_systems`."""
     return find_systems([name])[name]
@@ -207,4 +217,10 @@ def find_system(name: str) -> System:
 @functools.cache
 def _load_entry_points() -> None:
     for point in entry_points(group=ENTRY_POINTS):
-        register_system(point.load())
+        try:
+            system = point.load()
+        except (ImportError, AttributeError) as error:
+            raise DataError(
+                f"the system {point.name!r} cannot be loaded from {point.value}: {error}"
+            ) from error
+        register_system(system)

@@ -189,10 +189,10 @@ def command(context: click.Context, /, *, list_systems: bool, **values: Any) -> 
         return
     # Imported late, because `--help` and shell completion should not wait for torch.
     if list_systems:
-        from surprise_rerank.connectors.systems.register import SYSTEMS
+        from surprise_rerank.connectors.systems.register import all_systems
         from surprise_rerank.eval.retrieval.systems import EVALUATED
 
-        systems = {**SYSTEMS, **EVALUATED}
+        systems = {**all_systems(), **EVALUATED}
         width = max(len(name) for name in systems)
         for name, system in systems.items():
             click.echo(f"{name:<{width}}  {system.summary}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from surprise_rerank.connectors.systems.register import SYSTEMS
+from surprise_rerank.connectors.systems.register import all_systems
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.arguments.location import model_option, open_index, open_with_model, takes_index
 from surprise_rerank.eval.cli.arguments.questions import read_questions
@@ -131,7 +131,7 @@ def show(*, location: Location, out: Output) -> None:
     from surprise_rerank.connectors.systems.backgrounds import load_background
 
     with open_index(location) as index:
-        found = {name: load_background(index, name) for name in SYSTEMS}
+        found = {name: load_background(index, name) for name in all_systems()}
         documents = len(index)
     known = {name: own for name, own in found.items() if own is not None}
     if out.as_json:
