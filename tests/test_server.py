@@ -199,7 +199,7 @@ def test_relevance_is_the_surprise_where_there_is_a_background(searching: TestCl
     assert searching.get("/info").json()["background"] == 20
 
 
-def test_a_threshold_that_cannot_be_told_is_refused(client: TestClient, searching: TestClient) -> None:
+def test_a_threshold_that_cannot_be_measured_is_refused(client: TestClient, searching: TestClient) -> None:
     body = {"query": QUESTION, "documents": TEXTS, "min_surprise": 0.99}
     for own, said in ((client, "needs a background"), (searching, "20 background questions measure")):
         refused = own.post("/v1/rerank", json=body)
