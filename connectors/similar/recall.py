@@ -10,7 +10,6 @@ import numpy as np
 from surprise_rerank.connectors.similar.dynamax import sample_rows
 from surprise_rerank.connectors.similar.outputs import ROW_COLUMNS, part_batches
 from surprise_rerank.connectors.similar.scoring import scorer_of
-from surprise_rerank.connectors.similar.workers import ScoringTask
 from surprise_rerank.core.arrays import IntArray
 from surprise_rerank.errors import DataError
 from surprise_rerank.surprise.neighbours import QUERY_BLOCK
@@ -79,7 +78,7 @@ def sample_check(job: SimilarityJob, size: int = 1000) -> SampleCheck:
     exact = replace(task, settings=replace(task.settings, mode="exact"), index=None)
     scorer = scorer_of(exact, corpus, job.neighbours)
     wanted, found = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
-    kept = _kept_pairs(job, task, rows, parts)
+    kept = _kept_pairs(job, rows, parts)
     for start in range(0, len(rows), QUERY_BLOCK):
         block = rows[start : start + QUERY_BLOCK]
         true = scorer.neighbours(block)
@@ -132,9 +131,7 @@ def interval(found: IntArray, wanted: IntArray, documents: int) -> tuple[float, 
     return share, max(share - half, 0.0), min(share + half, 1.0)
 
 
-def _kept_pairs(
-    job: SimilarityJob, task: ScoringTask, rows: IntArray, parts: set[int]
-) -> set[tuple[int, int]]:
+def _kept_pairs(job: SimilarityJob, rows: IntArray, parts: set[int]) -> set[tuple[int, int]]:
     """The pairs of rows that the job has found for some documents."""
     kept: set[tuple[int, int]] = set()
     for number, path in enumerate(job.parts()):

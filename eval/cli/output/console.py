@@ -64,11 +64,6 @@ class Output:
         """One JSON object in one line, in ASCII: nothing in it can reach a terminal."""
         click.echo(json.dumps(finite(values), allow_nan=False))
 
-    def drawing(self, lines: Sequence[str]) -> None:
-        """Lines that are drawn with spaces; their texts must be the program's own, or `one_line`'s."""
-        for line in lines:
-            click.echo(line)
-
     def facts(self, title: str, values: Sequence[tuple[str, str]]) -> None:
         """Names and values, below each other."""
         click.echo(one_line(title))

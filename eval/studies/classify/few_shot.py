@@ -124,7 +124,7 @@ class _Study:
                 title = f"{vectors.name}: k = {shots}, draw {number} of {total}"
                 learners = self._learners(vectors, draw, shots, seed, title)
                 for system in systems:
-                    key = self._key(vectors, draw, learners.examples, system)
+                    key = self._key(vectors, learners.examples, system)
                     cells[vectors.name, shots, system, seed] = self.results.get(
                         key, partial(learners.result, system)
                     )
@@ -194,7 +194,7 @@ class _Study:
                 "--test-size, or --test"
             )
 
-    def _key(self, vectors: LabelledVectors, draw: _Draw, examples: Examples, system: str) -> Key:
+    def _key(self, vectors: LabelledVectors, examples: Examples, system: str) -> Key:
         parts = {
             "examples": [examples.texts, examples.truth.tolist()],
             "tested": [examples.tested, examples.tested_truth.tolist()],
