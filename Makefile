@@ -20,7 +20,7 @@ INSTALLED := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 .DEFAULT_GOAL := help
 .PHONY: help eval test check lint types docs dist install clean
 
-help: ## Tell what there is to make
+help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 eval: $(INSTALLED) ## Compare the re-rankers: make eval DATASET=beir/scifact ARGS="--run-dir runs"
