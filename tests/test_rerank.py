@@ -117,7 +117,7 @@ def test_the_document_as_anchor_equals_the_formula_by_hand(seed: int, weight: fl
     for d, psi in zip(candidates.dense.astype(float), cosine.astype(float), strict=True):
         mu, sigma = d @ mean, math.sqrt(d @ covariance @ d)
         z = (psi - mu) / sigma
-        mixed = (1 - weight) * float(normalized_similarity(psi, mu)) + weight * float(probability(z))
+        mixed = (1 - weight) * float(normalized_similarity(psi, mean @ mean)) + weight * float(probability(z))
         expected.append(z if weight == 1 else mixed)
         zs.append(z)
     ranking = SurpriseReranker(ensemble, weight=weight).rerank(query, candidates)
@@ -129,6 +129,15 @@ def test_the_document_as_anchor_equals_the_formula_by_hand(seed: int, weight: fl
         assert hit.parts["probability"] == pytest.approx(float(probability(zs[row[hit.id]])), abs=1e-5)
         assert hit.parts["cosine"] == pytest.approx(cosine[row[hit.id]], rel=1e-12)
         assert hit.document.text == hit.id
+
+
+@given(seeds, st.sampled_from(MODELS), st.sampled_from(["document", "query"]), st.booleans())
+@PROPERTY
+def test_at_weight_0_the_order_is_the_similaritys(seed: int, model: str, anchor: str, known: bool):
+    query, candidates, ensemble = scene(seed)
+    anchors = Ensemble.from_vectors(candidates.dense) if known else None
+    ranking = SurpriseReranker(ensemble, model, 0.0, anchor, anchors=anchors).rerank(query, candidates)
+    assert ranking.ids == in_order(candidates, cosines(query, candidates))
 
 
 def test_the_pooled_model_ranks_by_the_distance_from_each_documents_mean():
@@ -183,7 +192,7 @@ def test_a_note_says_that_surprise_is_not_defined(members: int, anchor: str):
     (note,) = ranking.notes
     assert "not defined for 8 of 8 documents" in note
     assert f"an ensemble of {members} members" in note
-    assert "plain cosine" in note
+    assert "their score is the cosine alone" in note
 
 
 @pytest.mark.parametrize(

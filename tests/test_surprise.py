@@ -278,14 +278,20 @@ def test_any_function_can_be_surprising():
     """A function that computes dot products gives what an `Ensemble` gives."""
     ensemble, psi, anchors = scene(3)
     sampled = SampledEnsemble(ensemble.similarities, sampled=40, count=40)
-    for model in ("gaussian", "percentile", "empirical"):
-        one = Surprise(ensemble, model).scores(psi, anchors)
-        other = Surprise(sampled, model).scores(psi, anchors)
-        np.testing.assert_allclose(other.score, one.score, rtol=1e-7)
-    pooled = Surprise(sampled, "pooled", anchors=ensemble.sample).scores(psi, anchors)
-    np.testing.assert_allclose(pooled.score, Surprise(ensemble, "pooled").scores(psi, anchors).score)
-    with pytest.raises(DataError, match="give Surprise"):
-        Surprise(sampled, "pooled").scores(psi, anchors)
+    for model in MODELS:
+        for weight in ("crossover", 1):
+            one = Surprise(ensemble, model, weight).scores(psi, anchors)
+            other = Surprise(sampled, model, weight, anchors=ensemble.sample).scores(psi, anchors)
+            np.testing.assert_allclose(other.score, one.score, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("model", "weight"), [("pooled", 1), ("gaussian", 0.5), ("empirical", "crossover")])
+def test_what_all_anchors_share_needs_to_know_them(model: str, weight: object):
+    ensemble, psi, anchors = scene(3)
+    sampled = SampledEnsemble(ensemble.similarities, sampled=40, count=40)
+    with pytest.raises(DataError, match=r"population of anchors: give Surprise\(..., anchors=\)"):
+        Surprise(sampled, model, weight).scores(psi, anchors)
+    assert Surprise(sampled, "gaussian", 1).scores(psi, anchors).defined.all()
 
 
 def test_the_error_of_z_says_how_far_a_sample_leads_astray():
@@ -396,20 +402,62 @@ def test_the_mixture_is_equation_4(seed: int, model: str, weight: float):
     assume(weight < 1)
     ensemble, psi, anchors = scene(seed)
     result = Surprise(ensemble, model, weight).scores(psi, anchors)
-    moments = ensemble.percentiles(anchors) if model == "percentile" else ensemble.moments(anchors)
-    hat = normalized_similarity(psi, moments.mean)
+    hat = normalized_similarity(psi, mean_of_all(ensemble.sample, ensemble))
     expected = (1 - weight) * hat + weight * result.probability
     gap = weight / (ensemble.count + 1) if model == "empirical" else 0.0
     assert result.weight == weight
     assert (np.abs(result.score - expected) <= gap + 1e-9 * (1 + np.abs(expected))).all()
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_weight_0_is_the_normalised_similarity(model: str):
-    ensemble, psi, anchors = scene(3)
-    moments = ensemble.percentiles(anchors) if model == "percentile" else ensemble.moments(anchors)
+def mean_of_all(anchors: np.ndarray, ensemble: Ensemble) -> float:
+    """The mean similarity of all anchors to all members, by a scan."""
+    return float((anchors.astype(float) @ ensemble.sample.astype(float).T).mean())
+
+
+@given(seeds, st.sampled_from(MODELS))
+@PROPERTY
+def test_weight_0_is_the_normalised_similarity_with_one_split_for_all_anchors(seed: int, model: str):
+    ensemble, psi, anchors = scene(seed)
+    own = Surprise(ensemble, model, weight=0)
+    np.testing.assert_allclose(
+        own.scores(psi, anchors).score, normalized_similarity(psi, mean_of_all(ensemble.sample, ensemble))
+    )
+    population = np.random.default_rng(seed).normal(size=(30, 5)).astype(np.float32)
+    expected = normalized_similarity(psi, mean_of_all(population, ensemble))
+    for known in (population, Ensemble.from_vectors(population)):
+        given_anchors = Surprise(ensemble, model, weight=0, anchors=known)
+        np.testing.assert_allclose(given_anchors.scores(psi, anchors).score, expected, rtol=1e-6)
+
+
+@given(seeds, st.sampled_from(MODELS), st.lists(st.floats(-1.5, 1.5), min_size=7, max_size=7), st.booleans())
+@PROPERTY
+def test_at_weight_0_the_order_is_the_similaritys(seed: int, model: str, values: list[float], alike: bool):
+    """Also of pairs below 0, and of anchors that see no difference between the members."""
+    ensemble, _, anchors = scene(seed)
+    if alike:
+        flat = ensemble.sample.copy()
+        flat[:, 0] = 0.5
+        ensemble, anchors[2:4] = Ensemble.from_vectors(flat), np.eye(5)[:1]
+    psi = np.array(values)
     score = Surprise(ensemble, model, weight=0).scores(psi, anchors).score
-    np.testing.assert_allclose(score, normalized_similarity(psi, moments.mean))
+    order = np.argsort(psi, kind="stable")
+    assert (np.diff(score[order])[np.diff(psi[order]) > 1e-9] > 0).all()
+    assert (np.diff(score[order]) >= 0).all()
+
+
+def test_documents_of_another_mean_keep_their_order_at_weight_0():
+    ensemble = Ensemble.from_vectors(np.eye(2))
+    documents = np.array([[0.10, 0.02], [0.60, 0.75]])
+    assert Surprise(ensemble, weight=0).scores([0.40, 0.60], documents).score.tolist() == [0.40, 0.60]
+
+
+@pytest.mark.parametrize("weight", [0, 0.5, "crossover"])
+def test_a_pair_without_surprise_has_the_scale_of_the_others_below_weight_1(weight: object):
+    """Members differ in the second coordinate alone, so the first anchor sees no difference between them."""
+    ensemble = Ensemble.from_vectors([[0.5, 0.2], [0.5, 0.8]])
+    result = Surprise(ensemble, weight=weight).scores([0.7, 0.7], np.eye(2))
+    assert result.defined.tolist() == [False, True]
+    np.testing.assert_allclose(result.score[0], normalized_similarity(0.7, 0.5))
 
 
 # Psi_hat
@@ -471,9 +519,12 @@ def test_exact_psi_hat_says_where_it_is_not_defined(ensemble: list[float]):
 
 
 def assert_plain_similarity(ensemble: Ensemble, model: str, weight: object, anchors: np.ndarray) -> None:
+    """Or, where it is mixed in, its normalised form."""
     psi = np.linspace(-1, 1, len(anchors))
-    result = Surprise(ensemble, model, weight).scores(psi, anchors)
-    np.testing.assert_array_equal(result.score, psi)
+    surprise = Surprise(ensemble, model, weight)
+    result = surprise.scores(psi, anchors)
+    mixed = weight != 1 and min(ensemble.count, ensemble.sampled) > 1
+    np.testing.assert_array_equal(result.score, normalized_similarity(psi, surprise.split) if mixed else psi)
     assert not result.defined.any()
     assert np.isnan(result.z).all()
     assert np.isnan(result.probability).all()

@@ -324,7 +324,9 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return np.asarray(_COSINE_SCALE * scores)
         if self._scorer.weight == 1 and self._scorer.model != "empirical":
             return np.asarray(special.log_ndtr(scores) - special.log_ndtr(-scores))
-        return np.asarray(special.logit(np.clip(scores, _SMALLEST, _LARGEST)))
+        # Psi_hat leaves [0, 1] for cosines below 0; such scores stay in order.
+        inside = np.clip(scores, _SMALLEST, _LARGEST)
+        return np.asarray(special.logit(inside) + (scores - inside))
 
     def _check_parameters(self) -> None:
         check_template(self.template)

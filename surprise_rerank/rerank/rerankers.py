@@ -84,8 +84,8 @@ class SurpriseReranker:
             order; `query` keeps the similarity's order and makes the score comparable across queries.
         shrink_mean: how far each anchor's mean is moved to the one that all share, from 0 to 1.
         shrink_deviation: the same for deviations.
-        anchors: the population that anchors come from, for `pooled` and for shrinking: the documents where
-            the ensemble is of questions. The ensemble itself where not given.
+        anchors: the population that anchors come from, for `pooled`, for shrinking and for weights below 1:
+            the documents where the ensemble is of questions. The ensemble itself where not given.
     """
 
     ensemble: Ensemble
@@ -116,7 +116,7 @@ class SurpriseReranker:
         return frozenset({"dense"})
 
     def rerank(self, query: Query, candidates: Candidates) -> Ranking:
-        """The pool by surprise; documents whose surprise is not defined keep their similarity.
+        """The pool by surprise; for documents whose surprise is not defined the similarity alone counts.
 
         A note in the ranking reports them.
 
@@ -133,7 +133,7 @@ class SurpriseReranker:
             undefined = int((~result.defined).sum())
             notes.append(
                 f"surprise is not defined for {undefined} of {len(candidates)} documents (an ensemble of "
-                f"{self.ensemble.count} members gives them no spread); their score is the plain {name}"
+                f"{self.ensemble.count} members gives them no spread); their score is the {name} alone"
             )
         parts: dict[str, FloatArray] = {name: similarity, "z": result.z, "probability": result.probability}
         if (result.z_error > 0).any():

@@ -3,9 +3,12 @@
     Sigma_w(k, q_l) = (1 - w) Psi_hat(k, q_l) + w Phi((Psi(k, q_l) - mu_l) / sigma_l),  l = 1 .. L
 
 Every anchor has its own mean and deviation over the ensemble, so that an anchor that is similar to everything
-(a broad label, a centre in the middle) does not win everywhere. Psi_hat has one split for all anchors, the
-mean over all of them, as in the published program: at w = 0 the nearest anchor is the one of the highest
-similarity.
+(a broad label, a centre in the middle) does not win everywhere. Psi_hat is that of `Surprise`, these anchors
+being the population: at w = 0 the nearest anchor is the one of the highest similarity.
+
+Keys are centred before they are multiplied, z = (k - m) . q / sigma + (m . q - mu) / sigma with m the
+ensemble's mean: in a narrow cone Psi / sigma and mu / sigma are thousands, and float32 would lose z in their
+difference.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from surprise_rerank.core.arrays import Float64Array, FloatArray, matrix, row_norms
+from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray, matrix, row_norms
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.vectors import is_linear, prepared
 from surprise_rerank.errors import DataError
@@ -26,15 +29,15 @@ from surprise_rerank.surprise.score import (
     Surprise,
     crossover_weight,
     has_spread,
-    normalized_similarity,
+    mixture,
     ordered_share,
     share_below,
 )
 
 # Published: a weight below the first is taken as 0, one above the second as 1.
 _NO_WEIGHT, _FULL_WEIGHT = 0.01, 0.99
-# Scores of a block, which fit the processor's cache.
-_BLOCK_SCORES = 1 << 18
+# Components of a block's keys, and its scores, which fit the processor's cache.
+_BLOCK_VALUES = 1 << 18
 _LEAST_ROWS = 256
 # Sums of float32 squares between these did not overflow or vanish.
 _SMALL_SQUARE, _LARGE_SQUARE = 1e-20, 1e30
@@ -76,7 +79,7 @@ class AnchorScores:
         if not len(self._anchors):
             raise DataError("no anchors; give at least one label or centre")
         self._prepared = prepared(self._anchors, ensemble.similarity)
-        self._surprise = surprise
+        self._ensemble = ensemble
         self._cosine = ensemble.similarity == "cosine"
         self._moments = surprise.moments(self._anchors)
         self.model = surprise.model
@@ -121,7 +124,7 @@ class AnchorScores:
 
     def similarities(self, keys: FloatArray) -> FloatArray:
         """(n, L) similarities Psi, in the precision of the keys."""
-        parts = [self._similarities(block, self._prepared) for _, block in self._blocks(keys)]
+        parts = [self._similarities(block) for _, block in self._blocks(keys)]
         return np.concatenate(parts) if parts else np.zeros((0, len(self)), np.asarray(keys).dtype)
 
     def nearest(self, keys: FloatArray) -> npt.NDArray[np.int64]:
@@ -141,53 +144,65 @@ class AnchorScores:
         given = np.asarray(keys)
         if given.ndim != 2 or given.shape[1] != self._anchors.shape[1]:
             raise DataError(f"keys must have shape (n, {self._anchors.shape[1]}), got {given.shape}")
-        size = max(_LEAST_ROWS, _BLOCK_SCORES // len(self))
+        size = max(_LEAST_ROWS, _BLOCK_VALUES // max(given.shape[1], len(self)))
         for start in range(0, len(given), size):
             rows = slice(start, start + size)
             yield rows, given[rows].astype(_precision(given), copy=False)
 
-    def _similarities(self, block: FloatArray, anchors: FloatArray) -> FloatArray:
-        """(b, L) similarities to the anchors, or to multiples of them."""
-        products = block @ anchors.astype(block.dtype, copy=False).T
+    def _similarities(self, block: FloatArray) -> FloatArray:
+        """(b, L) similarities to the anchors."""
+        products = block @ self._prepared.astype(block.dtype, copy=False).T
         if self._cosine:
             # Dividing the products is cheaper than the vectors; a vector of zeros has similarity 0.
             lengths = _lengths(block)[:, None]
             np.divide(products, lengths, out=products, where=lengths > 0)
         return np.asarray(products)
 
+    def _z(self, block: FloatArray) -> FloatArray:
+        """(b, L) z of the keys."""
+        centred: FloatArray = block
+        if self._cosine:
+            lengths = _lengths(block)[:, None]
+            centred = block / np.where(lengths > 0, lengths, 1)
+        centred = np.subtract(centred, self._centre, out=None if centred is block else centred)
+        z = centred @ self._scaled.astype(block.dtype, copy=False)
+        z += self._offsets.astype(block.dtype)
+        return np.asarray(z)
+
     def _scored(self, block: FloatArray, *, probabilities: bool) -> FloatArray:
-        empirical = self.model == "empirical"
-        if self.weight == 1 and not empirical:
-            # One product and one subtraction: 1 / sigma is part of the anchors.
-            z = self._similarities(block, self._scaled)
-            z -= self._offsets.astype(z.dtype)
-            return np.asarray(special.ndtr(z)) if probabilities else z
-        psi = self._similarities(block, self._prepared)
-        if self.weight == 0:
-            return self._normalized(psi) if probabilities else psi
-        if empirical:
-            sigma: FloatArray = self._shares(psi, probabilities=probabilities)
+        if self.weight == 0 or self.model == "empirical":
+            psi = self._similarities(block)
+            if self.weight == 0 and not probabilities:
+                return psi
+            sigma = self._shares(psi, probabilities=probabilities) if self.weight else np.zeros_like(psi)
         else:
-            mean, deviation = (a.astype(psi.dtype) for a in (self.moments.mean, self.moments.deviation))
-            sigma = special.ndtr((psi - mean) / deviation)
-        if self.weight == 1:
-            return sigma
-        return (1 - self.weight) * self._normalized(psi) + self.weight * sigma
+            z = self._z(block)
+            if self.weight == 1:
+                return np.asarray(special.ndtr(z)) if probabilities else z
+            mean, deviation = (a.astype(z.dtype) for a in (self.moments.mean, self.moments.deviation))
+            psi, sigma = z * deviation + mean, special.ndtr(z)
+        mixed = mixture(psi, sigma, self.weight, self._split)
+        # A cosine may be below 0, or above 1 by rounding.
+        return np.clip(mixed, 0.0, 1.0) if probabilities else mixed
 
     @cached_property
     def _scaled(self) -> Float64Array:
-        return self._prepared.astype(np.float64) / self.moments.deviation[:, None]
+        """(d, L) q / sigma."""
+        return self._prepared.astype(np.float64).T / self.moments.deviation
+
+    @cached_property
+    def _centre(self) -> Float32Array:
+        """(d,) m, exact in the precision of any keys."""
+        return self._ensemble.mean.astype(np.float32)
 
     @cached_property
     def _offsets(self) -> Float64Array:
-        return np.asarray(self.moments.mean / self.moments.deviation)
-
-    def _normalized(self, psi: FloatArray) -> Float64Array:
-        return np.clip(normalized_similarity(psi, self._split), 0.0, 1.0)
+        """(L,) (m . q - mu) / sigma."""
+        return self._centre.astype(np.float64) @ self._scaled - self.moments.mean / self.moments.deviation
 
     @cached_property
     def _split(self) -> float:
-        return float(self.moments.mean.mean())
+        return float((self._prepared @ self._ensemble.mean).mean())
 
     def _shares(self, psi: FloatArray, *, probabilities: bool) -> Float64Array:
         """Equation (1) for each anchor; without `probabilities`, ordered by z within one member's share."""
@@ -205,8 +220,7 @@ class AnchorScores:
     @cached_property
     def _ascending(self) -> Float64Array:
         """(L, s) similarities of the sampled members to each anchor, in order."""
-        ensemble: Ensemble = self._surprise.ensemble  # type: ignore[assignment]
-        return np.sort(ensemble.similarities(self._anchors), axis=1)
+        return np.sort(self._ensemble.similarities(self._anchors), axis=1)
 
 
 def _lengths(block: FloatArray) -> FloatArray:

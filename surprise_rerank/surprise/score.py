@@ -7,6 +7,8 @@ For a key k, an anchor q (the paper's query), an ensemble E and a similarity Psi
     Sigma_w = (1 - w) Psi_hat + w Sigma                                                      (4)
     w = tanh(|E| / N_cross), N_cross = 1000                                                  (5)
 
+Psi_hat is one function for all anchors, so that at w = 0 the order is the similarity's.
+
 The normalisation depends on q. To change a ranking of documents, the document is q and the question is k.
 With the question as q the order stays, and the score becomes comparable across questions.
 
@@ -151,16 +153,17 @@ def crossover_weight(count: int, crossover_size: float = CROSSOVER_SIZE) -> floa
     return float(np.tanh(count / crossover_size))
 
 
-def normalized_similarity(similarity: npt.ArrayLike, mean: npt.ArrayLike) -> Float64Array:
-    """Psi_hat of (4) from the ensemble's mean: piecewise linear, 0 -> 0, mean -> 0.5, 1 -> 1.
+def normalized_similarity(similarity: npt.ArrayLike, mean: float) -> Float64Array:
+    """Psi_hat of (4) from the mean similarity: piecewise linear, 0 -> 0, mean -> 0.5, 1 -> 1.
 
-    This splits at the mean, which needs no scan; its own mean is 0.5 where similarities are symmetric, and
-    `normalized_similarity_exact` makes it 0.5 for any. Means outside (0, 1) are moved to the border, because
-    a similarity that maps 0 to 0 and 1 to 1 has its mean between. Similarities below 0, which (4) does not
-    define, stay as they are: the first line with a mean near 0 would move them to minus infinity.
+    It rises with the similarity, so one mean for all pairs keeps their order. This splits at the mean, which
+    needs no scan; its own mean is 0.5 where similarities are symmetric, and `normalized_similarity_exact`
+    makes it 0.5 for any. Means outside (0, 1) are moved to the border, because a similarity that maps 0 to 0
+    and 1 to 1 has its mean between. Similarities below 0, which (4) does not define, stay as they are: the
+    first line with a mean near 0 would move them to minus infinity.
     """
     psi = np.asarray(similarity, dtype=np.float64)
-    split = np.clip(np.asarray(mean, dtype=np.float64), 1e-6, 1 - 1e-6)
+    split = min(max(mean, 1e-6), 1 - 1e-6)
     lines = np.where(psi <= split, 0.5 * psi / split, 0.5 + 0.5 * (psi - split) / (1 - split))
     return np.where(psi < 0, psi, lines)
 
@@ -189,13 +192,27 @@ def normalized_similarity_exact(similarity: npt.ArrayLike, ensemble: npt.ArrayLi
     return np.where(psi <= split, height * psi / split, height + (1 - height) * (psi - split) / (1 - split))
 
 
+def mixture(similarity: npt.ArrayLike, sigma: npt.ArrayLike, weight: float, split: float) -> Float64Array:
+    """Equation (4): (1 - w) Psi_hat + w Sigma.
+
+    Args:
+        similarity: Psi of pairs, in any shape.
+        sigma: their surprise, in the same shape.
+        weight: w.
+        split: the mean similarity of all anchors, where Psi_hat is 0.5.
+    """
+    mixed: Float64Array = (1 - weight) * normalized_similarity(similarity, split) + weight * np.asarray(sigma)
+    return mixed
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class SurpriseScores:
     """Surprise of n pairs.
 
     Attributes:
         score: (n,) what to sort by: z for weight 1 (the empirical model: see `Surprise.weight`), Sigma_w of
-            (4) below that, the plain similarity where surprise is not defined.
+            (4) below that. Where surprise is not defined, it is the plain similarity for weight 1 or an
+            ensemble of less than two members, and else Psi_hat, which is on the scale of Sigma_w.
         z: (n,) (Psi - mu_q) / sigma_q in the model's terms; NaN where not defined.
         probability: (n,) Sigma of (1) or (2); NaN where not defined.
         weight: w of (4).
@@ -225,8 +242,9 @@ class Surprise:
             share (1), ordered within one member's share by z, which keeps the order above all members.
         shrink_mean: how far each anchor's mean is moved to the one that all share, from 0 to 1.
         shrink_deviation: the same for deviations; the pooled model is 1.
-        anchors: the population of anchors that share the pooled moments, for `pooled` and for shrinking: an
-            `Ensemble`, or a sample of anchors. Where none is given, an `Ensemble` takes its own members.
+        anchors: the population of anchors that share the pooled moments, for `pooled` and for shrinking, and
+            Psi_hat, for weights below 1: an `Ensemble`, or a sample of anchors. Where none is given, an
+            `Ensemble` takes its own members.
     """
 
     ensemble: EnsembleLike
@@ -258,14 +276,16 @@ class Surprise:
         Raises:
             DataError: if the ensemble is no `Ensemble` of vectors and no population of anchors was given.
         """
-        population = self.ensemble if self.anchors is None else self.anchors
-        if isinstance(population, Ensemble):
-            if isinstance(self.ensemble, Ensemble) and self.model != "percentile":
-                return self.ensemble.pooled(population)
-            return pooled_moments(self._own_moments(population.sample[:POOLED_ANCHORS]), population.count)
-        if self.anchors is None:
-            raise DataError("pooled moments need a population of anchors: give Surprise(..., anchors=)")
-        return pooled_moments(self._own_moments(self.anchors))
+        return self._over_anchors(percentiles=self.model == "percentile")
+
+    @cached_property
+    def split(self) -> float:
+        """The mean similarity of members and anchors, where Psi_hat is 0.5 for all anchors.
+
+        Raises:
+            DataError: as for `pooled`.
+        """
+        return float(self._over_anchors(percentiles=False).mean)
 
     def moments(self, anchors: Any) -> Moments:
         """(n,) means and deviations that the model compares with, moved towards the pooled ones as asked.
@@ -314,6 +334,20 @@ class Surprise:
             return self.ensemble.percentiles(anchors)
         return self.ensemble.moments(anchors)
 
+    def _over_anchors(self, *, percentiles: bool) -> Moments:
+        """Scalar moments over the population of anchors."""
+        own = self.ensemble.percentiles if percentiles else self.ensemble.moments
+        population = self.ensemble if self.anchors is None else self.anchors
+        if isinstance(population, Ensemble):
+            if isinstance(self.ensemble, Ensemble) and not percentiles:
+                return self.ensemble.pooled(population)
+            return pooled_moments(own(population.sample[:POOLED_ANCHORS]), population.count)
+        if self.anchors is None:
+            raise DataError(
+                "pooled moments and weights below 1 need a population of anchors: give Surprise(..., anchors=)"
+            )
+        return pooled_moments(own(self.anchors))
+
     def _scores(self, psi: Float64Array, moments: Moments, others: Float64Array | None) -> SurpriseScores:
         """Equations (2), (4) and (5); (1) where the ensemble's similarities are given."""
         exact = self.model in ("gaussian", "pooled")
@@ -325,12 +359,14 @@ class Surprise:
             sigma = _shares(psi, others, ~np.isnan(z))
             smooth = ordered_share(sigma, z, members)
         weight = float(self.weight) if self.weight != "crossover" else _crossover(self.ensemble.count)
-        if weight < 1:
-            score = (1 - weight) * normalized_similarity(psi, moments.mean) + weight * smooth
-        else:
-            score = smooth if self.model == "empirical" else z
-        defined = ~np.isnan(z)
-        return SurpriseScores(np.where(defined, score, psi), z, sigma, weight, defined, z_errors(z, moments))
+        score, instead, defined = smooth if self.model == "empirical" else z, psi, ~np.isnan(z)
+        if weight < 1 and members > 1:
+            # Where surprise is not defined, all of the weight is Psi_hat's.
+            score = mixture(psi, smooth, weight, self.split)
+            instead = normalized_similarity(psi, self.split)
+        return SurpriseScores(
+            np.where(defined, score, instead), z, sigma, weight, defined, z_errors(z, moments)
+        )
 
 
 def _shares(psi: Float64Array, others: Float64Array, defined: npt.NDArray[np.bool_]) -> Float64Array:
