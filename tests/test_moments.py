@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from surprise_rerank.core.moments import Moments, MomentStream, percentile_moments, pooled_moments
+from surprise_rerank.core.moments import (
+    Moments,
+    MomentStream,
+    independent_members,
+    percentile_moments,
+    pooled_moments,
+)
 from surprise_rerank.errors import DataError
 
 PROPERTY = settings(max_examples=60, deadline=None)
@@ -53,6 +59,43 @@ def test_the_errors_are_the_spread_of_many_samples(kind: str):
         (estimates.deviation, estimates.deviation_error),
     ):
         assert np.std(value) == pytest.approx(np.mean(error), rel=0.1)
+
+
+@pytest.mark.parametrize("kind", ["moments", "percentiles"])
+def test_copies_that_are_drawn_together_say_what_one_of_them_says(kind: str):
+    one = np.random.default_rng(2).normal(size=(3, 300))
+    copies = np.repeat(one, 4, axis=1)
+    drawn = independent_members(np.full(300, 4))
+    for population, of_copies in ((None, None), (900, 3600), (300, 1200)):
+        if kind == "moments":
+            alone, together = (
+                MomentStream.of(one).moments(population),
+                MomentStream.of(copies).moments(of_copies, drawn),
+            )
+        else:
+            alone, together = (
+                percentile_moments(one, population),
+                percentile_moments(copies, of_copies, drawn),
+            )
+        np.testing.assert_allclose(together.deviation, alone.deviation, rtol=0.05)
+        np.testing.assert_allclose(together.mean_error, alone.mean_error, rtol=0.05)
+        np.testing.assert_allclose(together.deviation_error, alone.deviation_error, rtol=0.05)
+
+
+def test_copies_of_a_single_member_say_nothing_of_the_spread():
+    for found in (
+        MomentStream.of(np.ones((2, 9))).moments(50, 1.0),
+        percentile_moments(np.ones((2, 9)), 50, 1.0),
+    ):
+        assert np.isinf(found.mean_error).all()
+        assert np.isinf(found.deviation_error).all()
+
+
+def test_independent_members_are_fewer_where_some_have_more_copies():
+    assert independent_members(np.array([1, 1, 1])) == 3
+    assert independent_members(np.array([5])) == 1
+    assert independent_members(np.array([1, 3])) == 1.6
+    assert independent_members(np.zeros(0, np.int64)) == 0
 
 
 def test_nothing_seen_is_not_known_at_all_unless_there_is_nothing():

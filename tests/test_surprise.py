@@ -311,6 +311,25 @@ def test_the_error_of_z_says_how_far_a_sample_leads_astray():
     assert abs(np.mean(errors)) < 0.4
 
 
+@pytest.mark.parametrize("model", ["gaussian", "percentile"])
+def test_the_error_of_z_knows_that_copies_of_a_member_are_drawn_together(model: str):
+    """400 of 24,000 members are ten of 600, forty times each."""
+    rng = np.random.default_rng(10)
+    errors = []
+    for _ in range(80):
+        distinct = rng.normal(size=(600, 2)).astype(np.float32)
+        members = np.repeat(distinct, 40, axis=0)
+        anchor = np.ones((1, 2), np.float32)
+        exact, sampled = (
+            Surprise(Ensemble.from_vectors(each, similarity="euclidean", sample_size=size), model, 1)
+            for each, size in ((distinct, 600), (members, 400))
+        )
+        psi = [0.4]
+        result = sampled.scores(psi, anchor)
+        errors.append((result.z[0] - exact.scores(psi, anchor).z[0]) / result.z_error[0])
+    assert 0.6 < np.median(np.abs(errors)) / 0.674 < 1.5, "the median of a standard normal's size is .674"
+
+
 # Tails
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from surprise_rerank.core.arrays import Float64Array, FloatArray
+from surprise_rerank.core.arrays import Float64Array, FloatArray, IntArray
 from surprise_rerank.errors import DataError
 
 UPPER_PERCENTILE = float(100 * special.ndtr(1.0))  # 84.134...: one sigma above the median of a Gaussian
@@ -157,36 +157,41 @@ class MomentStream:
             + 4 * delta * (a * other.m3 - b * self.m3) / n,
         )
 
-    def moments(self, population: int | None = None) -> Moments:
+    def moments(self, population: int | None = None, independent: float | None = None) -> Moments:
         """The moments, with the sampling error that is left.
 
         Args:
             population: size of the ensemble, of which the stream saw a sample without replacement. The error
                 shrinks by sqrt((N - n) / (N - 1)) and is 0 once all was seen. None for an endless one.
+            independent: how many of the members seen were drawn by themselves; all where None. Copies of a
+                member that are drawn together say what one of them says (`independent_members`).
         """
         n = self.count
         if not n:
             unknown = np.full_like(self.mean, 0.0 if population == 0 else np.inf)
             return Moments(np.zeros_like(self.mean), np.zeros_like(self.mean), unknown, unknown)
         deviation = np.sqrt(self.m2 / n)
-        left = unseen_share(n, population)
+        drawn = n if independent is None else independent
+        left = unseen_share(n, population, drawn)
         if not left:
             none = np.zeros_like(self.mean)
             return Moments(self.mean, deviation, none, none)
-        if n == 1:
+        if drawn <= 1:
             unknown = np.full_like(self.mean, np.inf)
             return Moments(self.mean, deviation, unknown, unknown)
         # Var(s^2) is (m4 - s^4) / n, and d sigma = d sigma^2 / (2 sigma).
-        spread = np.sqrt(np.maximum(self.m4 / n - deviation**4, 0.0) / n)
+        spread = np.sqrt(np.maximum(self.m4 / n - deviation**4, 0.0) / drawn)
         return Moments(
             self.mean,
             deviation,
-            left * np.sqrt(self.m2 / (n - 1) / n),
+            left * np.sqrt(self.m2 / n / (drawn - 1)),
             left * np.divide(spread, 2 * deviation, out=np.zeros_like(spread), where=deviation > 0),
         )
 
 
-def percentile_moments(similarities: FloatArray, population: int | None = None) -> Moments:
+def percentile_moments(
+    similarities: FloatArray, population: int | None = None, independent: float | None = None
+) -> Moments:
     """The percentile model's moments: median and p84.134 - p50.
 
     The errors are those of the percentiles of a Gaussian sample, whose quantile q has the variance
@@ -195,14 +200,17 @@ def percentile_moments(similarities: FloatArray, population: int | None = None) 
     Args:
         similarities: (n, s) similarities of anchors to a sample of the ensemble.
         population: size of the ensemble.
+        independent: how many of the sample were drawn by themselves; all where None.
     """
     n, members = similarities.shape
     if not members:
         return MomentStream.start(n).moments(population)
     median, upper = np.percentile(similarities, [50.0, UPPER_PERCENTILE], axis=1)
-    left = unseen_share(members, population) / np.sqrt(members)
-    if members == 1 and left:
-        return MomentStream.of(similarities).moments(population)
+    drawn = members if independent is None else independent
+    left = unseen_share(members, population, drawn) / np.sqrt(drawn)
+    if drawn <= 1 and left:
+        unknown = np.full(n, np.inf)
+        return Moments(median, upper - median, unknown, unknown)
     # Of the normal distribution, written out: scipy.stats takes a second to import.
     density, tail = np.exp([0.0, -0.5]) / np.sqrt(2 * np.pi), special.ndtr(-1.0)
     of_median = 0.25 / density[0] ** 2
@@ -217,7 +225,9 @@ def percentile_moments(similarities: FloatArray, population: int | None = None) 
     )
 
 
-def pooled_moments(anchors: Moments, population: int | None = None) -> Moments:
+def pooled_moments(
+    anchors: Moments, population: int | None = None, independent: float | None = None
+) -> Moments:
     """Scalar moments that a population of anchors shares: the mean mean, and the root of the mean variance.
 
     Their error is that of sampling the anchors, and that of the members, which is the same for all anchors.
@@ -225,13 +235,14 @@ def pooled_moments(anchors: Moments, population: int | None = None) -> Moments:
     Args:
         anchors: (n,) moments of a sample of anchors.
         population: number of anchors there are.
+        independent: how many of the sample were drawn by themselves; all where None.
     """
     means, variances = np.atleast_1d(anchors.mean), np.atleast_1d(anchors.deviation) ** 2
     if not len(means):
         zero = np.zeros(())
         return Moments(zero, zero)
-    of_means = MomentStream.of(means[None, :]).moments(population)
-    of_variances = MomentStream.of(variances[None, :]).moments(population)
+    of_means = MomentStream.of(means[None, :]).moments(population, independent)
+    of_variances = MomentStream.of(variances[None, :]).moments(population, independent)
     deviation = np.sqrt(of_variances.mean)
     of_members = 2 * np.mean(np.atleast_1d(anchors.deviation) * anchors.deviation_error)
     spread = np.hypot(of_variances.mean_error, of_members)
@@ -250,8 +261,27 @@ def joined(parts: Sequence[Moments]) -> Moments:
     )
 
 
-def unseen_share(seen: int, population: int | None) -> float:
-    """Finite population correction: the factor on a sampling error; 1 for an endless population."""
+def unseen_share(seen: int, population: int | None, independent: float | None = None) -> float:
+    """Finite population correction: the factor on a sampling error; 1 for an endless population.
+
+    Args:
+        seen: n, the size of the sample.
+        population: N, of what it was drawn from.
+        independent: how many of the n were drawn by themselves. The population has as many copies of each.
+    """
     if population is None:
         return 1.0
-    return float(np.sqrt(max(population - seen, 0) / max(population - 1, 1)))
+    if population <= seen:
+        return 0.0
+    alike = seen / independent if independent else 1.0
+    return float(np.sqrt((population - seen) / max(population - alike, 1.0)))
+
+
+def independent_members(copies: IntArray) -> float:
+    """As how many members a sample with so many copies of each counts: (sum c)^2 / sum c^2 (Kish, 1965).
+
+    >>> independent_members(np.array([3, 3]))
+    2.0
+    """
+    whole = float(copies.sum())
+    return whole**2 / float(np.square(copies.astype(np.float64)).sum()) if whole else 0.0

@@ -27,6 +27,7 @@ from surprise_rerank.core.moments import (
     POOLED_ANCHORS,
     Moments,
     MomentStream,
+    independent_members,
     joined,
     percentile_moments,
     pooled_moments,
@@ -275,11 +276,13 @@ class Ensemble:
 
         Equal to the exact ones where the sample holds all members; with the sampling error otherwise.
         """
-        return self._scanned(anchors, lambda block: MomentStream.of(block).moments(self.count))
+        drawn = self._independent(self.sampled)
+        return self._scanned(anchors, lambda block: MomentStream.of(block).moments(self.count, drawn))
 
     def percentiles(self, anchors: npt.ArrayLike) -> Moments:
         """(n,) medians and (n,) distances from the median to the 84.134th percentile, over the sample."""
-        return self._scanned(anchors, lambda block: percentile_moments(block, self.count))
+        drawn = self._independent(self.sampled)
+        return self._scanned(anchors, lambda block: percentile_moments(block, self.count, drawn))
 
     def pooled(self, anchors: Ensemble | None = None) -> Moments:
         """The moments that a population of anchors shares: the mean of mu_q, the root mean square of sigma_q.
@@ -299,11 +302,23 @@ class Ensemble:
         population = self if anchors is None else anchors
         self.require_same_kind(population)
         if not is_linear(self.similarity):
-            chosen = population.sample[:POOLED_ANCHORS]
-            return pooled_moments(self.moments_by_scan(chosen), population.count)
+            return population.pooled_over_sample(self.moments_by_scan)
         covariance, m = self.covariance, population.mean
         variance = float((covariance * population.covariance).sum() + m @ covariance @ m)
         return Moments(np.asarray(self.mean @ m), np.sqrt(np.maximum(variance, 0.0)))
+
+    def pooled_over_sample(self, moments: Callable[[Float32Array], Moments]) -> Moments:
+        """Scalar moments that these members share as anchors, over a sample of them, with its error.
+
+        Args:
+            moments: (n, d) anchors -> their (n,) moments.
+        """
+        chosen = self.sample[:POOLED_ANCHORS]
+        return pooled_moments(moments(chosen), self.count, self._independent(len(chosen)))
+
+    def _independent(self, first: int) -> float:
+        """As how many members the first ones of the sample count: copies of a member are drawn together."""
+        return independent_members(np.unique(self.priorities[:first], return_counts=True)[1])
 
     def require_same_kind(self, anchors: Ensemble) -> None:
         """Refuse a population of anchors that are compared otherwise than the members.

@@ -30,7 +30,7 @@ import numpy.typing as npt
 from scipy import special
 
 from surprise_rerank.core.arrays import Float64Array
-from surprise_rerank.core.moments import POOLED_ANCHORS, Moments, pooled_moments
+from surprise_rerank.core.moments import Moments, pooled_moments
 from surprise_rerank.errors import DataError
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.sampled import EnsembleLike
@@ -341,10 +341,11 @@ class Surprise:
         if isinstance(population, Ensemble):
             if isinstance(self.ensemble, Ensemble) and not percentiles:
                 return self.ensemble.pooled(population)
-            return pooled_moments(own(population.sample[:POOLED_ANCHORS]), population.count)
+            return population.pooled_over_sample(own)
         if self.anchors is None:
             raise DataError(
-                "pooled moments and weights below 1 need a population of anchors: give Surprise(..., anchors=)"
+                "pooled moments and weights below 1 need a population of anchors: "
+                "give Surprise(..., anchors=)"
             )
         return pooled_moments(own(self.anchors))
 
