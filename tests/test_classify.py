@@ -5,6 +5,8 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -17,7 +19,7 @@ from surprise_rerank.errors import DataError, IndexMismatchError
 from surprise_rerank.surprise.ensemble import Ensemble
 
 BOTH = (CosineClassifier, SurpriseClassifier)
-MODELS = ("gaussian", "pooled", "percentile", "empirical")
+MODELS = ("gaussian", "pooled", "half-pooled", "percentile", "empirical")
 NEWS = [
     "the team won the match",
     "a match of the national team",
@@ -59,23 +61,41 @@ def test_surprise_undoes_the_pull_of_a_broad_label() -> None:
     surprise = SurpriseClassifier(labels).fit(points)
     assert (cosine.predict(points) == y).mean() < 0.8
     assert (surprise.predict(points) == y).mean() > 0.85
-    assert surprise.contrast_.promising
-    assert surprise.contrast_.cone > 0.6
 
 
-def test_auto_takes_the_crossover_where_a_gain_is_promised_and_the_cosine_elsewhere() -> None:
+def test_the_weight_follows_the_size_of_the_ensemble() -> None:
     points, _, labels = cone(n=500)
     assert SurpriseClassifier(labels).fit(points).weight_ == pytest.approx(np.tanh(0.5))
-    assert SurpriseClassifier(labels).fit(points[:5]).weight_ == 0
-    centred = points - points.mean(axis=0)
-    of_centred = {i: centred[i] for i in range(3)}
-    classifier = SurpriseClassifier(of_centred).fit(centred)
-    assert not classifier.contrast_.promising
-    assert classifier.weight_ == 0
-    np.testing.assert_array_equal(
-        classifier.predict(centred), CosineClassifier(of_centred).fit(centred).predict(centred)
-    )
-    assert SurpriseClassifier(of_centred, weight="crossover").fit(centred).weight_ > 0.4
+    # Five texts say little about a mean: what is left is the cosine.
+    few = SurpriseClassifier(labels).fit(points[:5])
+    assert few.weight_ == 0
+    np.testing.assert_array_equal(few.predict(points), CosineClassifier(labels).fit(points).predict(points))
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 40), st.integers(2, 6), st.floats(0, 4))
+def test_half_pooled_takes_the_mean_of_a_labels_variance_and_that_of_all(
+    seed: int, n: int, count: int, narrow: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    texts = rng.normal(size=(n, 5)) + narrow * rng.normal(size=5)
+    labels = rng.normal(size=(count, 5)) + narrow
+    classifier = SurpriseClassifier(dict(enumerate(labels)), weight=1.0, exclusive=False).fit(texts)
+    cosine = np.array([[x @ q / (np.linalg.norm(x) * np.linalg.norm(q)) for q in labels] for x in texts])
+    own = cosine.var(axis=0)
+    expected = (cosine - cosine.mean(axis=0)) / np.sqrt((own + own.mean()) / 2)
+    np.testing.assert_allclose(classifier.decision_function(texts), expected, rtol=1e-3, atol=1e-4)
+
+
+def test_labels_that_an_encoder_does_not_tell_apart_are_refused() -> None:
+    # The mean of word vectors has no order of words, and unknown words have no vector.
+    encoder = WordEncoder()
+    for names in (["bank interest", "interest bank"], ["", " "]):
+        for kind in BOTH:
+            with pytest.raises(DataError, match="have the same vector") as error:
+                kind(names, encoder=encoder).fit(NEWS)
+            assert all(repr(name) in str(error.value) for name in names)
+    with pytest.raises(DataError, match="the labels 1 and 2 have the same vector"):
+        CosineClassifier({1: [1.0, 2.0], 2: [2.0, 4.0]}).fit(np.eye(2))
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -201,8 +221,8 @@ def test_one_text_of_a_class_against_a_thousand_of_another(model: str) -> None:
     found = SurpriseClassifier(labels, model=model, weight=1.0).fit(points, y).predict(points)
     assert found[-1] == "one"
     # Half of the many are more like the rare label than is usual: that is what surprise means.
-    automatic = SurpriseClassifier(labels, model=model).fit(points, y)
-    assert np.isfinite(automatic.decision_function(points)).all()
+    mixed = SurpriseClassifier(labels, model=model).fit(points, y)
+    assert np.isfinite(mixed.decision_function(points)).all()
 
 
 @pytest.mark.parametrize("kind", BOTH)
@@ -249,9 +269,11 @@ def test_what_cannot_be_used_is_refused_in_one_line() -> None:
             NEWS
         ),
         "threshold must be a number": lambda: SurpriseClassifier(NAMES, threshold="high").fit(NEWS),
-        "weight must be 'auto'": lambda: SurpriseClassifier(labels, weight="much").fit(points),
+        "weight must be 'crossover'": lambda: SurpriseClassifier(labels, weight="auto").fit(points),
         "number from 0 to 1, got 2": lambda: SurpriseClassifier(labels, weight=2).fit(points),
-        "model 'normal' is not known": lambda: SurpriseClassifier(labels, model="normal").fit(points),
+        "empirical, half-pooled, got 'normal'": lambda: SurpriseClassifier(labels, model="normal").fit(
+            points
+        ),
         "must be a FewShotTraining": lambda: CosineClassifier(labels, training="some").fit(points, y),
         "training needs examples": lambda: CosineClassifier(labels, training=FewShotTraining()).fit(points),
         "fine-tuning needs texts": lambda: CosineClassifier(labels, training=FewShotTraining()).fit(

@@ -10,12 +10,11 @@ vectors, or by training on a few examples (`few_shot.py`).
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 from surprise_rerank.classify.few_shot import FewShotTraining
 from surprise_rerank.classify.label_classifier import LabelClassifier
 from surprise_rerank.classify.labels import DEFAULT_TEMPLATE
-from surprise_rerank.classify.offset_share import LabelContrast, label_contrast
 from surprise_rerank.core.arrays import FloatArray
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.encoders.loading import DEFAULT_MODEL
@@ -23,7 +22,12 @@ from surprise_rerank.errors import DataError
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.score import Surprise, SurpriseModel, Weight
 
-ClassifierWeight: TypeAlias = Weight | Literal["auto"]
+ClassifierModel: TypeAlias = SurpriseModel | Literal["half-pooled"]
+
+# A label's own variance is partly the labels' difference and partly chance and the texts that have the label.
+# Half of the way to the pooled one was chosen by leaving one data set out (docs/classification.md).
+_HALF = 0.5
+_MODELS: tuple[str, ...] = (*get_args(SurpriseModel), "half-pooled")
 
 
 class CosineClassifier(LabelClassifier):
@@ -66,15 +70,13 @@ class SurpriseClassifier(LabelClassifier):
             is a `none_label`; .5 by default, as published.
         none_label: as for `CosineClassifier`.
         training: as for `CosineClassifier`.
-        model: of the ensemble's similarities, see `Surprise`: `pooled` (one deviation for all labels, which
-            did better on most tasks), `gaussian` (published), `percentile`, `empirical`.
-        weight: w of (4): a number from 0 (cosine) to 1; `crossover` for tanh(|E| / 1000), published; `auto`
-            for the crossover where `label_contrast` predicts a gain, and 0 where it does not; for labels
-            that do not exclude each other, `auto` is the crossover.
+        model: of the ensemble's similarities: `gaussian`, `pooled`, `percentile` and `empirical` as for
+            `Surprise`; `half-pooled` is between the first (published: each label has its own deviation) and
+            the second (one for all labels): a label's variance is the mean of both.
+        weight: w of (4): a number from 0 (cosine) to 1, or `crossover` for tanh(|E| / 1000), published.
 
     Attributes:
         weight_: w that is used.
-        contrast_: the gain that the ensemble and the labels predict.
 
     >>> import numpy as np
     >>> texts = np.array([[0.9, 0.8], [0.8, 0.9], [0.95, 0.7], [0.7, 0.95]])
@@ -88,7 +90,6 @@ class SurpriseClassifier(LabelClassifier):
     default_threshold: ClassVar[float | None] = 0.5
 
     weight_: float
-    contrast_: LabelContrast
 
     def __init__(
         self,
@@ -100,8 +101,8 @@ class SurpriseClassifier(LabelClassifier):
         threshold: float | None = None,
         none_label: Any = None,
         training: FewShotTraining | None = None,
-        model: SurpriseModel = "pooled",
-        weight: ClassifierWeight = "auto",
+        model: ClassifierModel = "half-pooled",
+        weight: Weight = "crossover",
     ) -> None:
         super().__init__(
             labels,
@@ -117,27 +118,22 @@ class SurpriseClassifier(LabelClassifier):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if isinstance(self.weight, str) and self.weight not in ("auto", "crossover"):
-            raise DataError(
-                f"weight must be 'auto', 'crossover' or a number from 0 to 1, got {self.weight!r}"
-            )
-        Surprise(Ensemble.empty(1), model=self.model, weight=self._crossover_or_number())
+        if self.model not in _MODELS:
+            raise DataError(f"model must be one of {', '.join(_MODELS)}, got {self.model!r}")
+        self._of_ensemble(Ensemble.empty(1))
 
     def _surprise(self) -> Surprise:
         anchors = Ensemble.from_vectors(self.label_vectors_, similarity="cosine")
-        weight = self._crossover_or_number()
-        # The offset share is about choices between labels, which other labels do not have.
-        if self.weight == "auto" and self.exclusive and not self.contrast_.promising:
-            weight = 0.0
-        return Surprise(self.ensemble_, model=self.model, weight=weight, anchors=anchors)
+        return self._of_ensemble(self.ensemble_, anchors)
+
+    def _of_ensemble(self, ensemble: Ensemble, anchors: Ensemble | None = None) -> Surprise:
+        if self.model == "half-pooled":
+            return Surprise(ensemble, weight=self.weight, shrink_deviation=_HALF, anchors=anchors)
+        return Surprise(ensemble, model=self.model, weight=self.weight, anchors=anchors)
 
     def _rescore(self) -> None:
-        self.contrast_ = label_contrast(self.label_vectors_, self.ensemble_)
         super()._rescore()
         self.weight_ = self._scorer.weight
 
     def _certainty(self, vectors: FloatArray) -> FloatArray:
         return self._scorer.probabilities(vectors)
-
-    def _crossover_or_number(self) -> Weight:
-        return "crossover" if isinstance(self.weight, str) else self.weight

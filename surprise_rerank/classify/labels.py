@@ -16,6 +16,8 @@ from surprise_rerank.errors import DataError
 DEFAULT_TEMPLATE = "this matter is {}"
 # What makes (n, d) vectors of n label texts.
 Encode = Callable[[list[str]], FloatArray]
+# Unit vectors in float32 that differ by less, as a length, differ by the order of their sums alone.
+_COINCIDING = 1e-5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,7 +74,8 @@ class Labels:
             encode: makes vectors of texts.
 
         Raises:
-            DataError: if vectors differ in dimension.
+            DataError: if vectors differ in dimension, or two coincide, as those of the same words in another
+                order do for word vectors, and those of unknown words.
         """
         texts = self.texts(template)
         encoded = encode([text for group in texts for text in group]) if any(texts) else np.zeros((0, 0))
@@ -86,7 +89,25 @@ class Labels:
         sizes = sorted({len(row) for row in rows})
         if len(sizes) > 1:
             raise DataError(f"label vectors have dimensions {', '.join(map(str, sizes))}, expected one")
-        return unit_rows(np.stack(rows))
+        found = unit_rows(np.stack(rows))
+        self._refuse_coinciding(found)
+        return found
+
+    def _refuse_coinciding(self, vectors: Float32Array) -> None:
+        """Between two labels of one vector the rounding of a product would choose."""
+        for place, vector in enumerate(vectors):
+            distance = np.linalg.norm(vectors[place + 1 :] - vector, axis=1)
+            if distance.min(initial=np.inf) < _COINCIDING:
+                one, other = (self._shown(i) for i in (place, place + 1 + int(distance.argmin())))
+                raise DataError(
+                    f"the labels {one} and {other} have the same vector, so nothing chooses between them; "
+                    "describe them in other words, or choose another encoder"
+                )
+
+    def _shown(self, place: int) -> str:
+        """A label as its user described it; one that is a vector by its class."""
+        description = self.descriptions[place]
+        return repr(description[0] if isinstance(description, tuple) else self.classes.tolist()[place])
 
 
 def check_template(template: object) -> None:

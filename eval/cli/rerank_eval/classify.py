@@ -31,9 +31,9 @@ Systems:
   cosine       the label whose vector is the nearest
   surprise     the label that the text is more similar to than other texts are: Gaussian
   pooled       one deviation for all labels
+  half-pooled  each label's variance half of the way to the pooled one: the classifier's default
   percentile   median and 84th percentile for mean and deviation
   empirical    the share of the ensemble that is less similar
-  auto         surprise where the unlabelled texts promise a gain, else cosine
   logistic     logistic regression on labelled vectors (with --train or --shots)
 
 \b

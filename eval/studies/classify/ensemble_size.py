@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from surprise_rerank.classify.classifiers import ClassifierWeight
 from surprise_rerank.connectors.progress import Advance, Terminal
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.files import cache_folder
@@ -16,18 +15,20 @@ from surprise_rerank.eval.reports.report import Cell, Column, Plot, Report, Seri
 from surprise_rerank.eval.stats.significance import deviation
 from surprise_rerank.eval.studies.classify.measures import Quality, mean
 from surprise_rerank.eval.studies.classify.settings import EnsembleSizeSettings
-from surprise_rerank.eval.studies.classify.systems import AUTO, by_labels
+from surprise_rerank.eval.studies.classify.systems import HALF_POOLED, by_labels
 from surprise_rerank.eval.studies.classify.task import Task
-from surprise_rerank.eval.studies.labelled_models import COSINE, LabelledVectors, load_models
+from surprise_rerank.eval.studies.labelled_models import COSINE, load_models
 from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.surprise.score import Weight
 
 # Row of the table -> system, weight.
-SYSTEMS: dict[str, tuple[str, ClassifierWeight]] = {
+SYSTEMS: dict[str, tuple[str, Weight]] = {
     COSINE: (COSINE, 0.0),
     "surprise, crossover": ("surprise", "crossover"),
     "surprise, weight 1": ("surprise", 1.0),
     "pooled, crossover": ("pooled", "crossover"),
-    "pooled, auto": (AUTO, "auto"),
+    "half-pooled, crossover": (HALF_POOLED, "crossover"),
+    "half-pooled, weight 1": (HALF_POOLED, 1.0),
 }
 
 
@@ -59,7 +60,7 @@ def evaluate_ensemble_size(
         The table `ensemble-size`, a row for each model, template, size and system.
 
     Raises:
-        DataError: if no size leaves a text to be tested.
+        DataError: if no size leaves a text to be tested, or no model tells the labels apart.
         SurpriseRerankError: if a model cannot be loaded, or vectors cannot be kept.
     """
     terminal = terminal or Terminal(quiet=True)
@@ -72,6 +73,7 @@ def evaluate_ensemble_size(
         )
     templates = tuple(dict.fromkeys(settings.templates))
     measured: dict[_Key, _Measured] = {}
+    left_out: list[str] = []
     described = []
     for vectors in load_models(settings.models, settings.cache or cache_folder(), terminal):
         described.append(vectors.described())
@@ -79,15 +81,24 @@ def evaluate_ensemble_size(
         total = len(templates) * len(sizes) * settings.draws
         with terminal.bar(f"{vectors.name}: drawing ensembles", total, "draws") as advance:
             for template in templates:
-                found = _sizes(task, vectors, template, texts, sizes, settings, advance)
+                try:
+                    labels = task.label_vectors(vectors.encoder, template)
+                except DataError as error:
+                    left_out.append(f"{vectors.name}, {template}: not measurable, as {error}")
+                    terminal.say(left_out[-1])
+                    advance(len(sizes) * settings.draws)
+                    continue
+                found = _sizes(task, labels, texts, sizes, settings, advance)
                 measured.update(
                     {(vectors.name, template, size, system): m for (size, system), m in found.items()}
                 )
+    if not measured:
+        raise DataError(left_out[0])
     return Report(
         f"Sizes of ensembles: {task.texts.name}",
         (_table(measured),),
         tuple(_plots(measured)),
-        (*_notes(task, settings, sizes), *task.remarks()),
+        (*_notes(task, settings, sizes), *left_out, *task.remarks()),
         {
             **task.facts(),
             "draws": settings.draws,
@@ -99,15 +110,13 @@ def evaluate_ensemble_size(
 
 def _sizes(
     task: Task,
-    vectors: LabelledVectors,
-    template: str,
+    labels: Mapping[str, Float32Array],
     texts: Float32Array,
     sizes: Sequence[int],
     settings: EnsembleSizeSettings,
     advance: Advance,
 ) -> dict[tuple[int, str], _Measured]:
     """Every size, with the same draws for every model and template."""
-    labels = task.label_vectors(vectors.encoder, template)
     found: dict[tuple[int, str], _Measured] = {}
     for size in sizes:
         for number in range(settings.draws):
@@ -176,7 +185,7 @@ def _notes(task: Task, settings: EnsembleSizeSettings, sizes: Sequence[int]) -> 
         "the texts outside of the ensemble are tested (inductive)"
     )
     yield "dev.: standard deviation over the draws; ratio: of the means of surprise and cosine"
-    yield "crossover: weight tanh(size / 1000); auto: the crossover where the texts promise a gain, else 0"
+    yield "crossover: weight tanh(size / 1000)"
     left = [size for size in dict.fromkeys(settings.sizes) if size not in sizes]
     if left:
         yield f"ensembles of {', '.join(map(str, left))} leave no text to test and are left out"

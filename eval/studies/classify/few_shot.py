@@ -20,6 +20,7 @@ from surprise_rerank.errors import DataError
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.studies.classify.draws import draw_examples, draw_texts
 from surprise_rerank.eval.studies.classify.few_shot_systems import (
+    NAMELESS,
     SETFIT,
     SURPRISES,
     Examples,
@@ -69,7 +70,7 @@ def evaluate_few_shot(task: Task, settings: FewShotSettings, terminal: Terminal 
         for each draw of them, too.
 
     Raises:
-        DataError: if there are not enough texts.
+        DataError: if there are not enough texts, or no system of any model can be measured.
         MissingExtraError: if SetFit is asked for and not installed.
         SurpriseRerankError: if a model cannot be loaded or trained, or a result cannot be kept.
     """
@@ -86,6 +87,8 @@ def evaluate_few_shot(task: Task, settings: FewShotSettings, terminal: Terminal 
     for vectors in models:
         described.append(vectors.described())
         cells.update(study.cells(vectors))
+    if not cells:
+        raise DataError(study.left_out[0])
     kind = "balanced" if settings.balanced else "not balanced"
     return Report(
         f"Few examples, {kind}: {task.texts.name}",
@@ -104,7 +107,7 @@ class _Study:
     settings: FewShotSettings
     results: ResultCache[FewShotResult]
     terminal: Terminal
-    _missing: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)  # what is not measured, and why
     _draws: list[_Draw] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -115,7 +118,13 @@ class _Study:
     def cells(self, vectors: LabelledVectors) -> Cells:
         """The results of a model: read where they are kept, measured and kept where not."""
         systems, missing = possible_systems(self.settings.systems, vectors.encoder)
-        self._missing += [note for note in missing if note not in self._missing]
+        try:
+            self.task.label_vectors(vectors.encoder, self.settings.template)
+        except DataError as error:
+            missing.append(f"{vectors.name}: no system that uses the labels' names, as {error}")
+            self.terminal.say(missing[-1])
+            systems = tuple(name for name in systems if name in NAMELESS)
+        self.left_out += [note for note in missing if note not in self.left_out]
         cells: Cells = {}
         total = len(self.settings.shots) * len(self._draws)
         for shots in self.settings.shots:
@@ -237,7 +246,7 @@ class _Study:
             steps = settings.setfit_steps
             cut = "one epoch of all pairs" if steps is None else f"at most {steps} steps of 16 pairs"
             yield f"setfit: its defaults, {cut}, and a logistic regression as head"
-        yield from self._missing
+        yield from self.left_out
         yield from self.results.remarks()
 
     def facts(self) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from functools import cached_property
 
 import numpy as np
 
-from surprise_rerank.classify.classifiers import ClassifierWeight
 from surprise_rerank.classify.few_shot import FewShotTraining, TrainingHistory
 from surprise_rerank.classify.finetune import fine_tune
 from surprise_rerank.classify.linear_map import fit_linear_map
@@ -26,6 +25,7 @@ from surprise_rerank.eval.studies.classify.systems import Answers, by_labels, lo
 from surprise_rerank.eval.studies.classify.task import Task
 from surprise_rerank.eval.studies.labelled_models import LabelledVectors
 from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.surprise.score import Weight
 
 LOGISTIC, SETFIT = "logistic", "setfit"
 # System -> the system of `systems.ZERO_SHOT` that follows the training.
@@ -33,6 +33,8 @@ _FINE_TUNED = {"cosine": "cosine", "surprise": "surprise"}
 _LINEAR = {"cosine-linear": "cosine", "surprise-linear": "surprise"}
 SYSTEMS = (*_FINE_TUNED, *_LINEAR, LOGISTIC, SETFIT)
 _NEED_TRAINING = (*_FINE_TUNED, SETFIT)
+# Those that learn from the classes alone, whatever they are called.
+NAMELESS = (LOGISTIC, SETFIT)
 # Those that have a weight.
 SURPRISES = ("surprise", "surprise-linear")
 
@@ -155,7 +157,7 @@ class Learners:
         examples: Examples,
         frozen: Callable[[], tuple[Float32Array, Float32Array]],
         template: str,
-        weight: ClassifierWeight,
+        weight: Weight,
         setfit_steps: int | None,
         terminal: Terminal,
         title: str,

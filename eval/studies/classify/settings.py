@@ -13,32 +13,30 @@ from surprise_rerank.core.settings import option, some_names
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.studies.settings import LabelledColumns, LabelledStudy
 
-Weight: TypeAlias = float | Literal["crossover", "auto"]
+Weight: TypeAlias = float | Literal["crossover"]
 
 # As `classify.labels.DEFAULT_TEMPLATE`, which `--help` cannot wait for.
 TEMPLATE = "this matter is {}"
 TRAIN: Final = "train"
 _WEIGHT_HELP = (
-    "Of surprise against the cosine: from 0 to 1; crossover: tanh(size of the ensemble / 1000), as "
-    "published; auto: the crossover where the unlabelled texts promise a gain, else 0."
+    "Of surprise against the cosine: from 0 to 1; crossover: tanh(size of the ensemble / 1000), as published."
 )
 
 
 def to_weight(text: str) -> Weight:
-    """A weight of surprise: `crossover`, `auto`, or a number from 0 to 1.
+    """A weight of surprise: `crossover`, or a number from 0 to 1.
 
     Raises:
         ValueError: if it is something else.
     """
-    names: dict[str, Weight] = {"crossover": "crossover", "auto": "auto"}
-    if text in names:
-        return names[text]
+    if text == "crossover":
+        return "crossover"
     try:
         number = float(text)
     except ValueError:
         number = -1.0
     if not 0 <= number <= 1:
-        raise ValueError(f"{text!r} is not crossover, auto, or a number from 0 to 1")
+        raise ValueError(f"{text!r} is not crossover or a number from 0 to 1")
     return number
 
 

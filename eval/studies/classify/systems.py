@@ -8,15 +8,19 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from surprise_rerank.classify.classifiers import ClassifierWeight, CosineClassifier, SurpriseClassifier
+from surprise_rerank.classify.classifiers import ClassifierModel, CosineClassifier, SurpriseClassifier
 from surprise_rerank.core.arrays import Float32Array, IntArray
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.studies.labelled_models import COSINE, SURPRISE
 from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.surprise.score import Weight
 
-AUTO, LOGISTIC = "auto", "logistic"
+LOGISTIC = "logistic"
+# The default of the classifier.
+HALF_POOLED = "half-pooled"
+_MODELS: Mapping[str, ClassifierModel] = {**SURPRISE, HALF_POOLED: "half-pooled"}
 # By the labels' names alone.
-ZERO_SHOT = (COSINE, *SURPRISE, AUTO)
+ZERO_SHOT = (COSINE, *_MODELS)
 # Converges on unit vectors of a hundred classes.
 _ITERATIONS = 2000
 
@@ -39,7 +43,7 @@ def by_labels(
     labels: Mapping[str, Float32Array],
     texts: Float32Array,
     ensemble: Ensemble,
-    weight: ClassifierWeight,
+    weight: Weight,
 ) -> Answers:
     """Answers by the similarity to the labels.
 
@@ -48,15 +52,12 @@ def by_labels(
         labels: class -> (d,) vector, in the order of the classes' characters.
         texts: (n, d) vectors.
         ensemble: of vectors that similarities are compared with, under the cosine.
-        weight: of surprise; the system `auto` decides by itself.
+        weight: of surprise.
     """
     if system == COSINE:
         chosen = CosineClassifier(labels).fit(texts, ensemble=ensemble).predict(texts)
         return Answers(_places(labels, chosen))
-    if system == AUTO:
-        classifier = SurpriseClassifier(labels)
-    else:
-        classifier = SurpriseClassifier(labels, model=SURPRISE[system], weight=weight)
+    classifier = SurpriseClassifier(labels, model=_MODELS[system], weight=weight)
     classifier.fit(texts, ensemble=ensemble)
     return Answers(_places(labels, classifier.predict(texts)), float(classifier.weight_))
 

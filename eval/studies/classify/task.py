@@ -15,7 +15,6 @@ from surprise_rerank.connectors.readers.source import OnError
 from surprise_rerank.core.arrays import Float32Array, IntArray
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.encoders.text_vectors import dense_vectors
-from surprise_rerank.errors import DataError
 from surprise_rerank.eval.labelled.data import LabelledTexts, read_labelled
 from surprise_rerank.eval.studies.classify.label_names import LabelNames, label_names, read_label_names
 
@@ -60,17 +59,9 @@ class Task:
         """Class -> the (d,) unit vector of its names in the template.
 
         Raises:
-            DataError: if two are equal, as for words that the model has no vector of.
+            DataError: if two coincide, as for words that the model has no vector of.
         """
         found = self.labels().vectors(template, lambda texts: dense_vectors(encoder, texts, "query"))
-        first, rows = np.unique(found, axis=0, return_index=True, return_inverse=True)[1:]
-        for place, row in enumerate(rows.tolist()):
-            if first[row] != place:
-                one, other = (self.names[self.classes[i]][0] for i in (first[row], place))
-                raise DataError(
-                    f"{encoder.name} has one vector for the labels {one!r} and {other!r}; give them names "
-                    "that it knows (--label-names)"
-                )
         return dict(zip(self.classes, found, strict=True))
 
     def facts(self) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from surprise_rerank.classify.offset_share import LabelContrast, label_contrast
 from surprise_rerank.connectors.progress import Advance, Terminal
 from surprise_rerank.core.arrays import Float32Array, IntArray
 from surprise_rerank.core.files import cache_folder
@@ -24,7 +23,6 @@ from surprise_rerank.eval.studies.classify.task import Task
 from surprise_rerank.eval.studies.classify.zero_shot_tables import (
     accuracy_bars,
     classes_table,
-    contrast_table,
     systems_table,
 )
 from surprise_rerank.eval.studies.labelled_models import LabelledVectors, load_models
@@ -40,11 +38,11 @@ def evaluate_zero_shot(task: Task, settings: ZeroShotSettings, terminal: Termina
         terminal: for progress; quiet by default.
 
     Returns:
-        The tables `zero-shot`, a row for each model, template and system; `contrast`, what the ensemble
-        promises for each model and template; and `zero-shot-classes`, a row for each class, too.
+        The tables `zero-shot`, a row for each model, template and system, or one that says that a model does
+        not tell the labels apart; and `zero-shot-classes`, a row for each class, too.
 
     Raises:
-        DataError: if the settings do not fit the texts.
+        DataError: if the settings do not fit the texts, or no model tells the labels apart.
         SurpriseRerankError: if a model cannot be loaded, or vectors cannot be kept.
     """
     terminal = terminal or Terminal(quiet=True)
@@ -55,11 +53,12 @@ def evaluate_zero_shot(task: Task, settings: ZeroShotSettings, terminal: Termina
     for vectors in models:
         described.append(vectors.described())
         found.update(study.outcomes(vectors))
+    if not found:
+        raise DataError(next(iter(study.left_out.values())))
     return Report(
         f"Classification by the names of the labels: {task.texts.name}",
         (
-            systems_table(found),
-            contrast_table(study.promised, found),
+            systems_table(found, study.left_out),
             classes_table(found, task.classes),
         ),
         (accuracy_bars(found),),
@@ -95,9 +94,7 @@ class _Study:
         if self._learns and len(np.unique(self._source_truth)) < 2:
             raise DataError(f"the texts of {self._source.name} have one label; learning needs two at least")
         self._draws = [self._drawn(number) for number in range(settings.repeats)]
-        self.promised: dict[
-            tuple[str, str], LabelContrast
-        ] = {}  # model, template -> of the first draw's ensemble
+        self.left_out: dict[tuple[str, str], str] = {}  # model, template -> why it cannot be measured
 
     def outcomes(self, vectors: LabelledVectors) -> dict[Key, Outcome]:
         """What a model's systems make of the texts."""
@@ -108,10 +105,13 @@ class _Study:
         total = len(templates) * len(self._draws) * len(ZERO_SHOT)
         with self._terminal.bar(f"{vectors.name}: classifying", total, "classifications") as advance:
             for template in templates:
-                labels = self._task.label_vectors(vectors.encoder, template)
-                self.promised[vectors.name, template] = label_contrast(
-                    np.stack([*labels.values()]), ensembles[0]
-                )
+                try:
+                    labels = self._task.label_vectors(vectors.encoder, template)
+                except DataError as error:
+                    self.left_out[vectors.name, template] = str(error)
+                    self._terminal.say(f"{vectors.name}, {template}: {error}")
+                    advance(len(self._draws) * len(ZERO_SHOT))
+                    continue
                 for draw, ensemble in zip(self._draws, ensembles, strict=True):
                     tested = texts[draw.tested]
                     for system in ZERO_SHOT:
@@ -181,7 +181,7 @@ class _Study:
             yield f"ensemble: the texts of {self._ensemble.name} ({len(self._ensemble)}; inductive)"
         weight = settings.weight
         shown = "tanh(size of the ensemble / 1000)" if weight == "crossover" else str(weight)
-        yield f"weight: of surprise against the cosine, {shown}; `auto` decides by itself"
+        yield f"weight: of surprise against the cosine, {shown}"
         if self._learns:
             yield (
                 f"{LOGISTIC}: logistic regression on the model's vectors, C = {settings.regularisation:g}, "

@@ -6,20 +6,25 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from surprise_rerank.classify.offset_share import PROMISING_OFFSET_SHARE, LabelContrast
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Series, Table
 from surprise_rerank.eval.stats.significance import deviation
 from surprise_rerank.eval.studies.classify.measures import mean
 from surprise_rerank.eval.studies.classify.outcomes import Key, Outcome, p_values
-from surprise_rerank.eval.studies.labelled_models import COSINE
 
 # Name of a measure of `Quality` -> heading.
 MEASURES = {"accuracy": "accuracy", "macro_f1": "macro F1", "weighted_f1": "weighted F1"}
+# In place of a system, where a model does not tell the labels apart.
+NOT_MEASURABLE = "not measurable"
 _KEYS = (Column("model"), Column("template"), Column("system"))
 
 
-def systems_table(found: Mapping[Key, Outcome]) -> Table:
-    """A row for each model, template and system; deviations where there are several repeats."""
+def systems_table(found: Mapping[Key, Outcome], left_out: Mapping[tuple[str, str], str]) -> Table:
+    """A row for each model, template and system; deviations where there are several repeats.
+
+    Args:
+        found: what was measured.
+        left_out: model, template -> why nothing was; a row without measures each, and a note.
+    """
     repeated = any(len(outcome.qualities) > 1 for outcome in found.values())
     columns = [*_KEYS, Column("weight", 3)]
     for heading in MEASURES.values():
@@ -35,32 +40,11 @@ def systems_table(found: Mapping[Key, Outcome]) -> Table:
             values = outcome.values(measure)
             cells += [mean(values), deviation(values)] if repeated else [mean(values)]
         rows.append((*cells, *p.get(key, (None, None))))
-    return Table("zero-shot", "How well each system does", tuple(columns), tuple(rows), keys=3)
-
-
-def contrast_table(promised: Mapping[tuple[str, str], LabelContrast], found: Mapping[Key, Outcome]) -> Table:
-    """The gain that unlabelled texts predict for each model and template, and that of pooled surprise."""
-    rows: list[tuple[Cell, ...]] = []
-    for (model, template), contrast in promised.items():
-        pooled, cosine = (found[model, template, system] for system in ("pooled", COSINE))
-        gains = (mean(pooled.values(measure)) - mean(cosine.values(measure)) for measure in MEASURES)
-        expected = "gain" if contrast.promising else "none"
-        rows.append((model, template, contrast.offset_share, contrast.cone, expected, *gains))
-    columns = (
-        Column("model"),
-        Column("template"),
-        Column("offset share", 3),
-        Column("cone", 3),
-        Column("expected"),
-        *(Column(f"{heading} gained") for heading in MEASURES.values()),
+    rows += [(*key, NOT_MEASURABLE, *[None] * (len(columns) - 3)) for key in left_out]
+    notes = tuple(
+        f"{model}, {template}: {NOT_MEASURABLE}, as {why}" for (model, template), why in left_out.items()
     )
-    notes = (
-        "offset share: the part of the labels' differences that is the same for all texts; a gain is "
-        f"expected above {PROMISING_OFFSET_SHARE:g}",
-        "cone: mean cosine of two texts (both of the first draw); gained: by pooled surprise over the "
-        "cosine, with the weight of the table above",
-    )
-    return Table("contrast", "What unlabelled texts promise", columns, tuple(rows), keys=2, notes=notes)
+    return Table("zero-shot", "How well each system does", tuple(columns), tuple(rows), keys=3, notes=notes)
 
 
 def classes_table(found: Mapping[Key, Outcome], classes: Sequence[str]) -> Table:
