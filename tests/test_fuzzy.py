@@ -90,6 +90,17 @@ def test_the_pool_equals_the_pair_for_every_form(
     assert scores[2] == 0.0
 
 
+@pytest.mark.parametrize("universe", ["joint", "query"])
+@pytest.mark.parametrize("measure", MEASURES)
+@pytest.mark.parametrize("length", [1e10, 1e15, 3e18])
+def test_long_raw_tokens_do_not_overflow(measure: str, universe: str, length: float):
+    rng = np.random.default_rng(12)
+    query, *texts = (unit_rows(rng.normal(size=(n, 8))) * np.float32(length) for n in (3, 2, 5))
+    similarity = DynaMax(measure, universe, unit_tokens=False)
+    pool = similarity.pool(query, TokenBatch.from_arrays(texts))
+    np.testing.assert_allclose(pool, [similarity.pair(query, text) for text in texts], rtol=1e-4)
+
+
 @given(similarities, seeds)
 @PROPERTY
 def test_int8_pools_equal_the_pair_on_the_dequantised_tokens(similarity: DynaMax, seed: int):

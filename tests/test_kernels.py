@@ -226,6 +226,19 @@ def test_many_callers_at_once_get_what_each_alone_gets():
             np.testing.assert_allclose(call.result(timeout=60).of_query, alone, atol=1e-6)
 
 
+def test_tokens_whose_products_leave_float32_are_refused():
+    long = TokenBatch.from_arrays([np.full((2, 4), 1e19, np.float32)])
+    query = np.full((1, 4), 1e19, np.float32)
+    for of in (
+        lambda: pool_maxima(query, long, unit_tokens=False, of_documents=False),
+        lambda: own_memberships(long),
+    ):
+        with pytest.raises(DataError, match=r"length 2e\+19 and 2e\+19 have products beyond 3.4e\+38"):
+            of()
+    unit = pool_maxima(query, long, unit_tokens=True, of_documents=False)
+    np.testing.assert_allclose(unit.of_query, [[2e19]], rtol=1e-6)
+
+
 def test_threads_and_devices_that_there_are_not_are_refused():
     query, documents = scene(4)
     with pytest.raises(DataError, match="threads must be at least 1, got 0"):

@@ -98,6 +98,7 @@ class SetMeasure:
     def overlap(self, a: FloatArray, b: FloatArray) -> FloatArray:
         """(3, ...) what is summed over the universe: the common part, A's own and B's own."""
         if self.name == "cosine":
+            a, b = (np.asarray(m, np.float64) for m in (a, b))  # the squares of long raw tokens leave float32
             return np.stack([a * b, np.broadcast_to(a * a, b.shape), b * b])
         return np.stack([np.minimum(a, b), np.broadcast_to(a, b.shape), b])
 
@@ -211,8 +212,8 @@ class DynaMax:
             (n,) scores.
 
         Raises:
-            DataError: if the dimensions differ, there are not as many weights as tokens, fewer than 1 threads
-                or no such device.
+            DataError: if the dimensions differ, there are not as many weights as tokens, raw tokens are too
+                long for float32, fewer than 1 threads or no such device.
         """
         x = np.array(query, dtype=np.float32, order="C")  # a copy: torch refuses reversed views
         if len(documents):

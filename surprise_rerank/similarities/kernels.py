@@ -18,7 +18,7 @@ from typing import TypeAlias
 import numpy as np
 import torch
 
-from surprise_rerank.core.arrays import Float32Array, IntArray
+from surprise_rerank.core.arrays import Float32Array, FloatArray, IntArray, row_norms
 from surprise_rerank.core.device import device_of
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError
@@ -32,6 +32,8 @@ _CHUNK_PRODUCTS = 1 << 20
 # An accelerator is faster with more at a time.
 _DEVICE_TOKENS = 1 << 18
 _DEVICE_PRODUCTS = 1 << 26
+# Products of token vectors; sums of their terms, in any order, are at most as large.
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,9 +71,10 @@ def pool_maxima(
         device: where to multiply: `cpu`, `cuda`, `cuda:1`, ...
 
     Raises:
-        DataError: if there are fewer than 1 threads, or no such device.
+        DataError: if there are fewer than 1 threads, no such device, or products that leave float32.
     """
     m = len(query)
+    _require_in_range(row_norms(query), np.ones(1) if unit_tokens else documents.norms)
     in_query = torch.zeros((len(documents), m))
     in_documents = torch.zeros(len(documents.directions)) if of_documents else None
     place = device_of(device)
@@ -100,9 +103,13 @@ def own_memberships(documents: TokenBatch, *, threads: int | None = None) -> Flo
     Args:
         documents: any batch; its `own` is returned where it has one.
         threads: how many to use; as many as torch uses by default.
+
+    Raises:
+        DataError: if there are fewer than 1 threads, or products that leave float32.
     """
     if documents.own is not None:
         return documents.own
+    _require_in_range(documents.norms, documents.norms)
     own = torch.zeros(len(documents.directions))
     with _using(threads):
         for i in np.flatnonzero(documents.lengths).tolist():
@@ -123,6 +130,16 @@ def _tensor(documents: TokenBatch) -> torch.Tensor:
     if documents.storage == "bfloat16":
         return torch.from_numpy(documents.directions.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(documents.directions)
+
+
+def _require_in_range(one: FloatArray, other: FloatArray) -> None:
+    """Refuse tokens of lengths whose products leave float32, which would silently give other scores."""
+    longest = [float(lengths.max(initial=0.0)) for lengths in (one, other)]
+    if longest[0] * longest[1] > _LARGEST:
+        raise DataError(
+            f"tokens of length {longest[0]:.3g} and {longest[1]:.3g} have products beyond {_LARGEST:.2g}, "
+            "the largest of float32; divide all token vectors by one number, or compare unit tokens"
+        )
 
 
 @contextmanager
