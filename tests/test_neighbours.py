@@ -167,6 +167,36 @@ def test_a_neighbour_without_spread_scores_its_plain_similarity():
     assert np.array_equal(found.z, found.similarity)
 
 
+def scored_pairs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many pairs each exact scoring is of, from now on."""
+    sizes: list[int] = []
+    exact = module.exact_cosines
+
+    def counted(queries, rows, keys, columns):
+        sizes.append(len(rows))
+        return exact(queries, rows, keys, columns)
+
+    monkeypatch.setattr(module, "exact_cosines", counted)
+    return sizes
+
+
+@pytest.mark.parametrize("k", [3, None])
+def test_a_neighbour_of_a_tiny_deviation_does_not_make_all_pairs_candidates(monkeypatch, k):
+    vectors = unit_vectors(400, 24, seed=5)
+    moments = Ensemble.from_vectors(vectors, sample_size=0).moments(vectors)
+    deviation = moments.deviation.copy()
+    deviation[[17, 300]] = 1e-6
+    keys = Keys(vectors, Moments(moments.mean, deviation))
+    above = None if k else 2.5
+    expected = neighbours_by_definition(vectors, keys, k, above)
+    sizes = scored_pairs(monkeypatch)
+    search = NeighbourSearch(vectors, k=k, above=above)
+    search.add(keys)
+    assert same_bits(search.found(), expected)
+    wanted = 400 * (k or 0) + len(expected)
+    assert sum(sizes) < 1.3 * wanted + 2 * 400, "of 160,000; two keys may be candidates of every query"
+
+
 def test_no_queries_and_no_keys_are_no_pairs():
     none = np.zeros((0, 4), np.float32)
     search = NeighbourSearch(none, k=1)

@@ -44,7 +44,7 @@ class LinearForm:
         slope = np.divide(1.0, deviation, out=np.ones(mean.shape), where=defined)
         return cls(slope, np.where(defined, -mean * slope, 0.0))
 
-    def take(self, index: npt.NDArray[np.int64]) -> LinearForm:
+    def take(self, index: npt.NDArray[np.int64] | slice) -> LinearForm:
         """The constants of the documents at these positions."""
         return LinearForm(self.slope[index], self.intercept[index])
 

@@ -28,6 +28,8 @@ QUERY_BLOCK, KEY_BLOCK = 4096, 8192
 # Pairs that are scored in float64 at a time, in the cache; and that one block of queries may have.
 _PAIRS = 1 << 9
 MOST_PAIRS = 1 << 24
+# Keys whose constants differ by less than about this factor are multiplied together.
+_ALIKE = 16.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -161,9 +163,17 @@ class NeighbourSearch:
         if not len(keys.vectors) or not len(self._queries):
             return
         form = LinearForm.of(keys.moments)
-        self._products.multiply(augmented_documents(keys.vectors, keys.moments))
-        error = rounding(form, self._queries.shape[1], self._products.unit)
-        for rows, columns, rough in self._products.at_least(self._thresholds(error)):
+        for columns in _alike(form):
+            self._add(keys, form, columns)
+
+    def _add(self, keys: Keys, form: LinearForm, chosen: IntArray | slice) -> None:
+        """Take the keys at these positions into account."""
+        part = Moments(keys.moments.mean[chosen], keys.moments.deviation[chosen])
+        self._products.multiply(augmented_documents(keys.vectors[chosen], part))
+        error = rounding(form.take(chosen), self._queries.shape[1], self._products.unit)
+        places = np.arange(len(keys.vectors))[chosen]
+        for rows, picked, rough in self._products.at_least(self._thresholds(error)):
+            columns = places[picked]
             others = np.ones(len(rows), np.bool_)
             if self._own is not None:
                 others = self._own[rows] != keys.first + columns
@@ -204,6 +214,19 @@ class NeighbourSearch:
             self._found = Neighbours.joined([self._found, added]).best(self._k)
             return
         self._rest.append(added)
+
+
+def _alike(form: LinearForm) -> list[IntArray] | list[slice]:
+    """The positions of the keys, in groups that round alike.
+
+    The rounding of a block is that of its largest constants. One key of a tiny deviation would make all pairs
+    of the block candidates.
+    """
+    scale = np.abs(form.slope) + np.abs(form.intercept)
+    steps = np.rint(np.log(scale / np.median(scale)) / np.log(_ALIKE))
+    if not steps.any():
+        return [slice(None)]
+    return [np.flatnonzero(steps == step) for step in np.unique(steps)]
 
 
 def rounding(form: LinearForm, dimension: int, unit: float = FLOAT32) -> float:
