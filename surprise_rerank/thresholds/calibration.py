@@ -26,7 +26,7 @@ class RelevanceCurve:
     """P(the first document is relevant | its score), a logistic curve (Platt, 1999).
 
     Attributes:
-        slope: a of 1 / (1 + exp(-(a score + b))).
+        slope: a of 1 / (1 + exp(-(a score + b))); at least 0, as a better score is no reason for doubt.
         intercept: b.
     """
 
@@ -36,6 +36,9 @@ class RelevanceCurve:
     @classmethod
     def fit(cls, scores: npt.ArrayLike, relevant: npt.ArrayLike) -> RelevanceCurve:
         """Learn the curve from judged questions; use others than those that are evaluated.
+
+        As Platt has it, the curve is fitted to (n+ + 1) / (n+ + 2) for the n+ relevant documents and to
+        1 / (n- + 2) for the others, in place of 1 and 0, so that a few questions do not make it certain.
 
         Args:
             scores: (n,) a question's best score: T of `QuestionBackground.totals_of`, a cosine, ...
@@ -50,13 +53,27 @@ class RelevanceCurve:
                 f"{int(outcomes.sum())} of {len(outcomes)} judged documents are relevant; a curve needs both "
                 "kinds"
             )
+        return cls._fitted(values, outcomes)
+
+    @classmethod
+    def _fitted(cls, values: Float64Array, outcomes: BoolArray) -> RelevanceCurve:
         from sklearn.linear_model import LogisticRegression
 
+        good, bad = int(outcomes.sum()), int((~outcomes).sum())
+        targets = np.where(outcomes, (good + 1) / (good + 2), 1 / (bad + 2))
         centre, spread = float(values.mean()), float(values.std())
         # Equal scores differ by rounding only.
         scale = spread if spread > _NO_SPREAD * max(abs(centre), 1e-30) else 1.0
-        model = LogisticRegression(C=1e6).fit(((values - centre) / scale)[:, None], outcomes)
+        standard = ((values - centre) / scale)[:, None]
+        # A target between 0 and 1 is both outcomes, with weights.
+        model = LogisticRegression(C=1e6).fit(
+            np.concatenate([standard, standard]),
+            np.repeat([True, False], len(values)),
+            np.concatenate([targets, 1 - targets]),
+        )
         slope = float(model.coef_[0, 0] / scale)
+        if slope <= 0:
+            return cls(0.0, float(special.logit(targets.mean())))
         return cls(slope, float(model.intercept_[0] - slope * centre))
 
     def probability(self, scores: npt.ArrayLike) -> Float64Array:
@@ -148,7 +165,11 @@ def answered(scores: npt.ArrayLike, relevant: npt.ArrayLike, thresholds: Sequenc
 
 
 def threshold_for(precision: float, scores: npt.ArrayLike, relevant: npt.ArrayLike) -> float:
-    """The lowest threshold whose answers were relevant this often, on judged questions.
+    """The lowest threshold whose answers to new questions are expected to be relevant this often.
+
+    It is one of the judged scores. What is expected of the answers above it is the mean of the fitted curve
+    over the judged ones. The lowest score above which the judged answers themselves were relevant as often
+    would be too low: of many scores it is the one that chance was kindest to.
 
     Raises:
         DataError: if no threshold reaches the precision, it is no share, or shapes differ.
@@ -156,16 +177,17 @@ def threshold_for(precision: float, scores: npt.ArrayLike, relevant: npt.ArrayLi
     values, outcomes = _checked(scores, relevant)
     if not 0 <= precision <= 1:
         raise DataError(f"precision must be a share from 0 to 1, got {precision!r}")
-    order = np.argsort(-values, kind="stable")
-    ranked = values[order]
-    shares = np.cumsum(outcomes[order]) / np.arange(1, len(order) + 1)
-    # Equal scores are answered together.
-    last = np.append(ranked[1:] < ranked[:-1], True)[: len(ranked)]
-    reached = np.flatnonzero(last & (shares >= precision))
-    if not len(reached):
-        best = f"; the best is {shares[last].max():.3f}" if len(shares) else ""
-        raise DataError(f"no threshold reaches a precision of {precision}{best}")
-    return float(ranked[reached[-1]])
+    ranked = -np.sort(-values)
+    if len(ranked):
+        curve = RelevanceCurve._fitted(values, outcomes)
+        shares = np.cumsum(curve.probability(ranked)) / np.arange(1, len(ranked) + 1)
+        # Equal scores are answered together.
+        last = np.append(ranked[1:] < ranked[:-1], True)
+        reached = np.flatnonzero(last & (shares >= precision))
+        if len(reached):
+            return float(ranked[reached[-1]])
+    best = f"; {shares[last].max():.3f} is expected of the best" if len(ranked) else ""
+    raise DataError(f"no threshold is expected to reach a precision of {precision}{best}")
 
 
 def _checked(scores: npt.ArrayLike, relevant: npt.ArrayLike) -> tuple[Float64Array, BoolArray]:
