@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from words import WordEncoder
 
@@ -26,6 +28,7 @@ from surprise_rerank.documents import Document, Passage
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.auto import PARTS, AutoReranker, AutoSettings, _order
+from surprise_rerank.rerank.feedback import agreement
 from surprise_rerank.rerank.fusion import without_length
 from surprise_rerank.rerank.token_weights import weighted_inclusion
 from surprise_rerank.surprise.ensemble import Ensemble
@@ -56,7 +59,7 @@ class Drawn:
         self.corpus, self.words = Ensemble.from_vectors(self.members), TermSpace(terms(9))
         self.reranker = AutoReranker(self.corpus, self.sample, self.words, threads=1)
         self.query = Query("?", vectors(1)[0], rng.normal(size=(3, D)).astype(np.float32))
-        self.moments = Moments(np.asarray(1.0), np.asarray(0.7))
+        self.moments = Moments(np.asarray(1.0), np.asarray(0.7), members=50)
         self.pool = Candidates(
             ids=tuple(f"d{i:02d}" for i in range(n)),
             scores={"bm25": rng.uniform(0.0, 6.0, n)},
@@ -67,21 +70,33 @@ class Drawn:
         )
 
 
+def z_of(scores: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Deviations of each score above the mean of the others together with itself."""
+    joined = [np.append(others, score) for score in scores]
+    return np.array([(own[-1] - own.mean()) / own.std() if own.std() > 1e-12 else 0.0 for own in joined])
+
+
 def expected(drawn: Drawn) -> np.ndarray:
     """The score as the module's docstring writes it, a document at a time."""
     pool, q = drawn.pool, drawn.query.require_dense().astype(np.float64)
     v = pool.require_dense().astype(np.float64)
     n = len(pool)
-    usual = drawn.members.astype(np.float64) @ q
-    z_cosine = (v @ q - usual.mean()) / usual.std()
+    members = drawn.members.astype(np.float64)
+    h = min(1.0, max(0.0, (len(drawn.query.require_tokens()) - 15) / 45))
+    shifted = q - h * members.mean(axis=0)
+    z_cosine = z_of(v @ shifted, members @ shifted)
     z_bm25 = (np.asarray(pool.scores["bm25"]) - 1.0) / 0.7
+    z_bm25 *= np.sqrt(50 / (51 + z_bm25**2))
     inclusion, of_sample = weighted_inclusion(
         drawn.query.require_tokens(), pool.require_tokens(), drawn.sample, threads=1
     )
-    z_dynamax = (inclusion - of_sample.mean()) / of_sample.std()
+    inclusion, of_sample = without_length(
+        inclusion, pool.require_tokens().lengths, of_sample, drawn.sample.lengths, 0.5
+    )
+    z_dynamax = z_of(inclusion, of_sample)
 
     def best(values: np.ndarray) -> list[int]:
-        return sorted(range(n), key=lambda i: -values[i])[:10]
+        return sorted(range(n), key=lambda i: -values[i])[: min(10, (n + 1) // 2)]
 
     heard = []
     for other in (z_bm25, z_dynamax):
@@ -93,13 +108,17 @@ def expected(drawn: Drawn) -> np.ndarray:
     b = (1.5 - t) * z_bm25 + t * z_cosine + (1 + t) / 2 * z_dynamax
     if n == 1:
         return b  # nothing tells candidates apart
-    p = np.exp(b - b.max()) / np.exp(b - b.max()).sum()
-    mixture = sum(p[j] * v[j] for j in range(n))
-    reference = drawn.members.astype(np.float64) @ mixture
-    c = b + (v @ mixture - reference.mean()) / reference.std()
-    near, moments = drawn.words.to_mixture(pool.terms, p)
-    if moments.deviation > 0:
-        c = c + 0.5 * np.nan_to_num((near - moments.mean) / moments.deviation)
+    ranks = np.array([1 + sum(other > own for other in b) for own in b])
+    p = 1 / ranks**2.0
+    own, sample = drawn.words.unit(pool.terms), drawn.words.unit(drawn.words.sample)
+    mixture = np.zeros(20)
+    for j in range(n):
+        terms, values = own[j]
+        mixture[terms] += p[j] / p.sum() * values
+    near = np.array([mixture[own[i][0]] @ own[i][1] for i in range(n)])
+    usual = np.array([mixture[sample[i][0]] @ sample[i][1] for i in range(len(sample))])
+    said = own.lengths > 0
+    c = b + 0.75 * np.where(said, z_of(near, usual), 0.0)
     score = c.copy()
     for i in range(n):
         others = sorted((j for j in range(n) if j != i), key=lambda j: -v[i] @ v[j])[:5]
@@ -145,7 +164,7 @@ def test_what_is_not_there_is_left_out():
     drawn = Drawn(1, 12)
     unworded = replace(drawn.pool, scores={}, terms=None, corpus_moments={})
     ranking = replace(drawn.reranker, words=None).rerank(drawn.query, unworded)
-    assert tuple(ranking.parts) == ("cosine", "dynamax", "feedback", "neighbours")
+    assert tuple(ranking.parts) == ("cosine", "dynamax", "neighbours")
     with pytest.raises(DataError, match="fetch the field 'terms'"):
         drawn.reranker.rerank(drawn.query, unworded)
 
@@ -223,15 +242,16 @@ def test_passages_of_one_document_do_not_vouch_for_each_other():
     ("wrong", "message"),
     [
         ({"bm25": -1}, "bm25=-1 is out of range"),
-        ({"feedback": math.nan}, "feedback=nan is out of range"),
+        ({"words": math.nan}, "words=nan is out of range"),
         ({"nearest": 0}, "at least 1 neighbour"),
         ({"hubs": 1.5}, "a share from 0 to 1"),
         ({"lengths": -0.1}, "a share from 0 to 1"),
         ({"nearest": 2.5}, "at least 1 neighbour"),
         ({"trust": (0.6, 0.5)}, "two ascending numbers"),
         ({"trust": ("a", "b")}, "two ascending numbers"),
-        ({"trust": (0.1,)}, "is no pair"),
-        ({"rarity": False, "lengths": 1.0}, "leave rarity as it is"),
+        ({"trust": (0.1,)}, "two ascending numbers"),
+        ({"long": (60, 15)}, "two ascending numbers of tokens"),
+        ({"long": (True, 15)}, "two ascending numbers of tokens"),
         ({"bm25": 0, "cosine": 0, "dynamax": 0}, "give one of them a weight"),
     ],
 )
@@ -268,7 +288,7 @@ def test_lengths_lose_a_share_of_what_a_line_through_the_sample_gives(seed, n, s
 @given(st.integers(0, 10_000))
 def test_hubs_lose_a_share_of_their_mean_similarity(seed):
     drawn = Drawn(seed, 12)
-    robust = replace(drawn.reranker, settings=AutoSettings(hubs=0.5, lengths=0.5))
+    robust = replace(drawn.reranker, settings=AutoSettings(hubs=0.5, long=None))
     ranking = robust.rerank(drawn.query, drawn.pool)
     raw = dict(zip(ranking.ids, ranking.raw["cosine"], strict=True))
     v, mean = drawn.pool.require_dense(), drawn.members.mean(axis=0)
@@ -284,6 +304,74 @@ WORDS = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen", "ibis", "jay"]
 def documents(count: int) -> list[Document]:
     drawn = np.random.default_rng(count).integers(len(WORDS), size=(count, 6))
     return [Document(f"d{i}", " ".join(WORDS[j] for j in row), WORDS[row[0]]) for i, row in enumerate(drawn)]
+
+
+@given(st.integers(0, 10_000), st.integers(1, 200))
+def test_the_longer_a_question_the_larger_the_share_of_hubs(seed, tokens):
+    drawn = Drawn(seed, 12)
+    rng = np.random.default_rng(seed)
+    query = replace(drawn.query, tokens=rng.normal(size=(tokens, D)).astype(np.float32))
+    ranking = drawn.reranker.rerank(query, drawn.pool)
+    raw = dict(zip(ranking.ids, ranking.raw["cosine"], strict=True))
+    v, mean = drawn.pool.require_dense(), drawn.members.mean(axis=0)
+    share = np.interp(tokens, [15, 60], [0, 1])
+    expected = v @ drawn.query.require_dense() - share * (v @ mean)
+    np.testing.assert_allclose([raw[name] for name in drawn.pool.ids], expected, atol=1e-5)
+
+
+@given(st.integers(0, 10_000), st.integers(2, 9))
+def test_small_pools_can_be_distrusted(seed, n):
+    """All of ten candidates are every scorer's ten best, so half of them are compared."""
+    scores = np.arange(float(n))
+    assert agreement(scores, [scores[::-1] + 1.0]) < 1.0
+
+
+ODD_QUESTIONS = st.one_of(
+    st.sampled_from(
+        ["", " ", "?", "the", "fox", "zzzz", "где находится лиса", "狐狸在哪里", "🦊🦊", "\x00", "a" * 500]
+    ),
+    st.text(max_size=40),
+    st.lists(st.sampled_from(["fox", "gnu", "zzzz", "fox fox", "лиса"]), max_size=8).map(" ".join),
+)
+
+
+@pytest.fixture(scope="module")
+def odd_corpora(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[DocumentIndex]]:
+    """Corpora that are tiny, of equal documents, or of several scripts."""
+    corpora = [
+        [Document("one", "fox")],
+        [Document("a", "fox gnu"), Document("b", "zzzz")],
+        [Document(f"d{i}", "fox gnu hen") for i in range(30)],
+        [*documents(200), Document("rare", "zzzz"), Document("russian", "лиса")],
+    ]
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(_filled(tmp_path_factory.mktemp("odd") / "index", corpus))
+            for corpus in corpora
+        ]
+
+
+@contextmanager
+def _filled(path: Path, corpus: list[Document]) -> Iterator[DocumentIndex]:
+    with DocumentIndex.open(path, WordEncoder()) as index:
+        index.sync(corpus)
+        yield index
+
+
+@NEEDS_EDGE
+@given(text=ODD_QUESTIONS, which=st.integers(0, 3), system=st.sampled_from(["auto", "fusion"]))
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_question_and_no_corpus_gives_a_score_without_bounds(odd_corpora, text, which, system):
+    index = odd_corpora[which]
+    built = build_system(system, index, NO_OPTIONS)
+    (query,) = encode_queries(WordEncoder(), [text])
+    ranking = built.reranker.rerank(query, built.retriever.retrieve(query, 100, built.needs))
+    assert np.isfinite(ranking.scores).all()
+    # Each z is at most the root of the documents that it is measured over, and of 1.5 the weight.
+    bound = np.sqrt(max(len(index), 1))
+    for name, part in ranking.parts.items():
+        most = 0.2 * 4 * bound if name == "neighbours" else 1.5 * bound
+        assert np.abs(part).max(initial=0.0) <= most + 1e-6, name
 
 
 @NEEDS_EDGE
@@ -310,11 +398,6 @@ def test_an_index_is_searched_by_auto(tmp_path: Path):
 def test_an_index_without_words_is_searched_by_auto_without_them(tmp_path: Path):
     with DocumentIndex.open(tmp_path / "index", WordEncoder(), options=IndexOptions(bm25=None)) as index:
         index.sync(documents(60))
-        assert tuple(pipeline_of(index).search("fox gnu").parts) == (
-            "cosine",
-            "dynamax",
-            "feedback",
-            "neighbours",
-        )
+        assert tuple(pipeline_of(index).search("fox gnu").parts) == ("cosine", "dynamax", "neighbours")
         with pytest.raises(DataError, match="stores no sparse vectors"):
             index.fetch(["d0"], frozenset({"terms"}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 
 import numpy as np
 import pytest
@@ -43,8 +44,14 @@ def min_max_by_loop(values: list[float]) -> list[float]:
     return [0.0 if math.isnan(value) else (value - min(known)) / width for value in values]
 
 
-def surprise_by_loop(values: list[float], mean: float, deviation: float) -> list[float]:
-    return [0.0 if math.isnan(v) or deviation == 0 else (v - mean) / deviation for v in values]
+def surprise_by_loop(values: list[float], others: list[float]) -> list[float]:
+    """Each value's deviations above the mean of the others together with itself."""
+    found = []
+    for value in values:
+        joined = [*others, 0.0 if math.isnan(value) else value]
+        mean, deviation = statistics.fmean(joined), statistics.pstdev(joined)
+        found.append(0.0 if math.isnan(value) or deviation < 1e-9 else (value - mean) / deviation)
+    return found
 
 
 @given(scores, st.sampled_from([1.0, 60.0]))
@@ -64,11 +71,22 @@ def test_min_max_equals_the_loop(values: list[float]):
     np.testing.assert_allclose(min_max(values), min_max_by_loop(values), rtol=1e-12)
 
 
-@given(scores, on_grid, st.sampled_from([0.0, 0.5, 3.0]))
+@given(scores, st.lists(on_grid, max_size=8))
 @PROPERTY
-def test_surprise_normalised_scores_equal_the_loop(values: list[float], mean: float, deviation: float):
-    fast = surprise_normalized(values, Moments(np.array(mean), np.array(deviation)))
-    np.testing.assert_allclose(fast, surprise_by_loop(values, mean, deviation), rtol=1e-12, atol=1e-12)
+def test_surprise_normalised_scores_equal_the_loop(values: list[float], others: list[float]):
+    fast = surprise_normalized(values, Moments.of(np.array(others)))
+    slow = surprise_by_loop(values, others) if others else np.zeros(len(values))
+    np.testing.assert_allclose(fast, slow, rtol=1e-9, atol=1e-9)
+
+
+@given(scores, on_grid, st.sampled_from([0.0, 1e-300, 1e-9, 0.5]), st.integers(1, 200))
+@PROPERTY
+def test_no_deviation_is_too_small_for_a_bound(values: list[float], mean: float, deviation: float, m: int):
+    """The order stays, and no z is beyond the root of the number of scores that it is compared with."""
+    z = surprise_normalized(values, Moments(np.array(mean), np.array(deviation), members=m))
+    assert (np.abs(z) <= np.sqrt(m) * (1 + 1e-9)).all()
+    known = [(value, own) for value, own in zip(values, z, strict=True) if not math.isnan(value)]
+    assert all(a[1] <= b[1] + 1e-12 for a in known for b in known if a[0] <= b[0])
 
 
 @given(scores, on_grid, st.sampled_from([0.5, 3.0]), st.data())
@@ -131,7 +149,8 @@ def test_pool_z_equals_the_loop(values: list[float]):
     known = [value for value in values if not math.isnan(value)]
     mean = sum(known) / len(known) if known else 0.0
     deviation = math.sqrt(sum((v - mean) ** 2 for v in known) / len(known)) if known else 0.0
-    expected = surprise_by_loop(values, mean, deviation if deviation > 1e-9 else 0.0)
+    some = deviation > 1e-9
+    expected = [0.0 if math.isnan(v) or not some else (v - mean) / deviation for v in values]
     np.testing.assert_allclose(pool_z(values), expected, rtol=1e-9, atol=1e-9)
 
 

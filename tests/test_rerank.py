@@ -297,11 +297,13 @@ def test_fusion_equals_the_weighted_sum_by_hand(seed: int, method: str):
         "cosine": (corpus.mean(), corpus.std()),
         "dynamax": (sampled.mean(), sampled.std()),
     }
+    members = {"bm25": 1_000_000, "cosine": ensemble.count, "dynamax": len(others.tokens)}
     shares = {}
     for name, values in raw.items():
         mean, deviation = moments[name]
         if method == "surprise":
-            shares[name] = np.nan_to_num((values - mean) / deviation, nan=0.0)
+            away, m = (values - mean) / deviation, members[name]
+            shares[name] = np.nan_to_num(away * np.sqrt(m / (m + 1 + away**2)), nan=0.0)
         else:
             shares[name] = by_definition[method](values)
     total = 0.5 * shares["bm25"] + shares["cosine"] + 2.0 * shares["dynamax"]

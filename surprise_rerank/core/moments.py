@@ -35,19 +35,21 @@ class Moments:
         deviation: (n,) or a scalar, the population's (ddof 0); in the percentile model p84.134 - p50.
         mean_error: (n,) or a scalar, standard error of `mean` from sampling; 0 where it is exact.
         deviation_error: (n,) or a scalar, standard error of `deviation`; 0 where it is exact.
+        members: how many similarities each pair comes from; None where that is not known.
     """
 
     mean: Float64Array
     deviation: Float64Array
     mean_error: Float64Array = field(default_factory=_zero)
     deviation_error: Float64Array = field(default_factory=_zero)
+    members: int | None = None
 
     @classmethod
     def of(cls, scores: FloatArray) -> Moments:
         """Scalar mean and deviation of (n,) scores over a sample; zeros where there are none."""
         if not len(scores):
-            return cls(_zero(), _zero())
-        return cls(np.asarray(scores.mean()), np.asarray(scores.std()))
+            return cls(_zero(), _zero(), members=0)
+        return cls(np.asarray(scores.mean()), np.asarray(scores.std()), members=len(scores))
 
     def shrunk(self, pooled: Moments, *, mean: float = 0.0, deviation: float = 0.0) -> Moments:
         """Moved towards the moments that all anchors share.
@@ -175,7 +177,7 @@ class MomentStream:
         left = unseen_share(n, population, drawn)
         if not left:
             none = np.zeros_like(self.mean)
-            return Moments(self.mean, deviation, none, none)
+            return Moments(self.mean, deviation, none, none, n)
         if drawn <= 1:
             unknown = np.full_like(self.mean, np.inf)
             return Moments(self.mean, deviation, unknown, unknown)
@@ -186,6 +188,7 @@ class MomentStream:
             deviation,
             left * np.sqrt(self.m2 / n / (drawn - 1)),
             left * np.divide(spread, 2 * deviation, out=np.zeros_like(spread), where=deviation > 0),
+            n,
         )
 
 
@@ -257,7 +260,8 @@ def joined(parts: Sequence[Moments]) -> Moments:
         return Moments(*(np.zeros(0) for _ in range(4)))
     names = ("mean", "deviation", "mean_error", "deviation_error")
     return Moments(
-        *(np.concatenate([np.broadcast_to(getattr(p, n), p.mean.shape) for p in parts]) for n in names)
+        *(np.concatenate([np.broadcast_to(getattr(p, n), p.mean.shape) for p in parts]) for n in names),
+        members=parts[0].members,
     )
 
 

@@ -6,18 +6,25 @@ inclusion of the question's tokens. They are added,
     b = (3/2 - t) z_bm25 + t z_cosine + (1 + t)/2 z_dynamax,
 
 where t, from 0 to 1, is the trust in the dense vectors for this question: whether the other scorers rate
-their best documents well, too. Then the pool gives feedback. With p = softmax(b), and z over the corpus
-again,
+their best documents well, too. Before that, two things that do not depend on the question are taken off: from
+inclusion half of what a document's length predicts, and from the cosine a share of the document's mean
+similarity to the corpus, as the surprise score does,
 
-    c = b + z(<v_i, sum_j p_j v_j>) + 1/2 z(<u_i, sum_j p_j u_j>),
+    <q, v> - h <m, v>,   h = min(1, max(0, (tokens of q - 15) / 45)),
 
-where v are the dense vectors and u the words. Last, scores are smoothed over neighbours in the pool,
+because vectors of long questions lie near the corpus' mean m, where documents that are near to everything
+come first. Then the pool gives feedback by words u: with p_j proportional to 1 / rank_j^2, and z over the
+corpus again,
+
+    c = b + 3/4 z(<u_i, sum_j p_j u_j>).
+
+Last, scores are smoothed over neighbours in the pool,
 
     score_i = c_i + 1/5 * mean over the five nearest j of max(0, <v_i, v_j>) c_j.
 
 Where every scorer gives all candidates the same score, or there is only one candidate, b is the score.
 Scores depend on the pool. Nothing is trained. docs/defaults.md reports where the numbers come from, what each
-part is worth, and what else was tried.
+part is worth on collections that they were not chosen on, and what else was tried.
 """
 
 from __future__ import annotations
@@ -36,13 +43,14 @@ from surprise_rerank.core.vectors import is_linear
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.feedback import agreement, neighbour_support, shares
 from surprise_rerank.rerank.fusion import surprise_normalized, weighted_sum, without_length
-from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, RetrievedScorer
+from surprise_rerank.rerank.scorers import CosineScorer, RetrievedScorer
 from surprise_rerank.rerank.token_weights import weighted_inclusion
+from surprise_rerank.similarities.dynamax import DynaMax
 from surprise_rerank.surprise.ensemble import Ensemble
 
 # What scores a candidate by itself, and what the pool adds.
 SCORERS = ("bm25", "cosine", "dynamax")
-PARTS = (*SCORERS, "feedback", "words", "neighbours")
+PARTS = (*SCORERS, "words", "neighbours")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +61,14 @@ class AutoSettings:
         bm25: weight of BM25 where dense vectors are trusted. It increases where they are not.
         cosine: weight of the cosine where it is trusted.
         dynamax: weight of inclusion.
-        feedback: weight of the similarity to the probably relevant documents, by dense vectors.
-        words: the same by words.
+        words: weight of the similarity to the first ranking's best documents, by words.
         neighbours: weight of what the nearest neighbours in the pool score.
         nearest: how many neighbours.
         rarity: whether tokens have weights (`token_weights`); all count the same otherwise.
-        hubs: the share of a document's mean similarity to the corpus that is subtracted from its cosine, from
-            0 to 1. It lowers hubs, which are near to many questions.
+        hubs: the largest share of a document's mean similarity to the corpus that is subtracted from its
+            cosine, from 0 to 1. It lowers hubs, which are near to many questions.
+        long: the share grows from 0 to `hubs` between these two numbers of question tokens. None subtracts
+            it for questions of any length.
         lengths: the share of what a document's length predicts that is subtracted from its inclusion, from 0
             to 1.
         trust: the cosine's weight grows from 0 to its own between these two values of `agreement`. None
@@ -72,13 +81,13 @@ class AutoSettings:
     bm25: float = 0.5
     cosine: float = 1.0
     dynamax: float = 1.0
-    feedback: float = 1.0
-    words: float = 0.5
+    words: float = 0.75
     neighbours: float = 0.2
     nearest: int = 5
     rarity: bool = True
-    hubs: float = 0.0
-    lengths: float = 0.0
+    hubs: float = 1.0
+    long: tuple[int, int] | None = (15, 60)
+    lengths: float = 0.5
     trust: tuple[float, float] | None = (0.35, 0.55)
 
     def __post_init__(self) -> None:
@@ -90,17 +99,27 @@ class AutoSettings:
             raise DataError(f"{', '.join(SCORERS)} are all 0; give one of them a weight")
         if isinstance(self.nearest, bool) or not isinstance(self.nearest, int) or self.nearest < 1:
             raise DataError(f"nearest={self.nearest!r} is out of range; give at least 1 neighbour")
-        if self.lengths and not self.rarity:
-            raise DataError("lengths are taken from inclusion of weighted tokens; leave rarity as it is")
-        if self.trust is not None:
-            if not isinstance(self.trust, tuple) or len(self.trust) != 2:
-                raise DataError(f"trust={self.trust!r} is no pair; give two ascending numbers from 0 to 1")
-            for number in self.trust:
-                _require("trust", number, 0, 1, "two ascending numbers from 0 to 1")
-            if self.trust[0] >= self.trust[1]:
-                raise DataError(
-                    f"trust={self.trust!r} is out of range; give two ascending numbers from 0 to 1"
-                )
+        if self.long is not None and not _ascending(self.long, np.inf):
+            raise DataError(
+                f"long={self.long!r} is out of range; give two ascending numbers of tokens, or None"
+            )
+        if self.trust is not None and not _ascending(self.trust, 1):
+            raise DataError(f"trust={self.trust!r} is out of range; give two ascending numbers from 0 to 1")
+
+    def hub_share(self, tokens: int) -> float:
+        """The share of a document's mean similarity that is subtracted for a question of so many tokens."""
+        if self.long is None:
+            return self.hubs
+        low, high = self.long
+        return self.hubs * float(np.clip((tokens - low) / (high - low), 0.0, 1.0))
+
+
+def _ascending(pair: object, high: float) -> bool:
+    """Whether it is a pair of ascending numbers from 0 to `high`."""
+    if not isinstance(pair, tuple) or len(pair) != 2:
+        return False
+    numbers = [float(own) for own in pair if isinstance(own, int | float) and not isinstance(own, bool)]
+    return len(numbers) == 2 and 0 <= numbers[0] < numbers[1] <= high and numbers[1] < np.inf
 
 
 def _require(name: str, value: object, low: float, high: float, expected: str) -> None:
@@ -110,8 +129,8 @@ def _require(name: str, value: object, low: float, high: float, expected: str) -
 
 
 AUTO_DEFAULTS = AutoSettings()
-# Lowers hubs, and corrects for lengths. docs/defaults.md reports what this gains and costs.
-AUTO_ROBUST = AutoSettings(hubs=0.5, lengths=0.5)
+# Lowers hubs for short questions, too. docs/defaults.md reports what this gains and costs.
+AUTO_ROBUST = AutoSettings(hubs=0.5, long=None)
 
 
 @dataclass(frozen=True)
@@ -200,19 +219,22 @@ class AutoReranker:
     def _similarity(self, query: Query, candidates: Candidates) -> _ScorerResult:
         cosine = CosineScorer(self.corpus)
         scores = np.asarray(cosine.scores(query, candidates), np.float64)
-        if not self.settings.hubs:
+        share = self.settings.hub_share(len(query.require_tokens()))
+        if not share:
             return _ScorerResult.of(scores, cosine.moments(query, candidates))
         # <q, v> - h <m, v> is a product with another question, so its moments are exact as well.
-        shifted = query.require_dense() - self.settings.hubs * self.corpus.mean
+        shifted = query.require_dense() - share * self.corpus.mean
         own = np.asarray(candidates.require_dense(), np.float64) @ shifted
         return _ScorerResult.of(own, self._moments_of(shifted))
 
     def _inclusion(self, query: Query, candidates: Candidates) -> _ScorerResult:
-        if not self.settings.rarity:
-            plain = DynaMaxScorer(self.sample, threads=self.threads)
-            return _ScorerResult.of(plain.scores(query, candidates), plain.moments(query, candidates))
         tokens, documents = query.require_tokens(), candidates.require_tokens()
-        scores, usual = weighted_inclusion(tokens, documents, self.sample, threads=self.threads)
+        if self.settings.rarity:
+            scores, usual = weighted_inclusion(tokens, documents, self.sample, threads=self.threads)
+        else:
+            scores, usual = (
+                DynaMax().pool(tokens, batch, threads=self.threads) for batch in (documents, self.sample)
+            )
         if self.settings.lengths:
             scores, usual = without_length(
                 scores, documents.lengths, usual, self.sample.lengths, self.settings.lengths
@@ -241,17 +263,17 @@ class AutoReranker:
             "dynamax": own.dynamax * (1 + trust) / 2,
         }
         parts = {name: factors[name] * result.z for name, result in results.items()}
-        share = self._shares(parts, candidates, order)
-        parts |= self._feedback(share, candidates)
+        if own.words and self.words is not None:
+            parts["words"] = own.words * self._feedback(self._shares(parts, candidates, order), candidates)
         if own.neighbours:
             # Of equally near neighbours the lower id counts, whatever their order in the pool.
             total, ids = self._total(parts, candidates)[order], [candidates.ids[i] for i in order]
             support = np.empty(len(order))
             support[order] = neighbour_support(total, candidates.require_dense()[order], ids, own.nearest)
             parts["neighbours"] = own.neighbours * support
-        if len(share) and np.ptp(self._total({n: parts[n] for n in results}, candidates)) == 0:
+        if len(order) and np.ptp(self._total({n: parts[n] for n in results}, candidates)) == 0:
             # All candidates have the same score: there is nothing to feed back.
-            parts |= {name: np.zeros(len(share)) for name in parts if name not in SCORERS}
+            parts |= {name: np.zeros(len(order)) for name in parts if name not in SCORERS}
         return parts
 
     def _shares(
@@ -265,26 +287,18 @@ class AutoReranker:
     def _total(self, parts: Mapping[str, Float64Array], candidates: Candidates) -> Float64Array:
         return weighted_sum(parts, {}) + np.zeros(len(candidates))
 
-    def _feedback(self, share: Float64Array, candidates: Candidates) -> dict[str, Float64Array]:
-        """How similar each candidate is to the probably relevant ones, by dense vectors and by words."""
-        own, found = self.settings, dict[str, Float64Array]()
-        if own.feedback:
-            vectors = candidates.require_dense()
-            mixture = share @ vectors if len(vectors) else np.zeros(self.corpus.dimension)
-            near = np.asarray(vectors, np.float64) @ mixture
-            found["feedback"] = own.feedback * surprise_normalized(near, self._moments_of(mixture))
-        if own.words and self.words is not None:
-            if candidates.terms is None:
-                raise DataError("the candidates have no terms; have the retriever fetch the field 'terms'")
-            near, expected = self.words.to_mixture(candidates.terms, share)
-            found["words"] = own.words * surprise_normalized(near, expected)
-        return found
+    def _feedback(self, share: Float64Array, candidates: Candidates) -> Float64Array:
+        """(n,) how similar each candidate's words are to those of the first ranking's best ones."""
+        if candidates.terms is None:
+            raise DataError("the candidates have no terms; have the retriever fetch the field 'terms'")
+        words = self.words or TermSpace(candidates.terms)
+        return surprise_normalized(*words.to_mixture(candidates.terms, share))
 
     def _moments_of(self, vector: Float64Array) -> Moments:
         """The moments of dot products with a vector; an ensemble under the cosine scales it to length 1."""
         length = float(np.linalg.norm(vector)) if self.corpus.similarity == "cosine" else 1.0
         moments = self.corpus.moments(vector[None])
-        return Moments(moments.mean[0] * length, moments.deviation[0] * length)
+        return replace(moments, mean=moments.mean[0] * length, deviation=moments.deviation[0] * length)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,7 +2,7 @@
 
 Documents that answer one question resemble each other (the cluster hypothesis: van Rijsbergen, 'Information
 Retrieval', 1979). So the best documents of a first ranking serve as a second question, weighted by their
-probability (Rocchio, 'Relevance feedback in information retrieval', 1971). Then scores are smoothed over
+ranks (Rocchio, 'Relevance feedback in information retrieval', 1971). Then scores are smoothed over
 neighbours in the pool.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import special
+from scipy import stats
 
 from surprise_rerank.core.arrays import Float64Array, FloatArray, IntArray
 
@@ -36,14 +36,18 @@ def representatives(total: Float64Array, ids: Sequence[str]) -> IntArray:
 
 
 def shares(total: Float64Array, ids: Sequence[str]) -> Float64Array:
-    """(n,) p = softmax of the first ranking's scores: how much of the feedback each candidate gives.
+    """(n,) how much of the feedback each candidate gives: p proportional to 1 / rank^2, with sum 1.
 
-    Scores are sums of deviations from the corpus, for which e to the score is the usual odds. Of a document's
-    passages only the best gives any. Otherwise long documents would count more.
+    Ranks bound the shares: the first document gives at most 1 / (1 + 1/4 + 1/9 + ...), .61 of a long pool. A
+    softmax of the scores follows their size instead, which differs between questions, models and corpora: it
+    gave everything to one document where deviations are large, and next to the same to all where they are
+    small. Documents of equal scores share their mean rank. Of a document's passages only the best gives any.
+    Otherwise long documents would count more.
     """
     found, rows = np.zeros(len(total)), representatives(total, ids)
     if len(rows):
-        found[rows] = special.softmax(total[rows])
+        weights = stats.rankdata(-total[rows]) ** -2.0
+        found[rows] = weights / weights.sum()
     return found
 
 
@@ -84,8 +88,9 @@ def agreement(scores: Float64Array, others: Sequence[Float64Array]) -> float:
 
         mean over other scorers o of  mean of o over this scorer's ten best / mean of o over its own ten best
 
-    Scores are deviations above the corpus' mean. Other scorers whose own best are not above it are omitted.
-    The result is 1 where all are omitted, or where all of this scorer's scores are equal.
+    Of fewer than twenty documents half are the best: all of ten would be every scorer's ten best. Scores are
+    deviations above the corpus' mean. Other scorers whose own best are not above it are omitted. The result
+    is 1 where all are omitted, or where all of this scorer's scores are equal.
 
     Args:
         scores: (n,) the scorer's; of equal documents the first ones are its best.
@@ -103,5 +108,5 @@ def agreement(scores: Float64Array, others: Sequence[Float64Array]) -> float:
 
 
 def _best(values: Float64Array) -> IntArray:
-    best: IntArray = np.argsort(-values, kind="stable")[:COMPARED]
+    best: IntArray = np.argsort(-values, kind="stable")[: min(COMPARED, (len(values) + 1) // 2)]
     return best

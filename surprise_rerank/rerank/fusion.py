@@ -18,7 +18,7 @@ from scipy import optimize, special, stats
 from surprise_rerank.core.arrays import Float64Array, FloatArray, IntArray
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.errors import DataError
-from surprise_rerank.surprise.score import z_scores
+from surprise_rerank.surprise.score import ROUNDING, z_scores
 
 FusionMethod: TypeAlias = Literal["surprise", "rrf", "minmax", "zscore", "sum"]
 
@@ -27,6 +27,8 @@ RRF_CONSTANT = 60  # Cormack, Clarke and Buettcher (SIGIR 2009)
 # with equal weights it decides alone. Chosen on 400 training questions of scifact (nDCG@10 .743 -> .746) and
 # the development questions of nfcorpus (.336 -> .340).
 BM25_WEIGHT = 0.5
+# How many scores moments come from, where nobody knows: a z of 1,000 is possible then.
+UNKNOWN_MEMBERS = 1_000_000
 
 _RANGE = (-4.0, 4.0)  # of a factor's logarithm: as good as none, and as good as alone
 
@@ -55,15 +57,41 @@ def pool_z(scores: FloatArray) -> Float64Array:
     if np.isnan(values).all():
         return np.zeros_like(values)
     moments = Moments(np.asarray(np.nanmean(values)), np.asarray(np.nanstd(values)))
-    return surprise_normalized(values, moments)
+    return np.nan_to_num(z_scores(values, moments), nan=0.0)
 
 
 def surprise_normalized(scores: FloatArray, moments: Moments) -> Float64Array:
-    """(n,) z of each score among this query's scores over the corpus.
+    """(n,) z of each score among this query's scores over the corpus, from -sqrt(m) to sqrt(m).
 
-    A NaN score, and a scorer that gives every document the same score, become 0: no evidence either way.
+    z is measured over the m scores that the moments come from, together with the score itself. With
+    d = s - mu,
+
+        z = sqrt(m / (m + 1)) d / sqrt(sigma^2 + d^2 / (m + 1)),
+
+    which is d / sigma where m is large. No member of m + 1 numbers is more than sqrt(m) of their deviations
+    from their mean (Samuelson, 'How deviant can you be?', JASA 1968). Without the score itself there is no
+    bound: where none of the m has a word of the question, sigma is 0 or rounding, and this score would
+    outweigh all others.
+
+    The order stays, and no z depends on the other scores of the pool. A NaN score, and a score that equals
+    the mean but for rounding, become 0: no evidence either way. So do all where m is 0.
+
+    Args:
+        scores: (n,), NaN where the scorer has none.
+        moments: of m = `moments.members` scores; m is a million where it is not known.
     """
-    return np.nan_to_num(z_scores(scores, moments), nan=0.0)
+    m = UNKNOWN_MEMBERS if moments.members is None else moments.members
+    d = np.asarray(scores, dtype=np.float64) - moments.mean
+    d = np.where(np.abs(d) > ROUNDING * np.abs(moments.mean), d, 0.0)  # NaN is not above it
+    largest = max(float(np.abs(d).max(initial=0.0)), float(np.max(moments.deviation)))
+    if not m or not largest > 0:
+        return np.zeros_like(d)
+    # Squares of numbers near the smallest float would vanish. A power of two changes no other bit.
+    unit = 2.0 ** np.frexp(largest)[1]
+    d = d / unit
+    joined = np.hypot(moments.deviation / unit, d / np.sqrt(m + 1))
+    z: Float64Array = np.divide(d * np.sqrt(m / (m + 1)), joined, out=np.zeros_like(d), where=joined > 0)
+    return z
 
 
 def without_length(

@@ -269,7 +269,7 @@ class Ensemble:
             # Rounding can leave a tiny negative number where the variance is 0.
             variance = device_moments.spread(x, covariance, device, out=xc)
             deviation[rows] = self._beyond_rounding(np.sqrt(np.maximum(variance, 0.0)), x)
-        return Moments(mean, deviation)
+        return Moments(mean, deviation, members=self.count)
 
     def moments_by_scan(self, anchors: npt.ArrayLike) -> Moments:
         """`moments` by computing every similarity to the sample: the reference form, for any similarity.
