@@ -232,6 +232,18 @@ def test_weights_survive_a_restart_everywhere(open_index: Opener):
         )
 
 
+@NEEDS_EDGE
+def test_weights_of_parts_that_auto_had_before_are_left_out_and_told(open_index: Opener):
+    with open_index(WordEncoder()) as index:
+        index.sync([Document("a", "wing lift")])
+        store_weights(index, "auto", replace(FOUND, weights={**FOUND.weights, "feedback": 1.2}))
+        built = build_system("auto", index)
+        assert "of an earlier form and are left out; fit them again" in built.reranking
+        assert not built.reranker.weights
+        store_weights(index, "auto", FOUND)
+        assert build_system("auto", index).reranker.weights == FOUND.weights
+
+
 def test_a_new_version_of_an_index_begins_without_weights(open_index: Opener):
     with open_index(WordEncoder()) as index:
         index.sync([Document("a", "wing lift")])

@@ -1,138 +1,157 @@
-"""What `auto` computes, in parts that can be exchanged one by one; tests bind it to `AutoReranker`."""
+"""What `auto` computes, from arrays that were read once; a test binds it to `AutoReranker`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
+from scipy import special
 
-from benchmarks.study.collection import Case, z_over
+from benchmarks.study.collection import Case
 from surprise_rerank.core.arrays import Float64Array
+from surprise_rerank.core.moments import Moments
 from surprise_rerank.rerank.auto import AUTO_DEFAULTS, AutoSettings
-from surprise_rerank.rerank.feedback import agreement, neighbour_support, shares
-from surprise_rerank.rerank.fusion import surprise_normalized, weighted_sum
+from surprise_rerank.rerank.feedback import agreement, shares
+from surprise_rerank.rerank.fusion import BM25_WEIGHT, min_max, surprise_normalized, without_length
 
-ScorerZ: TypeAlias = Mapping[str, Float64Array]
-Share: TypeAlias = Callable[[Case, Float64Array], Float64Array]
 Scores: TypeAlias = Callable[[Case], Float64Array]
 
 
-def z_scores_of(case: Case) -> ScorerZ:
-    """The scorers of `auto`: z of BM25, cosine and inclusion."""
-    return case.z
-
-
-def trust(z: ScorerZ, settings: AutoSettings) -> float:
-    """How far the dense vectors are trusted, from 0 to 1."""
-    if settings.trust is None or not settings.cosine:
-        return 1.0
-    others = [own for name, own in z.items() if name != "cosine" and getattr(settings, name)]
-    if not others:
-        return 1.0
-    low, high = settings.trust
-    return float(np.clip((agreement(z["cosine"], others) - low) / (high - low), 0.0, 1.0))
-
-
-def all_give_way(settings: AutoSettings, t: float) -> dict[str, float]:
-    """Scorer -> factor: where vectors are doubted, BM25 gains what both others lose."""
-    return {
-        "bm25": settings.bm25 + (1 - t) if settings.bm25 else 0.0,
-        "cosine": settings.cosine * t,
-        "dynamax": settings.dynamax * (1 + t) / 2,
-    }
-
-
-def softmax(case: Case, total: Float64Array) -> Float64Array:
-    """(n,) how much of the feedback each candidate gives."""
-    return shares(total, case.candidates.ids)
-
-
-def near_by_vectors(case: Case, share: Float64Array) -> Float64Array:
-    """(n,) z of the similarity to a mixture of the pool's dense vectors."""
-    vectors, corpus = case.candidates.require_dense(), case.corpus
-    mixture = share @ np.asarray(vectors, np.float64)
-    return surprise_normalized(
-        np.asarray(vectors, np.float64) @ mixture, corpus.ensemble.moments(mixture[None])
-    )
-
-
-def near_by_words(case: Case, share: Float64Array) -> Float64Array:
-    """(n,) z of the similarity to a mixture of the pool's words."""
-    pool, sample = case.word_similarities
-    near = np.where(case.terms.lengths > 0, pool @ share, np.nan)
-    return z_over(near, sample @ share)
-
-
-def near_neighbours(case: Case, total: Float64Array, nearest: int) -> Float64Array:
-    """(n,) what each candidate's neighbours by dense vectors score."""
-    return neighbour_support(total, case.candidates.require_dense(), case.candidates.ids, nearest)
-
-
 @dataclass(frozen=True, slots=True)
-class Recipe:
-    """A variant of `auto`: scores of a case's candidates.
+class Auto:
+    """`auto` with some numbers.
 
     Attributes:
         settings: its numbers.
-        scorers: what is known of every candidate by itself.
-        factors: what the scorers count, by trust.
-        share: how much of the feedback each candidate gives, from the first ranking's scores.
-        vectors: feedback by dense vectors.
-        words: feedback by words.
-        support: the neighbours' mean score.
-        more: what is added before scores are smoothed over neighbours, from the first ranking's shares;
-            nothing where None.
     """
 
     settings: AutoSettings = AUTO_DEFAULTS
-    scorers: Callable[[Case], ScorerZ] = z_scores_of
-    factors: Callable[[AutoSettings, float], dict[str, float]] = all_give_way
-    share: Share = softmax
-    vectors: Callable[[Case, Float64Array], Float64Array] = near_by_vectors
-    words: Callable[[Case, Float64Array], Float64Array] = near_by_words
-    support: Callable[[Case, Float64Array, int], Float64Array] = near_neighbours
-    more: Callable[[Case, Float64Array], Float64Array] | None = None
 
     def __call__(self, case: Case) -> Float64Array:
         """(n,) scores."""
-        return weighted_sum(self.parts(case), {})
-
-    def parts(self, case: Case) -> dict[str, Float64Array]:
-        """Part -> (n,) what it adds to the score."""
-        own, z = self.settings, self.scorers(case)
-        factors = self.factors(own, trust(z, own))
-        parts = {name: factors[name] * scorer for name, scorer in z.items() if getattr(own, name)}
-        first = _total(parts, case)
+        own = self.settings
+        z = {name: _z(case, name, own) for name in _SCORERS if getattr(own, name)}
+        t = _trust(z, own.trust)
+        factors = {
+            "bm25": own.bm25 + 1 - t,
+            "cosine": own.cosine * t,
+            "dynamax": own.dynamax * (1 + t) / 2,
+        }
+        first = sum((factors[name] * score for name, score in z.items()), np.zeros(len(case)))
         if not len(first) or np.ptp(first) == 0:
-            # No scorer separates the candidates: there is nothing to feed back.
-            silent = [name for name in ("feedback", "words", "neighbours") if getattr(own, name)]
-            return parts | {name: np.zeros(len(case)) for name in silent}
-        share = self.share(case, first)
-        if own.feedback:
-            parts["feedback"] = own.feedback * self.vectors(case, share)
+            return first
+        total = first
         if own.words:
-            parts["words"] = own.words * self.words(case, share)
-        if self.more is not None:
-            parts["more"] = self.more(case, share)
+            total = total + own.words * by_words(case, shares(first, case.ids))
         if own.neighbours:
-            parts["neighbours"] = own.neighbours * self.support(case, _total(parts, case), own.nearest)
-        return parts
+            total = total + own.neighbours * by_neighbours(case, total)
+        return total
 
 
-def _total(parts: ScorerZ, case: Case) -> Float64Array:
-    return weighted_sum(parts, {}) + np.zeros(len(case))
+def _z(case: Case, name: str, own: AutoSettings) -> Float64Array:
+    """(n,) z of a scorer; what is the same for many settings is computed once."""
+    numbers = {"cosine": own.hub_share(case.tokens), "dynamax": (own.rarity, own.lengths)}
+    key = (name, numbers.get(name))
+    if key not in case.known:
+        case.known[key] = _SCORERS[name](case, own)
+    return case.known[key]
 
 
-def with_scorer(name: str, scores: Scores) -> Callable[[Case], ScorerZ]:
-    """The usual scorers with another one in the place of one of them.
+def _bm25(case: Case, own: AutoSettings) -> Float64Array:
+    return surprise_normalized(case.bm25, case.whole_moments)
+
+
+def _cosine(case: Case, own: AutoSettings) -> Float64Array:
+    ensemble = case.corpus.ensemble
+    asked = case.dense - own.hub_share(case.tokens) * ensemble.mean
+    return surprise_normalized(case.vectors @ asked, ensemble.moments(asked[None]))
+
+
+def _dynamax(case: Case, own: AutoSettings) -> Float64Array:
+    first, lengths = case.corpus.first, case.corpus.lengths
+    scores, usual = (case.inclusion, case.usual_inclusion) if own.rarity else (case.plain, case.usual_plain)
+    scores, usual = without_length(
+        scores, lengths[case.rows], usual[: len(first)], lengths[first], own.lengths
+    )
+    return surprise_normalized(scores, Moments.of(usual))
+
+
+_SCORERS = {"bm25": _bm25, "cosine": _cosine, "dynamax": _dynamax}
+
+
+def _trust(z: dict[str, Float64Array], borders: tuple[float, float] | None) -> float:
+    others = [score for name, score in z.items() if name != "cosine"]
+    if borders is None or "cosine" not in z or not others:
+        return 1.0
+    low, high = borders
+    return float(np.clip((agreement(z["cosine"], others) - low) / (high - low), 0.0, 1.0))
+
+
+def by_words(case: Case, share: Float64Array) -> Float64Array:
+    """(n,) z of the similarity to a mixture of the pool's words."""
+    pool, sample = case.word_similarities
+    near = np.where(case.terms.lengths > 0, pool @ share, np.nan)
+    return surprise_normalized(near, Moments.of(sample @ share))
+
+
+def by_neighbours(case: Case, total: Float64Array) -> Float64Array:
+    """(n,) the mean score of the nearest candidates, by how near they are."""
+    rows, near = case.nearest
+    return (near * total[rows]).sum(axis=1) / max(rows.shape[1], 1)
+
+
+def fusion(case: Case) -> Float64Array:
+    """(n,) scores of the system `fusion`."""
+    return (
+        BM25_WEIGHT * _bm25(case, AUTO_DEFAULTS)
+        + surprise_normalized(case.cosines, case.corpus.wide.moments(case.dense))
+        + surprise_normalized(case.plain, Moments.of(case.usual_plain))
+    )
+
+
+def fusion_minmax(case: Case) -> Float64Array:
+    """(n,) the three scorers on the pool's own range."""
+    return min_max(case.bm25) + min_max(case.cosines) + min_max(case.plain)
+
+
+def first_round(case: Case, hubs: float = 0.0, lengths: float = 0.0) -> Float64Array:
+    """(n,) scores of `auto` as it was before: BM25 over the sample, a softmax, and feedback by vectors.
 
     Args:
-        name: of the scorer.
-        scores: its z.
+        case: with its pool.
+        hubs: share of a document's mean similarity that was subtracted; .5 in `auto-robust`.
+        lengths: of what lengths predict; .5 in `auto-robust`.
     """
-    return lambda case: {**case.z, name: scores(case)}
+    corpus = case.corpus
+    first, ensemble = corpus.first, corpus.ensemble
+    asked = case.dense - hubs * ensemble.mean
+    inclusion, usual = without_length(
+        case.inclusion,
+        corpus.lengths[case.rows],
+        case.usual_inclusion[: len(first)],
+        corpus.lengths[first],
+        lengths,
+    )
+    z = {
+        "bm25": _plain_z(case.bm25, Moments.of(case.usual_bm25[: len(first)])),
+        "cosine": _plain_z(case.vectors @ asked, ensemble.moments(asked[None])),
+        "dynamax": _plain_z(inclusion, Moments.of(usual)),
+    }
+    t = _trust(z, (0.35, 0.55))
+    total = (1.5 - t) * z["bm25"] + t * z["cosine"] + (1 + t) / 2 * z["dynamax"]
+    if not len(total) or np.ptp(total) == 0:
+        return total
+    share = special.softmax(total)
+    mixture = share @ case.vectors
+    total = total + _plain_z(case.vectors @ mixture, ensemble.moments(mixture[None]))
+    pool, sample = case.word_similarities
+    total = total + 0.5 * _plain_z(pool @ share, Moments.of(sample @ share))
+    return total + 0.2 * by_neighbours(case, total)
 
 
-AUTO = Recipe()
+def _plain_z(scores: Float64Array, moments: Moments) -> Float64Array:
+    if not (np.asarray(moments.deviation) > 1e-7 * np.abs(moments.mean)).all():
+        return np.zeros(len(scores))
+    return np.nan_to_num((scores - moments.mean) / moments.deviation)

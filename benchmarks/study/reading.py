@@ -3,40 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+from scipy import sparse
 
-from benchmarks.study.collection import DEEPEST, NOWHERE, Case, Collection, Corpus, Lexical, load, save
-from benchmarks.study.document_tokens import FORMS, reduced
-from benchmarks.study.pseudo_questions import OTHERS, other_questions, pseudo_questions
+from benchmarks.study.collection import DEPTH, Case, Collection, Corpus
 from surprise_rerank.candidates import Query
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever, LexicalIndex
-from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
-from surprise_rerank.connectors.systems.index_systems import build_system
-from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray, unit_rows
-from surprise_rerank.core.moments import Moments
+from surprise_rerank.connectors.qdrant.lexical import Bm25
+from surprise_rerank.core.arrays import Float64Array, IntArray
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset
 from surprise_rerank.eval.retrieval.fitting import Lessons
-from surprise_rerank.eval.retrieval.workspace import Workspace, has_lucene, index_key
+from surprise_rerank.eval.retrieval.workspace import Workspace, index_key
+from surprise_rerank.rerank.token_weights import weighted_inclusion
 from surprise_rerank.similarities.dynamax import DynaMax
-from surprise_rerank.similarities.kernels import pool_maxima
-from surprise_rerank.similarities.word_weights import (
-    InverseDocumentFrequency,
-    InverseFrequency,
-    WordStatistics,
-)
-from surprise_rerank.surprise.sampled import of_questions
-
-# Other questions whose usual inclusion in a document is measured.
-_INCLUDED = 48
 
 
 def read_collection(
@@ -46,7 +32,6 @@ def read_collection(
     *,
     cache: Path,
     questions: int | None = None,
-    deep: bool = False,
     terminal: Terminal | None = None,
 ) -> Collection:
     """What all variants share, from the cache folder or from the index.
@@ -57,7 +42,6 @@ def read_collection(
         encoder: of the index.
         cache: where indexes are kept, and what is read of this one.
         questions: how many, from the first on; all by default.
-        deep: with what the subjects `ensembles` and `tokens` ask for besides; takes longer.
         terminal: for progress.
 
     Raises:
@@ -66,19 +50,21 @@ def read_collection(
     terminal = terminal or Terminal(quiet=True)
     chosen = dict(list(dataset.queries.items())[:questions])
     workspace = Workspace(cache, index_key(spec, dataset), encoder, None, terminal)
-    folder, digest = cache / workspace.name / "study", _digest(dataset, chosen)
-    plain, path = folder / f"{digest}-plain.npz", folder / f"{digest}-deep.npz"
-    if not deep and not path.is_file():
-        path = plain
+    path = cache / workspace.name / "study" / f"{_digest(dataset, chosen)}.npz"
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
-        corpus, cases = _read(dataset, spec, encoder, workspace, chosen, deep, terminal)
-        save(path, corpus, cases)
-    corpus, cases = load(path)
-    asked = replace(dataset, queries=chosen, qrels={name: dataset.qrels[name] for name in chosen})
-    sizes = f"{len(corpus.ids)} documents, {len(cases)} questions"
-    title = f"{dataset.name} ({dataset.split}), {sizes}, {encoder.name}"
-    return Collection(title, corpus, cases, asked)
+        lessons = Lessons(spec, "train", dataset.split, encoder, terminal)
+        with workspace.resources(dataset, None, lessons, lucene=False) as resources:
+            reader = _Reader(resources.index, tuple(resources.sample_ids))
+            queries = encode_queries(encoder, list(chosen.values()), list(chosen))
+            cases = []
+            with terminal.bar("reading", len(queries), "questions") as advance:
+                for query in queries:
+                    case = reader.case(query, dataset.qrels[query.id])
+                    cases += [case] if case.gains.size else []
+                    advance(1)
+        Collection(dataset.name, encoder.name, reader.corpus, tuple(cases)).save(path)
+    return Collection.load(path, dataset.name, encoder.name)
 
 
 def _digest(dataset: RetrievalDataset, questions: Mapping[str, str]) -> str:
@@ -87,162 +73,71 @@ def _digest(dataset: RetrievalDataset, questions: Mapping[str, str]) -> str:
     return hashlib.sha256("\0".join([dataset.split, *parts]).encode(errors="surrogatepass")).hexdigest()[:16]
 
 
-def _read(
-    dataset: RetrievalDataset,
-    spec: str,
-    encoder: Encoder,
-    workspace: Workspace,
-    chosen: Mapping[str, str],
-    deep: bool,
-    terminal: Terminal,
-) -> tuple[Corpus, tuple[Case, ...]]:
-    lessons = Lessons(spec, "train", dataset.split, encoder, terminal)
-    with workspace.resources(dataset, None, lessons, lucene=has_lucene()) as resources:
-        retriever = build_system("auto", resources.index, NO_OPTIONS.exactly(), fitted=False).retriever
-        if not isinstance(retriever, HybridRetriever):
-            raise DataError("the index stores no words, which the study needs; install the extra 'edge'")
-        # The largest sample that any system takes; the first of it are the others'.
-        sample = tuple(resources.sample_ids)
-        corpus, tokens = _corpus(resources.index, sample)
-        lexical: dict[Lexical, LexicalIndex] = {"bm25": retriever.lexical}
-        if resources.lucene is not None:
-            lexical["lucene"] = resources.lucene
-        queries = encode_queries(encoder, list(chosen.values()), list(chosen))
-        reader = _Reader(corpus, tokens, resources.index, lexical, sample)
-        if deep:
-            reader.prepare(dataset, encoder, list(chosen.values()), terminal)
-        with terminal.bar("reading", len(queries), "questions") as advance:
-            cases = tuple(reader.case(i, query, advance) for i, query in enumerate(queries))
-    if not deep:
-        return corpus, cases
-    return _with_ensembles(corpus, tokens, dataset, spec, encoder, chosen, terminal), cases
-
-
-def _corpus(index: DocumentIndex, sample: Sequence[str]) -> tuple[Corpus, TokenBatch]:
-    """All documents in the order of their point ids, and their tokens."""
-    names, tokens = index.token_sample(len(index))
-    if len(set(names)) < len(names):
-        raise DataError("the study compares whole documents; index them without passages")
-    found = index.fetch(names, frozenset({"dense", "terms"}))
-    if found.terms is None:
-        raise DataError("the index stores no words, which the study needs; index the documents again")
-    places = {name: i for i, name in enumerate(names)}
-    rows = np.array([places[name] for name in sample], np.int64)
-    return Corpus(tuple(names), found.require_dense(), tokens.lengths, found.terms, rows), tokens
-
-
 class _Reader:
-    """Makes cases of questions."""
+    """Makes cases of questions, with every document's exact scores."""
 
-    def __init__(
-        self,
-        corpus: Corpus,
-        tokens: TokenBatch,
-        index: DocumentIndex,
-        lexical: Mapping[Lexical, LexicalIndex],
-        sample: tuple[str, ...],
-    ) -> None:
-        self.corpus, self.index, self.lexical, self.sample = corpus, index, lexical, sample
-        self.forms = {"": tokens}
-        self.rows = {name: i for i, name in enumerate(corpus.ids)}
-        self.weights: dict[str, Callable[[int], Float64Array]] = {}
+    def __init__(self, index: DocumentIndex, sample: tuple[str, ...]) -> None:
+        names, self.tokens = index.token_sample(len(index))
+        if len(set(names)) < len(names):
+            raise DataError("the study compares whole documents; index them without passages")
+        found = index.fetch(names, frozenset({"dense", "terms"}))
+        if found.terms is None or index.manifest.options.bm25 is None:
+            raise DataError("the index stores no words, which the study needs; index the documents again")
+        self.settings: Bm25 = index.manifest.options.bm25
+        self.places = {name: i for i, name in enumerate(names)}
+        rows = np.array([self.places[name] for name in sample], np.int64)
+        self.corpus = Corpus(tuple(names), found.require_dense(), self.tokens.lengths, found.terms, rows)
+        self.usual: TokenBatch = self.tokens.take(rows)
+        terms = found.terms
+        self.vocabulary, place = np.unique(terms.terms, return_inverse=True)
+        shape = (len(terms), len(self.vocabulary))
+        self.values = sparse.csc_array(sparse.csr_array((terms.values, place, terms.offsets), shape))
+        counts, filled = np.diff(self.values.indptr), int(np.count_nonzero(terms.lengths))
+        self.idf = np.log1p((filled - counts + 0.5) / (counts + 0.5))
+        self.order = np.array(names)
 
-    def prepare(
-        self, dataset: RetrievalDataset, encoder: Encoder, questions: Sequence[str], terminal: Terminal
-    ) -> None:
-        """Make the documents' tokens in fewer forms, and count words."""
-        tokens = self.forms[""]
-        for form in FORMS:
-            with terminal.bar(form, len(tokens), "docs") as advance:
-                self.forms[form] = reduced(tokens, form, advance)
-        statistics = WordStatistics.of(encoder.words([document.content for document in dataset.documents]))
-        words = encoder.words(list(questions), "query")
-        for name, weigh in (
-            ("idf", InverseDocumentFrequency(statistics)),
-            ("sif", InverseFrequency(statistics)),
-        ):
-            self.weights[name] = lambda i, weigh=weigh: weigh(words[i])
-
-    def case(self, number: int, query: Query, advance: Callable[[int], None]) -> Case:
-        """The case of a question, its pool as deep as it is kept."""
-        found: dict[str, tuple[str, ...]] = {}
-        depth = min(DEEPEST + 1, len(self.corpus.ids))
-        found["cosine"] = self.index.search(query, depth, exact=True).ids
-        for name, words in self.lexical.items():
-            found[name] = words.search(query.text, depth)[0]
-        # BEIR's rule: a question that is itself a document must not find itself.
-        found = {name: tuple(one for one in ids if one != query.id)[:DEEPEST] for name, ids in found.items()}
-        ids = sorted({one for own in found.values() for one in own})
-        rows = np.array([self.rows[one] for one in ids], np.int64)
-        x = unit_rows(query.require_tokens())
-        maxima, usual = {}, {}
-        for form, tokens in self.forms.items():
-            maxima[form] = _maxima(x, tokens.take(rows))
-            usual[form] = _maxima(x, tokens.take(self.corpus.sample))
-        advance(1)
+    def case(self, query: Query, judged: Mapping[str, int]) -> Case:
+        """The case of a question."""
+        bm25, tokens = self._bm25(query.text), query.require_tokens()
+        moments = np.array([bm25.mean(), bm25.std(), len(bm25)])
+        corpus = self.corpus
+        usual = bm25[corpus.sample]
+        rows = self._pool(query, bm25)
+        documents = self.tokens.take(rows)
+        inclusion, usual_inclusion = weighted_inclusion(tokens, documents, self.usual)
+        ideal = np.sort([max(gain, 0) for gain in judged.values()])[::-1][:10]
+        best = float((ideal / np.log2(2 + np.arange(len(ideal)))).sum())
+        gains = np.array([max(judged.get(corpus.ids[row], 0), 0) for row in rows], np.float64)
         return Case(
-            number=number,
-            query=query,
+            name=query.id,
+            dense=query.require_dense(),
+            tokens=len(tokens),
             rows=rows,
-            places={name: _places(own, ids) for name, own in found.items()},
-            scores={name: words.score(query.text, ids) for name, words in self.lexical.items()},
-            usual_scores={name: words.score(query.text, self.sample) for name, words in self.lexical.items()},
-            maxima=maxima,
-            usual=usual,
-            covered=_covered(x, self.forms[""].take(rows)),
-            usual_covered=_covered(x, self.forms[""].take(self.corpus.sample)),
-            weights={name: weigh(number) for name, weigh in self.weights.items()},
-            corpus=self.corpus,
+            bm25=bm25[rows],
+            bm25_moments=moments,
+            usual_bm25=usual,
+            inclusion=inclusion,
+            usual_inclusion=usual_inclusion,
+            plain=DynaMax().pool(tokens, documents),
+            usual_plain=DynaMax().pool(tokens, self.usual),
+            gains=gains / best if best > 0 else gains,
+            corpus=corpus,
         )
 
+    def _bm25(self, text: str) -> Float64Array:
+        """(n,) BM25 scores of all documents, as Qdrant has them."""
+        asked = self.settings.query(text).indices
+        known = np.isin(asked, self.vocabulary)
+        places = np.searchsorted(self.vocabulary, asked[known])
+        scores: Float64Array = np.asarray(self.values[:, places] @ self.idf[places], np.float64).reshape(-1)
+        return scores
 
-def _places(found: Sequence[str], ids: Sequence[str]) -> IntArray:
-    places = {name: i for i, name in enumerate(found)}
-    return np.array([places.get(name, NOWHERE) for name in ids], np.int64)
-
-
-def _maxima(x: Float32Array, tokens: TokenBatch) -> Float32Array:
-    return pool_maxima(x, tokens, unit_tokens=True, of_documents=False).of_query
-
-
-def _covered(x: Float32Array, tokens: TokenBatch) -> Float64Array:
-    """(n,) sums over each document's tokens of their largest cosine with the question's."""
-    found = pool_maxima(x, tokens, unit_tokens=True, of_documents=True).of_documents
-    if found is None:
-        return np.zeros(len(tokens))
-    owners = np.repeat(np.arange(len(tokens)), tokens.lengths)
-    return np.bincount(owners, found.astype(np.float64), minlength=len(tokens))
-
-
-def _with_ensembles(
-    corpus: Corpus,
-    tokens: TokenBatch,
-    dataset: RetrievalDataset,
-    spec: str,
-    encoder: Encoder,
-    chosen: Mapping[str, str],
-    terminal: Terminal,
-) -> Corpus:
-    """The corpus with vectors of other questions and of pseudo-questions, and usual inclusions."""
-    extras: dict[str, Float32Array | Float64Array] = {}
-    documents = {document.id: document for document in dataset.documents}
-    for kind, texts in pseudo_questions([documents[name] for name in corpus.ids]).items():
-        with terminal.bar(kind, len(texts), "texts") as advance:
-            extras[kind] = encoder.encode(texts, "query", on_progress=advance).dense
-    halves = other_questions(dataset, spec, chosen)
-    inclusions = {}
-    for name, others in zip(OTHERS, halves, strict=True):
-        encoded = encoder.encode(others, "query")
-        extras[name] = encoded.dense
-        if others == halves[0] and inclusions:
-            usual = inclusions[OTHERS[0]]
-        else:
-            asked = [encoded.tokens[i] for i in range(min(_INCLUDED, len(others)))]
-            usual = of_questions(DynaMax().pool, asked).moments(tokens)
-        inclusions[name] = usual
-        extras[f"inclusion of {name}"] = _stacked(usual)
-    return Corpus(corpus.ids, corpus.dense, corpus.lengths, corpus.terms, corpus.sample, extras)
-
-
-def _stacked(moments: Moments) -> Float64Array:
-    return np.stack([moments.mean, moments.deviation])
+    def _pool(self, query: Query, bm25: Float64Array) -> IntArray:
+        """Rows of the candidates, by id. BEIR's rule: a question that is a document does not find itself."""
+        cosines = self.corpus.dense @ query.require_dense()
+        open_rows = np.arange(len(bm25)) != self.places.get(query.id, -1)
+        found = set[int]()
+        for scores, worth in ((bm25, bm25 > 0), (cosines, np.ones(len(cosines), bool))):
+            best = np.lexsort((self.order, -scores))
+            found |= set(best[(open_rows & worth)[best]][:DEPTH].tolist())
+        return np.array(sorted(found, key=lambda row: self.corpus.ids[row]), np.int64)

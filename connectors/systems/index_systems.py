@@ -29,7 +29,7 @@ from surprise_rerank.core.terms import TermSpace
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Retriever
-from surprise_rerank.rerank.auto import AUTO_DEFAULTS, AutoReranker, AutoSettings
+from surprise_rerank.rerank.auto import AUTO_DEFAULTS, PARTS, AutoReranker, AutoSettings
 from surprise_rerank.rerank.fusion import BM25_WEIGHT
 from surprise_rerank.rerank.rerankers import CosineReranker, DynaMaxReranker, FusionReranker, SurpriseReranker
 from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, RetrievedScorer, Scorer
@@ -83,6 +83,10 @@ def build_system(
     weights = load_weights(index, name) if fitted and system.fits else None
     if weights is None or not isinstance(built.reranker, Weighted):
         return built
+    if name == "auto" and not set(weights) <= set(PARTS):
+        # They are factors of parts that it had before: with the parts of now nobody has tried them.
+        stale = "its fitted weights are of an earlier form and are left out; fit them again"
+        return replace(built, reranking=f"{built.reranking}; {stale}")
     # A fusion has no weight for BM25 where it cannot be asked, and weights of such a fusion have none.
     known = {part: own for part, own in weights.items() if name == "auto" or part in built.scorers}
     reranker = built.reranker.weighted({**built.reranker.weights, **known})

@@ -175,7 +175,9 @@ class AutoReranker:
         return needs | {"terms"} if self.words is not None and self.settings.words else needs
 
     def rerank(self, query: Query, candidates: Candidates) -> Ranking:
-        """The pool in order. `parts` add up to the score, `raw` holds each scorer's own scores.
+        """The pool in order. `parts` add up to the score.
+
+        `raw` holds each scorer's own scores, from which nothing is taken off.
 
         Raises:
             DataError: if the candidates lack what is needed.
@@ -225,7 +227,7 @@ class AutoReranker:
         # <q, v> - h <m, v> is a product with another question, so its moments are exact as well.
         shifted = query.require_dense() - share * self.corpus.mean
         own = np.asarray(candidates.require_dense(), np.float64) @ shifted
-        return _ScorerResult.of(own, self._moments_of(shifted))
+        return _ScorerResult(scores, surprise_normalized(own, self._moments_of(shifted)))
 
     def _inclusion(self, query: Query, candidates: Candidates) -> _ScorerResult:
         tokens, documents = query.require_tokens(), candidates.require_tokens()
@@ -235,11 +237,10 @@ class AutoReranker:
             scores, usual = (
                 DynaMax().pool(tokens, batch, threads=self.threads) for batch in (documents, self.sample)
             )
-        if self.settings.lengths:
-            scores, usual = without_length(
-                scores, documents.lengths, usual, self.sample.lengths, self.settings.lengths
-            )
-        return _ScorerResult.of(scores, Moments.of(usual))
+        own, usual = without_length(
+            scores, documents.lengths, usual, self.sample.lengths, self.settings.lengths
+        )
+        return _ScorerResult(scores, surprise_normalized(own, Moments.of(usual)))
 
     def _trust(self, results: Mapping[str, _ScorerResult], order: list[int]) -> float:
         """How far the dense vectors are to be trusted: their agreement with the other scorers.
@@ -307,7 +308,7 @@ class _ScorerResult:
 
     Attributes:
         raw: (n,) its scores.
-        z: (n,) deviations above this question's mean over the corpus.
+        z: (n,) deviations above this question's mean over the corpus, of what is left of them.
     """
 
     raw: Float64Array

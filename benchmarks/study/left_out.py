@@ -1,0 +1,160 @@
+"""Each collection left out once: the numbers of `auto` are fixed on the others, and measured on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from scipy import stats
+
+from benchmarks.study.collection import Collection
+from benchmarks.study.formula import Auto, Scores, first_round, fusion, fusion_minmax
+from surprise_rerank.core.arrays import Float64Array
+from surprise_rerank.eval.reports.report import Cell, Column, Table
+from surprise_rerank.rerank.auto import AUTO_DEFAULTS, AUTO_ROBUST, AutoSettings
+
+# What may be chosen, a part at a time. The start has the three scorers of `fusion` and nothing else.
+START = AutoSettings(words=0, neighbours=0, hubs=0, lengths=0, rarity=False, trust=None)
+CHOICES: Mapping[str, Sequence[Mapping[str, object]]] = {
+    "BM25": [{"bm25": own} for own in (0.35, 0.5, 0.75)],
+    "trust": [{"trust": own} for own in (None, (0.35, 0.55))],
+    "tokens": [{"rarity": own} for own in (False, True)],
+    "hubs": [{"hubs": own, "long": long} for own, long in ((0, None), (0.5, None), (1.0, (15, 60)))],
+    "lengths": [{"lengths": own} for own in (0, 0.5, 1.0)],
+    "words": [{"words": own} for own in (0, 0.5, 0.75, 1.0)],
+    "neighbours": [{"neighbours": own} for own in (0, 0.2, 0.4)],
+}
+# Twice through all parts: what one is worth depends on the others.
+STEPS = (*CHOICES, *CHOICES)
+
+ROWS: Mapping[str, Scores] = {
+    "bm25": lambda case: case.bm25,
+    "cosine": lambda case: case.cosines,
+    "dynamax": lambda case: case.plain,
+    "fusion": fusion,
+    "fusion-minmax": fusion_minmax,
+    "auto, first round": first_round,
+    "auto-robust, first round": lambda case: first_round(case, 0.5, 0.5),
+}
+PARTS: Mapping[str, AutoSettings] = {
+    "without BM25": replace(AUTO_DEFAULTS, bm25=0),
+    "without cosine": replace(AUTO_DEFAULTS, cosine=0),
+    "without inclusion": replace(AUTO_DEFAULTS, dynamax=0),
+    "without trust": replace(AUTO_DEFAULTS, trust=None),
+    "without weights of tokens": replace(AUTO_DEFAULTS, rarity=False),
+    "without hubs": replace(AUTO_DEFAULTS, hubs=0),
+    "hubs at any length, half (`auto-robust`)": AUTO_ROBUST,
+    "without lengths": replace(AUTO_DEFAULTS, lengths=0),
+    "without words": replace(AUTO_DEFAULTS, words=0),
+    "without neighbours": replace(AUTO_DEFAULTS, neighbours=0),
+}
+
+
+@dataclass(frozen=True)
+class Study:
+    """Collections of several models, and what was measured of them.
+
+    Attributes:
+        collections: (data set, model) -> its collection; every model has every data set.
+    """
+
+    collections: Mapping[tuple[str, str], Collection]
+    _known: dict[tuple[str, AutoSettings], float] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def names(self) -> list[str]:
+        """Data sets."""
+        return list(dict.fromkeys(name for name, _ in self.collections))
+
+    @property
+    def models(self) -> list[str]:
+        """Models."""
+        return list(dict.fromkeys(model for _, model in self.collections))
+
+    def values(self, scores: Scores, name: str, model: str) -> Float64Array:
+        """(q,) nDCG@10 of each question."""
+        return np.array([case.ndcg(scores(case)) for case in self.collections[name, model].cases])
+
+    def mean(self, settings: AutoSettings, name: str) -> float:
+        """The mean nDCG@10 of `auto` on a data set, over the models."""
+        if (name, settings) not in self._known:
+            means = [self.values(Auto(settings), name, model).mean() for model in self.models]
+            self._known[name, settings] = float(np.mean(means))
+        return self._known[name, settings]
+
+    def chosen(self, names: Sequence[str], advance: Callable[[int], None] = lambda _: None) -> AutoSettings:
+        """The best settings on these data sets, a part at a time from `START`."""
+        best = START
+        for part in STEPS:
+            tried = [replace(best, **choice) for choice in CHOICES[part]]  # type: ignore[arg-type]
+            best = max(tried, key=lambda settings: float(np.mean([self.mean(settings, n) for n in names])))
+            advance(1)
+        return best
+
+    def left_out(self, advance: Callable[[int], None] = lambda _: None) -> dict[str, AutoSettings]:
+        """Data set -> what is chosen on all others."""
+        names = self.names
+        return {name: self.chosen([n for n in names if n != name], advance) for name in names}
+
+
+def interval(differences: Float64Array) -> tuple[float, float]:
+    """95 % interval of the mean over data sets, by Student's t."""
+    if len(differences) < 2:
+        return float(differences.mean()), float(differences.mean())
+    half = stats.t.ppf(0.975, len(differences) - 1) * differences.std(ddof=1) / np.sqrt(len(differences))
+    return float(differences.mean() - half), float(differences.mean() + half)
+
+
+def quality_table(study: Study, model: str, chosen: Mapping[str, AutoSettings]) -> Table:
+    """Every row on every data set, with its mean, and the mean difference to `fusion`."""
+    names = study.names
+    rows: dict[str, list[float]] = {
+        row: [float(study.values(scores, name, model).mean()) for name in names]
+        for row, scores in ROWS.items()
+    }
+    rows["auto, fixed on the others"] = [
+        float(study.values(Auto(chosen[name]), name, model).mean()) for name in names
+    ]
+    rows["auto"] = [float(study.values(Auto(), name, model).mean()) for name in names]
+    base, best = np.array(rows["fusion"]), np.max([rows[row] for row in ("bm25", "cosine", "fusion")], axis=0)
+    columns = (
+        Column("system"),
+        *(Column(name, 4) for name in names),
+        Column("mean", 4),
+        Column("to fusion", 4),
+        Column("95 %"),
+        Column("worst to the best of three", 4),
+    )
+    cells: list[tuple[Cell, ...]] = []
+    for row, values in rows.items():
+        away = np.array(values) - base
+        low, high = interval(away)
+        span = "" if row == "fusion" else f"{low:+.4f} to {high:+.4f}"
+        worst = float((np.array(values) - best).min())
+        cells.append((row, *values, float(np.mean(values)), float(away.mean()), span, worst))
+    notes = ("nDCG@10; 95 %: interval of the mean difference to `fusion` over the data sets, by Student's t",)
+    return Table(f"left-out-{model}", f"Left out: {model}", columns, tuple(cells), notes=notes)
+
+
+def parts_table(study: Study) -> Table:
+    """What `auto` loses without each part: means over the models, intervals over the data sets."""
+    names = study.names
+    whole = np.array([study.mean(AUTO_DEFAULTS, name) for name in names])
+    columns = (Column("variant"), *(Column(name, 4) for name in names), Column("mean", 4), Column("95 %"))
+    cells: list[tuple[Cell, ...]] = [("auto", *whole.tolist(), float(whole.mean()), "")]
+    for row, settings in PARTS.items():
+        away = np.array([study.mean(settings, name) for name in names]) - whole
+        low, high = interval(away)
+        cells.append((row, *away.tolist(), float(away.mean()), f"{low:+.4f} to {high:+.4f}"))
+    notes = ("differences of nDCG@10 to `auto`, means over the models",)
+    return Table("parts", "Each part taken away", columns, tuple(cells), notes=notes)
+
+
+def chosen_table(study: Study, chosen: Mapping[str, AutoSettings]) -> Table:
+    """What was fixed on all data sets but the one that is named."""
+    keys = ("bm25", "trust", "rarity", "hubs", "long", "lengths", "words", "neighbours")
+    columns = (Column("left out"), *(Column(key) for key in keys))
+    everywhere = {**chosen, "none": study.chosen(study.names), "the default": AUTO_DEFAULTS}
+    cells = [(name, *(str(getattr(own, key)) for key in keys)) for name, own in everywhere.items()]
+    return Table("chosen", "What was fixed on the others", columns, tuple(cells))
