@@ -256,13 +256,13 @@ def pooled_moments(
 
 def joined(parts: Sequence[Moments]) -> Moments:
     """Moments of all anchors, from those of consecutive blocks of anchors."""
-    if not parts:
-        return Moments(*(np.zeros(0) for _ in range(4)))
-    names = ("mean", "deviation", "mean_error", "deviation_error")
-    return Moments(
-        *(np.concatenate([np.broadcast_to(getattr(p, n), p.mean.shape) for p in parts]) for n in names),
-        members=parts[0].members,
-    )
+
+    def every(name: str) -> Float64Array:
+        known = [np.broadcast_to(getattr(part, name), part.mean.shape) for part in parts]
+        return np.concatenate([np.zeros(0), *known])
+
+    members = parts[0].members if parts else None
+    return Moments(every("mean"), every("deviation"), every("mean_error"), every("deviation_error"), members)
 
 
 def unseen_share(seen: int, population: int | None, independent: float | None = None) -> float:
