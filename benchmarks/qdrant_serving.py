@@ -74,7 +74,6 @@ def main() -> None:
         queries = encode_queries(encoder, questions)
         depth = given.depth
         dense = DenseRetriever(index, exact=True)
-        ids, _ = index.token_sample(256)
         ways: dict[str, Way] = {
             "cosine, ids only": retrieved(dense, depth),
             "cosine, documents": retrieved(dense, depth, documents=True),
@@ -92,7 +91,7 @@ def main() -> None:
             "DynaMax on the client, packed tokens": reranked(dense, DynaMaxReranker(), depth),
             "BM25 inside Qdrant, ids only": retrieved(SparseRetriever(index), depth),
             "BM25 + cosine, both scores, no JVM": retrieved(
-                HybridRetriever(index, SparseRetriever(index), ids, exact=True), depth
+                HybridRetriever(index, SparseRetriever(index), exact=True), depth
             ),
         }
         seconds: dict[str, list[float]] = {name: [] for name in ways}

@@ -409,7 +409,7 @@ class TestSearch:
         with DocumentIndex.open(filled.index, encoder) as index:
             names, tokens = index.token_sample(AUTO_SAMPLE_SIZE)
             sample = tuple(dict.fromkeys(names))
-            retriever = HybridRetriever(index, SparseRetriever(index), sample)
+            retriever = HybridRetriever(index, SparseRetriever(index))
             words = TermSpace(index.fetch(sample, frozenset({"terms"})).terms)
             reranker = AutoReranker(index.ensemble(), tokens, words)
             expected = reranker.rerank(query, retriever.retrieve(query, 100, reranker.needs)).top(10)

@@ -103,14 +103,17 @@ def opened(
     options: IndexOptions | None = None,
     fault: Fault | None = None,
 ) -> DocumentIndex:
-    """An index on the server, whose client waits long, as the machine may be busy, unless nothing answers."""
+    """An index on the server, whose client waits long, as the machine may be busy, unless nothing answers.
+
+    It has no term statistics, which are points of another collection: what is counted are documents' upserts.
+    """
     return DocumentIndex.open(
         None,
         encoder or WordEncoder(),
         url=rest.url,
         collection=collection or fresh_collection(),
         api_key=api_key,
-        options=options,
+        options=options or IndexOptions(bm25=None),
         retries=retries,
         timeout=3 if isinstance(fault, NoAnswer) else 30,
     )

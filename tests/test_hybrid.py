@@ -36,8 +36,8 @@ class Overlap:
         words = set(query.split())
         return np.array([float(len(words & set(DOCUMENTS[int(i)].text.split()))) for i in ids])
 
-    def moments(self, query: str, sample: Sequence[str]) -> Moments:
-        scores = self.score(query, sample)
+    def moments(self, query: str) -> Moments:
+        scores = self.score(query, [d.id for d in DOCUMENTS])
         return Moments(scores.mean(), scores.std())
 
 
@@ -51,7 +51,7 @@ def index() -> Iterator[DocumentIndex]:
 def test_the_pool_is_the_union_and_every_document_has_both_scores(index: DocumentIndex) -> None:
     lexical = Overlap()
     (query,) = encode_queries(ENCODER, ["w13 w6 w41 other"])
-    pool = HybridRetriever(index, lexical, ("1", "2", "3")).retrieve(query, 8, ALL_FIELDS)
+    pool = HybridRetriever(index, lexical).retrieve(query, 8, ALL_FIELDS)
     dense = index.search(query, 8)
     words, _ = lexical.search(query.text, 8)
     assert set(pool.ids) == set(dense.ids) | set(words)
@@ -64,15 +64,15 @@ def test_the_pool_is_the_union_and_every_document_has_both_scores(index: Documen
     assert pool.documents is not None
     assert len(pool.dense) == len(pool.tokens) == len(pool.documents) == len(pool.ids)
     assert [d.id for d in pool.documents] == list(pool.ids)
-    assert pool.corpus_moments["bm25"].mean == lexical.moments(query.text, ("1", "2", "3")).mean
+    assert pool.corpus_moments["bm25"].mean == lexical.moments(query.text).mean
 
 
 def test_fusion_ranks_by_the_sum_of_deviations(index: DocumentIndex) -> None:
-    sample_ids, sample = index.token_sample(20)
+    _, sample = index.token_sample(20)
     corpus = index.ensemble()
     scorers = [RetrievedScorer("bm25"), CosineScorer(corpus), DynaMaxScorer(sample)]
     (query,) = encode_queries(ENCODER, ["w13 w6 w41 other"])
-    pool = HybridRetriever(index, Overlap(), sample_ids).retrieve(query, 8, ALL_FIELDS)
+    pool = HybridRetriever(index, Overlap()).retrieve(query, 8, ALL_FIELDS)
     ranking = FusionReranker(scorers).rerank(query, pool)
     assert ranking.ids[0] == "13"
     total = sum(ranking.parts[name] for name in ("bm25", "cosine", "dynamax"))
@@ -85,7 +85,7 @@ def test_fusion_ranks_by_the_sum_of_deviations(index: DocumentIndex) -> None:
 def test_bm25_of_lucene_fits_the_same_places(index: DocumentIndex, tmp_path: Path) -> None:
     (query,) = encode_queries(ENCODER, ["w13 w6 w41 other"])
     with BM25Index.build(tmp_path / "bm25", DOCUMENTS) as lexical:
-        pool = HybridRetriever(index, lexical, ("1", "2", "3")).retrieve(query, 8, ALL_FIELDS)
+        pool = HybridRetriever(index, lexical).retrieve(query, 8, ALL_FIELDS)
         found = BM25Retriever(lexical, index).retrieve(query, 8, frozenset({"tokens"}))
     assert pool.scores["bm25"][pool.ids.index("13")] == pool.scores["bm25"].max()
     assert DynaMaxReranker().rerank(query, found).ids[0] == "13"

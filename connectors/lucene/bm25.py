@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -34,7 +33,8 @@ B = 0.4
 
 _MANIFEST = "bm25.json"
 _LUCENE = "lucene"
-_CACHED_SAMPLES = 4
+_EXACT = 20_000  # best scores that moments are made of: some 40 ms where so many documents match
+_SAMPLED = 2048  # documents that stand for the others; their mean is known to some percent
 _REBUILD = "delete the folder and build the index again"
 
 
@@ -90,7 +90,7 @@ class BM25Index:
         self.fingerprint = manifest.fingerprint
         self.k1 = manifest.k1
         self.b = manifest.b
-        self._samples: OrderedDict[tuple[str, ...], Any] = OrderedDict()
+        self._sampled: Any = None  # Lucene's query for random documents, once it was needed
         with exclusive(), java_errors(f"cannot read the BM25 index {path}", _REBUILD):
             self._lucene: LuceneIndex | None = LuceneIndex(path / _LUCENE, self.k1, self.b)
         if self._lucene.size != self.documents:
@@ -239,31 +239,37 @@ class BM25Index:
         scores = dict(zip(found, values, strict=True))
         return np.array([scores[name] for name in names])
 
-    def moments(self, query: str, sample: Sequence[str]) -> Moments:
-        """Mean and population deviation of the query's BM25 scores over a fixed sample of the documents.
+    def moments(self, query: str) -> Moments:
+        """Mean and population deviation of the query's BM25 scores over all documents.
 
-        A document that shares no word with the query counts with score 0. The samples used last are kept
-        in a form that Lucene reads quickly; pass the same tuple for every query.
+        A document that shares no word with the query counts with score 0. The 20,000 best scores are taken
+        as they are. Where more documents match, which takes a large collection and frequent words, the
+        others' mean and mean square are those of the documents that match no better among 2,048 random ones.
 
         Args:
             query: the question.
-            sample: distinct documents of this index, a thousand random ones say.
 
         Returns:
-            Two scalars.
+            Two scalars; 0 and 0 where no document matches.
 
         Raises:
-            DataError: if the sample is empty, or holds an id twice or one that is not in the index.
             StoreError: if the index is closed or cannot be read.
         """
-        names = tuple(sample)
         with self._reading() as lucene:
-            among = self._sample_query(lucene, names)
-            words = lucene.within(lucene.words(query), among, matching=True)
-            matching = lucene.top_scores(words, len(names))
-        values = np.zeros(len(names))
-        values[: len(matching)] = matching
-        return Moments(mean=np.asarray(values.mean()), deviation=np.asarray(values.std()))
+            words = lucene.words(query)
+            best = lucene.top_scores(words, _EXACT)
+            others = np.zeros(1)
+            if len(best) == _EXACT and self.documents > _EXACT:
+                scores = np.zeros(_SAMPLED)
+                sampled = lucene.within(words, self._sample_of(lucene), matching=True)
+                matching = lucene.top_scores(sampled, _SAMPLED)
+                scores[: len(matching)] = matching
+                others = scores[scores <= best[-1]] if scores.min() <= best[-1] else best[-1:]
+        share = 1 / max(self.documents, 1)
+        left = 1 - share * len(best)
+        mean = share * best.sum() + left * others.mean()
+        variance = share * ((best - mean) ** 2).sum() + left * ((others - mean) ** 2).mean()
+        return Moments(mean=np.asarray(mean), deviation=np.asarray(np.sqrt(variance)))
 
     def close(self) -> None:
         """Close the index's files; searching it afterwards is a StoreError, closing it again is nothing."""
@@ -290,22 +296,11 @@ class BM25Index:
                 raise StoreError(f"the BM25 index {self.path} is closed: open it again")
             yield self._lucene
 
-    def _sample_query(self, lucene: LuceneIndex, sample: tuple[str, ...]) -> Any:
-        if sample in self._samples:
-            self._samples.move_to_end(sample)
-            return self._samples[sample]
-        names = {encodable(name) for name in sample}
-        if not names or len(names) < len(sample):
-            raise DataError(
-                f"a sample must hold documents, none of them twice: {len(names)} in {len(sample)} ids"
-            )
-        among = lucene.any_of(names)
-        if lucene.count(among) < len(names):
-            self._check_known(names, lucene.top(among, len(names))[0])
-        self._samples[sample] = among
-        if len(self._samples) > _CACHED_SAMPLES:
-            self._samples.popitem(last=False)
-        return among
+    def _sample_of(self, lucene: LuceneIndex) -> Any:
+        """The query for random documents, the same ones for every question."""
+        if self._sampled is None:
+            self._sampled = lucene.any_of(lucene.random_ids(_SAMPLED))
+        return self._sampled
 
     def _check_known(self, ids: set[str], known: Iterable[str]) -> None:
         unknown = ids.difference(known)
@@ -328,28 +323,23 @@ class BM25Retriever:
         name: what its scores are called in `Candidates.scores`.
         index: the index that is searched.
         store: where vectors, tokens and texts of the found documents come from, if a re-ranker needs them.
-        sample: documents over which each query's background is taken; none where it is empty.
     """
 
     name = "bm25"
 
-    def __init__(
-        self, index: BM25Index, store: DocumentStore | None = None, sample: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, index: BM25Index, store: DocumentStore | None = None) -> None:
         self.index = index
         self.store = store
-        self.sample = tuple(sample)
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """The best documents for the query's text, at most `depth`, with their BM25 scores.
 
         Raises:
-            DataError: if depth is less than 1, fields are asked for without a store, or the sample or the
-                store lacks a document.
+            DataError: if depth is less than 1, fields are asked for without a store, or the store lacks a
+                document.
             StoreError: if the index is closed or cannot be read.
         """
         ids, scores = self.index.search(query.text, depth)
-        corpus_moments = {self.name: self.index.moments(query.text, self.sample)} if self.sample else {}
         pool = Candidates(ids=ids)
         if fields:
             if self.store is None:
@@ -359,7 +349,7 @@ class BM25Retriever:
         # A store that splits documents returns a row for each passage.
         by_id = dict(zip(ids, scores, strict=True))
         own = np.array([by_id[name] for name in pool.ids], np.float64)
-        return replace(pool, scores={self.name: own}, corpus_moments=corpus_moments)
+        return replace(pool, scores={self.name: own})
 
 
 def _check_parameters(k1: float, b: float) -> None:

@@ -137,9 +137,14 @@ class LuceneIndex:
         builder = java_class("org.apache.lucene.search.BooleanQuery$Builder")()
         return builder.add(words, occur).add(among, self._occur.FILTER).build()
 
-    def count(self, query: Any) -> int:
-        """How many documents the query finds."""
-        return int(self._searcher.count(query))
+    def random_ids(self, count: int) -> tuple[str, ...]:
+        """Ids of a uniform sample of the documents, always the same; of all, where there are not so many."""
+        numbers = np.random.default_rng(0).permutation(self.size)[:count].tolist()
+        place, hits = (java_class(f"org.apache.lucene.search.{name}") for name in ("ScoreDoc", "TopDocs"))
+        anything = self._searcher.search(java_class("org.apache.lucene.search.MatchAllDocsQuery")(), 1)
+        # Ids are read for all hits at once, so that these numbers are passed off as hits.
+        chosen = hits(anything.totalHits, [place(number, 0.0) for number in numbers])
+        return tuple(self._scored_docs.fromTopDocs(chosen, self._searcher).docids)
 
     def top(self, query: Any, depth: int) -> tuple[tuple[str, ...], Float64Array]:
         """The ids and scores of the best documents, at most `depth`, ties by id."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -39,6 +40,8 @@ from surprise_rerank.connectors.qdrant.writing.locking import exclusive
 from surprise_rerank.connectors.qdrant.writing.pipeline import delete_documents
 from surprise_rerank.connectors.qdrant.writing.points import PointMaker
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
+from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
+from surprise_rerank.connectors.qdrant.writing.term_upkeep import KeptTerms, PointWriter
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.core.workers import awaitable
 from surprise_rerank.documents import Document
@@ -63,6 +66,7 @@ class QdrantIndex:
         self.storage = storage
         self._encoder = encoder
         self._statistics: Statistics | None = None
+        self._terms = KeptTerms(storage)
         self._density: float | None = None
         self.is_closed = False
         # One change at a time: a pass of statistics must not give a document the moments of its old text.
@@ -218,19 +222,21 @@ class QdrantIndex:
                 if on_progress is not None:
                     on_progress(count)
 
-            indexer = Indexer(self.storage.engine, maker, report)
-            return indexer.run(documents, prune=prune, encoded=encoded)
+            with self._changing_points() as points:
+                indexer = Indexer(self.storage.engine, points, maker, report)
+                return indexer.run(documents, prune=prune, encoded=encoded)
 
     @exclusive
     def delete(self, ids: Iterable[str]) -> int:
         """Remove documents; unknown ids are ignored. Returns how many there were."""
         self._density = None
         engine, named, removed = self.storage.engine, list(ids), 0
-        for start in range(0, len(named), _LOOKED_UP):
-            part = [point_id(name) for name in named[start : start + _LOOKED_UP]]
-            found = engine.retrieve(part, (ID, PASSAGES))
-            delete_documents(engine, [(r.payload[ID], r.payload.get(PASSAGES, 1)) for r in found])
-            removed += len(found)
+        with self._changing_points() as points:
+            for start in range(0, len(named), _LOOKED_UP):
+                part = [point_id(name) for name in named[start : start + _LOOKED_UP]]
+                found = engine.retrieve(part, (ID, PASSAGES))
+                delete_documents(points, [(r.payload[ID], r.payload.get(PASSAGES, 1)) for r in found])
+                removed += len(found)
         return removed
 
     @exclusive
@@ -274,6 +280,7 @@ class QdrantIndex:
             raise
         before, self.storage = self.storage, made
         self._encoder, self._statistics, self._density = model, successor._statistics, None
+        self._terms = successor._terms
         before.hand_over()
         try:
             before.close()
@@ -350,6 +357,23 @@ class QdrantIndex:
         records = self.storage.engine.smallest(size, (ID,), WITH_VECTORS)
         tokens = packed_tokens(self.storage, [record.id for record in records])
         return tuple(record.payload[ID] for record in records), tokens
+
+    def term_statistics(self) -> TermStatistics:
+        """What every term weighs over all documents; over their passages, where they are split.
+
+        They are stored, and kept up to date by whatever changes documents. Where they are not there (an index
+        of an earlier version, a killed process) they are counted in one pass, and stored if that is allowed.
+
+        Raises:
+            DataError: if the index stores no sparse vectors.
+        """
+        if self.manifest.options.bm25 is None:
+            raise DataError("the index stores no sparse vectors; rebuild it with IndexOptions(bm25=Bm25())")
+        return self._terms.statistics()
+
+    def _changing_points(self) -> AbstractContextManager[PointWriter]:
+        counts = self.manifest.options.bm25 is not None
+        return self._terms.changing() if counts else nullcontext(self.storage.engine)
 
     def statistics(self) -> Statistics | None:
         """The statistics that the documents carry; None where no ensemble was set."""

@@ -14,6 +14,7 @@ from qdrant_client import models
 
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.core.arrays import FloatArray
+from surprise_rerank.core.terms import TermBatch
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document, Passage
 from surprise_rerank.errors import DataError
@@ -162,6 +163,12 @@ def to_passage(payload: Mapping[str, Any]) -> Passage:
 def to_tokens(payloads: Sequence[Mapping[str, Any]], dimension: int) -> TokenBatch:
     """The token vectors of several payloads, in int8."""
     return TokenBatch.unpack([pybase64.b64decode(p[TOKENS], validate=True) for p in payloads], dimension)
+
+
+def to_terms(points: Sequence[Point | Record]) -> TermBatch:
+    """The sparse vectors of several points; a text without a term has none."""
+    found: list[Any] = [point.vectors.get(BM25) for point in points]
+    return TermBatch.of([((), ()) if own is None else (own.indices, own.values) for own in found])
 
 
 def _json(document: Document) -> Any:

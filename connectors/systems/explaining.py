@@ -186,7 +186,9 @@ class _Sample:
         return self._found[name]
 
     def moments(self, name: str) -> Moments:
-        """Mean and deviation of `similarities`; zeros where there are none."""
+        """Mean and deviation over the corpus: of all BM25 scores, and of `similarities` by other scorers."""
+        if name == "bm25":
+            return SparseRetriever(self.index).moments(self.query.text)
         return Moments.of(self.similarities(name))
 
     def described(self, name: str) -> str:

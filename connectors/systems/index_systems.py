@@ -131,8 +131,7 @@ def bm25(inputs: SystemInputs) -> BuiltSystem:
     words = SparseRetriever(inputs.index, inputs.options)
     if inputs.first_stage is None:
         return BuiltSystem("bm25", words)
-    ids = inputs.index.token_sample(SAMPLE_SIZE)[0]
-    scored = LexicallyScored(inputs.first_stage, words, tuple(dict.fromkeys(ids)))
+    scored = LexicallyScored(inputs.first_stage, words)
     return BuiltSystem("bm25", scored, FusionReranker([RetrievedScorer("bm25")], "sum"))
 
 
@@ -153,9 +152,9 @@ def fusion(inputs: SystemInputs) -> BuiltSystem:
         scorers.insert(0, RetrievedScorer("bm25"))
         weights["bm25"] = BM25_WEIGHT
     terms = " + ".join(f"{weights[s.name]:g} {s.name}" if s.name in weights else s.name for s in scorers)
-    reranking = f"client: {terms}, each in deviations above its mean over {len(sample.ids)} sampled documents"
+    reranking = f"client: {terms}, each in deviations above its mean over {_measured(inputs, sample)}"
     reranker = FusionReranker(scorers, "surprise", weights)
-    return BuiltSystem("fusion", _hybrid(inputs, sample.ids), reranker, reranking, _without_words(inputs))
+    return BuiltSystem("fusion", _hybrid(inputs), reranker, reranking, _without_words(inputs))
 
 
 def auto(inputs: SystemInputs, settings: AutoSettings = AUTO_DEFAULTS) -> BuiltSystem:
@@ -174,10 +173,11 @@ def auto(inputs: SystemInputs, settings: AutoSettings = AUTO_DEFAULTS) -> BuiltS
     reranker = AutoReranker(sample.corpus, sample.tokens, sample.words, settings)
     words = f"{settings.bm25:g} bm25 + " if has_words else ""
     reranking = (
-        f"client: {words}cosine + dynamax, each in deviations above its mean over {len(sample.ids)} sampled "
-        f"documents; feedback from the best, and from the {settings.nearest} nearest of each candidate"
+        f"client: {words}cosine + dynamax, each in deviations above its mean over "
+        f"{_measured(inputs, sample)}; feedback from the best, "
+        f"and from the {settings.nearest} nearest of each candidate"
     )
-    return BuiltSystem("auto", _hybrid(inputs, sample.ids), reranker, reranking, _without_words(inputs))
+    return BuiltSystem("auto", _hybrid(inputs), reranker, reranking, _without_words(inputs))
 
 
 def _dense(inputs: SystemInputs) -> Retriever:
@@ -193,14 +193,19 @@ def _without_words(inputs: SystemInputs) -> str:
     return "" if _has_words(inputs.index) else "without words: the index stores no sparse vectors"
 
 
-def _hybrid(inputs: SystemInputs, ids: tuple[str, ...]) -> Retriever:
+def _measured(inputs: SystemInputs, sample: _Sample) -> str:
+    own = " (bm25: all)" if _has_words(inputs.index) else ""
+    return f"{len(sample.ids)} sampled documents{own}"
+
+
+def _hybrid(inputs: SystemInputs) -> Retriever:
     """Candidates by cosine and, where it can be asked, by BM25; or the given ones with BM25's scores."""
     if not _has_words(inputs.index):
         return _dense(inputs)
     words = SparseRetriever(inputs.index, inputs.options)
     if inputs.first_stage is not None:
-        return LexicallyScored(inputs.first_stage, words, ids)
-    return HybridRetriever(inputs.index, words, ids, options=inputs.options)
+        return LexicallyScored(inputs.first_stage, words)
+    return HybridRetriever(inputs.index, words, options=inputs.options)
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,7 +174,7 @@ def text_reranker_of(
         )
     background = load_background(index, name, min_surprise, built.scorers)
     if isinstance(built.retriever, HybridRetriever):
-        stored = StoredCandidates(index, built.retriever.lexical, built.retriever.sample)
+        stored = StoredCandidates(index, built.retriever.lexical)
     return TextReranker(index.encoder, reranker, stored, background, min_surprise)
 
 

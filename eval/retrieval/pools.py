@@ -81,12 +81,11 @@ class Resources(SystemInputs):
             MissingExtraError: if Pyserini is needed and not installed.
         """
         pool = self.pool or usual
-        sample = tuple(dict.fromkeys(self.sample_ids))  # of passages, some are of one document
         match pool:
             case "both" | "both-lucene":
                 found_by = "bm25" if pool == "both" else "bm25-lucene"
                 words = self._words(found_by)
-                retriever: Retriever = HybridRetriever(self.index, words, sample, options=self.options)
+                retriever: Retriever = HybridRetriever(self.index, words, options=self.options)
                 if bm25 == found_by:  # whose scores it gives already
                     return retriever
             case "cosine":
@@ -97,7 +96,7 @@ class Resources(SystemInputs):
                 retriever = BM25Retriever(self._lucene, self.index)
             case _:
                 retriever = RunRetriever(pool, self.index, self.document_ids)
-        return LexicallyScored(retriever, self._words(bm25), sample) if bm25 else retriever
+        return LexicallyScored(retriever, self._words(bm25)) if bm25 else retriever
 
     def _words(self, bm25: str) -> LexicalIndex:
         return SparseRetriever(self.index, self.options) if bm25 == "bm25" else self._lucene

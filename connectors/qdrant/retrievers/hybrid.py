@@ -28,8 +28,8 @@ class LexicalIndex(Protocol):
         """(n,) exact scores of these documents; 0 where no word matches."""
         ...
 
-    def moments(self, query: str, sample: Sequence[str]) -> Moments:
-        """Mean and deviation of the query's scores over a sample of the corpus."""
+    def moments(self, query: str) -> Moments:
+        """Mean and deviation of the query's scores over all documents; 0 and 0 where no word matches."""
         ...
 
 
@@ -38,12 +38,11 @@ class HybridRetriever(ExplainingRetriever):
     """The union of the best documents by cosine and by BM25.
 
     Every candidate carries its exact BM25 score, also one that only dense search found, and the pool carries
-    the query's BM25 moments over a sample of the corpus, which surprise-normalised fusion needs.
+    the query's BM25 moments over all documents, which surprise-normalised fusion needs.
 
     Attributes:
         index: dense vectors, tokens and documents.
         lexical: the same documents' words.
-        sample: ids of a uniform sample of the corpus.
         exact: dense search without the approximate index.
         options: filter and parameters of the dense search. The lexical index has its own: give a
             `SparseRetriever` the same filter.
@@ -51,7 +50,6 @@ class HybridRetriever(ExplainingRetriever):
 
     index: QdrantIndex
     lexical: LexicalIndex
-    sample: tuple[str, ...]
     exact: bool = False
     options: SearchOptions = NO_OPTIONS
 
@@ -66,7 +64,7 @@ class HybridRetriever(ExplainingRetriever):
         return replace(
             pool,
             scores={**pool.scores, "bm25": self.lexical.score(query.text, pool.ids)},
-            corpus_moments={"bm25": self.lexical.moments(query.text, self.sample)},
+            corpus_moments={"bm25": self.lexical.moments(query.text)},
         )
 
     def steps(self, query: Query, depth: int) -> list[str]:
@@ -85,12 +83,10 @@ class LexicallyScored:
     Attributes:
         retriever: finds the candidates.
         words: the same documents' words.
-        sample: ids of a uniform sample of the corpus, for the moments.
     """
 
     retriever: Retriever
     words: LexicalIndex
-    sample: tuple[str, ...]
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """As the other retriever does."""
@@ -98,5 +94,5 @@ class LexicallyScored:
         return replace(
             pool,
             scores={**pool.scores, "bm25": self.words.score(query.text, pool.ids)},
-            corpus_moments={**pool.corpus_moments, "bm25": self.words.moments(query.text, self.sample)},
+            corpus_moments={**pool.corpus_moments, "bm25": self.words.moments(query.text)},
         )

@@ -12,11 +12,21 @@ from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever, in_words
-from surprise_rerank.connectors.qdrant.schema import BM25, ID
-from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions, Stage, sparse_stage
+from surprise_rerank.connectors.qdrant.schema import BM25, ID, to_terms
+from surprise_rerank.connectors.qdrant.search.queries import (
+    NO_OPTIONS,
+    SearchOptions,
+    Stage,
+    request,
+    sparse_stage,
+)
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.errors import DataError
+
+# The documents whose words are taken as they occur together, for the deviation of all scores. It is .96 to
+# 1.01 of the exact one in the median of eight collections' questions; with 30 .92 to 1.00, with 0 .82 to .98.
+_BEST = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +72,19 @@ class SparseRetriever(ExplainingRetriever):
         best = _best(self._run(query, len(names), frozenset(), options))
         return np.array([best.get(name, 0.0) for name in ids], np.float64)
 
-    def moments(self, query: str, sample: Sequence[str]) -> Moments:
-        """Mean and deviation of the query's scores over a sample of the corpus."""
-        return Moments.of(self.score(query, list(dict.fromkeys(sample))))
+    def moments(self, query: str) -> Moments:
+        """Mean and deviation of the query's scores over all documents; over passages, where they are split.
+
+        The mean is exact, and the deviation nearly so: see `TermStatistics.moments`. The filter does not
+        count: scores of one question stay comparable whatever it lets through.
+        """
+        sparse = self._bm25.query(query)
+        if not len(sparse.indices):
+            return Moments.of(np.zeros(0))
+        best = request([sparse_stage(sparse, BM25, _BEST)], _BEST, (), (BM25,))
+        found = self.index.storage.engine.query(best)
+        scores = np.array([record.score for record in found], np.float64)
+        return self.index.term_statistics().moments(sparse, to_terms(found), scores)
 
     @property
     def _bm25(self) -> Bm25:

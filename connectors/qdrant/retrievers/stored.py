@@ -18,13 +18,11 @@ class StoredCandidates:
 
     Attributes:
         index: where vectors, tokens and texts come from.
-        words: for BM25's scores of them; none where None.
-        sample: ids of a uniform sample of the corpus, for BM25's moments.
+        words: for BM25's scores of them, and its moments; none where None.
     """
 
     index: QdrantIndex
     words: LexicalIndex | None = None
-    sample: tuple[str, ...] = ()
 
     def candidates(self, query: Query, ids: Sequence[str], fields: frozenset[Field]) -> Candidates:
         """Those of these documents that the index has, in this order; with BM25's scores, if any."""
@@ -35,5 +33,5 @@ class StoredCandidates:
         return replace(
             pool,
             scores={"bm25": scores},
-            corpus_moments={"bm25": self.words.moments(query.text, self.sample)},
+            corpus_moments={"bm25": self.words.moments(query.text)},
         )

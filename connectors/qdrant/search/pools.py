@@ -22,13 +22,13 @@ from surprise_rerank.connectors.qdrant.schema import (
     point_id,
     to_document,
     to_passage,
+    to_terms,
     to_tokens,
     tokens_id,
 )
 from surprise_rerank.connectors.qdrant.search.queries import SearchOptions, Stage, request, rescored
 from surprise_rerank.connectors.qdrant.storage.base import Storage
 from surprise_rerank.core.arrays import Float32Array
-from surprise_rerank.core.terms import TermBatch
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
@@ -190,7 +190,7 @@ class Pools:
             scores={} if name is None else {name: np.array([r.score for r in records], np.float64)},
             dense=_dense(records, dimension) if "dense" in fields else None,
             tokens=packed_tokens(self.storage, [r.id for r in records]) if "tokens" in fields else None,
-            terms=_terms(records) if "terms" in fields else None,
+            terms=to_terms(records) if "terms" in fields else None,
             documents=tuple(documents[p[ID]] for p in payloads) if "documents" in fields else None,
         )
         if passages is None:
@@ -227,9 +227,3 @@ def packed_tokens(storage: Storage, points: Sequence[str]) -> TokenBatch:
 def _dense(records: Sequence[Record], dimension: int) -> Float32Array:
     vectors = np.array([record.vectors[DENSE] for record in records], dtype=np.float32)
     return vectors.reshape(len(records), dimension)
-
-
-def _terms(records: Sequence[Record]) -> TermBatch:
-    found = [record.vectors.get(BM25) for record in records]
-    # A text without a term has no sparse vector.
-    return TermBatch.of([((), ()) if own is None else (own.indices, own.values) for own in found])

@@ -29,6 +29,7 @@ from surprise_rerank.connectors.qdrant.writing.pipeline import (
     delete_documents,
 )
 from surprise_rerank.connectors.qdrant.writing.points import Piece, PointMaker
+from surprise_rerank.connectors.qdrant.writing.term_upkeep import PointWriter
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoded
 from surprise_rerank.errors import DataError
@@ -80,11 +81,13 @@ class Indexer:
 
     Attributes:
         engine: where they are stored.
+        points: stores and deletes their points.
         maker: makes their points.
         on_progress: called with the number of documents of every finished part.
     """
 
     engine: Engine
+    points: PointWriter
     maker: PointMaker
     on_progress: Callable[[int], None] | None = None
     _counts: _Counts = field(default_factory=_Counts)
@@ -97,7 +100,7 @@ class Indexer:
         known = dict(self._all_stored()) if prune else None
         source = iter(documents)
         row = 0
-        with Writer(self.engine) as writer:
+        with Writer(self.points) as writer:
             while chunk := list(islice(source, _CHUNK)):
                 try:
                     part = None if encoded is None else slice_encoded(encoded, row, len(chunk))
@@ -206,7 +209,7 @@ class Indexer:
 
     def _prune(self, known: Mapping[str, Stored]) -> int:
         gone = sorted(name for name in known if name not in self._seen)
-        delete_documents(self.engine, [(name, known[name].passages) for name in gone])
+        delete_documents(self.points, [(name, known[name].passages) for name in gone])
         return len(gone)
 
     def _told(self, writer: Writer) -> None:

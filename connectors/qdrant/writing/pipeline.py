@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar
 
-from surprise_rerank.connectors.qdrant.engines.base import Engine
 from surprise_rerank.connectors.qdrant.engines.retries import CollectionGone, TooLarge
 from surprise_rerank.connectors.qdrant.schema import (
     HASH,
@@ -19,6 +18,7 @@ from surprise_rerank.connectors.qdrant.schema import (
     point_id,
     tokens_id,
 )
+from surprise_rerank.connectors.qdrant.writing.term_upkeep import PointWriter
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import IndexingError, StoreError
 
@@ -48,8 +48,8 @@ class StoppedError(Exception):
 class Writer:
     """A thread that stores windows in their order; an error stops it, and is raised as an `IndexingError`."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, points: PointWriter) -> None:
+        self._points = points
         self._queue: queue.Queue[Sequence[Job] | None] = queue.Queue(_QUEUED)
         self._thread = threading.Thread(target=self._run, name="surprise-rerank-writer", daemon=True)
         self._error: BaseException | None = None
@@ -170,14 +170,14 @@ class Writer:
             failed |= self._upsert(batch)
         whole = [job for job in several if job.document.id not in failed]
         surplus = [p for job in whole for p in points_of(job.document.id, range(len(job.units), job.before))]
-        self._engine.delete(surplus)
-        self._engine.set_payloads([(job.units[0][-1].id, _completed(job)) for job in whole])
+        self._points.delete(surplus)
+        self._points.set_payloads([(job.units[0][-1].id, _completed(job)) for job in whole])
         self.acknowledge({job.document.id for job in whole}, len(whole))
 
     def _upsert(self, batch: Sequence[_Named]) -> set[str]:
         """Store points; returns the ids of documents whose point no request can hold."""
         try:
-            self._engine.upsert([point for _, unit in batch for point in unit])
+            self._points.upsert([point for _, unit in batch for point in unit])
         except TooLarge as error:
             # A unit goes in one request, or a document's point could be of another text than its tokens.
             if len(batch) > 1:
@@ -231,14 +231,14 @@ def _named(ids: Sequence[str]) -> str:
     return f"{len(ids)} documents ({shown}{', ...' if len(ids) > _NAMED else ''}) are"
 
 
-def delete_documents(engine: Engine, documents: Sequence[tuple[str, int]]) -> None:
+def delete_documents(writer: PointWriter, documents: Sequence[tuple[str, int]]) -> None:
     """Remove documents with all their points.
 
     A document is there as long as its first point is, so that goes last: what is interrupted can be repeated.
 
     Args:
-        engine: where they are.
+        writer: deletes points.
         documents: id and number of passages of each.
     """
-    engine.delete([p for name, passages in documents for p in points_of(name, range(1, passages))])
-    engine.delete([p for name, _ in documents for p in points_of(name, [0])])
+    writer.delete([p for name, passages in documents for p in points_of(name, range(1, passages))])
+    writer.delete([p for name, _ in documents for p in points_of(name, [0])])

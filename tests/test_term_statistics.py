@@ -1,0 +1,345 @@
+"""BM25's moments over all documents, and the statistics that they come from: right after every change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from conftest import Opener
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from qdrant_client import models
+from qdrant_rest import QdrantRest
+from words import WordEncoder
+
+from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SearchOptions, SparseRetriever
+from surprise_rerank.connectors.qdrant.lexical import SparseVector
+from surprise_rerank.connectors.qdrant.schema import WITH_VECTORS, point_id
+from surprise_rerank.connectors.qdrant.storage.folder import FolderStorage
+from surprise_rerank.connectors.qdrant.writing import term_upkeep
+from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
+from surprise_rerank.connectors.qdrant.writing.term_upkeep import FILE, KeptTerms
+from surprise_rerank.core.terms import TermBatch
+from surprise_rerank.documents import Document
+from surprise_rerank.encoders.passages import Passages
+from surprise_rerank.errors import DataError, IndexingError, StoreError
+
+ENCODER = WordEncoder()
+OPTIONS = IndexOptions(passages=None)
+DOCUMENTS = [Document(f"d{i}", f"w{i} w{i % 7} w{i % 3} w{i % 3} shared") for i in range(40)]
+QUERIES = ["w1", "w1 w2 w39", "shared", "w30 shared", "w5 w6 w0", "other w4"]
+
+# A text: term -> value. Few terms, so that they meet.
+texts = st.lists(st.dictionaries(st.integers(0, 6), st.floats(0.125, 2.5, width=32)), max_size=30)
+questions = st.sets(st.integers(0, 8), max_size=5)
+
+
+def batch(points: list[dict[int, float]]) -> TermBatch:
+    return TermBatch.of([(sorted(own), [own[term] for term in sorted(own)]) for own in points])
+
+
+def vector(terms: set[int]) -> SparseVector:
+    return SparseVector(np.array(sorted(terms), np.uint32), np.ones(len(terms), np.float32))
+
+
+def weights(points: list[dict[int, float]], terms: set[int]) -> dict[int, float]:
+    """The IDF of each term, as Qdrant has it."""
+    filled = sum(bool(own) for own in points)
+    counts = {term: sum(term in own for own in points) for term in terms}
+    return {term: float(np.log1p((filled - n + 0.5) / (n + 0.5))) for term, n in counts.items()}
+
+
+def scored(points: list[dict[int, float]], terms: set[int]) -> np.ndarray:
+    """(n,) the score of every point, by definition."""
+    w = weights(points, terms)
+    return np.array([sum(w[term] * own.get(term, 0.0) for term in terms) for own in points])
+
+
+class TestMoments:
+    @given(points=texts, terms=questions)
+    @settings(deadline=None)
+    def test_are_those_of_all_scores_where_all_that_match_are_at_hand(self, points, terms):
+        scores = scored(points, terms)
+        rows = [i for i, own in enumerate(points) if terms & set(own)]
+        best = batch([points[i] for i in rows])
+        found = TermStatistics.of(batch(points)).moments(vector(terms), best, scores[rows])
+        assert found.mean == pytest.approx(scores.mean() if points else 0.0, rel=1e-9)
+        assert found.deviation == pytest.approx(scores.std() if points else 0.0, rel=1e-5, abs=1e-5)
+
+    @given(points=texts, terms=questions, depth=st.integers(0, 30))
+    @settings(deadline=None)
+    def test_take_words_of_the_others_as_independent(self, points, terms, depth):
+        scores = scored(points, terms)
+        order = np.argsort(-scores, kind="stable")
+        best = [i for i in order[:depth] if scores[i] > 0]
+        rest = [i for i in range(len(points)) if i not in best]
+        known = TermStatistics.of(batch(points))
+        found = known.moments(vector(terms), batch([points[i] for i in best]), scores[best])
+        w = weights(points, terms)
+        squares = (scores[best] ** 2).sum()
+        for one in terms:
+            for other in terms:
+                a = np.array([w[one] * points[i].get(one, 0.0) for i in rest])
+                b = np.array([w[other] * points[i].get(other, 0.0) for i in rest])
+                squares += (a * b).sum() if one == other else a.sum() * b.sum() / max(len(rest), 1)
+        n = max(len(points), 1)
+        variance = squares / n - (scores.sum() / n) ** 2
+        if not best:  # which the search tells: nothing matches
+            scores, variance = np.zeros(1), 0.0
+        assert found.mean == pytest.approx(scores.sum() / n, rel=1e-9)
+        assert found.deviation == pytest.approx(np.sqrt(max(variance, 0.0)), rel=1e-5, abs=1e-5)
+        assert (found.deviation > 0) >= (np.ptp(scores) > 1e-5 if points else False)
+
+    def test_of_a_word_that_no_document_has_are_zero(self):
+        found = TermStatistics.of(batch([{1: 1.0}, {2: 1.0}])).moments(vector({5}), batch([]), np.zeros(0))
+        assert (found.mean, found.deviation) == (0, 0)
+
+    def test_count_what_was_stored_after_the_statistics_were_read(self):
+        known = TermStatistics.of(batch([{1: 1.0}] * 10))
+        found = known.moments(vector({5}), batch([{5: 1.5}, {5: 1.0}]), np.array([3.0, 2.0]))
+        assert found.mean > 0
+        assert found.deviation > 0
+
+    @given(points=texts, terms=questions, factor=st.floats(0.5, 2))
+    @settings(deadline=None)
+    def test_are_of_the_scores_that_the_engine_gives(self, points, terms, factor):
+        """Edge's IDF counts deleted points until it builds their segment anew."""
+        scores = factor * scored(points, terms)
+        rows = [i for i, own in enumerate(points) if terms & set(own)]
+        best = batch([points[i] for i in rows])
+        found = TermStatistics.of(batch(points)).moments(vector(terms), best, scores[rows])
+        assert found.mean == pytest.approx(scores.mean() if rows else 0.0, rel=1e-4)
+        assert found.deviation == pytest.approx(scores.std() if rows else 0.0, rel=1e-4, abs=1e-4)
+
+
+class TestArithmetic:
+    @given(first=texts, second=texts)
+    @settings(deadline=None)
+    def test_what_is_taken_off_leaves_the_rest(self, first, second):
+        whole = TermStatistics.of(batch(first + second))
+        left = TermStatistics.total([whole, TermStatistics.of(batch(second), -1)])
+        assert_same(left, TermStatistics.of(batch(first)))
+
+    @given(points=texts)
+    @settings(deadline=None)
+    def test_a_file_brings_back_the_same(self, points):
+        own = TermStatistics.of(batch(points))
+        assert_same(TermStatistics.from_bytes(own.to_bytes()), own)
+
+    @pytest.mark.parametrize("content", [b"", b"stale", b"PK\x03\x04 something"])
+    def test_something_else_is_refused(self, content):
+        with pytest.raises(DataError, match="count them again"):
+            TermStatistics.from_bytes(content)
+
+
+def assert_same(one: TermStatistics, other: TermStatistics) -> None:
+    assert (one.points, one.filled) == (other.points, other.filled)
+    np.testing.assert_array_equal(one.terms, other.terms)
+    np.testing.assert_array_equal(one.counts, other.counts)
+    np.testing.assert_allclose(one.sums, other.sums)
+    np.testing.assert_allclose(one.squares, other.squares, atol=1e-9)
+
+
+def counted(index: DocumentIndex) -> TermStatistics:
+    """Counted anew, whatever is stored."""
+    return KeptTerms(index.storage)._counted()
+
+
+def assert_right(index: DocumentIndex) -> None:
+    assert_same(index.term_statistics(), counted(index))
+    pages = index.storage.engine.scroll(("id",), condition=WITH_VECTORS)
+    documents = sorted({record.payload["id"] for page in pages for record in page})
+    retriever = SparseRetriever(index)
+    for query in QUERIES:
+        scores = retriever.score(query, documents)
+        moments = retriever.moments(query)
+        np.testing.assert_allclose(moments.mean, scores.mean(), rtol=1e-5)
+        np.testing.assert_allclose(moments.deviation, scores.std(), rtol=1e-5, atol=1e-6)
+
+
+@contextmanager
+def killed() -> Iterator[None]:
+    """What a killed process leaves: it has set its mark, and comes to no end."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(KeptTerms, "_end", lambda self, known: None)
+        yield
+
+
+@pytest.fixture
+def counting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many points each pass of counting found."""
+    passes: list[int] = []
+    count = KeptTerms._counted
+
+    def noted(self: KeptTerms) -> TermStatistics:
+        found = count(self)
+        passes.append(found.points)
+        return found
+
+    monkeypatch.setattr(KeptTerms, "_counted", noted)
+    return passes
+
+
+def test_every_change_keeps_them_right(open_index: Opener, counting: list[int]) -> None:
+    with open_index(ENCODER, options=OPTIONS) as index:
+        index.sync(DOCUMENTS[:30])
+        assert_right(index)
+        changed = [Document(d.id, f"{d.text} w1 new") for d in DOCUMENTS[:5]]
+        index.sync([*changed, *DOCUMENTS[30:], Document("empty", "?!")])
+        assert_right(index)
+        index.delete(["d7", "d8", "nowhere"])
+        assert_right(index)
+    before = len(counting)
+    with open_index(ENCODER) as index:
+        assert_same(index.term_statistics(), index.term_statistics())
+        assert len(counting) == before  # the file had them
+        assert index.sync(DOCUMENTS[10:], prune=True).removed > 0
+        assert_right(index)
+        assert index.rebuild(DOCUMENTS[:12]).added == 12
+        assert_right(index)
+        assert index.term_statistics().points == 12
+
+
+def test_a_kill_is_noticed_and_all_is_counted_again(open_index: Opener, counting: list[int]) -> None:
+    with open_index(ENCODER, options=OPTIONS) as index:
+        index.sync(DOCUMENTS[:30])
+        with killed():
+            index.sync(DOCUMENTS)
+    with open_index(ENCODER) as index:
+        assert_right(index)
+        assert 40 in counting
+        index.sync([Document("d1", "w1 changed")])
+    counting.clear()
+    with open_index(ENCODER) as index:
+        index.term_statistics()
+        assert counting == []  # the next change has stored them
+        assert_right(index)
+
+
+def test_an_index_without_them_is_counted_once(open_index: Opener, counting: list[int]) -> None:
+    with open_index(ENCODER, options=OPTIONS) as index:
+        index.sync(DOCUMENTS)
+        index.storage.delete_file(FILE)
+    counting.clear()
+    for _ in range(2):
+        with open_index(ENCODER) as index:
+            index.term_statistics()
+            assert counting == [40]
+    with open_index(ENCODER) as index:
+        index.storage.delete_file(FILE)
+        index.delete(["d3"])
+        assert_right(index)
+
+
+def test_statistics_of_other_points_are_not_used(open_index: Opener) -> None:
+    """An earlier version of this package does not keep them, and neither does who deletes points by hand."""
+    with open_index(ENCODER, options=OPTIONS) as index:
+        index.sync(DOCUMENTS)
+        kept = index.storage.read_file(FILE)
+        index.delete([f"d{i}" for i in range(10)])
+        index.storage.write_file(FILE, kept)
+    with open_index(ENCODER) as index:
+        assert_right(index)
+
+
+def test_a_change_that_fails_leaves_none_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    with DocumentIndex.open(":memory:", ENCODER, options=OPTIONS) as index:
+        index.sync(DOCUMENTS[:10])
+        store = index.storage.engine.upsert
+
+        def half(points):
+            store(points[: len(points) // 2])
+            raise StoreError("the connection is lost")
+
+        monkeypatch.setattr(index.storage.engine, "upsert", half)
+        with pytest.raises(IndexingError, match="connection is lost"):
+            index.sync(DOCUMENTS)
+        assert index.storage.read_file(FILE) == b"stale"
+        assert_right(index)
+        monkeypatch.undo()
+        index.sync(DOCUMENTS)
+        assert_right(index)
+
+
+def test_who_may_not_write_searches_all_the_same(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self, name, content):
+        raise StoreError("read-only")
+
+    with DocumentIndex.open(tmp_path / "index", ENCODER, options=OPTIONS) as index:
+        index.sync(DOCUMENTS)
+        index.storage.delete_file(FILE)
+        monkeypatch.setattr(FolderStorage, "write_file", refuse)
+        assert_right(index)
+        assert index.storage.read_file(FILE) is None
+
+
+@pytest.mark.parametrize("first_ends_first", [True, False])
+def test_two_writers_leave_right_ones(rest: QdrantRest, first_ends_first: bool) -> None:
+    def opened() -> DocumentIndex:
+        return DocumentIndex.open(None, ENCODER, url=rest.url, collection="both", options=OPTIONS)
+
+    with opened() as one, opened() as other:
+        one.sync(DOCUMENTS)
+        first, second = one._terms.changing(), other._terms.changing()
+        of_one, of_other = first.__enter__(), second.__enter__()
+        of_one.delete([point_id("d1")])
+        of_other.delete([point_id("d2")])
+        of_one.delete([point_id("d3")])
+        ends, last, of_last = (first, second, of_other) if first_ends_first else (second, first, of_one)
+        ends.__exit__(None, None, None)
+        of_last.delete([point_id("d4")])
+        last.__exit__(None, None, None)
+        with opened() as third:
+            assert_right(third)
+        other.sync(DOCUMENTS)
+        with opened() as third:
+            assert_right(third)
+
+
+def test_a_reader_learns_what_another_process_stores(rest: QdrantRest, monkeypatch) -> None:
+    def opened() -> DocumentIndex:
+        return DocumentIndex.open(None, ENCODER, url=rest.url, collection="read", options=OPTIONS)
+
+    with opened() as writer, opened() as reader:
+        writer.sync(DOCUMENTS[:20])
+        assert reader.term_statistics().points == 20
+        writer.sync(DOCUMENTS)
+        assert SparseRetriever(reader).moments("w39").deviation > 0  # though it knows no such word
+        assert reader.term_statistics().points == 20
+        monkeypatch.setattr(term_upkeep, "_PATIENCE", 0.0)
+        assert_right(reader)
+
+
+def test_passages_count_each(open_index: Opener) -> None:
+    encoder = WordEncoder(window=8)
+    long = Document("long", " ".join(f"Sentence {i} names w{i} and shared." for i in range(20)))
+    with open_index(encoder, options=IndexOptions(passages=Passages(overlap=2))) as index:
+        index.sync([*DOCUMENTS, long])
+        assert index.term_statistics().points == index.status().points > 41
+        assert_same(index.term_statistics(), counted(index))
+        index.sync([Document("long", "Now short.")])
+        assert_same(index.term_statistics(), counted(index))
+        index.delete(["long"])
+        assert index.term_statistics().points == 40
+        assert_right(index)
+
+
+def test_a_filter_does_not_change_them() -> None:
+    with DocumentIndex.open(":memory:", ENCODER, options=OPTIONS) as index:
+        index.sync(DOCUMENTS)
+        only = models.Filter(must=[models.FieldCondition(key="id", match=models.MatchValue(value="d1"))])
+        filtered = SparseRetriever(index, SearchOptions(filter=only))
+        assert (
+            filtered.moments("w1 shared").deviation == SparseRetriever(index).moments("w1 shared").deviation
+        )
+
+
+def test_an_index_without_words_has_none() -> None:
+    options = IndexOptions(passages=None, bm25=None)
+    with DocumentIndex.open(":memory:", ENCODER, options=options) as index:
+        index.sync(DOCUMENTS)
+        assert index.storage.read_file(FILE) is None
+        with pytest.raises(DataError, match="stores no sparse vectors"):
+            index.term_statistics()
