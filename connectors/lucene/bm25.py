@@ -269,7 +269,7 @@ class BM25Index:
         left = 1 - share * len(best)
         mean = share * best.sum() + left * others.mean()
         variance = share * ((best - mean) ** 2).sum() + left * ((others - mean) ** 2).mean()
-        return Moments(mean=np.asarray(mean), deviation=np.asarray(np.sqrt(variance)))
+        return Moments(np.asarray(mean), np.asarray(np.sqrt(variance)), members=self.documents)
 
     def close(self) -> None:
         """Close the index's files; searching it afterwards is a StoreError, closing it again is nothing."""

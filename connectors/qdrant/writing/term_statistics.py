@@ -103,7 +103,7 @@ class TermStatistics:
             Two scalars; 0 and 0 where no point has a term of the query.
         """
         if not len(best):
-            return Moments(np.zeros(()), np.zeros(()))
+            return Moments(np.zeros(()), np.zeros(()), members=self.points)
         total = max(self.points, len(best))
         own = _columns(query.indices, best)
         counts, sums, squares = (
@@ -123,7 +123,8 @@ class TermStatistics:
         mean = float(weights @ sums) / total
         square = float((scores**2).sum() + left_squares.sum() + together) / total
         variance = square - mean**2
-        return Moments(np.asarray(mean), np.sqrt(variance if variance > _ROUNDING * square else 0.0))
+        deviation = np.sqrt(variance if variance > _ROUNDING * square else 0.0)
+        return Moments(np.asarray(mean), deviation, members=total)
 
     def to_bytes(self) -> bytes:
         """The content of a file."""
