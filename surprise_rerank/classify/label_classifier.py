@@ -194,8 +194,8 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         For exclusive labels they sum to 1: the softmax of the surprise's log odds, or of 20 times the cosine.
         They order the labels as `predict` does, and are not calibrated. For labels that do not exclude each
         other, each is the number that the threshold is compared with. That is Sigma_w of (4), which at weight
-        1 is the probability that a random member of the ensemble is less similar to the label; or the cosine
-        (0 where it is negative).
+        1 is the share of the ensemble that is less similar to the label, by the model of the score; or the
+        cosine (0 where it is negative).
         """
         vectors = self._vectors(X)
         if not self.exclusive:

@@ -13,6 +13,8 @@ The normalisation depends on q. To change a ranking of documents, the document i
 With the question as q the order stays, and the score becomes comparable across questions.
 
 Phi saturates at 1.0 beyond 8.3 sigma in float64, so scores are ordered by z or by log-survival, never by p.
+(2) is for normal similarities, and they are not: the order holds, with sentence models the bulk, too, the
+tail of Phi does not. (1) over the ensemble's sample, the empirical model, does.
 
 Psi can be any similarity: `Ensemble` has exact moments for dot products and cosines, `SampledEnsemble`
 estimates them for any function, and reports the sampling error.
@@ -133,7 +135,12 @@ def z_errors(z: Float64Array, moments: Moments) -> Float64Array:
 
 
 def probability(z: npt.ArrayLike) -> Float64Array:
-    """Phi(z): the surprise as a probability. Report it; do not sort by it."""
+    """Phi(z): the share of the ensemble that is less similar, if similarities are normal, which they are not.
+
+    The order and, with sentence models, the bulk hold. Beyond .99 it is a name for z: with sentence models
+    .999 comes 3 to 6 times too often, with GloVe nearly never (docs/results.md). Where the tail counts, take
+    the `empirical` model, or a threshold that is measured (`thresholds.background`). Do not sort by it.
+    """
     p: Float64Array = special.ndtr(np.asarray(z, dtype=np.float64))
     return p
 
@@ -214,7 +221,9 @@ class SurpriseScores:
             (4) below that. Where surprise is not defined, it is the plain similarity for weight 1 or an
             ensemble of less than two members, and else Psi_hat, which is on the scale of Sigma_w.
         z: (n,) (Psi - mu_q) / sigma_q in the model's terms; NaN where not defined.
-        probability: (n,) Sigma of (1) or (2); NaN where not defined.
+        probability: (n,) Sigma: in the empirical model the share (1), else Phi of z as in (2), whose tail
+            does not hold (see `probability`); of keys that are drawn as the ensemble was. NaN where not
+            defined.
         weight: w of (4).
         defined: (n,) whether the surprise of the pair is defined.
         z_error: (n,) standard error of z from sampling; 0 where the moments are exact, NaN where not defined.
