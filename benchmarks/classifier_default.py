@@ -68,16 +68,6 @@ DOWNSTREAM: dict[str, dict[str, str]] = {
     "SST5": {"0": "terrible", "1": "bad", "2": "okay", "3": "good", "4": "great"},
     "SCICITE": {},
 }
-SNIPPETS = {
-    "1": "business",
-    "2": "computers",
-    "3": "culture, arts, entertainment",
-    "4": "education, science",
-    "5": "engineering",
-    "6": "health",
-    "7": "politics, society",
-    "8": "sports",
-}
 # Sentences of one are sentences of the other, so that both are left out together.
 TOGETHER = frozenset({"MR", "SST5"})
 # Texts of a training file, and of a data set that has one part only.
@@ -167,8 +157,12 @@ def data_sets(data: Path) -> Iterator[DataSet]:
     for name, files in FILES.items():
         chosen, measured = (read_labelled(data_folder(data, "classification") / file) for file in files)
         names = label_names({*chosen.labels, *measured.labels}, None)
-        limit = TRAIN_SAMPLE if files[0] != files[1] else None
-        yield DataSet(name, Task(chosen.sample(limit), names), Task(measured, names))
+        if files[0] == files[1]:
+            # Its texts are in no order.
+            first = LabelledTexts.of(name, [*chosen.texts[:SAMPLE]], [*chosen.labels[:SAMPLE]])
+            yield DataSet(name, Task(first, names), Task(first, names))
+        else:
+            yield DataSet(name, Task(chosen.sample(TRAIN_SAMPLE), names), Task(measured, names))
     for name, called in DOWNSTREAM.items():
         task = read_downstream(name, data)
         names = label_names(task.classes, {label: (text,) for label, text in called.items()} or None)
@@ -179,9 +173,6 @@ def data_sets(data: Path) -> Iterator[DataSet]:
             labels = [task.classes[place] for place in found.labels]
             tasks.append(Task(LabelledTexts.of(name, list(found.texts), labels).sample(limit), names))
         yield DataSet(name, tasks[0], tasks[-1])
-    snippets = read_labelled(data_folder(data, "clustering") / "searchsnippets.jsonl").sample(SAMPLE)
-    task = Task(snippets, label_names(snippets.classes, {k: (v,) for k, v in SNIPPETS.items()}))
-    yield DataSet("SearchSnippets", task, task)
 
 
 class Trial:
@@ -410,7 +401,7 @@ def forms_table(trials: Trials) -> Table:
 def main(data: Path | None, cache: Path | None, reports: tuple[Path, ...], *, quiet: bool) -> None:
     """Print the left-out table, what the new default gains, and what was chosen."""
     if data is None:
-        raise click.UsageError("give --data FOLDER, with classification/, clustering/ and downstream/")
+        raise click.UsageError("give --data FOLDER, with classification/ and downstream/")
     terminal = Terminal(quiet=quiet)
     trials = read_trials([*data_sets(data)], load_models(MODELS, cache or cache_folder(), terminal), terminal)
     forms = left_out_forms(trials)
