@@ -193,6 +193,13 @@ class TestMoments:
                 np.testing.assert_allclose(moments.deviation, scores.std(), rtol=near)
                 assert index.moments(query).mean == moments.mean
 
+    def test_count_equal_scores_once_where_only_some_are_among_the_best(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(bm25_module, "_EXACT", 1000)
+        with BM25Index.build(tmp_path / "index", corpus(["xa"] * 1500 + ["other"] * 1500)) as index:
+            score = index.score("xa", ["d0"])[0]
+            moments = index.moments("xa")
+            np.testing.assert_allclose([moments.mean, moments.deviation], score / 2, rtol=0.05)
+
     def test_are_whole_where_all_documents_match_and_one_is_left(self, tmp_path, monkeypatch):
         monkeypatch.setattr(bm25_module, "_EXACT", 5)
         monkeypatch.setattr(bm25_module, "_SAMPLED", 3)

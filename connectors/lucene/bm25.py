@@ -265,6 +265,7 @@ class BM25Index:
                 matching = lucene.top_scores(sampled, _SAMPLED)
                 scores[: len(matching)] = matching
                 others = scores[scores <= best[-1]] if scores.min() <= best[-1] else best[-1:]
+                best = best[best > best[-1]]  # of equal ones some are left: the sample has them all
         share = 1 / max(self.documents, 1)
         left = 1 - share * len(best)
         mean = share * best.sum() + left * others.mean()
