@@ -13,6 +13,7 @@ from surprise_rerank.errors import DataError
 from surprise_rerank.surprise import neighbour_products
 from surprise_rerank.surprise import neighbours as module
 from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.surprise.linear_form import LinearForm
 from surprise_rerank.surprise.neighbour_products import CpuProducts, TorchProducts
 from surprise_rerank.surprise.neighbours import Keys, Neighbours, NeighbourSearch, neighbours_by_definition
 
@@ -165,6 +166,33 @@ def test_a_neighbour_without_spread_scores_its_plain_similarity():
     search.add(Keys(vectors, Moments(np.full(3, 0.5), np.zeros(3))))
     found = search.found()
     assert np.array_equal(found.z, found.similarity)
+
+
+@given(seed=st.integers(0, 10**6), k=st.integers(1, 6), above=st.sampled_from([None, 0.5]))
+@settings(max_examples=40, deadline=None)
+def test_products_that_are_off_by_all_that_rounding_allows_lose_no_neighbour(seed, k, above):
+    """Of many keys of nearly equal surprise, some products are too large, the others too small."""
+    random = np.random.default_rng(seed)
+    query = unit_vectors(4, 16, seed)
+    keys = unit_rows(query[random.integers(0, 4, 60)] + 1e-5 * random.normal(size=(60, 16)))
+    moments = Moments(np.full(60, 0.1), np.full(60, 0.2))
+    error = module.rounding(LinearForm.of(moments), 16)
+
+    class Rounded(CpuProducts):
+        def multiply(self, block):
+            super().multiply(block)
+            self._scores = self._scores + np.float32(0.8 * error) * random.choice([-1, 1], self._scores.shape)
+            self._scores = self._scores.astype(np.float32)
+
+    expected = neighbours_by_definition(query, Keys(keys, moments), k, above)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "products", lambda queries, device: Rounded(queries))
+        search = NeighbourSearch(query, k=k, above=above)
+        for first in (0, 25):
+            stop = 25 if first == 0 else 60
+            part = Moments(moments.mean[first:stop], moments.deviation[first:stop])
+            search.add(Keys(keys[first:stop], part, first))
+    assert same_bits(search.found(), expected)
 
 
 def scored_pairs(monkeypatch: pytest.MonkeyPatch) -> list[int]:

@@ -71,6 +71,16 @@ def test_the_bootstrap_test_counts_the_samples_that_are_as_far_off() -> None:
     assert paired_bootstrap([0.0, 0.0], [0.0, 2.0]) == pytest.approx(0.5, abs=0.02)
 
 
+def test_no_number_of_resamples_gives_a_p_value_of_0() -> None:
+    """What was seen is counted as one more resample, on each side where some of all swaps are tried."""
+    differences = np.linspace(0.1, 0.2, 40)
+    for resamples in (99, 999):
+        bootstrap = paired_bootstrap(differences, np.zeros(40), resamples=resamples)
+        assert bootstrap == pytest.approx(1 / (resamples + 1))
+        swapped = paired_randomization(differences, np.zeros(40), resamples=resamples)
+        assert swapped == pytest.approx(2 / (resamples + 1))
+
+
 def test_the_interval_of_a_difference_holds_it_and_has_its_sign() -> None:
     rng = np.random.default_rng(3)
     first = rng.random(200)

@@ -14,11 +14,13 @@ from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.vectors import pair_similarities, vector_similarities
 from surprise_rerank.errors import DataError
 from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.surprise.linear_form import LinearForm
 from surprise_rerank.surprise.sampled import SampledEnsemble
 from surprise_rerank.surprise.score import (
     Surprise,
     crossover_weight,
     empirical_probability,
+    has_spread,
     log_survival,
     normalized_similarity,
     normalized_similarity_exact,
@@ -593,6 +595,22 @@ def test_models_that_need_a_sample_are_undefined_without_one(model: str, sample_
 def test_z_is_nan_where_the_deviation_is_0():
     z = z_scores([1.0, 2.0], Moments(np.array([0.0, 0.0]), np.array([0.0, 2.0])))
     np.testing.assert_array_equal(z, [np.nan, 1.0])
+
+
+@pytest.mark.parametrize(("share", "defined"), [(0.5e-7, False), (2e-7, True)])
+@pytest.mark.parametrize("mean", [-0.8, 0.8, 30.0])
+def test_a_deviation_counts_from_a_ten_millionth_of_the_mean_on(share: float, defined: bool, mean: float):
+    moments = Moments(np.array([mean]), np.array([share * abs(mean)]))
+    assert has_spread(moments).tolist() == [defined]
+    assert np.isnan(z_scores([1.0], moments)).tolist() == [not defined]
+    form = LinearForm.of(moments)
+    assert (form.slope[0] != 1.0) == defined
+    assert (form.intercept[0] != 0.0) == defined
+
+
+def test_a_mean_of_0_leaves_every_deviation_defined():
+    tiny = Moments(np.zeros(2), np.array([0.0, 1e-30]))
+    assert has_spread(tiny).tolist() == [False, True]
 
 
 # Bad input
