@@ -3,8 +3,9 @@
 The questions are divided into folds. Weights fitted on all folds but one rank the questions of that one, so
 that every question is ranked by weights that were fitted without it. Weights fitted on all questions are used
 only where the mean nDCG@10 of these rankings is better than that of the present weights by more than chance
-(1.645 standard errors). About one in twenty useless weights passes this test, and one in ten where there are
-only twenty questions, because the questions of one fold help to fit the weights of the others.
+(1.645 standard errors). The gains of the folds are not independent, because the questions of one help to fit
+the weights of the others: the standard error is Nadeau and Bengio's ('Inference for the generalization
+error', Machine Learning, 2003). At most one in twenty useless weights then passes.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ FOLDS = 5
 # Questions with a relevant document in their pool, in each fold: with fewer, the standard error is
 # unreliable.
 _FEWEST_IN_FOLD = 4
-# Standard errors by which held-back questions must be better; about 5 % of useless weights are by chance.
+# Standard errors by which held-back questions must be better; at most 5 % of useless weights are by chance.
 _SURE = 1.645
 
 
@@ -60,7 +61,7 @@ class WeightFit:
         taught: how many of these have one in their pool.
         before: mean nDCG@10 of the questions by the present weights.
         after: the same by weights that were fitted without the question; None for too few questions.
-        error: standard error of the difference of the two; None likewise.
+        error: standard error of the difference of the two, for folds that share questions; None likewise.
     """
 
     weights: Mapping[str, float]
@@ -129,7 +130,9 @@ def fit_guarded(
         held_back = [lesson for lesson, own in zip(teaching, fold_of, strict=True) if own == fold]
         after[rows[fold_of == fold]] = _ndcg(held_back, _fitted(others, start))
     gain = float((after - before).mean())
-    error = float((after - before).std(ddof=1) / np.sqrt(len(lessons)))
+    # The variance of independent questions times 1 + k n_test / n_train, over k folds.
+    shared = np.sqrt(1 + folds / (folds - 1))
+    error = float(shared * (after - before).std(ddof=1) / np.sqrt(len(lessons)))
     checked = replace(present, after=float(after.mean()), error=error)
     if not gain > _SURE * error:
         return checked
