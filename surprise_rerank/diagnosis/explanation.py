@@ -21,6 +21,7 @@ from surprise_rerank.core.arrays import Float64Array, IntArray
 from surprise_rerank.core.json_values import finite
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.errors import DataError
+from surprise_rerank.rerank.fusion import surprise_normalized
 from surprise_rerank.similarities.token_matches import TokenMatch
 from surprise_rerank.surprise.score import has_spread, probability, z_scores
 from surprise_rerank.thresholds.background import QuestionBackground
@@ -148,8 +149,11 @@ class ScorerShare:
 
     @property
     def z(self) -> Float64Array:
-        """(n,) deviations above the mean; NaN where there is no spread, or no similarity."""
-        return z_scores(self.raw, self.moments)
+        """(n,) deviations above the mean, as a fusion adds them; NaN without spread or similarity."""
+        z = z_scores(self.raw, self.moments)
+        if self.moments.members is None:
+            return z
+        return np.where(np.isnan(z), np.nan, surprise_normalized(self.raw, self.moments))
 
     def to_json(self, row: int) -> dict[str, Any]:
         """The numbers of one candidate as JSON values; None where one is not defined."""
