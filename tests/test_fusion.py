@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.fusion import (
+    _smooth_ndcg,
     fit_weights,
     min_max,
     pool_z,
@@ -214,3 +215,18 @@ def test_questions_without_relevant_documents_are_passed_over():
 def test_lessons_that_do_not_fit_are_refused(pools: list, gains: list, message: str):
     with pytest.raises(DataError, match=message):
         fit_weights(pools, gains)
+
+
+@given(st.integers(0, 1000))
+@PROPERTY
+def test_the_slope_of_the_smooth_ndcg_is_its_derivative(seed: int):
+    rng = np.random.default_rng(seed)
+    scores, gains, relevant = rng.normal(size=(9, 3)), rng.uniform(0.1, 1.0, 2), np.array([1, 5])
+    factors, step = rng.uniform(0.2, 2.0, 3), 1e-6
+    _, slope = _smooth_ndcg(scores, gains, relevant, factors)
+
+    def value(away: np.ndarray) -> float:
+        return _smooth_ndcg(scores, gains, relevant, factors + away)[0]
+
+    moved = [value(way) - value(-way) for way in step * np.eye(3)]
+    np.testing.assert_allclose(slope, np.array(moved) / (2 * step), rtol=1e-4, atol=1e-6)
