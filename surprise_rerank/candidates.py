@@ -62,7 +62,10 @@ class Query:
             DataError: if no encoder made them.
         """
         if self.tokens is None:
-            raise DataError("the query has no token vectors; encode it with an Encoder first")
+            raise DataError(
+                "the query has no token vectors; encode it with an encoder that makes them (token_encoder="
+                "load_encoder() beside one that does not)"
+            )
         return self.tokens
 
 

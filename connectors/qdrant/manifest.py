@@ -11,7 +11,7 @@ from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.multivectors import TokenStorage
 from surprise_rerank.connectors.qdrant.schema import SCHEMA_VERSION
 from surprise_rerank.core.extras import is_installed
-from surprise_rerank.encoders.base import Encoder
+from surprise_rerank.encoders.base import Encoder, token_dimension
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError, IndexMismatchError
 
@@ -116,11 +116,12 @@ class Manifest:
     Attributes:
         model: the encoder's name.
         fingerprint: digits that differ where the weights differ.
-        dimension: d of dense and token vectors.
+        dimension: d of the dense vectors.
         options: what is stored.
         statistics: what the documents' moments come from; None where there are none.
         latest: the ensemble with what was added since; the same as `statistics` where nothing was.
         schema: version of the layout in `schema.py`.
+        token_dimension: of the token vectors; `dimension`, where it is not given.
     """
 
     model: str
@@ -130,11 +131,32 @@ class Manifest:
     statistics: StatisticsRecord | None = None
     latest: StatisticsRecord | None = None
     schema: int = SCHEMA_VERSION
+    token_dimension: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.token_dimension:
+            object.__setattr__(self, "token_dimension", self.dimension)
 
     @classmethod
     def of(cls, encoder: Encoder, options: IndexOptions | None = None) -> Manifest:
-        """Of a new collection for an encoder's vectors."""
-        return cls(encoder.name, encoder.fingerprint, encoder.dimension, options or IndexOptions())
+        """Of a new collection for an encoder's vectors.
+
+        Args:
+            encoder: of the vectors.
+            options: what is stored; by default everything that the encoder has.
+
+        Raises:
+            DataError: if token vectors are to be stored, and the encoder has none.
+        """
+        tokens = token_dimension(encoder)
+        chosen = options or IndexOptions(packed_tokens=tokens is not None)
+        if tokens is None and (chosen.packed_tokens or chosen.token_vectors):
+            raise DataError(
+                f"the index stores token vectors, and the encoder {encoder.name!r} has none; take those of "
+                "another model (token_encoder=load_encoder()), or make the index with "
+                "IndexOptions(packed_tokens=False, token_vectors=None)"
+            )
+        return cls(encoder.name, encoder.fingerprint, encoder.dimension, chosen, token_dimension=tokens or 0)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
@@ -158,6 +180,7 @@ class Manifest:
                 model=str(values["model"]),
                 fingerprint=str(values["fingerprint"]),
                 dimension=int(values["dimension"]),
+                token_dimension=int(values.get("token_dimension", 0)),
                 options=IndexOptions.from_json(values["options"]),
                 statistics=_record(values.get("statistics")),
                 latest=_record(values.get("latest")),

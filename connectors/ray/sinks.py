@@ -151,16 +151,18 @@ class IndexTarget:
         """
         if self.vectors is None:
             return None
-        options, d = manifest.options, manifest.dimension
+        options = manifest.options
         if self.token_vectors is None and (options.packed_tokens or options.token_vectors):
             raise DataError(
                 "the index stores token vectors; name their column, too (token_vectors=...), or make it with "
                 "packed_tokens=False and token_vectors=None"
             )
         dense = [np.asarray(row) for row in _column(table, self.vectors)]
-        texts = [()] * len(dense) if self.token_vectors is None else _column(table, self.token_vectors)
-        tokens = [_rows(text, d) for text in texts]
-        rows = unit_rows(matrix(_rows(dense, d), f"the column {self.vectors!r}"))
+        rows = unit_rows(matrix(_rows(dense, manifest.dimension), f"the column {self.vectors!r}"))
+        if self.token_vectors is None:
+            return Encoded(rows)
+        d = manifest.token_dimension
+        tokens = [_rows(text, d) for text in _column(table, self.token_vectors)]
         return Encoded(rows, TokenBatch.from_arrays(tokens, d))
 
 

@@ -10,7 +10,14 @@ from typing import TypeVar
 
 from surprise_rerank.connectors.server.answers import CLIENT_GONE, Receive, RefusedError
 from surprise_rerank.core.arrays import IntArray
-from surprise_rerank.encoders.base import Encoded, Encoder, Kind, Progress
+from surprise_rerank.encoders.base import (
+    Encoded,
+    Encoder,
+    Kind,
+    Progress,
+    require_token_encoder,
+    token_dimension,
+)
 
 T = TypeVar("T")
 
@@ -92,6 +99,11 @@ class RequestEncoder:
         return self._encoder.dimension
 
     @property
+    def token_dimension(self) -> int | None:
+        """The encoder's; None where it has no token vectors."""
+        return token_dimension(self._encoder)
+
+    @property
     def fingerprint(self) -> str:
         """The encoder's."""
         return self._encoder.fingerprint
@@ -117,12 +129,13 @@ class RequestEncoder:
 
         self._require_caller()
         encoded = self._encoder.encode(texts, kind, advanced)
-        self.tokens += int(encoded.tokens.lengths.sum())
+        counts = map(len, self.token_spans(texts, kind)) if encoded.tokens is None else encoded.tokens.lengths
+        self.tokens += int(sum(counts))
         return encoded
 
     def words(self, texts: Sequence[str], kind: Kind = "document") -> list[list[str]]:
         """The encoder's."""
-        return self._encoder.words(texts, kind)
+        return require_token_encoder(self._encoder).words(texts, kind)
 
     def token_spans(self, texts: Sequence[str], kind: Kind = "document") -> list[IntArray]:
         """The encoder's."""

@@ -276,7 +276,7 @@ class EncodedCorpus:
                     start = int(ends[row - 1]) if row else 0
                     file.seek(start)
                     packed[place] = file.read(int(ends[row]) - start)
-        return TokenBatch.unpack(packed, self.dimension)
+        return TokenBatch.unpack(packed)
 
     def keys(self, ensemble: Ensemble, first: int, device: str = "cpu") -> Keys:
         """The block of rows that begins at a multiple of `KEY_BLOCK`, with their moments.

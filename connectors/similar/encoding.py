@@ -124,7 +124,7 @@ def store_documents(
         encoded = encoder.encode([documents[i].content for i in rows], kind="document")
         dense[rows] = encoded.dense
         if tokens:
-            parts.append(with_own_memberships(encoded.tokens.stored("int8")))
+            parts.append(with_own_memberships(encoded.require_tokens().stored("int8")))
     kept = TokenBatch.concatenate(parts).take(np.argsort(order)) if parts else None
     store_chunk(folder, name, digest, [d.id for d in documents], dense, kept)
 

@@ -32,6 +32,7 @@ from surprise_rerank.rerank.auto import AutoReranker
 from surprise_rerank.rerank.fusion import surprise_normalized
 from surprise_rerank.rerank.rerankers import FusionReranker
 from surprise_rerank.rerank.token_weights import measured_weights
+from surprise_rerank.similarities.bags import word_lists
 from surprise_rerank.similarities.dynamax import DynaMax
 from surprise_rerank.similarities.token_matches import TokenMatch, token_matches
 from surprise_rerank.thresholds.background import QuestionBackground
@@ -287,10 +288,10 @@ def _matches(
     chosen = ranking.take(shown).rows_in(found).tolist()
     encoded_texts = _encoded_texts(index, encoder, found)
     texts = [encoded_texts[row] for row in chosen]
-    (query_words,) = encoder.words([query.text], kind="query")
-    words = encoder.words(texts)
+    (query_words,) = word_lists(encoder, [query.text], "query")
+    words = word_lists(encoder, texts)
     # Tokens that are stored for Qdrant alone cannot be read again.
-    tokens = encoder.encode(texts).tokens if found.tokens is None else found.tokens.take(chosen)
+    tokens = encoder.encode(texts).require_tokens() if found.tokens is None else found.tokens.take(chosen)
     return {
         row: token_matches(query.require_tokens(), tokens[i], query_words, words[i], weights)
         for i, row in enumerate(shown)

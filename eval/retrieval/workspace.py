@@ -148,10 +148,10 @@ class Workspace:
         def statistics() -> WordStatistics:
             texts = [document.content for document in dataset.documents]
 
-            def words(advance: Callable[[int], None]) -> Iterator[list[str]]:
+            def words(advance: Callable[[int], None]) -> Iterator[tuple[str, ...]]:
                 for start in range(0, len(texts), _COUNTED):
                     part = texts[start : start + _COUNTED]
-                    yield from self.encoder.words(part)
+                    yield from word_lists(self.encoder, part)
                     advance(len(part))
 
             with self.terminal.bar("counting words", len(texts), "docs") as advance:
@@ -164,7 +164,7 @@ class Workspace:
 
         def fitting(fitted_on: frozenset[FittedOn]) -> CorpusStatistics:
             return CorpusStatistics(
-                self.encoder.dimension,
+                tokens.dimension,
                 sample() if "texts" in fitted_on else Texts(),
                 statistics() if "statistics" in fitted_on else WordStatistics(),
             )

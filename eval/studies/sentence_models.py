@@ -56,7 +56,7 @@ class SentenceModel:
         encoded = self.encoder.encode(texts, on_progress=on_progress)
         if self.word_vectors is None:
             return encoded.dense
-        tokens = encoded.tokens
+        tokens = encoded.require_tokens()
         means = np.full((len(texts), tokens.dimension), _NOTHING, dtype=np.float32)
         for i in np.flatnonzero(tokens.lengths):
             means[i] = tokens.text(int(i)).mean(axis=0)

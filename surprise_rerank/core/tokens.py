@@ -189,18 +189,23 @@ class TokenBatch:
         return packed
 
     @classmethod
-    def unpack(cls, packed: Sequence[bytes | bytearray], dimension: int) -> TokenBatch:
+    def unpack(cls, packed: Sequence[bytes | bytearray], dimension: int | None = None) -> TokenBatch:
         """The batch that `pack` wrote.
+
+        Args:
+            packed: n byte strings.
+            dimension: d of the token vectors; the first one's by default.
 
         Raises:
             DataError: if a string is not what `pack` writes, is of another dimension, or of another storage
                 than the first.
         """
-        forms = [_form(i, data, dimension) for i, data in enumerate(packed)]
+        d = _dimension(packed) if dimension is None else dimension
+        forms = [_form(i, data, d) for i, data in enumerate(packed)]
         storage, height = forms[0][:2] if forms else ("int8", 2)
         kind = np.dtype(_DTYPES[storage])
         factors: list[npt.NDArray[np.float32]] = [np.zeros((height, 0), np.float32)]
-        directions: list[Directions] = [np.zeros((0, dimension), kind)]
+        directions: list[Directions] = [np.zeros((0, d), kind)]
         for i, (data, (own_storage, own_height, tokens)) in enumerate(zip(packed, forms, strict=True)):
             if (own_storage, own_height) != (storage, height):
                 raise DataError(
@@ -209,8 +214,8 @@ class TokenBatch:
                 )
             start = _HEADER.size
             factors.append(np.frombuffer(data, "<f4", height * tokens, start).reshape(height, tokens))
-            body = np.frombuffer(data, kind, tokens * dimension, start + 4 * height * tokens)
-            directions.append(body.reshape(tokens, dimension))
+            body = np.frombuffer(data, kind, tokens * d, start + 4 * height * tokens)
+            directions.append(body.reshape(tokens, d))
         lengths = np.array([tokens for _, _, tokens in forms], dtype=np.int64)
         norms, scales, *own = np.concatenate(factors, axis=1)
         return cls(np.concatenate(directions), scales, norms, _offsets(lengths), own[0] if own else None)
@@ -222,6 +227,13 @@ class TokenBatch:
 
 def _offsets(lengths: IntArray) -> IntArray:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
+
+
+def _dimension(packed: Sequence[bytes | bytearray]) -> int:
+    """The dimension in the first header; 0 where there is none."""
+    if not packed or len(packed[0]) < _HEADER.size:
+        return 0
+    return int(_HEADER.unpack_from(packed[0])[3])
 
 
 def _form(i: int, data: bytes | bytearray, dimension: int) -> tuple[Storage, int, int]:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from surprise_rerank.encoders.base import Encoded as Encoded
     from surprise_rerank.encoders.base import Encoder as Encoder
     from surprise_rerank.encoders.base import Kind as Kind
+    from surprise_rerank.encoders.base import TokenEncoder as TokenEncoder
     from surprise_rerank.encoders.base import encode_queries as encode_queries
     from surprise_rerank.encoders.loading import DEFAULT_MODEL as DEFAULT_MODEL
     from surprise_rerank.encoders.loading import load_encoder as load_encoder
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 __getattr__, __all__ = lazy_names(
     __name__,
     {
-        "base": "Encoded Encoder Kind encode_queries",
+        "base": "Encoded Encoder Kind TokenEncoder encode_queries",
         "loading": "DEFAULT_MODEL load_encoder",
         "passages": "Passages",
         "sentence_transformer": "SentenceTransformerEncoder",

@@ -1,19 +1,29 @@
-"""Encoders: texts in, dense vectors and token vectors out, from one pass."""
+"""Encoders: texts in, dense vectors out, and token vectors where the model has them, from one pass.
+
+A class is an encoder when it has the members of `Encoder`; nothing is inherited. Those of `TokenEncoder` are
+for models that give a vector for every token.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, cast
 
 import numpy as np
 
 from surprise_rerank.candidates import Query
 from surprise_rerank.core.arrays import Float32Array, IntArray
 from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.errors import DataError
 
 Kind: TypeAlias = Literal["query", "document"]
 Progress: TypeAlias = Callable[[int], None]
+
+_NO_TOKENS = (
+    "has no token vectors, only dense ones; take the tokens of another model beside it "
+    "(token_encoder=load_encoder()), or a system that reads dense vectors (cosine, surprise)"
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,53 +31,111 @@ class Encoded:
     """n encoded texts.
 
     Attributes:
-        dense: (n, d) unit vectors.
-        tokens: n lists of token vectors, without the tokenizer's special tokens.
+        dense: (n, d) vectors, of length 1 unless the encoder says otherwise.
+        tokens: n lists of token vectors, without the tokenizer's special tokens and the prompt; None where
+            the encoder has none.
     """
 
     dense: Float32Array
-    tokens: TokenBatch
+    tokens: TokenBatch | None = None
+
+    def __len__(self) -> int:
+        return len(self.dense)
+
+    def require_tokens(self) -> TokenBatch:
+        """The token vectors.
+
+        Raises:
+            DataError: if the encoder has none.
+        """
+        if self.tokens is None:
+            raise DataError(f"the encoder {_NO_TOKENS}")
+        return self.tokens
+
+    def take(self, rows: Sequence[int]) -> Encoded:
+        """The texts at these positions, in this order."""
+        return Encoded(self.dense[list(rows)], None if self.tokens is None else self.tokens.take(rows))
 
 
 class Encoder(Protocol):
-    """A model that makes vectors of texts."""
+    """A model that makes vectors of texts. Only dense vectors are compulsory."""
 
     @property
     def name(self) -> str:
-        """The model's name, as a user would write it."""
+        """The model's name, as a user would write it; shown in messages and stored in an index."""
         ...
 
     @property
     def dimension(self) -> int:
-        """Dimension d of the dense and token vectors."""
+        """Dimension d of the dense vectors; an index is made for it."""
         ...
 
     @property
     def fingerprint(self) -> str:
-        """Digits that differ where the weights differ; an index stores them."""
+        """Digits that differ where the weights differ; an index stores them, and refuses another model's."""
         ...
 
     @property
     def window(self) -> int | None:
-        """Tokens of a document's text that `encode` reads, without prompt and special tokens; None: all."""
+        """Tokens of a document's text that `encode` reads, without prompt and special tokens; None: all.
+
+        Longer documents are split in passages of at most so many.
+        """
         ...
 
     def encode(
         self, texts: Sequence[str], kind: Kind = "document", on_progress: Progress | None = None
     ) -> Encoded:
-        """Dense and token vectors of texts, in their order."""
+        """The vectors of texts, in their order.
+
+        Args:
+            texts: any strings; empty ones and lone surrogates included.
+            kind: chooses the side of models that treat questions and documents differently.
+            on_progress: called with the number of texts of every finished batch.
+        """
+        ...
+
+    def token_spans(self, texts: Sequence[str], kind: Kind = "document") -> list[IntArray]:
+        """Where the tokens of each text lie, of any length: (n, 2) first characters and ends.
+
+        Long texts are divided by them. Special tokens and the prompt have none. The characters are those of
+        `encodable(text)`. A model whose tokens are not known may give words.
+        """
+        ...
+
+
+class TokenEncoder(Encoder, Protocol):
+    """A model that makes a vector for every token, too: what DynaMax and MaxSim compare."""
+
+    @property
+    def token_dimension(self) -> int:
+        """Dimension of the token vectors."""
         ...
 
     def words(self, texts: Sequence[str], kind: Kind = "document") -> list[list[str]]:
         """The word of each token vector: one string for every row of `encode(texts, kind).tokens`."""
         ...
 
-    def token_spans(self, texts: Sequence[str], kind: Kind = "document") -> list[IntArray]:
-        """Where the tokens of each text lie, of any length: (n, 2) first characters and ends.
 
-        Special tokens and the prompt have none. The characters are those of `encodable(text)`.
-        """
-        ...
+def token_dimension(encoder: Encoder) -> int | None:
+    """Dimension of an encoder's token vectors; None where it has none.
+
+    An encoder that has `words` and does not say has tokens of the dimension of its dense vectors.
+    """
+    usual = encoder.dimension if callable(getattr(encoder, "words", None)) else None
+    found: int | None = getattr(encoder, "token_dimension", usual)
+    return found
+
+
+def require_token_encoder(encoder: Encoder) -> TokenEncoder:
+    """The same encoder, if it has token vectors.
+
+    Raises:
+        DataError: if it has none.
+    """
+    if token_dimension(encoder) is None:
+        raise DataError(f"the encoder {encoder.name!r} {_NO_TOKENS}")
+    return cast(TokenEncoder, encoder)
 
 
 def encode_queries(
@@ -76,7 +144,7 @@ def encode_queries(
     ids: Sequence[str] | None = None,
     on_progress: Progress | None = None,
 ) -> list[Query]:
-    """Queries with their vectors.
+    """Queries with their vectors; without tokens where the encoder has none.
 
     Args:
         encoder: of the model that the documents were encoded with.
@@ -85,9 +153,10 @@ def encode_queries(
         on_progress: called with the number of texts of every finished batch.
     """
     encoded = encoder.encode(texts, kind="query", on_progress=on_progress)
+    tokens = encoded.tokens
     names = [""] * len(texts) if ids is None else list(ids)
     return [
-        Query(text=text, dense=encoded.dense[i], tokens=encoded.tokens[i], id=name)
+        Query(text=text, dense=encoded.dense[i], tokens=None if tokens is None else tokens[i], id=name)
         for i, (text, name) in enumerate(zip(texts, names, strict=True))
     ]
 

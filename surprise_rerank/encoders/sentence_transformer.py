@@ -41,6 +41,7 @@ class SentenceTransformerEncoder:
         self.model = model.eval()
         self.name = name
         self.dimension = int(model.get_embedding_dimension() or 0)
+        self.token_dimension = self.dimension
         self.fingerprint = _fingerprint(model)
         # The first call sets the tokenizer's truncation, which must not happen while another thread uses it.
         self.tokenized([""])

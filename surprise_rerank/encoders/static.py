@@ -82,7 +82,7 @@ class StaticEncoder:
         if unknown not in get_args(Unknown):
             raise DataError(f"unknown={unknown!r}: choose one of {', '.join(get_args(Unknown))}")
         self.name = vectors.name
-        self.dimension = vectors.dimension
+        self.dimension = self.token_dimension = vectors.dimension
         self.vectors = vectors
         self.unknown = unknown
         self._tokenize = tokenize

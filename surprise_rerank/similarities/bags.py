@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from surprise_rerank.core.arrays import Float64Array, FloatArray
 from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.encoders.base import Encoder, Kind, require_token_encoder
 from surprise_rerank.errors import DataError
-
-if TYPE_CHECKING:
-    from surprise_rerank.encoders.base import Encoder, Kind
 
 Input: TypeAlias = Literal["vectors", "words", "query words"]
 
@@ -131,7 +129,7 @@ class Texts:
             reads_words: whether words are needed, although `inputs` does not name those of both texts.
         """
         wants_words = reads_words or "words" in inputs
-        tokens = encoder.encode(texts, kind=kind).tokens if "vectors" in inputs else None
+        tokens = encoder.encode(texts, kind=kind).require_tokens() if "vectors" in inputs else None
         return cls(tokens, word_lists(encoder, texts, kind) if wants_words else None)
 
     def __len__(self) -> int:
@@ -211,8 +209,13 @@ class BagSimilarity(Protocol):
 def word_lists(
     encoder: Encoder, texts: Sequence[str], kind: Kind = "document"
 ) -> tuple[tuple[str, ...], ...]:
-    """The words of each text, aligned with the encoder's token vectors."""
-    return tuple(tuple(words) for words in encoder.words(texts, kind=kind))
+    """The words of each text, aligned with the encoder's token vectors.
+
+    Raises:
+        DataError: if the encoder has no token vectors.
+    """
+    own = require_token_encoder(encoder).words(texts, kind=kind)
+    return tuple(tuple(words) for words in own)
 
 
 def known_tokens(tokens: TokenBatch) -> npt.NDArray[np.bool_]:

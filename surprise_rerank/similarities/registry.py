@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from surprise_rerank.core.arrays import Float32Array
-from surprise_rerank.encoders.base import Encoder
+from surprise_rerank.encoders.base import Encoder, token_dimension
 from surprise_rerank.errors import DataError, did_you_mean
 from surprise_rerank.similarities.averages import AverageCosine, Removal
 from surprise_rerank.similarities.bags import BagSimilarity, Texts, word_lists
@@ -75,8 +75,8 @@ class CorpusStatistics:
         words = word_lists(encoder, texts)
         sample = Texts()
         if "texts" in fitted_on:
-            sample = Texts(encoder.encode(texts).tokens, words)
-        return cls(encoder.dimension, sample, statistics or WordStatistics.of(words))
+            sample = Texts(encoder.encode(texts).require_tokens(), words)
+        return cls(token_dimension(encoder) or 0, sample, statistics or WordStatistics.of(words))
 
 
 @dataclass(frozen=True, slots=True)

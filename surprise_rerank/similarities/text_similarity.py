@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 
 from surprise_rerank.core.arrays import Float64Array
-from surprise_rerank.encoders.base import Encoder
+from surprise_rerank.encoders.base import Encoder, token_dimension
 from surprise_rerank.errors import DataError
 from surprise_rerank.similarities.bags import BagSimilarity, Texts
 from surprise_rerank.similarities.registry import CorpusStatistics, find_similarity
@@ -39,7 +39,7 @@ class TextSimilarity:
         self.name = name
         self.encoder = encoder
         if not self._named.fitted_on:
-            self._built = self._named.build(CorpusStatistics(encoder.dimension))
+            self._built = self._named.build(CorpusStatistics(token_dimension(encoder) or 0))
 
     @property
     def similarity(self) -> BagSimilarity:

@@ -380,7 +380,7 @@ def _vector_params(manifest: Manifest) -> dict[str, models.VectorParams]:
     if options.surprise_vector:
         params[SURPRISE] = models.VectorParams(size=d + 1, distance=dot, on_disk=on_disk)
     if options.token_vectors is not None:
-        params[TOKEN_VECTORS] = _token_params(d, options.token_vectors)
+        params[TOKEN_VECTORS] = _token_params(manifest.token_dimension, options.token_vectors)
     return params
 
 

@@ -237,7 +237,7 @@ class MaxSimRetriever(ExplainingRetriever):
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """The `depth` best documents, with what the re-ranker needs."""
-        tokens = _tokens(query)
+        tokens = query.require_tokens()
         options = self.options.exactly() if self.exact else self.options
         # Qdrant's score has another zero and scale, so the threshold is applied here.
         found = self.index.pools.run(
@@ -264,7 +264,7 @@ class MaxSimRetriever(ExplainingRetriever):
         return storage
 
     def _stages(self, query: Query, limit: int) -> list[Stage]:
-        vectors = query_vectors(_tokens(query), self._storage)
+        vectors = query_vectors(query.require_tokens(), self._storage)
         wide = _points(self.index, self.pool, limit)
         return [dense_stage(dense_vector(query), wide), maxsim_stage(vectors, limit)]
 
@@ -272,12 +272,6 @@ class MaxSimRetriever(ExplainingRetriever):
 def _points(index: QdrantIndex, pool: int | None, limit: int) -> int:
     """How many points a pool of documents has, about, where they are split; no fewer than asked for."""
     return max(limit, math.ceil((pool or 0) * index.pools.density))
-
-
-def _tokens(query: Query) -> Float32Array:
-    if query.tokens is None:
-        raise DataError("the query has no token vectors; encode it with the index's encoder first")
-    return query.tokens
 
 
 def _ordered(found: Candidates, z: Float64Array) -> Candidates:

@@ -221,7 +221,7 @@ def packed_tokens(storage: Storage, points: Sequence[str]) -> TokenBatch:
     missing = sum(tokens_id(point) not in payloads for point in points)
     if missing:
         raise DataError(f"{missing} documents were deleted meanwhile, or lost their token vectors; ask again")
-    return to_tokens([payloads[tokens_id(point)] for point in points], storage.manifest.dimension)
+    return to_tokens([payloads[tokens_id(point)] for point in points], storage.manifest.token_dimension)
 
 
 def _dense(records: Sequence[Record], dimension: int) -> Float32Array:

@@ -6,6 +6,7 @@ by an alias on a server, by one small file in a folder. After an error the old o
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Protocol
 
 from surprise_rerank.connectors.qdrant.engines.base import Engine
@@ -85,8 +86,5 @@ def check(manifest: Manifest, expected: Manifest | None, options: IndexOptions |
 
 def differs(one: Manifest, other: Manifest) -> bool:
     """Whether two versions hold vectors of other models, or store other things."""
-    return (one.fingerprint, one.dimension, one.options) != (
-        other.fingerprint,
-        other.dimension,
-        other.options,
-    )
+    compared = attrgetter("fingerprint", "dimension", "token_dimension", "options")
+    return bool(compared(one) != compared(other))

@@ -179,8 +179,7 @@ class Indexer:
                     f"document {longest.document.id!r} is longer than the model reads and would be split, "
                     "but its vector was given; make the index with passages=None, or let it encode"
                 )
-            given = Encoded(encoded.dense[list(rows)], encoded.tokens.take(rows))
-            yield from self.maker.points(pieces, given)
+            yield from self.maker.points(pieces, encoded.take(rows))
             return
         for start in range(0, len(pieces), _WINDOW):
             part = pieces[start : start + _WINDOW]
@@ -226,13 +225,13 @@ def slice_encoded(encoded: Encoded, start: int, count: int) -> Encoded:
     Raises:
         DataError: if there are fewer.
     """
-    if len(encoded.dense) < start + count or len(encoded.tokens) < start + count:
+    token_lists = len(encoded) if encoded.tokens is None else len(encoded.tokens)
+    if min(len(encoded), token_lists) < start + count:
         raise DataError(
-            f"there are {len(encoded.dense)} given vectors and {len(encoded.tokens)} token lists, but more "
-            "documents; give one of each for every document"
+            f"there are {len(encoded)} given vectors and {token_lists} token lists, but more documents; give "
+            "one of each for every document"
         )
-    rows = range(start, start + count)
-    return Encoded(encoded.dense[start : start + count], encoded.tokens.take(rows))
+    return encoded.take(range(start, start + count))
 
 
 def _hash(stored: Mapping[str, Stored], name: str) -> str | None:

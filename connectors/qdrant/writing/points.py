@@ -28,8 +28,9 @@ from surprise_rerank.connectors.qdrant.schema import (
 )
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 from surprise_rerank.core.arrays import Float32Array
+from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document, Passage
-from surprise_rerank.encoders.base import Encoded, Encoder
+from surprise_rerank.encoders.base import Encoded, Encoder, token_dimension
 from surprise_rerank.errors import DataError
 
 
@@ -79,7 +80,8 @@ class PointMaker:
         """The points of n pieces and their encodings: the packed tokens' before the one that is found.
 
         Raises:
-            DataError: if there is not one vector of the index's dimension for every piece.
+            DataError: if there is not one vector of the index's dimension for every piece, or the index
+                stores token vectors and they are missing or of another dimension.
         """
         if encoded.dense.shape != (len(pieces), self.encoder.dimension):
             raise DataError(
@@ -88,7 +90,11 @@ class PointMaker:
             )
         vectors: list[dict[str, StoredVector]] = [{DENSE: row} for row in encoded.dense]
         payloads = [_payload(piece) for piece in pieces]
-        self._add_token_vectors(encoded, vectors)
+        tokens = self._tokens(encoded, len(pieces))
+        if tokens is not None and self.options.token_vectors is not None:
+            for i, own in enumerate(vectors):
+                rows = np.asarray(tokens[i], np.float32)
+                own[TOKEN_VECTORS] = document_vectors(rows, self.options.token_vectors)
         self._add_statistics(encoded.dense, vectors, payloads)
         if self.options.bm25 is not None:
             self._add_terms(self.options.bm25, [piece.text for piece in pieces], vectors)
@@ -96,14 +102,14 @@ class PointMaker:
             Point(point_id(p.document.id, p.passage.number if p.passage else 0), own, payload)
             for p, own, payload in zip(pieces, vectors, payloads, strict=True)
         ]
-        if not self.options.packed_tokens:
+        if tokens is None or not self.options.packed_tokens:
             return [(point,) for point in found]
         from surprise_rerank.similarities.kernels import with_own_memberships  # which needs torch
 
-        packed = with_own_memberships(encoded.tokens.stored("int8")).pack()
+        packed = with_own_memberships(tokens.stored("int8")).pack()
         return [
-            (Point(tokens_id(point.id), {}, {TOKENS: packed_text(tokens)}), point)
-            for point, tokens in zip(found, packed, strict=True)
+            (Point(tokens_id(point.id), {}, {TOKENS: packed_text(own)}), point)
+            for point, own in zip(found, packed, strict=True)
         ]
 
     def _add_terms(self, bm25: Bm25, texts: Sequence[str], vectors: list[dict[str, StoredVector]]) -> None:
@@ -112,11 +118,17 @@ class PointMaker:
             if len(sparse.indices):
                 own[BM25] = sparse
 
-    def _add_token_vectors(self, encoded: Encoded, vectors: list[dict[str, StoredVector]]) -> None:
-        storage = self.options.token_vectors
-        if storage is not None:
-            for i, own in enumerate(vectors):
-                own[TOKEN_VECTORS] = document_vectors(np.asarray(encoded.tokens[i], np.float32), storage)
+    def _tokens(self, encoded: Encoded, count: int) -> TokenBatch | None:
+        """The token vectors of so many texts, where the index stores any."""
+        if not self.options.packed_tokens and self.options.token_vectors is None:
+            return None
+        tokens, dimension = encoded.require_tokens(), token_dimension(self.encoder)
+        if (len(tokens), tokens.dimension) != (count, dimension):
+            raise DataError(
+                f"{count} texts need as many lists of token vectors of dimension {dimension}, got "
+                f"{len(tokens)} of dimension {tokens.dimension}"
+            )
+        return tokens
 
     def _add_statistics(
         self, dense: Float32Array, vectors: list[dict[str, StoredVector]], payloads: list[Payload]

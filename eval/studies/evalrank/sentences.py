@@ -106,7 +106,7 @@ def _encoded(
         encoded = model.encoder.encode(sentences, on_progress=advance)
     # Word vectors are looked up again for their mean, which takes no time.
     vectors = encoded.dense if model.word_vectors is None else model.vectors(sentences)
-    return vectors, encoded.tokens
+    return vectors, encoded.require_tokens()
 
 
 def _of_vectors(
@@ -134,7 +134,7 @@ def _of_tokens(
 ) -> Iterator[RankOutcome]:
     words = word_lists(model.encoder, task.background)
     texts = Texts(with_own_memberships(tokens), words)
-    corpus = CorpusStatistics(model.encoder.dimension, texts, WordStatistics.of(words))
+    corpus = CorpusStatistics(tokens.dimension, texts, WordStatistics.of(words))
     once = np.ones(len(texts), dtype=np.int64)
     for kind in measures:
         build = partial(_token_measure, kind, corpus)

@@ -54,12 +54,12 @@ class EncodedPairs:
     ) -> None:
         sentences = list(dict.fromkeys(data_set.sentences))
         row = {text: i for i, text in enumerate(sentences)}
-        self._dimension = model.encoder.dimension
         self._occurrences = _rows(row, data_set.sentences)
         self._first = _rows(row, (text for task in data_set.subtasks for text in task.first))
         self._second = _rows(row, (text for task in data_set.subtasks for text in task.second))
         encoded = model.encoder.encode(sentences, on_progress=on_progress)
-        self._texts = Texts(encoded.tokens, word_lists(model.encoder, sentences))
+        self._texts = Texts(encoded.require_tokens(), word_lists(model.encoder, sentences))
+        self._dimension = encoded.require_tokens().dimension
         self._bags = [self._texts[i] for i in range(len(self._texts))]
         # Word vectors are looked up again for their mean, which takes no time; other models are asked once.
         self._dense = encoded.dense if model.word_vectors is None else model.vectors(sentences)

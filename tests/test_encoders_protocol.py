@@ -1,0 +1,144 @@
+"""Encoders with and without token vectors, and indexes of both."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from conftest import Opener
+from words import WordEncoder
+
+from surprise_rerank.connectors.qdrant import IndexOptions
+from surprise_rerank.connectors.qdrant.manifest import Manifest
+from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.documents import Document
+from surprise_rerank.encoders.base import (
+    Encoded,
+    Kind,
+    Progress,
+    encode_queries,
+    require_token_encoder,
+    token_dimension,
+)
+from surprise_rerank.errors import DataError
+from surprise_rerank.similarities.text_similarity import TextSimilarity
+
+DOCUMENTS = [Document("a", "red fish"), Document("b", "blue bird sings"), Document("c", "")]
+
+
+class DenseOnly:
+    """An encoder that has what is compulsory, and no more."""
+
+    name, dimension, fingerprint, window = "dense", 16, "1", None
+
+    def __init__(self) -> None:
+        self._words = WordEncoder()
+        self.token_spans = self._words.token_spans
+
+    def encode(
+        self, texts: list[str], kind: Kind = "document", on_progress: Progress | None = None
+    ) -> Encoded:
+        return Encoded(self._words.encode(texts, kind, on_progress).dense)
+
+
+class WideTokens(WordEncoder):
+    """Tokens of 24 dimensions, dense vectors of 16."""
+
+    token_dimension = 24
+
+    def __init__(self) -> None:
+        super().__init__(16, "wide", "2")
+        self._wide = WordEncoder(24)
+
+    def encode(
+        self, texts: list[str], kind: Kind = "document", on_progress: Progress | None = None
+    ) -> Encoded:
+        dense = super().encode(texts, kind, on_progress).dense
+        return Encoded(dense, self._wide.encode(texts).tokens)
+
+
+def test_the_dimension_of_tokens_is_the_dense_one_unless_an_encoder_says_otherwise():
+    assert token_dimension(WordEncoder(8)) == 8
+    assert token_dimension(WideTokens()) == 24
+    assert token_dimension(DenseOnly()) is None
+
+
+def test_queries_of_an_encoder_without_tokens_have_none():
+    (query,) = encode_queries(DenseOnly(), ["red"])
+    assert query.tokens is None
+    assert np.linalg.norm(query.dense) == pytest.approx(1)
+
+
+def test_what_needs_tokens_says_where_to_get_them():
+    with pytest.raises(DataError, match=r"token_encoder=load_encoder\(\)"):
+        DenseOnly().encode(["red"]).require_tokens()
+    with pytest.raises(DataError, match=r"the encoder 'dense' has no token vectors"):
+        require_token_encoder(DenseOnly())
+    with pytest.raises(DataError, match="has no token vectors"):
+        TextSimilarity("dynamax-jaccard", DenseOnly()).scores("red", ["fish"])
+    with pytest.raises(DataError, match="has no token vectors"):
+        TextSimilarity("set-jaccard", DenseOnly()).scores("red", ["fish"])
+
+
+def test_rows_of_encoded_texts_keep_both_kinds_of_vectors():
+    encoded = WordEncoder().encode(["a", "b c", "d"])
+    taken = encoded.take([1, 0])
+    assert len(taken) == 2
+    np.testing.assert_array_equal(taken.dense, encoded.dense[[1, 0]])
+    assert taken.require_tokens().lengths.tolist() == [2, 1]
+    assert Encoded(encoded.dense).take([2]).tokens is None
+
+
+def test_an_index_of_dense_vectors_alone_searches(open_index: Opener):
+    with open_index(DenseOnly()) as index:
+        assert not index.manifest.options.packed_tokens
+        index.sync(DOCUMENTS)
+        assert index.pipeline("cosine").search("blue bird").ids[0] == "b"
+    with open_index(DenseOnly()) as index:
+        assert len(index) == 3
+
+
+def test_an_index_that_must_store_tokens_refuses_an_encoder_without_them(open_index: Opener):
+    for options in (IndexOptions(), IndexOptions(packed_tokens=False, token_vectors="float16")):
+        with pytest.raises(DataError, match=r"'dense' has none.*token_encoder=.*packed_tokens=False"):
+            open_index(DenseOnly(), options=options)
+
+
+@pytest.mark.parametrize("storage", ["float16", "uint8"])
+def test_an_index_stores_tokens_of_another_dimension(open_index: Opener, storage: str):
+    encoder = WideTokens()
+    with open_index(encoder, options=IndexOptions(token_vectors=storage)) as index:
+        index.sync(DOCUMENTS)
+        assert (index.manifest.dimension, index.manifest.token_dimension) == (16, 24)
+    with open_index(encoder) as index:
+        found = index.fetch(["a", "b"], frozenset({"dense", "tokens"}))
+        expected = encoder.encode([document.content for document in DOCUMENTS[:2]])
+        np.testing.assert_allclose(found.dense, expected.dense, atol=1e-6)
+        tokens = expected.require_tokens()
+        for i in range(2):
+            np.testing.assert_allclose(found.require_tokens()[i], tokens[i], atol=0.03)
+        for system in ("dynamax", "maxsim", "fusion"):
+            assert index.pipeline(system).search("blue bird").ids[0] == "b"
+
+
+def test_given_tokens_must_fit(open_index: Opener):
+    with open_index(WordEncoder(), options=IndexOptions(passages=None)) as index:
+        dense = WordEncoder().encode(["red fish"]).dense
+        with pytest.raises(DataError, match="has no token vectors"):
+            index.sync(DOCUMENTS[:1], encoded=Encoded(dense))
+        other = TokenBatch.from_arrays([np.ones((2, 8))])
+        with pytest.raises(DataError, match="of dimension 16, got 1 of dimension 8"):
+            index.sync(DOCUMENTS[:1], encoded=Encoded(dense, other))
+
+
+def test_a_manifest_of_an_earlier_version_has_tokens_of_its_dimension():
+    stored = Manifest.of(WordEncoder(8)).to_json()
+    del stored["token_dimension"]
+    assert Manifest.from_json(stored, "here").token_dimension == 8
+    assert Manifest.from_json(Manifest.of(WideTokens()).to_json(), "here").token_dimension == 24
+
+
+def test_packed_tokens_tell_their_dimension():
+    packed = TokenBatch.from_arrays([np.ones((2, 5)), np.zeros((0, 5))]).pack()
+    assert TokenBatch.unpack(packed).dimension == 5
+    with pytest.raises(DataError, match="packed tokens 1 have dimension 5, expected 3"):
+        TokenBatch.unpack([*TokenBatch.from_arrays([np.ones((1, 3))]).pack(), packed[0]])
