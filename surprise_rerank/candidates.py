@@ -64,7 +64,8 @@ class Query:
         if self.tokens is None:
             raise DataError(
                 "the query has no token vectors; encode it with an encoder that makes them (token_encoder="
-                "load_encoder() beside one that does not)"
+                "load_encoder() beside one that does not), or choose a re-ranker of dense vectors, such as "
+                "cosine or auto"
             )
         return self.tokens
 

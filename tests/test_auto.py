@@ -160,13 +160,96 @@ def test_an_empty_pool_is_an_empty_ranking():
     assert len(drawn.reranker.rerank(drawn.query, drawn.pool.take([]))) == 0
 
 
-def test_what_is_not_there_is_left_out():
+WORDS_LEFT_OUT = (
+    "without words: BM25 scores and terms are not there, so BM25 and feedback by words were left out"
+)
+
+
+def test_what_is_not_there_is_left_out_and_told():
     drawn = Drawn(1, 12)
     unworded = replace(drawn.pool, scores={}, terms=None, corpus_moments={})
     ranking = replace(drawn.reranker, words=None).rerank(drawn.query, unworded)
     assert tuple(ranking.parts) == ("cosine", "dynamax", "neighbours")
-    with pytest.raises(DataError, match="fetch the field 'terms'"):
-        drawn.reranker.rerank(drawn.query, unworded)
+    assert ranking.notes[-1] == WORDS_LEFT_OUT
+    assert drawn.reranker.rerank(drawn.query, unworded).notes[-1] == WORDS_LEFT_OUT
+    assert not any("left out" in note for note in drawn.reranker.rerank(drawn.query, drawn.pool).notes)
+
+
+@pytest.mark.parametrize("who", ["the corpus has", "the question has", "the candidates have"])
+@pytest.mark.parametrize(
+    ("field", "corpus", "left", "told"),
+    [
+        (
+            "tokens",
+            {"sample": None},
+            ("bm25", "cosine", "words", "neighbours"),
+            "without token vectors: {} none, so inclusion was left out",
+        ),
+        (
+            "dense",
+            {"corpus": None},
+            ("bm25", "dynamax", "words"),
+            "without dense vectors: {} none, so cosine and neighbours were left out",
+        ),
+    ],
+)
+def test_vectors_that_anybody_lacks_are_left_out(who, field, corpus, left, told):
+    drawn = Drawn(1, 12)
+    reranker, query, pool = drawn.reranker, drawn.query, drawn.pool
+    if who == "the corpus has":
+        reranker = replace(reranker, **corpus)
+        assert reranker.needs == drawn.reranker.needs - {field}
+    elif who == "the question has":
+        query = replace(query, **{field: None})
+    else:
+        pool = replace(pool, **{field: None})
+    ranking = reranker.rerank(query, pool)
+    assert tuple(ranking.parts) == left
+    assert ranking.notes[-1] == told.format(who)
+    np.testing.assert_allclose(sum(ranking.parts.values()), ranking.scores, atol=1e-9)
+
+
+@pytest.mark.parametrize("left", ["bm25", "cosine", "dynamax"])
+def test_one_scorer_is_enough_and_none_is_an_error(left):
+    drawn = Drawn(1, 12)
+    reranker = AutoReranker(
+        drawn.corpus if left == "cosine" else None, drawn.sample if left == "dynamax" else None
+    )
+    pool = drawn.pool if left == "bm25" else replace(drawn.pool, scores={}, corpus_moments={}, terms=None)
+    ranking = reranker.rerank(drawn.query, pool)
+    assert tuple(ranking.parts) == ((left, "neighbours") if left == "cosine" else (left,))
+    nothing = replace(drawn.pool, scores={}, corpus_moments={})
+    with pytest.raises(DataError, match="nothing is there to rank 12 candidates by: without dense vectors"):
+        AutoReranker(None).rerank(drawn.query, nothing)
+    assert len(AutoReranker(None).rerank(drawn.query, nothing.take([]))) == 0
+
+
+def test_of_a_question_without_tokens_the_words_are_counted():
+    drawn = Drawn(2, 12)
+    text = " ".join(["why"] * 60)
+    dense_only = replace(drawn.reranker, sample=None)
+    by_words = dense_only.rerank(Query(text, drawn.query.dense), drawn.pool)
+    tokens = np.zeros((60, D), np.float32)
+    by_tokens = dense_only.rerank(Query("?", drawn.query.dense, tokens), drawn.pool)
+    short = dense_only.rerank(Query("why", drawn.query.dense), drawn.pool)
+    np.testing.assert_array_equal(by_words.parts["cosine"], by_tokens.parts["cosine"])
+    assert np.abs(np.sort(by_words.parts["cosine"]) - np.sort(short.parts["cosine"])).max() > 0.01
+
+
+@given(st.integers(0, 10_000), st.floats(0.1, 10), st.floats(0.1, 10), st.sampled_from(["dot", "cosine"]))
+def test_the_units_of_vectors_change_no_score(seed, of_query, of_documents, similarity):
+    """Collections that compare by Dot may hold vectors of any length."""
+    drawn = Drawn(seed, 12)
+    query = Query(" ".join(["why"] * 40), drawn.query.dense, drawn.query.tokens)
+    settings_ = AutoSettings(long=(1, 20), trust=None)
+    first = AutoReranker(Ensemble.from_vectors(drawn.members), settings=settings_).rerank(query, drawn.pool)
+    corpus = Ensemble.from_vectors(drawn.members * of_documents, similarity=similarity)
+    second = AutoReranker(corpus, settings=settings_).rerank(
+        replace(query, dense=query.require_dense() * np.float32(of_query)),
+        replace(drawn.pool, dense=drawn.pool.require_dense() * np.float32(of_documents)),
+    )
+    scores = dict(zip(second.ids, second.scores, strict=True))
+    np.testing.assert_allclose([scores[name] for name in first.ids], first.scores, atol=2e-3)
 
 
 def test_where_nobody_is_told_apart_nothing_is_fed_back():

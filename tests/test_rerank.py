@@ -455,6 +455,59 @@ def test_missing_vectors_are_named_with_what_to_do(name: str, field: str):
         reranker.rerank(Query(text="q"), candidates)
 
 
+def test_a_fusion_leaves_out_a_scorer_whose_vectors_are_not_there_and_says_so():
+    query, candidates, ensemble = scene()
+    fusion = FusionReranker(
+        [RetrievedScorer("bm25"), CosineScorer(ensemble), DynaMaxScorer(candidates.tokens)]
+    )
+    whole = fusion.rerank(query, candidates)
+    assert not whole.notes
+    without = {
+        "without token vectors: the candidates have none, so dynamax was left out": (
+            query,
+            dataclasses.replace(candidates, tokens=None),
+            ("bm25", "cosine"),
+        ),
+        "without token vectors: the question has none, so dynamax was left out": (
+            dataclasses.replace(query, tokens=None),
+            candidates,
+            ("bm25", "cosine"),
+        ),
+        "without dense vectors: the candidates have none, so cosine was left out": (
+            query,
+            dataclasses.replace(candidates, dense=None),
+            ("bm25", "dynamax"),
+        ),
+        "without scores of bm25: the candidates have none, so it was left out": (
+            query,
+            dataclasses.replace(candidates, scores={}),
+            ("cosine", "dynamax"),
+        ),
+    }
+    for note, (asked, pool, left) in without.items():
+        ranking = fusion.rerank(asked, pool)
+        assert ranking.notes == (note,)
+        assert tuple(ranking.parts) == left
+        expected = {name: sum(whole.parts[part][i] for part in left) for i, name in enumerate(whole.ids)}
+        assert dict(zip(ranking.ids, ranking.scores, strict=True)) == pytest.approx(expected)
+
+
+def test_dynamax_without_any_token_vector_is_an_error_and_not_all_zeros():
+    query, candidates, _ = scene()
+    none = TokenBatch.from_arrays([np.zeros((0, D))] * len(candidates), D)
+    silent = dataclasses.replace(query, tokens=np.zeros((0, D), np.float32))
+    with pytest.raises(DataError, match="has a token vector, which dynamax compares; choose cosine or auto"):
+        DynaMaxReranker().rerank(silent, dataclasses.replace(candidates, tokens=none))
+    assert not DynaMaxReranker().rerank(silent, candidates).scores.any()
+    assert (
+        not DynaMaxReranker()
+        .rerank(dataclasses.replace(silent, text=" "), dataclasses.replace(candidates, tokens=none))
+        .scores.any()
+    )
+    with pytest.raises(DataError, match="of dense vectors, such as cosine or auto"):
+        DynaMaxReranker().rerank(dataclasses.replace(query, tokens=None), candidates)
+
+
 @pytest.mark.parametrize("name", ["surprise", "fusion"])
 def test_a_query_of_another_dimension_is_refused(name: str):
     _, candidates, ensemble = scene()

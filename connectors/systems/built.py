@@ -66,7 +66,9 @@ class BuiltSystem:
     def scorers(self) -> tuple[str, ...]:
         """What it adds, by name; nothing, where one score ranks."""
         if isinstance(self.reranker, AutoReranker):
-            return tuple(name for name in SCORERS if name != "bm25" or self.reranker.words is not None)
+            own = self.reranker
+            there = {"bm25": own.words, "cosine": own.corpus, "dynamax": own.sample}
+            return tuple(name for name in SCORERS if there[name] is not None)
         if isinstance(self.reranker, FusionReranker):
             return tuple(scorer.name for scorer in self.reranker.scorers)
         return ()

@@ -311,9 +311,15 @@ def _as_json(value: Any) -> Any:
 
 
 def _remarks(name: str, run: Mapping[str, Ranking], dataset: RetrievalDataset) -> list[str]:
-    """What a system's rankings say of their scores, by the first that says anything; what is not there."""
-    remarks = [ranking.notes[0] for ranking in run.values() if ranking.notes]
-    lines = [f"{name}: in {len(remarks)} of {len(run)} questions, {remarks[0]}"] if remarks else []
+    """What a system's rankings say of their scores, a line for each kind of note; what is not there.
+
+    Notes that begin alike differ in numbers only: the first one stands for them.
+    """
+    notes: dict[str, list[str]] = {}
+    for ranking in run.values():
+        for note in ranking.notes:
+            notes.setdefault(" ".join(note.split()[:3]), []).append(note)
+    lines = [f"{name}: in {len(own)} of {len(run)} questions, {own[0]}" for own in notes.values()]
     empty = sum(not len(ranking) for ranking in run.values())
     if empty:
         lines.append(f"{name}: no documents for {empty} of {len(dataset.queries)} questions; they count 0")

@@ -22,6 +22,9 @@ Last, scores are smoothed over neighbours in the pool,
 
     score_i = c_i + 1/5 * mean over the five nearest j of max(0, <v_i, v_j>) c_j.
 
+What is not there is left out, and the ranking's notes say so: inclusion without token vectors, BM25 and
+feedback by words without these, cosine and neighbours without dense vectors. One scorer is enough.
+
 Where every scorer gives all candidates the same score, or there is only one candidate, b is the score.
 Scores depend on the pool. Nothing is trained. docs/defaults.md reports where the numbers come from, what each
 part is worth on collections that they were not chosen on, and what else was tried.
@@ -29,21 +32,22 @@ part is worth on collections that they were not chosen on, and what else was tri
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
-from surprise_rerank.core.arrays import Float64Array, FloatArray
+from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray, row_norms, unit_rows
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.terms import TermSpace
 from surprise_rerank.core.tokens import TokenBatch
-from surprise_rerank.core.vectors import is_linear
+from surprise_rerank.core.vectors import is_linear, prepared
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.feedback import agreement, neighbour_support, shares
 from surprise_rerank.rerank.fusion import surprise_normalized, weighted_sum, without_length
-from surprise_rerank.rerank.scorers import CosineScorer, RetrievedScorer
+from surprise_rerank.rerank.scorers import CosineScorer, RetrievedScorer, who_lacks
 from surprise_rerank.rerank.token_weights import weighted_inclusion
 from surprise_rerank.similarities.dynamax import DynaMax
 from surprise_rerank.surprise.ensemble import Ensemble
@@ -51,6 +55,9 @@ from surprise_rerank.surprise.ensemble import Ensemble
 # What scores a candidate by itself, and what the pool adds.
 SCORERS = ("bm25", "cosine", "dynamax")
 PARTS = (*SCORERS, "words", "neighbours")
+# Vectors whose length is so near to 1 are unit vectors, but for the rounding of their storage.
+_UNIT = 1e-3
+_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +75,8 @@ class AutoSettings:
         hubs: the largest share of a document's mean similarity to the corpus that is subtracted from its
             cosine, from 0 to 1. It lowers hubs, which are near to many questions.
         long: the share grows from 0 to `hubs` between these two numbers of question tokens. None subtracts
-            it for questions of any length.
+            it for questions of any length. Of a question without token vectors the words are counted, which
+            are somewhat fewer.
         lengths: the share of what a document's length predicts that is subtracted from its inclusion, from 0
             to 1.
         trust: the cosine's weight grows from 0 to its own between these two values of `agreement`. None
@@ -137,13 +145,13 @@ AUTO_ROBUST = AutoSettings(hubs=0.5, long=None)
 class AutoReranker:
     """Orders documents by BM25, cosine and inclusion, with feedback from the pool; the module has equations.
 
-    Candidates without BM25 scores are ranked without them. BM25's scores and their moments come from the
-    retriever (`HybridRetriever`).
+    BM25's scores and their moments come from the retriever (`HybridRetriever`). What the question, the
+    candidates or the corpus lack is left out, and a note in the ranking says so.
 
     Attributes:
-        corpus: the ensemble of documents, for the moments of cosines.
-        sample: token vectors of a uniform sample of the corpus, for the moments of inclusion.
-        words: the space that words are compared in; None omits them.
+        corpus: the ensemble of documents, for the moments of cosines; None omits cosine and neighbours.
+        sample: token vectors of a uniform sample of the corpus, for the moments of inclusion; None omits it.
+        words: the space that words are compared in; None omits feedback by words.
         settings: the numbers.
         weights: part -> factor of what it adds to the score; 1 where not given. `Pipeline.fit` learns them.
         threads: how many to multiply tokens with; as many as torch uses by default.
@@ -152,15 +160,15 @@ class AutoReranker:
         DataError: if the ensemble's similarity is not linear, or a weight is for no part.
     """
 
-    corpus: Ensemble
-    sample: TokenBatch
+    corpus: Ensemble | None
+    sample: TokenBatch | None = None
     words: TermSpace | None = None
     settings: AutoSettings = AUTO_DEFAULTS
     weights: Mapping[str, float] = field(default_factory=dict)
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        if not is_linear(self.corpus.similarity):
+        if self.corpus is not None and not is_linear(self.corpus.similarity):
             raise DataError(f"the ensemble compares by {self.corpus.similarity!r}; give one of dot or cosine")
         unknown = sorted(set(self.weights) - set(PARTS))
         if unknown:
@@ -170,21 +178,26 @@ class AutoReranker:
 
     @property
     def needs(self) -> frozenset[Field]:
-        """Dense and token vectors, and terms where words are compared."""
-        needs: frozenset[Field] = frozenset({"dense", "tokens"})
-        return needs | {"terms"} if self.words is not None and self.settings.words else needs
+        """Dense vectors, token vectors and terms, as far as there is a corpus to compare them with."""
+        own = self.settings
+        used: dict[Field, bool] = {
+            "dense": self.corpus is not None and bool(own.cosine or own.neighbours),
+            "tokens": self.sample is not None and bool(own.dynamax),
+            "terms": self.words is not None and bool(own.words),
+        }
+        return frozenset(name for name, is_used in used.items() if is_used)
 
     def rerank(self, query: Query, candidates: Candidates) -> Ranking:
         """The pool in order. `parts` add up to the score.
 
-        `raw` holds each scorer's own scores, from which nothing is taken off.
+        `raw` holds each scorer's own scores, from which nothing is taken off. `notes` say what was left out.
 
         Raises:
-            DataError: if the candidates lack what is needed.
+            DataError: if nothing is there that scores the candidates.
         """
         results, order = self._scorer_results(query, candidates), _order(candidates)
         trust = self._trust(results, order)
-        parts = self._parts(results, trust, candidates, order)
+        parts = self._parts(results, trust, query, candidates, order)
         own = {name: self.weights.get(name, 1.0) * part for name, part in parts.items()}
         notes = []
         if trust < 1:
@@ -192,54 +205,79 @@ class AutoReranker:
                 "the dense vectors were trusted less than usual here: their best documents are not those of "
                 f"{' and '.join(name for name in results if name != 'cosine')}"
             )
+        notes += self._absences(query, candidates).values()
         raw = {name: result.raw for name, result in results.items()}
         return Ranking.order(candidates, self._total(own, candidates), own, notes, raw=raw)
 
     def parts(self, query: Query, candidates: Candidates) -> dict[str, Float64Array]:
         """Part -> (n,) what it adds to the score, before `weights`."""
         results, order = self._scorer_results(query, candidates), _order(candidates)
-        return self._parts(results, self._trust(results, order), candidates, order)
+        return self._parts(results, self._trust(results, order), query, candidates, order)
 
     def weighted(self, weights: Mapping[str, float]) -> AutoReranker:
         """The same with other factors."""
         return replace(self, weights=dict(weights))
 
+    def _absences(self, query: Query, candidates: Candidates) -> dict[str, str]:
+        """What is not there -> a sentence that says what is left out for it, where that has a weight."""
+        own, found = self.settings, {}
+        who = "the corpus has" if self.corpus is None else who_lacks("dense", query, candidates)
+        reads = [name for name in ("cosine", "neighbours") if getattr(own, name)]
+        if who and reads:
+            found["dense"] = f"without dense vectors: {who} none, so {_left_out(reads)}"
+        who = "the corpus has" if self.sample is None else who_lacks("tokens", query, candidates)
+        if who and own.dynamax:
+            found["tokens"] = f"without token vectors: {who} none, so {_left_out(['inclusion'])}"
+        lacking = {}
+        if own.bm25 and "bm25" not in candidates.scores:
+            lacking["BM25 scores"] = "BM25"
+        if own.words and (self.words is None or candidates.terms is None):
+            lacking["terms"] = "feedback by words"
+        if lacking:
+            names = " and ".join(lacking)
+            found["words"] = f"without words: {names} are not there, so {_left_out(lacking.values())}"
+        return found
+
     def _scorer_results(self, query: Query, candidates: Candidates) -> dict[str, _ScorerResult]:
         """Scorer -> its scores of every candidate."""
-        results = {}
+        results, absent = {}, self._absences(query, candidates)
         if self.settings.bm25 and "bm25" in candidates.scores:
             words = RetrievedScorer("bm25")
             results["bm25"] = _ScorerResult.of(
                 words.scores(query, candidates), words.moments(query, candidates)
             )
-        if self.settings.cosine:
-            results["cosine"] = self._similarity(query, candidates)
-        if self.settings.dynamax:
-            results["dynamax"] = self._inclusion(query, candidates)
+        if self.settings.cosine and self.corpus is not None and "dense" not in absent:
+            results["cosine"] = self._similarity(query, candidates, self.corpus)
+        if self.settings.dynamax and self.sample is not None and "tokens" not in absent:
+            results["dynamax"] = self._inclusion(query, candidates, self.sample)
+        if len(candidates) and not results:
+            raise DataError(
+                f"nothing is there to rank {len(candidates)} candidates by: {'; '.join(absent.values())}; "
+                "give an ensemble of the corpus, a sample of its token vectors, or BM25 scores"
+            )
         return results
 
-    def _similarity(self, query: Query, candidates: Candidates) -> _ScorerResult:
-        cosine = CosineScorer(self.corpus)
+    def _similarity(self, query: Query, candidates: Candidates, corpus: Ensemble) -> _ScorerResult:
+        cosine = CosineScorer(corpus)
         scores = np.asarray(cosine.scores(query, candidates), np.float64)
-        share = self.settings.hub_share(len(query.require_tokens()))
+        share = self.settings.hub_share(_question_length(query))
         if not share:
             return _ScorerResult.of(scores, cosine.moments(query, candidates))
         # <q, v> - h <m, v> is a product with another question, so its moments are exact as well.
-        shifted = query.require_dense() - share * self.corpus.mean
-        own = np.asarray(candidates.require_dense(), np.float64) @ shifted
-        return _ScorerResult(scores, surprise_normalized(own, self._moments_of(shifted)))
+        asked = prepared(query.require_dense()[None], corpus.similarity)[0]
+        shifted = asked - share * _relative_length(asked, corpus) * corpus.mean
+        own = np.asarray(prepared(candidates.require_dense(), corpus.similarity), np.float64) @ shifted
+        return _ScorerResult(scores, surprise_normalized(own, _moments_of(shifted, corpus)))
 
-    def _inclusion(self, query: Query, candidates: Candidates) -> _ScorerResult:
+    def _inclusion(self, query: Query, candidates: Candidates, sample: TokenBatch) -> _ScorerResult:
         tokens, documents = query.require_tokens(), candidates.require_tokens()
         if self.settings.rarity:
-            scores, usual = weighted_inclusion(tokens, documents, self.sample, threads=self.threads)
+            scores, usual = weighted_inclusion(tokens, documents, sample, threads=self.threads)
         else:
             scores, usual = (
-                DynaMax().pool(tokens, batch, threads=self.threads) for batch in (documents, self.sample)
+                DynaMax().pool(tokens, batch, threads=self.threads) for batch in (documents, sample)
             )
-        own, usual = without_length(
-            scores, documents.lengths, usual, self.sample.lengths, self.settings.lengths
-        )
+        own, usual = without_length(scores, documents.lengths, usual, sample.lengths, self.settings.lengths)
         return _ScorerResult(scores, surprise_normalized(own, Moments.of(usual)))
 
     def _trust(self, results: Mapping[str, _ScorerResult], order: list[int]) -> float:
@@ -255,7 +293,12 @@ class AutoReranker:
         return float(np.clip((agreed - low) / (high - low), 0.0, 1.0))
 
     def _parts(
-        self, results: Mapping[str, _ScorerResult], trust: float, candidates: Candidates, order: list[int]
+        self,
+        results: Mapping[str, _ScorerResult],
+        trust: float,
+        query: Query,
+        candidates: Candidates,
+        order: list[int],
     ) -> dict[str, Float64Array]:
         own = self.settings
         factors = {
@@ -264,13 +307,17 @@ class AutoReranker:
             "dynamax": own.dynamax * (1 + trust) / 2,
         }
         parts = {name: factors[name] * result.z for name, result in results.items()}
-        if own.words and self.words is not None:
-            parts["words"] = own.words * self._feedback(self._shares(parts, candidates, order), candidates)
-        if own.neighbours:
+        if own.words and self.words is not None and candidates.terms is not None:
+            share = self._shares(parts, candidates, order)
+            near = self.words.to_mixture(candidates.terms, share)
+            parts["words"] = own.words * surprise_normalized(*near)
+        if own.neighbours and self.corpus is not None and not who_lacks("dense", query, candidates):
             # Of equally near neighbours the lower id counts, whatever their order in the pool.
             total, ids = self._total(parts, candidates)[order], [candidates.ids[i] for i in order]
             support = np.empty(len(order))
-            support[order] = neighbour_support(total, candidates.require_dense()[order], ids, own.nearest)
+            support[order] = neighbour_support(
+                total, _unit(candidates.require_dense()[order]), ids, own.nearest
+            )
             parts["neighbours"] = own.neighbours * support
         if len(order) and np.ptp(self._total({n: parts[n] for n in results}, candidates)) == 0:
             # All candidates have the same score: there is nothing to feed back.
@@ -287,19 +334,6 @@ class AutoReranker:
 
     def _total(self, parts: Mapping[str, Float64Array], candidates: Candidates) -> Float64Array:
         return weighted_sum(parts, {}) + np.zeros(len(candidates))
-
-    def _feedback(self, share: Float64Array, candidates: Candidates) -> Float64Array:
-        """(n,) how similar each candidate's words are to those of the first ranking's best ones."""
-        if candidates.terms is None:
-            raise DataError("the candidates have no terms; have the retriever fetch the field 'terms'")
-        words = self.words or TermSpace(candidates.terms)
-        return surprise_normalized(*words.to_mixture(candidates.terms, share))
-
-    def _moments_of(self, vector: Float64Array) -> Moments:
-        """The moments of dot products with a vector; an ensemble under the cosine scales it to length 1."""
-        length = float(np.linalg.norm(vector)) if self.corpus.similarity == "cosine" else 1.0
-        moments = self.corpus.moments(vector[None])
-        return replace(moments, mean=moments.mean[0] * length, deviation=moments.deviation[0] * length)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -318,6 +352,40 @@ class _ScorerResult:
     def of(cls, scores: FloatArray, moments: Moments) -> _ScorerResult:
         raw = np.asarray(scores, dtype=np.float64)
         return cls(raw, surprise_normalized(raw, moments))
+
+
+def _left_out(parts: Collection[str]) -> str:
+    return f"{' and '.join(parts)} {'were' if len(parts) > 1 else 'was'} left out"
+
+
+def _question_length(query: Query) -> int:
+    """Its tokens; without their vectors its words, of which most models make one token or two."""
+    return len(_WORD.findall(query.text)) if query.tokens is None else len(query.tokens)
+
+
+def _moments_of(vector: Float64Array, corpus: Ensemble) -> Moments:
+    """The moments of dot products with a vector; an ensemble under the cosine scales it to length 1."""
+    length = float(np.linalg.norm(vector)) if corpus.similarity == "cosine" else 1.0
+    moments = corpus.moments(vector[None])
+    return replace(moments, mean=moments.mean[0] * length, deviation=moments.deviation[0] * length)
+
+
+def _relative_length(asked: Float32Array, corpus: Ensemble) -> float:
+    """The question's length over that of the corpus' vectors; 1 for unit vectors.
+
+    The share of the corpus' mean that is taken off would depend on the units of dot products otherwise.
+    """
+    own = float(row_norms(asked))
+    usual = float(np.sqrt(corpus.mean @ corpus.mean + np.trace(corpus.covariance)))
+    if not usual > 0 or max(abs(own - 1), abs(usual - 1)) < _UNIT:
+        return 1.0
+    return own / usual
+
+
+def _unit(vectors: Float32Array) -> Float32Array:
+    """(n, d) vectors of length 1; unit vectors as they are."""
+    lengths = row_norms(vectors)
+    return vectors if (np.abs(lengths - 1) < _UNIT).all() else unit_rows(vectors, lengths)
 
 
 def _order(candidates: Candidates) -> list[int]:

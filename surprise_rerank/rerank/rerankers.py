@@ -22,7 +22,7 @@ from surprise_rerank.rerank.fusion import (
     surprise_normalized,
     weighted_sum,
 )
-from surprise_rerank.rerank.scorers import Scorer, dense_similarities
+from surprise_rerank.rerank.scorers import Scorer, absence, dense_similarities
 from surprise_rerank.similarities.dynamax import DynaMax
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.score import Surprise, SurpriseModel, Weight
@@ -168,17 +168,25 @@ class DynaMaxReranker:
         """The pool by similarity of tokens.
 
         Raises:
-            DataError: if token vectors are missing or of another dimension.
+            DataError: if token vectors are missing or of another dimension, or nobody has any.
         """
-        scores = self.similarity.pool(
-            query.require_tokens(), candidates.require_tokens(), threads=self.threads, device=self.device
-        )
+        asked, documents = query.require_tokens(), candidates.require_tokens()
+        if len(candidates) and query.text.strip() and not len(asked) and not documents.offsets[-1]:
+            # All scores would be 0, which says nothing of the documents.
+            raise DataError(
+                f"neither the question {query.text!r} nor any of {len(candidates)} candidates has a token "
+                "vector, which dynamax compares; choose cosine or auto, or give an encoder that makes them"
+            )
+        scores = self.similarity.pool(asked, documents, threads=self.threads, device=self.device)
         return Ranking.order(candidates, scores, {"dynamax": scores})
 
 
 @dataclass(frozen=True, slots=True)
 class FusionReranker:
     """Orders documents by the weighted sum of several scorers on one scale.
+
+    A scorer that lacks what it needs, in the question or in the candidates, is left out, and a note in the
+    ranking says so.
 
     Attributes:
         scorers: of different names.
@@ -211,11 +219,12 @@ class FusionReranker:
         """The pool by the sum; `parts` holds each scorer's normalised scores, `raw` its own scores.
 
         Raises:
-            DataError: if a scorer lacks what it needs.
+            DataError: if all scorers lack what they need.
         """
+        notes = [note for scorer in self.scorers if (note := absence(scorer, query, candidates))]
         raw = self._raw(query, candidates)
         parts = self._normalized(raw, query, candidates)
-        return Ranking.order(candidates, weighted_sum(parts, self.weights), parts, raw=raw)
+        return Ranking.order(candidates, weighted_sum(parts, self.weights), parts, notes, raw=raw)
 
     def parts(self, query: Query, candidates: Candidates) -> dict[str, Float64Array]:
         """Scorer's name -> (n,) its scores of the pool, on the common scale."""
@@ -242,12 +251,18 @@ class FusionReranker:
         return replace(self, weights=fit_weights(pools, gains))
 
     def _raw(self, query: Query, candidates: Candidates) -> dict[str, FloatArray]:
-        return {scorer.name: scorer.scores(query, candidates) for scorer in self.scorers}
+        there = [scorer for scorer in self.scorers if not absence(scorer, query, candidates)]
+        # Where none is there, the first one's own error tells what to do.
+        return {scorer.name: scorer.scores(query, candidates) for scorer in there or self.scorers}
 
     def _normalized(
         self, raw: Mapping[str, FloatArray], query: Query, candidates: Candidates
     ) -> dict[str, Float64Array]:
-        return {s.name: self._on_one_scale(s, raw[s.name], query, candidates) for s in self.scorers}
+        return {
+            scorer.name: self._on_one_scale(scorer, raw[scorer.name], query, candidates)
+            for scorer in self.scorers
+            if scorer.name in raw
+        }
 
     def _on_one_scale(
         self, scorer: Scorer, scores: FloatArray, query: Query, candidates: Candidates

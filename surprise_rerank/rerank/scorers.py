@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -16,6 +17,14 @@ from surprise_rerank.core.vectors import VectorSimilarity, pair_similarities
 from surprise_rerank.errors import DataError
 from surprise_rerank.similarities.dynamax import DynaMax
 from surprise_rerank.surprise.ensemble import Ensemble
+
+# What a note calls a field.
+FIELD_NAMES: Mapping[Field, str] = {
+    "dense": "dense vectors",
+    "tokens": "token vectors",
+    "terms": "terms",
+    "documents": "texts",
+}
 
 
 class Scorer(Protocol):
@@ -143,3 +152,20 @@ def dense_similarities(query: Query, candidates: Candidates, similarity: VectorS
             f"the query's vector has shape {dense.shape}, the candidates' have {vectors.shape[1:]}"
         )
     return pair_similarities(vectors, dense, similarity)
+
+
+def who_lacks(name: Field, query: Query, candidates: Candidates) -> str:
+    """Who has no vectors of this kind, with the verb: `the question has`; empty where both have them."""
+    if name in ("dense", "tokens") and getattr(query, name) is None:
+        return "the question has"
+    return "the candidates have" if getattr(candidates, name) is None else ""
+
+
+def absence(scorer: Scorer, query: Query, candidates: Candidates) -> str:
+    """A sentence that says why a scorer is left out of a sum; empty where it can score the candidates."""
+    for name in sorted(scorer.needs):
+        if who := who_lacks(name, query, candidates):
+            return f"without {FIELD_NAMES[name]}: {who} none, so {scorer.name} was left out"
+    if isinstance(scorer, RetrievedScorer) and scorer.name not in candidates.scores:
+        return f"without scores of {scorer.name}: the candidates have none, so it was left out"
+    return ""
