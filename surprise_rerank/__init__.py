@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from surprise_rerank.connectors.systems.register import register_system as register_system
     from surprise_rerank.documents import Document as Document
     from surprise_rerank.documents import Passage as Passage
+    from surprise_rerank.encoders.adapting import as_encoder as as_encoder
     from surprise_rerank.encoders.base import Encoder as Encoder
+    from surprise_rerank.encoders.endpoint import OpenAIEncoder as OpenAIEncoder
+    from surprise_rerank.encoders.function import FunctionEncoder as FunctionEncoder
     from surprise_rerank.encoders.loading import load_encoder as load_encoder
     from surprise_rerank.encoders.passages import Passages as Passages
     from surprise_rerank.errors import DataError as DataError
@@ -57,7 +60,10 @@ _PUBLIC = {
     "connectors.document_index": "DocumentIndex",
     "connectors.systems.register": "System register_system",
     "documents": "Document Passage",
+    "encoders.adapting": "as_encoder",
     "encoders.base": "Encoder",
+    "encoders.endpoint": "OpenAIEncoder",
+    "encoders.function": "FunctionEncoder",
     "encoders.loading": "load_encoder",
     "encoders.passages": "Passages",
     "errors": "DataError DatasetError IndexMismatchError IndexingError MissingExtraError ModelError "

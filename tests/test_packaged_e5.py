@@ -20,10 +20,10 @@ from hypothesis.extra.numpy import arrays
 from sentence_transformers import SentenceTransformer
 
 from surprise_rerank.core.extras import is_installed, pip_line
-from surprise_rerank.encoders import packaged_e5
 from surprise_rerank.encoders.base import Kind
 from surprise_rerank.encoders.loading import load_encoder
-from surprise_rerank.encoders.packed_weights import PackedModel, read_packed, unpacked
+from surprise_rerank.encoders.packaged import e5 as packaged_e5
+from surprise_rerank.encoders.packaged.weights import PackedModel, read_packed, unpacked
 from surprise_rerank.encoders.sentence_transformer import SentenceTransformerEncoder
 from surprise_rerank.errors import ModelError
 

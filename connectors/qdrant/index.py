@@ -45,6 +45,7 @@ from surprise_rerank.connectors.qdrant.writing.term_upkeep import KeptTerms, Poi
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.core.workers import awaitable
 from surprise_rerank.documents import Document
+from surprise_rerank.encoders.adapting import as_encoder
 from surprise_rerank.encoders.base import Encoded, Encoder
 from surprise_rerank.errors import DataError, IndexMismatchError, StoreError
 from surprise_rerank.surprise.ensemble import Ensemble
@@ -76,7 +77,7 @@ class QdrantIndex:
     def open(
         cls,
         location: Location | str | os.PathLike[str] | None,
-        encoder: Encoder | None,
+        encoder: object | None,
         *,
         options: IndexOptions | None = None,
         collection: str = "documents",
@@ -94,8 +95,8 @@ class QdrantIndex:
         Args:
             location: a folder, or `:memory:`; not used with a url. Or a `Location`, which holds all that
                 the arguments from collection to retries name.
-            encoder: must be the model that the index was made with. None opens an index that exists, for
-                what needs no vectors of new texts.
+            encoder: must be the model that the index was made with: an `Encoder`, or what `as_encoder` makes
+                one of. None opens an index that exists, for what needs no vectors of new texts.
             options: what a new index stores. One that exists keeps its own, and must have these where given.
             collection: the collection's name, on a server or in memory.
             url: of a Qdrant server or cluster, such as http://localhost:6333.
@@ -113,7 +114,8 @@ class QdrantIndex:
             IndexMismatchError: if the index was made by another model, or with other options; names both.
             DataError: if a `Location` is given, and an argument that belongs into it.
         """
-        expected = None if encoder is None else Manifest.of(encoder, options)
+        model = None if encoder is None else as_encoder(encoder)
+        expected = None if model is None else Manifest.of(model, options)
         where = Location(
             None if url is not None or isinstance(location, Location) else location,
             url,
@@ -129,7 +131,7 @@ class QdrantIndex:
             if where != Location():
                 raise DataError("a Location is given; put url, collection, api_key, engine and so on into it")
             where = location
-        return cls(_open_storage(where, expected, options, collection_settings or {}), encoder)
+        return cls(_open_storage(where, expected, options, collection_settings or {}), model)
 
     def __enter__(self) -> Self:
         return self
@@ -244,7 +246,7 @@ class QdrantIndex:
         self,
         documents: Iterable[Document],
         *,
-        encoder: Encoder | None = None,
+        encoder: object | None = None,
         options: IndexOptions | None = None,
         show_progress: bool = False,
     ) -> SyncReport:
@@ -255,14 +257,14 @@ class QdrantIndex:
 
         Args:
             documents: the whole collection.
-            encoder: another model, or the same.
+            encoder: another model, as for `open`, or the same.
             options: others, or the same.
             show_progress: as for `sync`.
 
         Raises:
             IndexingError: if documents cannot be stored.
         """
-        model = encoder or self.encoder
+        model = self.encoder if encoder is None else as_encoder(encoder)
         chosen = options or self.manifest.options
         made = self.storage.successor(Manifest.of(model, chosen))
         try:

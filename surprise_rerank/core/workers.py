@@ -1,4 +1,4 @@
-"""Blocking work for event loops: a small pool of threads that coroutines can wait on."""
+"""Blocking work for event loops, and coroutines for blocking work: threads that others wait on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import asyncio
 import contextvars
 import functools
 import os
-from collections.abc import Callable, Coroutine
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -56,6 +57,29 @@ def awaitable(
 
     twin.__doc__ = f"`{method.__name__}` for an event loop."
     return twin
+
+
+def result_of(awaited: Awaitable[T]) -> T:
+    """What an awaitable gives or raises, waited for by a thread that has no event loop, or a running one.
+
+    It runs in an event loop of its own thread, one for the process, so that clients whose connections belong
+    to a loop can be used again.
+
+    Args:
+        awaited: what an asynchronous function returned; not from inside another `result_of`.
+    """
+
+    async def waiting() -> T:
+        return await awaited
+
+    return asyncio.run_coroutine_threadsafe(waiting(), _loop(os.getpid())).result()
+
+
+@functools.cache
+def _loop(process: int) -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="surprise-rerank-loop", daemon=True).start()
+    return loop
 
 
 @functools.cache

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 from surprise_rerank.core.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from surprise_rerank.encoders.adapting import as_encoder as as_encoder
     from surprise_rerank.encoders.base import Encoded as Encoded
     from surprise_rerank.encoders.base import Encoder as Encoder
     from surprise_rerank.encoders.base import Kind as Kind
     from surprise_rerank.encoders.base import TokenEncoder as TokenEncoder
     from surprise_rerank.encoders.base import encode_queries as encode_queries
+    from surprise_rerank.encoders.endpoint import OpenAIEncoder as OpenAIEncoder
+    from surprise_rerank.encoders.function import FunctionEncoder as FunctionEncoder
     from surprise_rerank.encoders.loading import DEFAULT_MODEL as DEFAULT_MODEL
     from surprise_rerank.encoders.loading import load_encoder as load_encoder
     from surprise_rerank.encoders.passages import Passages as Passages
@@ -25,7 +28,10 @@ if TYPE_CHECKING:
 __getattr__, __all__ = lazy_names(
     __name__,
     {
+        "adapting": "as_encoder",
         "base": "Encoded Encoder Kind TokenEncoder encode_queries",
+        "endpoint": "OpenAIEncoder",
+        "function": "FunctionEncoder",
         "loading": "DEFAULT_MODEL load_encoder",
         "passages": "Passages",
         "sentence_transformer": "SentenceTransformerEncoder",

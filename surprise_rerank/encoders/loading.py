@@ -6,8 +6,8 @@ from pathlib import Path
 
 from surprise_rerank.core.extras import is_installed, pip_line
 from surprise_rerank.encoders.base import Encoder
-from surprise_rerank.encoders.packaged import packaged_folder
-from surprise_rerank.encoders.packaged_e5 import E5_MODEL, E5_MODULE, E5_PUBLISHED, load_packaged_e5
+from surprise_rerank.encoders.packaged.e5 import E5_MODEL, E5_MODULE, E5_PUBLISHED, load_packaged_e5
+from surprise_rerank.encoders.packaged.folders import packaged_folder
 from surprise_rerank.encoders.sentence_transformer import SentenceTransformerEncoder, quiet_loading
 from surprise_rerank.encoders.static import StaticEncoder
 from surprise_rerank.encoders.word_vectors import is_word_vectors, load_word_vectors
@@ -23,7 +23,7 @@ _PACKAGED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128
 def load_encoder(name: str = DEFAULT_MODEL, device: str | None = None, cache: Path | None = None) -> Encoder:
     """Load a sentence-transformers model or word vectors.
 
-    `all-MiniLM-L6-v2`, `multilingual-e5-small` (weights of 4 bits, see `packaged_e5`) and `glove-6b-50d` come
+    `all-MiniLM-L6-v2`, `multilingual-e5-small` (weights of 4 bits, see `packaged.e5`) and `glove-6b-50d` come
     from the packages that the extra `offline` installs. A file that ends in .txt, .vec, .bin, .npy or .gz
     holds word vectors. Anything else is a model's folder, or its name on the model hub. Code that comes with
     a model is never run.

@@ -21,7 +21,7 @@ from surprise_rerank.core.arrays import Float32Array, FloatArray, IntArray
 from surprise_rerank.core.extras import import_extra, is_installed, pip_line
 from surprise_rerank.core.files import cache_folder, whole_file
 from surprise_rerank.encoders.formats import MAX_DIMENSION, SUFFIXES, read_blocks
-from surprise_rerank.encoders.packaged import packaged_folder
+from surprise_rerank.encoders.packaged.folders import packaged_folder
 from surprise_rerank.errors import DataError, MissingExtraError, ModelError
 
 GLOVE = "glove-6b-50d"

@@ -7,8 +7,6 @@ import re
 import sqlite3
 import ssl
 from collections.abc import Callable
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import TypeVar
 
 import grpc  # type: ignore[import-untyped]
@@ -19,6 +17,7 @@ from qdrant_client.http.exceptions import ApiException, ResponseHandlingExceptio
 
 from surprise_rerank.connectors.qdrant.location import DEFAULT_RETRIES, RetryPolicy
 from surprise_rerank.core.files import disk_errors
+from surprise_rerank.core.retry_after import retry_after_seconds
 from surprise_rerank.errors import StoreError
 
 T = TypeVar("T")
@@ -113,23 +112,10 @@ def _asked_wait(error: BaseException | None) -> float | None:
     if isinstance(error, ResourceExhaustedResponse):
         return max(0.0, float(error.retry_after_s))
     if isinstance(error, UnexpectedResponse):
-        return _seconds(error.headers.get("Retry-After", ""))
+        return retry_after_seconds(error.headers.get("Retry-After", ""))
     if _is_bad_retry_after(error):
-        return _seconds(str(error).removeprefix(_BAD_RETRY_AFTER))
+        return retry_after_seconds(str(error).removeprefix(_BAD_RETRY_AFTER))
     return None
-
-
-def _seconds(value: str) -> float | None:
-    """A Retry-After header: a number of seconds or a date (RFC 9110, 10.2.3)."""
-    if value.strip().isdecimal():
-        return float(value)
-    try:
-        date = parsedate_to_datetime(value)
-    except ValueError:
-        return None
-    if date.tzinfo is None:
-        date = date.replace(tzinfo=UTC)
-    return max(0.0, (date - datetime.now(UTC)).total_seconds())
 
 
 def _is_bad_retry_after(error: BaseException | None) -> bool:

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from surprise_rerank.core.arrays import Float32Array
-from surprise_rerank.encoders.packaged import packaged_folder
-from surprise_rerank.encoders.packed_weights import PackedModel, Vocabulary, read_packed
+from surprise_rerank.encoders.packaged.folders import packaged_folder
+from surprise_rerank.encoders.packaged.weights import PackedModel, Vocabulary, read_packed
 from surprise_rerank.errors import ModelError
 
 if TYPE_CHECKING:

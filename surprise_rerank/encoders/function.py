@@ -1,0 +1,309 @@
+"""Any function from texts to vectors as an encoder: of an API, of another library, of the caller's own."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import re
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+import tenacity
+
+from surprise_rerank.core.arrays import Float32Array, IntArray, unit_rows
+from surprise_rerank.core.retry_after import retry_after_seconds
+from surprise_rerank.core.workers import result_of
+from surprise_rerank.documents import encodable
+from surprise_rerank.encoders.base import Encoded, Kind, Progress
+from surprise_rerank.errors import DataError, ModelError, SurpriseRerankError
+
+T = TypeVar("T")
+
+# n texts to n vectors of one dimension: an array (n, d), or anything that gives one row after the other.
+Vectors: TypeAlias = Any
+Embed: TypeAlias = Callable[[list[str]], Vectors | Awaitable[Vectors]]
+
+_LONGEST_WAIT = 60.0  # seconds between two attempts, without what a server asks for
+_LONGEST_ASKED = 300.0
+_SHOWN = 200  # characters of a message from outside
+# A call with these would fail again: they are faults of the program, or an answer that was refused.
+_LASTING = (SurpriseRerankError, TypeError, AttributeError, NameError, ImportError, NotImplementedError)
+# Scripts without spaces have a word for each character. Long runs are parted: every text can be split.
+_LONE = "\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+_WORD = re.compile(rf"[{_LONE}]|[^\W{_LONE}]{{1,20}}|[^\w\s]")
+
+
+class FunctionEncoder:
+    """A function from texts to vectors as an encoder, without token vectors. Threads may share one.
+
+    It calls the function in the threads that encode, and so at the same time where several do. Every answer
+    is checked: as many vectors as texts, finite numbers, one dimension. A wrong answer is an error at once.
+    An exception of the function is followed by another attempt. The pause before it has a random part, which
+    grows to a minute, and what a `Retry-After` header asks for, up to five minutes.
+
+    A text without any character but white space is not sent, as most APIs refuse it: its vector is zero.
+
+    >>> import numpy as np
+    >>> encoder = FunctionEncoder(lambda texts: [[len(text), 1.0] for text in texts], name="lengths")
+    >>> encoder.encode(["abc"]).dense.round(3)
+    array([[0.949, 0.316]], dtype=float32)
+
+    Args:
+        embed: gets a list of texts and returns their vectors; it may be asynchronous, and is then run in an
+            event loop of a thread of its own, also inside a running loop.
+        name: of the model; give each model another one, because vectors are told apart by it.
+        query_embed: the same for questions, where the model treats them differently.
+        dimension: d of the vectors; found with the first call where None.
+        batch: most texts of a call.
+        batch_characters: most characters of a call of several texts.
+        window: most words of a passage, where long documents are to be split; a token of an API is about .75
+            English words. None sends them whole.
+        unit: scale the vectors to length 1, as an index needs them; False for a collection that compares raw
+            vectors by their dot product or distance.
+        attempts: how often a call is tried.
+        per_minute: most calls a minute, all threads together; None for any number.
+        first_wait: seconds of the first pause, about.
+
+    Raises:
+        DataError: if a number is not positive, or the name is empty.
+    """
+
+    def __init__(
+        self,
+        embed: Embed,
+        *,
+        name: str,
+        query_embed: Embed | None = None,
+        dimension: int | None = None,
+        batch: int = 64,
+        batch_characters: int = 100_000,
+        window: int | None = None,
+        unit: bool = True,
+        attempts: int = 5,
+        per_minute: float | None = None,
+        first_wait: float = 1.0,
+    ) -> None:
+        if not name.strip():
+            raise DataError("an embedding function needs a name, which tells its vectors from others")
+        positive = {
+            "dimension": dimension,
+            "batch": batch,
+            "batch_characters": batch_characters,
+            "window": window,
+            "attempts": attempts,
+            "per_minute": per_minute,
+        }
+        for option, value in positive.items():
+            if value is not None and value <= 0:
+                raise DataError(f"{option}={value} of {name!r}: give a positive number")
+        for function in (embed, query_embed):
+            if function is not None and not callable(function):
+                raise DataError(
+                    f"{name!r} is given {type(function).__name__}, expected a function from texts to vectors"
+                )
+        self.name = name
+        self.window = window
+        self.unit = unit
+        self._functions: dict[Kind, Embed] = {"document": embed, "query": query_embed or embed}
+        self._dimension = dimension
+        self._batch, self._batch_characters = batch, batch_characters
+        self._attempts, self._first_wait = attempts, first_wait
+        self._pace = _Pace(per_minute)
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(name={self.name!r}, dimension={self._dimension})"
+
+    @property
+    def dimension(self) -> int:
+        """Dimension of the vectors; calls the function with one word where it is not known yet."""
+        if self._dimension is None:
+            self._call(["word"], [0], "document")
+        assert self._dimension is not None
+        return self._dimension
+
+    @property
+    def fingerprint(self) -> str:
+        """16 digits of the name, the dimension and whether vectors have length 1.
+
+        A function's weights cannot be looked at: a model that changes behind the same name is not noticed.
+        """
+        parts = f"{self.name}\0{self.dimension}\0{self.unit}"
+        return hashlib.sha256(parts.encode(errors="surrogatepass")).hexdigest()[:16]
+
+    def encode(
+        self, texts: Sequence[str], kind: Kind = "document", on_progress: Progress | None = None
+    ) -> Encoded:
+        """Dense vectors from the function, one batch after the other.
+
+        Args:
+            texts: any strings; empty ones and lone surrogates included.
+            kind: `query` calls `query_embed`, where it is given.
+            on_progress: called with the number of texts of every finished batch.
+
+        Raises:
+            DataError: if the function returns too many or too few vectors, some that are not finite, or of
+                another dimension; names it and the text.
+            ModelError: if it keeps failing; its exception is the cause.
+        """
+        plain = [encodable(text) for text in texts]
+        found: list[tuple[list[int], Float32Array]] = []
+        for rows in self._batches(plain):
+            sent = [row for row in rows if plain[row].strip()]
+            if sent:
+                found.append((sent, self._call([plain[row] for row in sent], sent, kind)))
+            if on_progress is not None:
+                on_progress(len(rows))
+        dense = np.zeros((len(texts), self.dimension), dtype=np.float32)
+        for rows, vectors in found:
+            dense[rows] = vectors
+        return Encoded(unit_rows(dense) if self.unit else dense)
+
+    def token_spans(self, texts: Sequence[str], kind: Kind = "document") -> list[IntArray]:
+        """Where the words of each text lie: (n, 2) first characters and ends.
+
+        The function's tokens are not known. A word is a run of letters and digits of at most 20 characters,
+        one character of a script without spaces, or a punctuation mark.
+
+        Args:
+            texts: any strings; the characters are those of `encodable(text)`.
+            kind: makes no difference.
+        """
+        found = ([word.span() for word in _WORD.finditer(encodable(text))] for text in texts)
+        return [np.array(spans, dtype=np.int64).reshape(-1, 2) for spans in found]
+
+    def _batches(self, texts: Sequence[str]) -> Iterator[list[int]]:
+        """Rows of consecutive texts for one call."""
+        rows: list[int] = []
+        size = 0
+        for row, text in enumerate(texts):
+            if rows and (len(rows) == self._batch or size + len(text) > self._batch_characters):
+                yield rows
+                rows, size = [], 0
+            rows.append(row)
+            size += len(text)
+        if rows:
+            yield rows
+
+    def _call(self, texts: list[str], positions: list[int], kind: Kind) -> Float32Array:
+        """The checked vectors of one batch.
+
+        Args:
+            texts: of the batch.
+            positions: of its texts, for errors.
+            kind: of the texts.
+        """
+        function = self._functions[kind]
+
+        def attempt() -> list[Any]:
+            self._pace.wait()
+            answer = function(list(texts))
+            return self._rows(result_of(answer) if inspect.isawaitable(answer) else answer)
+
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(_may_pass),
+            wait=_Pause(self._first_wait),
+            stop=tenacity.stop_after_attempt(self._attempts),
+            reraise=True,
+        )
+        where = f"text {positions[0]}" if len(texts) == 1 else f"texts {positions[0]} to {positions[-1]}"
+        try:
+            rows = retrying(attempt)
+        except SurpriseRerankError:
+            raise
+        except Exception as error:  # of a function that anybody may have written
+            tried = int(retrying.statistics.get("attempt_number", 1))
+            times = f", tried {tried} times" if tried > 1 else ""
+            shown = (str(error).strip().split("\n")[0] or "no message")[:_SHOWN]
+            raise ModelError(
+                f"the embedding function {self.name!r} failed for {where}{times}: "
+                f"{type(error).__name__}: {shown}"
+            ) from error
+        if len(rows) != len(texts):
+            raise DataError(
+                f"the embedding function {self.name!r} returned {len(rows)} vectors for {len(texts)} texts "
+                f"({where}), expected one for each; check that it neither drops nor joins texts"
+            )
+        return self._checked(rows, texts, positions)
+
+    def _rows(self, answer: Any) -> list[Any]:
+        """The vectors of an answer, as a list."""
+        if not isinstance(answer, str | bytes | dict) and isinstance(answer, Iterable):
+            return list(answer)
+        raise DataError(
+            f"the embedding function {self.name!r} returned {type(answer).__name__}, expected vectors: an "
+            "array of shape (n, d), or a list of n"
+        )
+
+    def _checked(self, rows: list[Any], texts: list[str], positions: list[int]) -> Float32Array:
+        """(n, d) of what the function returned."""
+        vectors: Float32Array | None = None
+        for i, (row, text, place) in enumerate(zip(rows, texts, positions, strict=True)):
+            which = f"the embedding function {self.name!r}, text {place} ({text[:30]!r})"
+            try:
+                with np.errstate(over="ignore"):
+                    vector = np.asarray(row, dtype=np.float32)
+            except (TypeError, ValueError, RuntimeError) as error:  # RuntimeError: of torch
+                raise DataError(
+                    f"{which}: a {type(row).__name__} that is no vector of numbers; return lists or arrays"
+                ) from error
+            if vector.ndim != 1 or not len(vector):
+                raise DataError(f"{which}: an answer of shape {vector.shape}, expected one vector (d,)")
+            with self._lock:
+                self._dimension = self._dimension or len(vector)
+            if len(vector) != self._dimension:
+                raise DataError(
+                    f"{which}: a vector of dimension {len(vector)}, expected {self._dimension}, that of the "
+                    "model's other vectors; use one model, with one setting of its dimension"
+                )
+            if not np.isfinite(vector).all():
+                raise DataError(f"{which}: a vector with NaN or infinite values; mend the function")
+            if vectors is None:
+                vectors = np.empty((len(rows), len(vector)), np.float32)
+            vectors[i] = vector
+        assert vectors is not None  # there is no call for no texts
+        return vectors
+
+
+def _may_pass(error: BaseException) -> bool:
+    return isinstance(error, Exception) and not isinstance(error, _LASTING)
+
+
+class _Pause(tenacity.wait.wait_base):
+    """Waits with full jitter, and what the server asks for."""
+
+    def __init__(self, first: float) -> None:
+        self._jitter = tenacity.wait_random_exponential(first, max=_LONGEST_WAIT)
+
+    def __call__(self, retry_state: tenacity.RetryCallState) -> float:
+        error = retry_state.outcome.exception() if retry_state.outcome else None
+        # Clients of HTTP (httpx, requests, openai) keep the answer with their exception.
+        headers = getattr(getattr(error, "response", None), "headers", None) or {}
+        asked = retry_after_seconds(headers.get("retry-after", "")) or 0.0
+        return self._jitter(retry_state) + min(asked, _LONGEST_ASKED)
+
+
+class _Pace:
+    """Lets so many calls pass a minute, at equal distances.
+
+    Args:
+        per_minute: most calls; None for any number.
+    """
+
+    def __init__(self, per_minute: float | None) -> None:
+        self._distance = 60.0 / per_minute if per_minute else 0.0
+        self._next = 0.0
+        self._lock = threading.Lock()
+
+    def wait(self) -> None:
+        """Return when it is this call's turn."""
+        if not self._distance:
+            return
+        with self._lock:
+            now = time.monotonic()
+            turn = max(now, self._next)
+            self._next = turn + self._distance
+        time.sleep(turn - now)

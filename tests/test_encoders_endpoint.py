@@ -1,0 +1,208 @@
+"""Endpoints that speak OpenAI's embeddings API, on a real HTTP server of these tests' own."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import numpy as np
+import pytest
+from words import WordEncoder
+
+from surprise_rerank import OpenAIEncoder
+from surprise_rerank.errors import DataError, ModelError
+
+WORDS = WordEncoder()
+KEY = "sk-very-secret-123"
+
+
+def good(texts: list[str]) -> dict[str, Any]:
+    items = [{"index": i, "embedding": row.tolist()} for i, row in enumerate(WORDS.encode(texts).dense)]
+    return {"data": items[::-1]}  # in another order
+
+
+class Endpoint:
+    """Answers well after those that a test asks for: (status, body, headers), or a function of texts."""
+
+    def __init__(self) -> None:
+        self.answers: list[Any] = []
+        self.requests: list[tuple[str, dict[str, str], dict[str, Any]]] = []
+        endpoint = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                endpoint.requests.append((self.path, dict(self.headers), body))
+                answer = endpoint.answers.pop(0) if endpoint.answers else good
+                status, headers = 200, {}
+                if isinstance(answer, tuple):
+                    status, answer, headers = answer
+                raw = answer(body["input"]) if callable(answer) else answer
+                raw = raw if isinstance(raw, bytes) else json.dumps(raw).encode()
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(raw)))
+                self.end_headers()
+                self.wfile.write(raw)
+
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/v1"
+        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
+        self.thread.start()
+
+    def encoder(self, **options: Any) -> OpenAIEncoder:
+        return OpenAIEncoder("toy", self.url, **{"api_key": KEY, "first_wait": 0.001, **options})
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    started = Endpoint()
+    yield started
+    started.server.shutdown()
+    started.server.server_close()
+
+
+def test_vectors_come_in_the_order_of_the_texts_whatever_the_answers(endpoint: Endpoint):
+    texts = ["red fish", "blue bird", "green"]
+    own = endpoint.encoder(batch=2)
+    np.testing.assert_allclose(own.encode(texts).dense, WORDS.encode(texts).dense, atol=1e-6)
+    (path, headers, body), (_, _, second) = endpoint.requests
+    assert (path, headers["Authorization"]) == ("/v1/embeddings", f"Bearer {KEY}")
+    assert (body, second["input"]) == ({"model": "toy", "input": texts[:2]}, texts[2:])
+    own.close()
+
+
+def test_batches_are_limited_by_size(endpoint: Endpoint):
+    endpoint.encoder(batch_characters=10).encode(["12345678", "1234", "12345", "a" * 30])
+    assert [body["input"] for _, _, body in endpoint.requests] == [
+        ["12345678"],
+        ["1234", "12345"],
+        ["a" * 30],
+    ]
+
+
+def test_answers_without_numbers_are_in_order(endpoint: Endpoint):
+    endpoint.answers = [lambda texts: {"data": [{"embedding": [1, 0]}, {"embedding": [0, 1]}]}]
+    np.testing.assert_array_equal(endpoint.encoder().encode(["a", "b"]).dense, [[1, 0], [0, 1]])
+
+
+def test_prompts_and_dimensions_are_sent(endpoint: Endpoint):
+    own = endpoint.encoder(prompts={"query": "query: ", "document": "passage: "}, dimensions=16)
+    own.encode(["a"], "query")
+    own.encode(["a"])
+    bodies = [body for _, _, body in endpoint.requests]
+    assert [body["input"] for body in bodies] == [["query: a"], ["passage: a"]]
+    assert {body["dimensions"] for body in bodies} == {16}
+
+
+def test_the_key_comes_from_the_environment(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch):
+    endpoint.encoder(api_key=None).encode(["a"])
+    assert "Authorization" not in endpoint.requests[0][1]
+    monkeypatch.setenv("OPENAI_API_KEY", "of-the-environment")
+    endpoint.encoder(api_key=None).encode(["a"])
+    assert endpoint.requests[1][1]["Authorization"] == "Bearer of-the-environment"
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503])
+def test_what_may_pass_is_tried_again(endpoint: Endpoint, status: int):
+    endpoint.answers = [(status, b"busy", {})] * 2
+    assert endpoint.encoder().encode(["a"]).dense.shape == (1, 16)
+    assert len(endpoint.requests) == 3
+
+
+def test_the_pause_is_as_long_as_the_server_asks_for(endpoint: Endpoint):
+    endpoint.answers = [(429, {"error": {"message": "slow down"}}, {"Retry-After": "1"})]
+    start = time.monotonic()
+    endpoint.encoder().encode(["a"])
+    assert time.monotonic() - start >= 1
+
+
+def test_what_keeps_failing_is_an_error_with_the_servers_message(endpoint: Endpoint):
+    endpoint.answers = [(500, {"error": {"message": f"overloaded for {KEY}"}}, {})] * 9
+    with pytest.raises(ModelError, match=r"tried 3 times: .*answered 500: overloaded for \*\*\*"):
+        endpoint.encoder(attempts=3).encode(["a"])
+    assert len(endpoint.requests) == 3
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (401, "answered 401: Incorrect .*; set OPENAI_API_KEY to a key of this endpoint$"),
+        (404, "check the url, and that the endpoint has the model 'toy'"),
+        (400, "send less at a time"),
+        (418, "check the url"),
+    ],
+)
+def test_a_refusal_is_an_error_at_once(endpoint: Endpoint, status: int, message: str):
+    endpoint.answers = [(status, {"error": {"message": f"Incorrect API key: {KEY}"}}, {})] * 9
+    with pytest.raises(ModelError, match=message) as error:
+        endpoint.encoder().encode(["a"])
+    assert len(endpoint.requests) == 1
+    assert KEY not in str(error.value)
+
+
+def test_a_missing_key_is_named(endpoint: Endpoint):
+    endpoint.answers = [(401, b"who are you", {})]
+    with pytest.raises(ModelError, match=r"set OPENAI_API_KEY .*; none was sent"):
+        endpoint.encoder(api_key=None).encode(["a"])
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "message"),
+    [
+        (lambda texts: {"data": good(texts)["data"][:1]}, ModelError, "indexes"),
+        (lambda texts: good([*texts, "more"]), DataError, "returned 3 vectors for 2 texts"),
+        (lambda texts: {"data": []}, DataError, "returned 0 vectors for 2 texts"),
+        (
+            lambda texts: {
+                "data": [{"index": 0, "embedding": [1.0]}, {"index": 1, "embedding": [float("nan")]}]
+            },
+            DataError,
+            r"text 1 \('b'\): a vector with NaN",
+        ),
+        (lambda texts: {"data": [{"index": 0}, {"index": 0}]}, ModelError, "embedding"),
+        (lambda texts: {"vectors": []}, ModelError, "something else than OpenAI's embeddings"),
+        (lambda texts: b"<html>", ModelError, "something else than OpenAI's embeddings"),
+        (lambda texts: [], ModelError, "something else"),
+    ],
+)
+def test_wrong_answers_are_errors_at_once(
+    endpoint: Endpoint, answer: Callable[[list[str]], Any], kind: type[Exception], message: str
+):
+    endpoint.answers = [answer]
+    with pytest.raises(kind, match=message):
+        endpoint.encoder().encode(["a", "b"])
+    assert len(endpoint.requests) == 1
+
+
+def test_a_server_that_is_gone_is_an_error_with_the_cause(endpoint: Endpoint):
+    own = endpoint.encoder(attempts=2)
+    endpoint.server.shutdown()
+    endpoint.server.server_close()
+    with pytest.raises(ModelError, match="'toy' failed for text 0, tried 2 times: ConnectError"):
+        own.encode(["a"])
+
+
+def test_keys_and_passwords_are_not_shown(endpoint: Endpoint):
+    url = endpoint.url.replace("http://", "http://user:hidden@") + "?token=hidden"
+    endpoint.answers = [(401, {}, {})]
+    own = OpenAIEncoder("toy", url, api_key=KEY)
+    assert KEY not in repr(own) + str(vars(own))
+    with pytest.raises(ModelError) as error:
+        own.encode(["a"])
+    assert "hidden" not in str(error.value)
+
+
+@pytest.mark.parametrize("url", ["localhost:8000/v1", "ftp://x/v1", "", "http://"])
+def test_a_url_that_is_none_is_refused(url: str):
+    with pytest.raises(ModelError, match="no url of an endpoint"):
+        OpenAIEncoder("toy", url)

@@ -1,0 +1,295 @@
+"""A function from texts to vectors as an encoder: batches, attempts, and answers that are wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import torch
+from conftest import Opener
+from hypothesis import given
+from hypothesis import strategies as st
+from words import WordEncoder
+
+from surprise_rerank import FunctionEncoder
+from surprise_rerank.connectors.qdrant import IndexOptions
+from surprise_rerank.documents import Document
+from surprise_rerank.encoders.passages import Passages
+from surprise_rerank.errors import DataError, ModelError
+
+WORDS = WordEncoder()
+
+
+class Api:
+    """Embeds words, after doing what the test asks for in the first calls."""
+
+    def __init__(self, *first: Any) -> None:
+        self.first = list(first)
+        self.calls: list[list[str]] = []
+
+    def __call__(self, texts: list[str]) -> Any:
+        self.calls.append(texts)
+        answer = self.first.pop(0) if self.first else None
+        if isinstance(answer, BaseException):
+            raise answer
+        return WORDS.encode(texts).dense if answer is None else answer(texts)
+
+
+def encoder(embed: Any, **options: Any) -> FunctionEncoder:
+    return FunctionEncoder(embed, **{"name": "words", "first_wait": 0.001, **options})
+
+
+def test_vectors_are_those_of_the_function_at_length_one():
+    found = encoder(lambda texts: [[3.0 * len(text), 4.0 * len(text)] for text in texts]).encode(["a", "bb"])
+    np.testing.assert_allclose(found.dense, [[0.6, 0.8], [0.6, 0.8]], rtol=1e-6)
+    assert found.tokens is None
+    raw = encoder(lambda texts: [[3.0, 4.0]] * len(texts), unit=False).encode(["a"])
+    np.testing.assert_array_equal(raw.dense, np.array([[3, 4]], np.float32))
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        np.asarray,
+        lambda v: v.tolist(),
+        list,
+        tuple,
+        iter,
+        torch.from_numpy,
+        lambda v: [row.astype(np.float16) for row in v],
+    ],
+)
+def test_answers_come_in_any_form(form: Any):
+    texts = ["red fish", "blue"]
+    found = encoder(lambda batch: form(WORDS.encode(batch).dense)).encode(texts)
+    np.testing.assert_allclose(found.dense, WORDS.encode(texts).dense, atol=1e-3)
+
+
+@given(st.lists(st.text(max_size=40), max_size=20), st.integers(1, 5), st.integers(1, 60))
+def test_every_text_keeps_its_vector_in_batches_of_any_size(texts: list[str], batch: int, characters: int):
+    api = Api()
+    done: list[int] = []
+    found = encoder(api, batch=batch, batch_characters=characters).encode(texts, on_progress=done.append)
+    expected = WORDS.encode([text if text.strip() else "" for text in texts]).dense
+    np.testing.assert_allclose(found.dense, expected, atol=1e-6)
+    assert sum(done) == len(texts)
+    own = [call for call in api.calls if call != ["word"]]
+    assert [text for call in own for text in call] == [text for text in texts if text.strip()]
+    assert all(len(call) <= batch for call in own)
+    assert all(len(call) == 1 or sum(map(len, call)) <= characters for call in own)
+
+
+def test_lone_surrogates_are_replaced_before_they_are_sent():
+    api = Api()
+    encoder(api).encode(["a\ud800b"])
+    assert api.calls[0][0].encode()
+
+
+def test_questions_have_their_own_function():
+    own = encoder(
+        lambda texts: [[1.0, 0.0]] * len(texts), query_embed=lambda texts: [[0.0, 1.0]] * len(texts)
+    )
+    np.testing.assert_array_equal(own.encode(["a"], "query").dense, [[0, 1]])
+    np.testing.assert_array_equal(own.encode(["a"]).dense, [[1, 0]])
+
+
+def test_a_function_that_fails_once_is_tried_again():
+    api = Api(ConnectionError("reset"), None)
+    found = encoder(api).encode(["red fish"])
+    np.testing.assert_allclose(found.dense, WORDS.encode(["red fish"]).dense)
+    assert len(api.calls) == 2
+
+
+def test_a_function_that_always_fails_is_an_error_with_its_cause():
+    cause = ConnectionError("no route\nand more")
+    message = "'words' failed for texts 1 to 2, tried 3 times: ConnectionError: no route$"
+    with pytest.raises(ModelError, match=message) as error:
+        encoder(Api(*[cause] * 9), attempts=3).encode(["", "b", "c"])
+    assert error.value.__cause__ is cause
+
+
+@pytest.mark.parametrize("fault", [TypeError("unexpected keyword"), NameError("np"), NotImplementedError()])
+def test_faults_of_the_program_are_not_tried_again(fault: Exception):
+    api = Api(*[fault] * 5)
+    with pytest.raises(ModelError, match=f"failed for text 0: {type(fault).__name__}"):
+        encoder(api).encode(["a"])
+    assert len(api.calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (lambda texts: WORDS.encode(texts[1:]).dense, r"returned 2 vectors for 3 texts \(texts 4 to 6\)"),
+        (lambda texts: WORDS.encode([*texts, "x"]).dense, "returned 4 vectors for 3 texts"),
+        (lambda texts: [], "returned 0 vectors for 3 texts"),
+        (lambda texts: [[1.0] * 16, [float("nan")] * 16, [1.0] * 16], r"text 5 \('two'\): a vector with NaN"),
+        (
+            lambda texts: [[1.0] * 16, [1.0] * 16, [1e300] * 16],
+            r"text 6 \('three'\): a vector with NaN",
+        ),
+        (lambda texts: [[1.0] * 16, [1.0] * 3, [1.0] * 16], "text 5 .*of dimension 3, expected 16"),
+        (lambda texts: [[1.0] * 16, None, [1.0] * 16], r"text 5 \('two'\): .*shape \(\)"),
+        (lambda texts: [[1.0] * 16, ["a"], [1.0] * 16], "text 5 .*: a list that is no vector of numbers"),
+        (lambda texts: np.ones((3, 4, 16)), r"text 4 .*of shape \(4, 16\), expected one vector"),
+        (lambda texts: [1.0, 2.0, 3.0], r"text 4 .*of shape \(\)"),
+        (lambda texts: None, "returned NoneType, expected vectors"),
+        (lambda texts: {"data": []}, "returned dict"),
+    ],
+)
+def test_a_wrong_answer_is_an_error_at_once_that_names_text_and_function(answer: Any, message: str):
+    api = Api(None, answer)
+    with pytest.raises(DataError, match=message) as error:
+        encoder(api, batch=4).encode(["a", "b", "c", "d", "one", "two", "three"])
+    assert "'words'" in str(error.value)
+    assert len(api.calls) == 2
+
+
+def test_a_model_that_changes_its_dimension_later_is_refused():
+    own = encoder(Api(None, lambda texts: [[1.0] * 8] * len(texts)))
+    own.encode(["a"])
+    with pytest.raises(DataError, match="of dimension 8, expected 16"):
+        own.encode(["b"])
+    with pytest.raises(DataError, match="of dimension 16, expected 4"):
+        encoder(Api(), dimension=4).encode(["a"])
+
+
+def test_the_dimension_is_found_with_the_first_call():
+    api = Api()
+    own = encoder(api)
+    assert own.dimension == 16
+    assert own.encode(["", " "]).dense.shape == (2, 16)
+    assert api.calls == [["word"]]
+    assert encoder(Api(ValueError()), dimension=7).dimension == 7
+
+
+def test_the_fingerprint_tells_names_dimensions_and_lengths_apart():
+    prints = {
+        encoder(Api()).fingerprint,
+        encoder(Api(), name="other").fingerprint,
+        encoder(Api(), unit=False).fingerprint,
+        encoder(lambda texts: [[1.0]] * len(texts)).fingerprint,
+    }
+    assert len(prints) == 4
+    assert encoder(Api()).fingerprint == encoder(lambda texts: WORDS.encode(texts).dense).fingerprint
+
+
+def test_an_asynchronous_function_works_inside_a_running_loop():
+    loops = set()
+
+    async def embed(texts: Sequence[str]) -> np.ndarray:
+        await asyncio.sleep(0)
+        loops.add(id(asyncio.get_running_loop()))
+        return WORDS.encode(texts).dense
+
+    own = encoder(embed)
+
+    async def inside() -> np.ndarray:
+        return own.encode(["red fish"]).dense
+
+    np.testing.assert_allclose(asyncio.run(inside()), WORDS.encode(["red fish"]).dense)
+    own.encode(["again"])
+    assert len(loops) == 1  # clients keep connections that belong to a loop
+
+
+def test_an_asynchronous_failure_is_tried_again():
+    left = [ConnectionError("reset")]
+
+    async def embed(texts: Sequence[str]) -> np.ndarray:
+        if left:
+            raise left.pop()
+        return WORDS.encode(texts).dense
+
+    assert encoder(embed).encode(["red"]).dense.shape == (1, 16)
+
+
+def test_threads_may_share_one():
+    barrier = threading.Barrier(4)
+
+    def embed(texts: list[str]) -> np.ndarray:
+        barrier.wait(10)
+        return WORDS.encode(texts).dense
+
+    own = encoder(embed)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda word: own.encode([word]).dense, "abcd"))
+    np.testing.assert_allclose(np.concatenate(found), WORDS.encode(list("abcd")).dense)
+
+
+def test_calls_keep_the_rate():
+    begun: list[float] = []
+
+    def embed(texts: list[str]) -> np.ndarray:
+        begun.append(time.monotonic())
+        return WORDS.encode(texts).dense
+
+    encoder(embed, batch=1, per_minute=1200).encode(["a", "b", "c", "d"])
+    assert np.diff(begun).min() >= 0.045
+
+
+def test_the_pause_is_as_long_as_the_server_asks_for():
+    answer = httpx.Response(429, headers={"Retry-After": "1"}, request=httpx.Request("POST", "http://x"))
+    refused = httpx.HTTPStatusError("429", request=answer.request, response=answer)
+    start = time.monotonic()
+    encoder(Api(refused)).encode(["a"])
+    assert time.monotonic() - start >= 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"name": " "}, "needs a name"),
+        ({"batch": 0}, "batch=0"),
+        ({"dimension": -1}, "dimension=-1"),
+        ({"attempts": 0}, "attempts=0"),
+        ({"per_minute": 0}, "per_minute=0"),
+        ({"query_embed": "text"}, "is given str, expected a function"),
+    ],
+)
+def test_wrong_settings_are_refused(options: dict[str, Any], message: str):
+    with pytest.raises(DataError, match=message):
+        encoder(Api(), **options)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("The U.S. fish", ["The", "U", ".", "S", ".", "fish"]),
+        ("東京 tower", ["東", "京", "tower"]),
+        ("a" * 45, ["a" * 20, "a" * 20, "a" * 5]),
+        ("", []),
+    ],
+)
+def test_words_take_the_place_of_tokens(text: str, words: list[str]):
+    (spans,) = encoder(Api()).token_spans([text])
+    assert [text[start:end] for start, end in spans] == words
+
+
+def test_long_documents_are_split_by_words():
+    own = encoder(Api(), window=8)
+    document = Document("a", " ".join(f"w{i}" for i in range(30)))
+    (passages,) = Passages(overlap=2).split([document], own)
+    assert len(passages) > 3
+    assert max(len(s) for s in own.token_spans([document.content[p.start : p.end] for p in passages])) <= 8
+
+
+def test_an_index_takes_a_function_with_a_name(open_index: Opener):
+    def toy_model(texts: list[str]) -> np.ndarray:
+        return WORDS.encode(texts).dense
+
+    documents = [Document("a", "red fish"), Document("b", "blue bird")]
+    with open_index(toy_model) as index:
+        index.sync(documents)
+        assert index.manifest.model == "toy_model"
+    with open_index(FunctionEncoder(toy_model, name="toy_model")) as index:
+        assert index.pipeline("cosine").search("blue").ids[0] == "b"
+        assert index.sync(documents).unchanged == 2
+        assert not index.manifest.options.packed_tokens
+    with pytest.raises(DataError, match="packed_tokens=False"):
+        open_index(FunctionEncoder(toy_model, name="other"), options=IndexOptions())
