@@ -179,12 +179,14 @@ def test_words_are_the_tokenizers_own_and_in_the_order_of_the_vectors(encoder: S
     assert encoder.words(["A slipstream?", ""]) == [["a", "slips", "##tream", "?"], []]
 
 
-def test_prompts_of_the_model_have_words_too(
+def test_prompts_of_the_model_have_no_words(
     encoder: SentenceTransformerEncoder, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(encoder.model, "prompts", {"query": "query: ", "document": ""})
+    assert encoder.words(["wing"], kind="query") == encoder.words(["wing"]) == [["wing"]]
+    assert encoder.encode(["wing"], kind="query").tokens.lengths.tolist() == [1]
+    monkeypatch.setattr(encoder, "prompt_tokens", True)
     assert encoder.words(["wing"], kind="query") == [["query", ":", "wing"]]
-    assert encoder.words(["wing"], kind="document") == [["wing"]]
     assert encoder.encode(["wing"], kind="query").tokens.lengths.tolist() == [3]
 
 
@@ -232,7 +234,7 @@ def test_the_window_is_what_special_tokens_and_the_prompt_leave(
     assert encoder.window == 254 - taken
     spans = encoder.token_spans(["word " * 300])[0]
     assert len(spans) == 300
-    assert len(encoder.encode(["word " * 300]).tokens[0]) == 254
+    assert len(encoder.encode(["word " * 300]).tokens[0]) == 254 - taken
 
 
 def test_a_model_without_a_limit_has_no_window(encoder: SentenceTransformerEncoder):

@@ -98,9 +98,10 @@ def fine_tune(
     model.eval()
     model.zero_grad()
     if checkpoint is None:
-        return SentenceTransformerEncoder(model, f"{encoder.name} (fine-tuned)"), history
+        name = f"{encoder.name} (fine-tuned)"
+        return SentenceTransformerEncoder(model, name, prompt_tokens=encoder.prompt_tokens), history
     save_model(model, checkpoint)
-    return SentenceTransformerEncoder(model, str(checkpoint)), history
+    return SentenceTransformerEncoder(model, str(checkpoint), prompt_tokens=encoder.prompt_tokens), history
 
 
 def _tokenized(

@@ -50,7 +50,7 @@ def load_encoder(name: str = DEFAULT_MODEL, device: str | None = None, cache: Pa
 def _load_e5(device: str | None) -> SentenceTransformerEncoder:
     try:
         with quiet_loading():
-            return SentenceTransformerEncoder(load_packaged_e5(device), E5_MODEL)
+            return SentenceTransformerEncoder(load_packaged_e5(device), E5_MODEL, prompt_tokens=True)
     except ModelError:
         raise
     except Exception as error:  # torch raises errors of many classes for a device that fails

@@ -1,0 +1,198 @@
+"""Models of sentence-transformers that are not the usual kind: tiny random ones of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import Opener
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules.dense import Dense
+from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+from tiny_bert import tiny_bert
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import LlamaConfig, LlamaModel, PreTrainedTokenizerFast
+
+from surprise_rerank.connectors.qdrant import IndexOptions
+from surprise_rerank.documents import Document
+from surprise_rerank.encoders.base import Kind
+from surprise_rerank.encoders.passages import Passages
+from surprise_rerank.encoders.sentence_transformer import SentenceTransformerEncoder
+
+VOCABULARY = ["red", "fish", "blue", "bird", "sings", "query", "passage", ":", "a", "."]
+TEXTS = ["red fish", "blue bird sings .", "a", "", "red red red blue bird sings a fish . . a"]
+
+
+@pytest.fixture(autouse=True)
+def _same_weights() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def bert(tmp_path: Path) -> SentenceTransformer:
+    return tiny_bert(tmp_path, VOCABULARY)
+
+
+@pytest.fixture
+def decoder(tmp_path: Path) -> SentenceTransformer:
+    """A decoder that pads on the left and pools the last token."""
+    words = Tokenizer(
+        models.WordLevel({w: i for i, w in enumerate(["<pad>", "<unk>", *VOCABULARY])}, "<unk>")
+    )
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=words, pad_token="<pad>", unk_token="<unk>", padding_side="left", model_max_length=32
+    )
+    config = LlamaConfig(
+        vocab_size=len(VOCABULARY) + 2,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        max_position_embeddings=32,
+        pad_token_id=0,
+    )
+    LlamaModel(config).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    return SentenceTransformer(modules=[Transformer(str(tmp_path)), Pooling(16, "lasttoken")], device="cpu")
+
+
+def own_dense(model: SentenceTransformer, texts: Sequence[str], kind: Kind = "document") -> np.ndarray:
+    """What the library itself computes."""
+    encode = model.encode_query if kind == "query" else model.encode_document
+    return encode(list(texts), normalize_embeddings=True)
+
+
+def require_aligned(encoder: SentenceTransformerEncoder, texts: Sequence[str], kind: Kind) -> None:
+    tokens = encoder.encode(texts, kind).require_tokens()
+    words, spans = encoder.words(texts, kind), encoder.token_spans(texts, kind)
+    assert tokens.lengths.tolist() == [len(own) for own in words] == [len(own) for own in spans]
+    for text, own, places in zip(texts, words, spans, strict=True):
+        assert own == [text[start:end] for start, end in places]
+
+
+# Another dimension
+
+
+def test_a_projection_of_the_pooled_vector_leaves_tokens_their_dimension(
+    bert: SentenceTransformer, open_index: Opener
+):
+    bert.append(Dense(16, 8))
+    encoder = SentenceTransformerEncoder(bert, "projected")
+    assert (encoder.dimension, encoder.token_dimension) == (8, 16)
+    encoded = encoder.encode(TEXTS)
+    np.testing.assert_allclose(encoded.dense, own_dense(bert, TEXTS), atol=1e-6)
+    assert encoded.require_tokens().dimension == 16
+    assert encoder.encode([]).require_tokens().dimension == 16
+    documents = [Document(str(i), text) for i, text in enumerate(TEXTS)]
+    with open_index(encoder, options=IndexOptions(Passages(overlap=2), token_vectors="float16")) as index:
+        index.sync(documents)
+        for system in ("cosine", "dynamax", "maxsim", "fusion"):
+            assert len(index.pipeline(system).search("blue bird")) == 5
+        stored = index.fetch(["1"], frozenset({"tokens"})).require_tokens()
+        np.testing.assert_allclose(stored[0], encoded.require_tokens()[1], atol=0.02)
+
+
+def test_a_projection_of_tokens_changes_their_dimension(bert: SentenceTransformer):
+    transformer, _ = bert
+    project = Dense(16, 4, module_input_name="token_embeddings")
+    model = SentenceTransformer(modules=[transformer, project, Pooling(4)], device="cpu")
+    encoder = SentenceTransformerEncoder(model, "projected tokens")
+    assert (encoder.dimension, encoder.token_dimension) == (4, 4)
+    np.testing.assert_allclose(encoder.encode(TEXTS).dense, own_dense(model, TEXTS), atol=1e-6)
+
+
+def test_truncate_dim_cuts_dense_vectors_and_not_tokens(bert: SentenceTransformer):
+    whole = SentenceTransformerEncoder(bert, "whole").encode(TEXTS)
+    bert.truncate_dim = 6
+    encoder = SentenceTransformerEncoder(bert, "cut")
+    assert (encoder.dimension, encoder.token_dimension) == (6, 16)
+    encoded = encoder.encode(TEXTS)
+    np.testing.assert_allclose(encoded.dense, own_dense(bert, TEXTS), atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(encoded.dense, axis=1), 1, rtol=1e-6)
+    np.testing.assert_array_equal(encoded.require_tokens().directions, whole.require_tokens().directions)
+
+
+# Decoders
+
+
+def test_a_decoder_that_pads_on_the_left_gives_each_text_its_own_tokens(decoder: SentenceTransformer):
+    encoder = SentenceTransformerEncoder(decoder, "decoder")
+    together = encoder.encode(TEXTS[:3] + TEXTS[4:])
+    np.testing.assert_allclose(together.dense, own_dense(decoder, TEXTS[:3] + TEXTS[4:]), atol=1e-6)
+    for i, text in enumerate(TEXTS[:3] + TEXTS[4:]):
+        alone = encoder.encode([text])
+        np.testing.assert_allclose(together.require_tokens()[i], alone.require_tokens()[0], atol=1e-5)
+        np.testing.assert_allclose(together.dense[i], alone.dense[0], atol=1e-5)
+        # The last token's vector is the pooled one: nothing was taken from the padding.
+        last = alone.require_tokens().text(0, unit=True)[-1]
+        np.testing.assert_allclose(together.dense[i], last, atol=1e-5)
+    require_aligned(encoder, TEXTS, "document")
+
+
+def test_a_decoders_prompt_stays_out_of_its_tokens(decoder: SentenceTransformer):
+    decoder.prompts = {"query": "query : ", "document": ""}
+    encoder = SentenceTransformerEncoder(decoder, "decoder")
+    texts = TEXTS[:3] + TEXTS[4:]
+    require_aligned(encoder, texts, "query")
+    asked = encoder.encode(texts, "query")
+    np.testing.assert_allclose(asked.dense, own_dense(decoder, texts, "query"), atol=1e-6)
+    whole = SentenceTransformerEncoder(decoder, "decoder", prompt_tokens=True).encode(texts, "query")
+    for i in range(len(texts)):
+        np.testing.assert_allclose(asked.require_tokens()[i], whole.require_tokens()[i][2:], atol=1e-6)
+
+
+# Prompts
+
+
+@pytest.mark.parametrize("kind", ["query", "document"])
+def test_tokens_words_and_places_leave_the_prompt_out(bert: SentenceTransformer, kind: Kind):
+    bert.prompts = {"query": "query: ", "passage": "a passage: "}
+    encoder = SentenceTransformerEncoder(bert, "prompted")
+    require_aligned(encoder, TEXTS[:4], kind)
+    np.testing.assert_allclose(encoder.encode(TEXTS, kind).dense, own_dense(bert, TEXTS, kind), atol=1e-6)
+    kept = SentenceTransformerEncoder(bert, "prompted", prompt_tokens=True)
+    before = {"query": ["query", ":"], "document": ["a", "passage", ":"]}[kind]
+    assert kept.words(["red fish"], kind) == [[*before, "red", "fish"]]
+    whole, own = kept.encode(["red fish"], kind), encoder.encode(["red fish"], kind)
+    np.testing.assert_array_equal(own.require_tokens()[0], whole.require_tokens()[0][len(before) :])
+    np.testing.assert_array_equal(own.dense, whole.dense)
+
+
+def test_a_prompt_that_fills_the_window_leaves_no_tokens(bert: SentenceTransformer):
+    bert.prompts = {"document": "a " * 20}
+    encoder = SentenceTransformerEncoder(bert, "all prompt")
+    assert encoder.encode(["red fish"]).require_tokens().lengths.tolist() == [0]
+    assert encoder.words(["red fish"]) == [[]]
+
+
+def test_a_model_that_pools_without_its_prompt_does_so_here(bert: SentenceTransformer):
+    transformer, _ = bert
+    pooling = Pooling(16, "mean", include_prompt=False)
+    model = SentenceTransformer(modules=[transformer, pooling], device="cpu", prompts={"query": "query: "})
+    encoder = SentenceTransformerEncoder(model, "instructed")
+    np.testing.assert_allclose(
+        encoder.encode(TEXTS, "query").dense, own_dense(model, TEXTS, "query"), atol=1e-6
+    )
+
+
+# Precision
+
+
+@pytest.mark.parametrize("precision", [torch.float16, torch.bfloat16])
+def test_half_precision_gives_float32_vectors_near_the_whole_ones(
+    bert: SentenceTransformer, precision: torch.dtype
+):
+    whole = SentenceTransformerEncoder(bert, "whole").encode(TEXTS)
+    half: Any = SentenceTransformerEncoder(bert.to(precision), "half")
+    encoded = half.encode(TEXTS)
+    tokens = encoded.require_tokens()
+    assert (encoded.dense.dtype, tokens.directions.dtype) == (np.float32, np.float32)
+    np.testing.assert_allclose(encoded.dense, whole.dense, atol=0.03)
+    np.testing.assert_allclose(tokens.directions, whole.require_tokens().directions, atol=0.05)
+    assert len(half.fingerprint) == 16
