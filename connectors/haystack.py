@@ -70,7 +70,7 @@ class SurpriseRanker(_Loaded):
         url: of a Qdrant server with the index, instead; its key comes from QDRANT_API_KEY.
         collection: on the server.
         model: of the encoder; the index's own by default.
-        system: what ranks: `dynamax` or `cosine`; with an index also `auto`, `surprise` or `fusion`.
+        system: what ranks: `dynamax`, `cosine` or `auto`; with an index also `surprise` or `fusion`.
         min_surprise: leave out what is less surprising; the index must have a background for the system.
         top_k: the most documents that are returned.
         meta_fields_to_embed: metadata that is read before the content, a line each, where the index does not

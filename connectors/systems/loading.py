@@ -163,7 +163,7 @@ def text_reranker_of(
         able = ", ".join(other.name for other in SYSTEMS.values() if other.ranks_texts)
         raise DataError(f"the system {name!r} ranks inside Qdrant; given texts take one of {able}")
     stored = StoredCandidates(index)
-    if chosen.text_reranker:
+    if chosen.text_reranker and not chosen.fits:
         background = load_background(index, name, min_surprise)
         return TextReranker(index.encoder, resolved(chosen.text_reranker)(), stored, background, min_surprise)
     built = build_system(name, index)

@@ -44,7 +44,8 @@ class System:
         first_stage: the scorers that make its pool, where another one orders it.
         fits: whether its weights can be fitted on judged questions and stored beside an index.
         ranks_texts: whether it can rank texts that another system retrieved; it needs a re-ranker for that.
-        text_reranker: path of a re-ranker without arguments that ranks texts without any index.
+        text_reranker: path of a re-ranker without arguments that ranks texts without any index; of a system
+            that `fits`, what the index knows of the corpus replaces it.
         module: an optional module that it cannot do without.
         extra: the extra of this package that installs the module.
     """
@@ -105,6 +106,7 @@ _SYSTEMS: dict[str, System] = {
             uses=frozenset({"sparse"}),
             first_stage=("cosine", "bm25"),
             fits=True,
+            text_reranker="surprise_rerank.rerank.auto_of_pool:PoolAutoReranker",
         ),
         System(
             name="cosine",

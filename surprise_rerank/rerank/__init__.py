@@ -9,6 +9,7 @@ from surprise_rerank.core.lazy import lazy_names
 if TYPE_CHECKING:
     from surprise_rerank.rerank.auto import AutoReranker as AutoReranker
     from surprise_rerank.rerank.auto import AutoSettings as AutoSettings
+    from surprise_rerank.rerank.auto_of_pool import PoolAutoReranker as PoolAutoReranker
     from surprise_rerank.rerank.fusion import FusionMethod as FusionMethod
     from surprise_rerank.rerank.fusion import fit_weights as fit_weights
     from surprise_rerank.rerank.rerankers import CosineReranker as CosineReranker
@@ -28,6 +29,7 @@ __getattr__, __all__ = lazy_names(
     __name__,
     {
         "auto": "AutoReranker AutoSettings",
+        "auto_of_pool": "PoolAutoReranker",
         "fusion": "FusionMethod fit_weights",
         "rerankers": "CosineReranker DynaMaxReranker FusionReranker Reranker SurpriseReranker",
         "scorers": "CosineScorer DynaMaxScorer RetrievedScorer Scorer",
