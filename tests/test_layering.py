@@ -26,7 +26,7 @@ MOST_LINES = 600  # a guide is 450; what belongs together stays together
 ROOMS = [
     *("errors", "core", "documents", "candidates"),
     *("encoders", "surprise", "similarities", "rerank", "thresholds", "classify", "diagnosis"),
-    *("pipeline", "text_reranker"),
+    *("pipeline", "text_pool", "text_reranker"),
     *("connectors.progress", "connectors.datasets", "connectors.lucene"),
     *(f"connectors.qdrant.{name}" for name in ("lexical", "location", "multivectors", "schema", "manifest")),
     *(f"connectors.qdrant.{name}" for name in ("engines", "storage", "writing", "search")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,8 +18,11 @@ from surprise_rerank.connectors.systems.backgrounds import store_background
 from surprise_rerank.connectors.systems.loading import PipelineSettings, pipeline_of, text_reranker_of
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.documents import Document
+from surprise_rerank.encoders.function import FunctionEncoder
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError, NoIndexError
+from surprise_rerank.rerank.auto_of_pool import PoolAutoReranker
+from surprise_rerank.rerank.rerankers import CosineReranker, DynaMaxReranker, Reranker
 from surprise_rerank.text_reranker import TextReranker
 
 TEXTS = ["tea and milk", "a wing gives lift", "the wing", "a wing gives lift"]
@@ -195,3 +199,167 @@ def test_a_pipelines_background_fits_the_re_ranker_of_the_same_system(index: Doc
     ranked = text_reranker_of(index, system).rank("wing lift", ["?", "?"], ids=["d1", "d5"])
     by_pipeline = {hit.id: hit.surprise for hit in pipeline_of(index, system).search("wing lift")}
     assert ranked[0].surprise == pytest.approx(by_pipeline["d1"], abs=0.1)
+
+
+# Vectors that come with texts
+
+
+def given_vectors(texts: list[str] = TEXTS) -> list[list[float] | None]:
+    return [vector.tolist() for vector in WordEncoder().encode(texts).dense]
+
+
+@pytest.mark.parametrize("chosen", [CosineReranker(), DynaMaxReranker(), PoolAutoReranker()])
+@pytest.mark.parametrize("scale", [1.0, 5.0])
+def test_given_vectors_rank_as_encoded_ones(chosen: Reranker, scale: float):
+    encoder = WordEncoder()
+    vectors = [None if own is None else np.array(own) * scale for own in given_vectors()]
+    ranked = TextReranker(encoder, chosen).rank("wing lift", TEXTS, vectors=vectors)
+    expected = TextReranker(WordEncoder(), chosen).rank("wing lift", TEXTS)
+    assert [own.position for own in ranked] == [own.position for own in expected]
+    assert [own.score for own in ranked] == pytest.approx([own.score for own in expected], abs=1e-6)
+
+
+def test_texts_with_a_vector_are_not_encoded_and_the_others_are():
+    encoder = WordEncoder()
+    reranker = TextReranker(encoder, CosineReranker())
+    first = reranker.rank("wing lift", TEXTS, vectors=given_vectors())
+    assert encoder.encoded_texts == ["wing lift", TEXTS[0]]  # one text is compared with the encoder's own
+    assert first.notes == ("vectors of 4 of 4 texts were given",)
+    encoder.encoded_texts.clear()
+    second = reranker.rank("wing lift", TEXTS, vectors=[None, *given_vectors()[1:3], None])
+    assert encoder.encoded_texts == ["wing lift", TEXTS[0], TEXTS[3]]
+    assert second == first
+    assert second.notes == ("vectors of 2 of 4 texts were given",)
+    encoder.encoded_texts.clear()
+    assert reranker.rank("wing lift", TEXTS, vectors=[None] * 4) == first
+    assert asyncio.run(reranker.arank("wing lift", TEXTS, vectors=given_vectors())) == first
+    assert TextReranker(encoder).rank("wing", TEXTS, vectors=given_vectors()).notes == ()  # reads tokens only
+
+
+def test_vectors_of_another_model_are_not_used_which_is_told(caplog: pytest.LogCaptureFixture):
+    encoder = WordEncoder()
+    reranker = TextReranker(encoder, CosineReranker())
+    expected = reranker.rank("wing lift", TEXTS)
+    wrong = np.random.default_rng(0).normal(size=(4, 16))
+    for _ in range(2):
+        ranked = reranker.rank("wing lift", TEXTS, vectors=list(wrong))
+        assert ranked == expected
+        assert ranked.notes == ("the vectors that came with 4 texts are of another model and were not used",)
+    assert caplog.text.count("are not of the encoder 'words'") == 1
+    ranked = reranker.rank("wing lift", TEXTS, vectors=list(wrong[:, :3]))
+    assert ranked == expected
+    assert "have dimension 3, those of 'words' 16" in ranked.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("vectors", "told"),
+    [
+        ([[1.0, 2.0]], "1 vectors for 4 texts; give one for each"),
+        ([[1.0, math.nan], None, None, None], r"vectors\[0\] holds NaN"),
+        ([None, [[1.0]], None, None], r"vectors\[1\] has shape \(1, 1\)"),
+        ([None, [], None, None], r"vectors\[1\] has shape \(0,\)"),
+        ([None, ["wing"], None, None], r"vectors\[1\] is no list of numbers"),
+        ([[1.0], [1.0, 2.0], None, None], "dimensions 1 and 2; give those of one model"),
+    ],
+)
+def test_vectors_that_cannot_be_used_are_refused(reranker: TextReranker, vectors: list, told: str):
+    with pytest.raises(DataError, match=told):
+        reranker.rank("wing", TEXTS, vectors=vectors)
+
+
+# What was stored
+
+
+def test_how_many_were_stored_is_told(index: DocumentIndex, caplog: pytest.LogCaptureFixture):
+    reranker = text_reranker_of(index, "dynamax")
+    with caplog.at_level("DEBUG", "surprise_rerank"):
+        ranked = reranker.rank("wing lift", ["?", "tea", "?"], ids=["d1", "nowhere", "d5"])
+    assert ranked.notes[0] == "stored 2 of 3; 1 were encoded"
+    assert "stored 2 of 3" in caplog.text
+    assert reranker.rank("wing lift", ["?"], ids=["d1"]).notes[0] == "stored 1 of 1"
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+
+
+def test_that_none_is_stored_is_warned_of_once(index: DocumentIndex, caplog: pytest.LogCaptureFixture):
+    for _ in range(2):  # each re-ranker warns once
+        reranker = text_reranker_of(index, "dynamax")
+        for _ in range(3):
+            ranked = reranker.rank("wing", ["wing"] * 5, ids=["a", "b", "c", "d", None])
+        assert ranked.notes[0] == "stored 0 of 5; 5 were encoded"
+    warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert (
+        warned
+        == ["none of 5 texts is stored, so all are encoded: the index has none of the ids 'a', 'b', 'c', ..."]
+        * 2
+    )
+    text_reranker_of(index, "dynamax").rank("wing", ["wing"])
+    assert "none came with an id" in caplog.text
+
+
+# Texts that are longer than the model reads
+
+LONG = "tea milk bread salt jam rye egg pot tin wing lift drag"
+
+
+def test_of_a_long_text_the_best_passage_counts():
+    encoder = WordEncoder(window=4)
+    ranked = TextReranker(encoder).rank("wing lift", ["tea", f"  {LONG} ", "wing tea"])
+    assert [own.position for own in ranked] == [1, 2, 0]
+    assert ranked[0].score == pytest.approx(1.0, abs=1e-6)
+    place = ranked[0].passage
+    assert "wing lift" in f"  {LONG} "[place.start : place.end]
+    assert [own.passage for own in ranked[1:]] == [None, None]
+    cut = TextReranker(WordEncoder(window=4), passages=None).rank("wing lift", ["tea", LONG, "wing tea"])
+    assert cut[0].position == 2
+    wide = TextReranker(WordEncoder(), passages=Passages(tokens=6, overlap=1)).rank(
+        "wing lift", [LONG, "tea"]
+    )
+    assert wide[0].passage.start > 0
+
+
+def test_texts_within_the_window_are_encoded_as_before():
+    encoder, whole = WordEncoder(window=8), WordEncoder(window=8)
+    ranked = TextReranker(encoder).rank("wing lift", TEXTS)
+    assert ranked == TextReranker(whole, passages=None).rank("wing lift", TEXTS)
+    assert encoder.encoded_texts == whole.encoded_texts == ["wing lift", *TEXTS]
+
+
+def test_a_long_text_beside_stored_ones(index: DocumentIndex):
+    short = WordEncoder(window=4)
+    reranker = TextReranker(short, DynaMaxReranker(), StoredCandidates(index))
+    ranked = reranker.rank("wing lift", ["?", LONG, "tea"], ids=["d0", None, None])
+    assert ranked[0].position == 1
+    assert ranked[0].score == pytest.approx(1.0, abs=0.02)
+    assert len(ranked) == 3
+
+
+def test_a_long_text_with_a_vector_is_split_for_its_tokens_only():
+    encoder = WordEncoder(window=4)
+    vectors = [vector.tolist() for vector in encoder.encode([LONG, "wing"]).dense]
+    by_cosine = TextReranker(encoder, CosineReranker()).rank("wing lift", [LONG, "wing"], vectors=vectors)
+    assert [own.passage for own in by_cosine] == [None, None]
+    by_both = TextReranker(encoder, PoolAutoReranker()).rank("wing lift", [LONG, "tea"], vectors=vectors)
+    assert by_both[0].position == 0
+    assert by_both[0].passage is not None
+
+
+# Encoders of any kind
+
+
+def embed(texts: list[str]) -> np.ndarray:
+    return WordEncoder().encode(texts).dense
+
+
+def test_an_embedding_function_is_an_encoder_and_ranks_by_cosine():
+    encoder = FunctionEncoder(embed, name="mine")
+    ranked = TextReranker(encoder).rank("wing lift", TEXTS)
+    expected = TextReranker(WordEncoder(), CosineReranker()).rank("wing lift", TEXTS)
+    assert [own.position for own in ranked] == [own.position for own in expected]
+    assert tuple(ranked[0].parts) == ("cosine",)
+    assert TextReranker(embed).rank("wing lift", TEXTS) == ranked
+    auto = TextReranker(encoder, PoolAutoReranker()).rank("wing lift", TEXTS)
+    assert "without token vectors: the corpus has none, so inclusion was left out" in auto.notes
+    with pytest.raises(DataError, match="such as cosine or auto"):
+        TextReranker(encoder, DynaMaxReranker()).rank("wing lift", TEXTS)
+    with pytest.raises(DataError, match="an object of int is no encoder"):
+        TextReranker(3)

@@ -184,9 +184,9 @@ def shown_model(encoder: Encoder) -> str:
 
 
 def _cut_as_asked(encoder: RequestEncoder, asked: TeiRequest) -> list[str]:
-    window = encoder.window
-    if window is None or (asked.truncate is not False and asked.truncation_direction.lower() == "right"):
-        return asked.texts  # which the model cuts by itself
+    window, keep_end = encoder.window, asked.truncation_direction.lower() == "left"
+    if window is None or (asked.truncate is None and not keep_end):
+        return asked.texts  # of a longer one, the best passage counts
     if asked.truncate is False:
         for i, spans in enumerate(encoder.token_spans(asked.texts)):
             if len(spans) > window:
@@ -195,7 +195,7 @@ def _cut_as_asked(encoder: RequestEncoder, asked: TeiRequest) -> list[str]:
                     f"texts[{i}] has {len(spans)} tokens, and the model reads {window}; send truncate=true",
                 )
         return asked.texts
-    return shortened(encoder, asked.texts, window, keep_end=True)
+    return shortened(encoder, asked.texts, window, keep_end=keep_end)
 
 
 def _stored_id(document: str | DocumentObject) -> str | None:

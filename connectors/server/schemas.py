@@ -64,9 +64,7 @@ class RerankRequest(BaseModel):
     rank_fields: _Names | None = Field(
         None, description="Fields of objects that are ranked, joined in this order; `text` by default."
     )
-    max_tokens_per_doc: _Count | None = Field(
-        None, description="Documents are cut to so many tokens, and to what the model reads."
-    )
+    max_tokens_per_doc: _Count | None = Field(None, description="Documents are cut to so many tokens.")
     min_surprise: _Share | None = Field(None, description=_MIN_SURPRISE)
 
 
@@ -127,7 +125,9 @@ class TeiRequest(BaseModel):
     raw_scores: StrictBool = Field(False, description="The re-ranker's own scores instead of 0 to 1.")
     return_text: StrictBool = Field(False, description="Whether ranks hold their texts.")
     truncate: StrictBool | None = Field(
-        None, description="Whether longer texts than the model reads are cut (the default), or refused."
+        None,
+        description="Whether longer texts than the model reads are cut or refused; otherwise "
+        "their best passage counts.",
     )
     truncation_direction: Literal["Left", "Right", "left", "right"] = Field(
         "Right", description="Which end is cut off."

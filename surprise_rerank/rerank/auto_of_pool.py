@@ -44,6 +44,6 @@ class PoolAutoReranker:
         corpus = None if dense is None else Ensemble.from_vectors(dense, sample_size=0, similarity="cosine")
         auto = AutoReranker(corpus, candidates.tokens, settings=self.settings, threads=self.threads)
         ranking = auto.rerank(query, candidates)
-        n = len(candidates)
+        n = len(set(candidates.ids))
         note = f"a usual score is the mean over the {n} texts at hand, as there is no index"
         return replace(ranking, notes=(note, *ranking.notes))

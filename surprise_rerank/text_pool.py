@@ -1,0 +1,313 @@
+"""A candidate pool of given texts: vectors that are stored, that came with a text, or that are computed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from surprise_rerank.candidates import Candidates, Field, Query
+from surprise_rerank.core.arrays import Float32Array, unit_rows
+from surprise_rerank.core.terms import TermBatch
+from surprise_rerank.documents import Document, Passage
+from surprise_rerank.encoders.base import Encoder, token_dimension
+from surprise_rerank.encoders.passages import Passages, passage_texts
+from surprise_rerank.errors import DataError
+
+# A dense vector for each text, None for a text that has none.
+Vectors: TypeAlias = Sequence[npt.ArrayLike | None]
+
+_logger = logging.getLogger("surprise_rerank")
+
+# A vector of the encoder's own model has a larger cosine with what the encoder gives for the text, also where
+# metadata were embedded with it. Vectors of two models have cosines around 0.
+_SAME_MODEL = 0.5
+# Ids that a warning shows.
+_SHOWN = 3
+
+
+class StoredDocuments(Protocol):
+    """What has vectors of documents by id, such as `connectors.stored.StoredCandidates`."""
+
+    def candidates(self, query: Query, ids: Sequence[str], fields: frozenset[Field]) -> Candidates:
+        """Those of these documents that are stored, in this order, with these fields and all scores."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GivenTexts:
+    """n texts with what came with them.
+
+    Attributes:
+        texts: in words.
+        ids: None for a text without one.
+        vectors: row -> (d,) float32 its dense vector, for those that have one; of one dimension, finite.
+    """
+
+    texts: Sequence[str]
+    ids: Sequence[str | None]
+    vectors: Mapping[int, Float32Array]
+
+    @property
+    def positions(self) -> list[str]:
+        """Their places, written so that they sort as numbers do."""
+        width = len(str(len(self.texts)))
+        return [f"{i:0{width}d}" for i in range(len(self.texts))]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TextPool:
+    """The candidates of given texts.
+
+    Attributes:
+        candidates: whose ids are the texts' positions.
+        notes: where their vectors came from, for readers.
+        split: ids of texts that were split in passages here.
+    """
+
+    candidates: Candidates
+    notes: tuple[str, ...] = ()
+    split: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """What one row of a pool is made of: a text, or a passage of one."""
+
+    row: int
+    text: str
+    passage: Passage
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TextPools:
+    """Makes candidate pools of given texts; see `TextReranker`, whose attributes these are."""
+
+    encoder: Encoder
+    stored: StoredDocuments | None = None
+    passages: Passages | None = None
+    # What was said once, and what was found out of given vectors. Threads that write it write the same.
+    known: dict[str, bool] = field(default_factory=dict)
+
+    def checked(
+        self,
+        texts: Sequence[str],
+        ids: Sequence[str | None] | None = None,
+        vectors: Vectors | None = None,
+    ) -> GivenTexts:
+        """Texts with what came with them, once it is clear that it fits together.
+
+        Raises:
+            DataError: if texts are no strings, there are not as many ids or vectors, or vectors hold NaN or
+                are of several dimensions.
+        """
+        if isinstance(texts, str):
+            raise DataError("texts must be a list of strings, got one string; put it into a list")
+        wrong = next((i for i, text in enumerate(texts) if not isinstance(text, str)), None)
+        if wrong is not None:
+            raise DataError(f"texts[{wrong}] must be a string, got {type(texts[wrong]).__name__}")
+        for name, values in (("ids", ids), ("vectors", vectors)):
+            if values is not None and len(values) != len(texts):
+                raise DataError(
+                    f"{len(values)} {name} for {len(texts)} texts; give one for each, None where there "
+                    "is none"
+                )
+        own = [None] * len(texts) if ids is None else ids
+        return GivenTexts(texts, own, {} if vectors is None else _checked_vectors(vectors))
+
+    def pool(self, query: Query, given: GivenTexts, needs: frozenset[Field]) -> TextPool:
+        """The candidates of these texts, with these fields."""
+        positions, rows, notes = given.positions, list(range(len(given.texts))), []
+        stored = None
+        if self.stored is not None:
+            found = self.stored.candidates(query, _distinct(given.ids), needs)
+            stored = _at_positions(found, positions, given.ids)
+            known = frozenset(stored.ids)
+            rows = [row for row in rows if positions[row] not in known]
+            notes.append(self._told_stored(given, len(known)))
+        if stored is not None and not rows:
+            return TextPool(stored, tuple(notes))
+        vectors, about = self._usable(given, rows) if "dense" in needs else ({}, "")
+        notes += [about] if about else []
+        tokens_read = "tokens" in needs and token_dimension(self.encoder) is not None
+        # A given vector is of a whole text, which is split for its tokens only.
+        encoded = rows if tokens_read else [row for row in rows if row not in vectors]
+        split = self._split(given.texts, encoded if needs & {"dense", "tokens"} else ())
+        parts = [
+            part
+            for row in rows
+            for part in split.get(row, [_Part(row, given.texts[row], Passage(0, 0, len(given.texts[row])))])
+        ]
+        whole = {row: own for row, own in vectors.items() if row not in split}
+        fresh = self._fresh(given, parts, whole, needs, tokens_read)
+        if split and self.passages is not None:
+            fresh = replace(fresh, passages=tuple(part.passage for part in parts), best=self.passages.best)
+        pool = fresh if stored is None else _joined(stored, fresh, given.texts)
+        return TextPool(pool, tuple(notes), frozenset(positions[row] for row in split))
+
+    def _fresh(
+        self,
+        given: GivenTexts,
+        parts: Sequence[_Part],
+        vectors: Mapping[int, Float32Array],
+        needs: frozenset[Field],
+        tokens_read: bool,
+    ) -> Candidates:
+        """The candidates of parts of texts, of which these rows have a dense vector."""
+        lacking = [i for i, part in enumerate(parts) if tokens_read or part.row not in vectors]
+        encoded = None
+        if lacking and needs & {"dense", "tokens"}:
+            encoded = self.encoder.encode([parts[i].text for i in lacking])
+        dense = None if encoded is None else encoded.dense
+        if vectors:
+            dense = np.zeros((len(parts), self.encoder.dimension), np.float32)
+            if encoded is not None:
+                dense[lacking] = encoded.dense
+            for i, part in enumerate(parts):
+                dense[i] = vectors.get(part.row, dense[i])
+        positions = given.positions
+        ids = tuple(positions[part.row] for part in parts)
+        documents = tuple(
+            Document(name, given.texts[part.row]) for name, part in zip(ids, parts, strict=True)
+        )
+        return Candidates(
+            ids=ids,
+            dense=dense if "dense" in needs else None,
+            tokens=encoded.tokens if tokens_read and encoded is not None else None,
+            # What words are is the index's to say, so nothing is known of those of other texts.
+            terms=TermBatch.empty(len(parts)) if "terms" in needs else None,
+            documents=documents if "documents" in needs else None,
+        )
+
+    def _split(self, texts: Sequence[str], rows: Sequence[int]) -> dict[int, list[_Part]]:
+        """Row -> its passages, of those of these texts that are longer than the encoder reads."""
+        if self.passages is None:
+            return {}
+        limit = self.encoder.window if self.passages.tokens is None else self.passages.tokens
+        if limit is None:
+            return {}
+        # No token is shorter than a byte, so most texts need no tokenizer to be known as short.
+        long = [row for row in rows if len(texts[row].encode("utf-8", "replace")) > limit]
+        # A model that reads very little has no room for the usual overlap.
+        passages = replace(self.passages, overlap=min(self.passages.overlap, limit // 4))
+        documents = [Document(str(row), texts[row]) for row in long]
+        found = {}
+        for row, document, own in zip(long, documents, passages.split(documents, self.encoder), strict=True):
+            if len(own) > 1:
+                before = len(texts[row]) - len(texts[row].lstrip())  # is no part of a document's content
+                places = [Passage(p.number, p.start + before, p.end + before) for p in own]
+                encoded = passage_texts(document, own, titled=False)
+                found[row] = [_Part(row, text, place) for text, place in zip(encoded, places, strict=True)]
+        return found
+
+    def _usable(self, given: GivenTexts, rows: Sequence[int]) -> tuple[dict[int, Float32Array], str]:
+        """Row -> its given vector as the encoder would scale it, where they are of its model; and a note."""
+        found = {row: given.vectors[row] for row in rows if row in given.vectors}
+        if not found:
+            return {}, ""
+        first = next((row for row in found if given.texts[row].strip()), min(found))
+        dimension, expected = len(found[first]), self.encoder.dimension
+        if dimension != expected:
+            why = f"have dimension {dimension}, those of {self.encoder.name!r} {expected}"
+            return {}, f"the vectors that came with {len(found)} texts {why}, so they were not used"
+        fact = f"vectors are of {self.encoder.name}"
+        if fact not in self.known:
+            own = self.encoder.encode([given.texts[first]]).dense[0]
+            cosine = float(unit_rows(own[None])[0] @ unit_rows(found[first][None])[0])
+            self.known[fact] = cosine > _SAME_MODEL
+            if not self.known[fact]:
+                _logger.warning(
+                    "the vectors that come with texts are not of the encoder %r (a cosine of %.2f for the "
+                    "same text), so texts are encoded again",
+                    self.encoder.name,
+                    cosine,
+                )
+        if not self.known[fact]:
+            return {}, f"the vectors that came with {len(found)} texts are of another model and were not used"
+        if getattr(self.encoder, "unit", True):
+            found = {row: unit_rows(vector[None])[0] for row, vector in found.items()}
+        _logger.debug("vectors of %d of %d texts were given", len(found), len(given.texts))
+        return found, f"vectors of {len(found)} of {len(given.texts)} texts were given"
+
+    def _told_stored(self, given: GivenTexts, known: int) -> str:
+        """A note on how many texts are stored; a warning, too, the first time that none is."""
+        count = len(given.texts)
+        _logger.debug("stored %d of %d", known, count)
+        if count and not known and "none is stored" not in self.known:
+            self.known["none is stored"] = True
+            tried = _distinct(given.ids)
+            shown = ", ".join(repr(name) for name in tried[:_SHOWN]) + (", ..." if tried[_SHOWN:] else "")
+            _logger.warning(
+                "none of %d texts is stored, so all are encoded: %s",
+                count,
+                f"the index has none of the ids {shown}" if tried else "none came with an id",
+            )
+        others = f"; {count - known} were encoded" if known < count else ""
+        return f"stored {known} of {count}{others}"
+
+
+def _checked_vectors(vectors: Vectors) -> dict[int, Float32Array]:
+    """Row -> its vector, of those that there are.
+
+    Raises:
+        DataError: if one is no vector of finite numbers, or they are of several dimensions.
+    """
+    found: dict[int, Float32Array] = {}
+    for row, given in enumerate(vectors):
+        if given is None:
+            continue
+        try:
+            vector = np.asarray(given, dtype=np.float32)
+        except (TypeError, ValueError) as error:
+            raise DataError(f"vectors[{row}] is no list of numbers: {error}") from error
+        if vector.ndim != 1 or not len(vector):
+            raise DataError(f"vectors[{row}] has shape {vector.shape}, expected (dimension,)")
+        if not np.isfinite(vector).all():
+            raise DataError(f"vectors[{row}] holds NaN or infinite values; leave it out (None)")
+        found[row] = vector
+    dimensions = sorted({len(vector) for vector in found.values()})
+    if len(dimensions) > 1:
+        raise DataError(
+            f"vectors have dimensions {' and '.join(map(str, dimensions))}; give those of one model, and "
+            "None for the other texts"
+        )
+    return found
+
+
+def _joined(stored: Candidates, fresh: Candidates, texts: Sequence[str]) -> Candidates:
+    """Both pools in a row; in passages where one of them is, and by the stored ones' rule."""
+    if stored.tokens is not None and fresh.tokens is not None:
+        fresh = replace(fresh, tokens=fresh.tokens.stored(stored.tokens.storage))
+    if stored.passages is None and fresh.passages is None:
+        return stored.join(fresh)
+    best = fresh.best if stored.passages is None else stored.best
+    return _in_passages(stored, texts, best).join(_in_passages(fresh, texts, best))
+
+
+def _in_passages(pool: Candidates, texts: Sequence[str], best: int) -> Candidates:
+    """The pool with a passage for every candidate: the whole text where there is none."""
+    whole = tuple(Passage(0, 0, len(texts[int(name)])) for name in pool.ids)
+    return replace(pool, passages=whole if pool.passages is None else pool.passages, best=best)
+
+
+def _distinct(names: Sequence[str | None]) -> list[str]:
+    return list(dict.fromkeys(name for name in names if name is not None))
+
+
+def _at_positions(found: Candidates, positions: Sequence[str], names: Sequence[str | None]) -> Candidates:
+    """Stored documents under the positions that they were given at; a duplicate has a row for each."""
+    rows: dict[str, list[int]] = {}
+    for row, name in enumerate(found.ids):
+        rows.setdefault(name, []).append(row)
+    pairs = [
+        (position, row)
+        for position, name in zip(positions, names, strict=True)
+        if name is not None
+        for row in rows.get(name, ())
+    ]
+    picked = found.take([row for _, row in pairs])
+    return replace(picked, ids=tuple(position for position, _ in pairs))
