@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from surprise_rerank.encoders.endpoint import OpenAIEncoder as OpenAIEncoder
     from surprise_rerank.encoders.function import FunctionEncoder as FunctionEncoder
     from surprise_rerank.encoders.loading import load_encoder as load_encoder
+    from surprise_rerank.encoders.paired import PairedEncoder as PairedEncoder
     from surprise_rerank.encoders.passages import Passages as Passages
     from surprise_rerank.errors import DataError as DataError
     from surprise_rerank.errors import DatasetError as DatasetError
@@ -65,6 +66,7 @@ _PUBLIC = {
     "encoders.endpoint": "OpenAIEncoder",
     "encoders.function": "FunctionEncoder",
     "encoders.loading": "load_encoder",
+    "encoders.paired": "PairedEncoder",
     "encoders.passages": "Passages",
     "errors": "DataError DatasetError IndexMismatchError IndexingError MissingExtraError ModelError "
     "NoIndexError StoreError SurpriseRerankError",

@@ -47,6 +47,7 @@ from surprise_rerank.core.workers import awaitable
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.adapting import as_encoder
 from surprise_rerank.encoders.base import Encoded, Encoder
+from surprise_rerank.encoders.paired import PairedEncoder
 from surprise_rerank.errors import DataError, IndexMismatchError, StoreError
 from surprise_rerank.surprise.ensemble import Ensemble
 
@@ -79,6 +80,7 @@ class QdrantIndex:
         location: Location | str | os.PathLike[str] | None,
         encoder: object | None,
         *,
+        token_encoder: object | None = None,
         options: IndexOptions | None = None,
         collection: str = "documents",
         url: str | None = None,
@@ -97,6 +99,8 @@ class QdrantIndex:
                 the arguments from collection to retries name.
             encoder: must be the model that the index was made with: an `Encoder`, or what `as_encoder` makes
                 one of. None opens an index that exists, for what needs no vectors of new texts.
+            token_encoder: gives the token vectors in its place, such as `load_encoder()` beside an API's
+                model, or a ColBERT model.
             options: what a new index stores. One that exists keeps its own, and must have these where given.
             collection: the collection's name, on a server or in memory.
             url: of a Qdrant server or cluster, such as http://localhost:6333.
@@ -112,9 +116,10 @@ class QdrantIndex:
         Raises:
             StoreError: if the folder or server cannot be used.
             IndexMismatchError: if the index was made by another model, or with other options; names both.
-            DataError: if a `Location` is given, and an argument that belongs into it.
+            DataError: if a `Location` is given, and an argument that belongs into it; if what is given makes
+                no vectors, or no tokens where these are to be stored.
         """
-        model = None if encoder is None else as_encoder(encoder)
+        model = _model(encoder, token_encoder)
         expected = None if model is None else Manifest.of(model, options)
         where = Location(
             None if url is not None or isinstance(location, Location) else location,
@@ -247,6 +252,7 @@ class QdrantIndex:
         documents: Iterable[Document],
         *,
         encoder: object | None = None,
+        token_encoder: object | None = None,
         options: IndexOptions | None = None,
         show_progress: bool = False,
     ) -> SyncReport:
@@ -258,13 +264,14 @@ class QdrantIndex:
         Args:
             documents: the whole collection.
             encoder: another model, as for `open`, or the same.
+            token_encoder: gives the token vectors in its place, as for `open`.
             options: others, or the same.
             show_progress: as for `sync`.
 
         Raises:
             IndexingError: if documents cannot be stored.
         """
-        model = self.encoder if encoder is None else as_encoder(encoder)
+        model = _model(self.encoder if encoder is None else encoder, token_encoder) or self.encoder
         chosen = options or self.manifest.options
         made = self.storage.successor(Manifest.of(model, chosen))
         try:
@@ -484,6 +491,15 @@ class QdrantIndex:
     sync_async = awaitable(sync)
     adelete = awaitable(delete)
     astatus = awaitable(status)
+
+
+def _model(encoder: object | None, token_encoder: object | None) -> Encoder | None:
+    if encoder is None and token_encoder is not None:
+        raise DataError("token_encoder= goes with the encoder of the dense vectors; give encoder=, too")
+    model = None if encoder is None else as_encoder(encoder)
+    if model is None or token_encoder is None:
+        return model
+    return PairedEncoder(model, as_encoder(token_encoder))
 
 
 def _open_storage(

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from surprise_rerank.encoders.function import FunctionEncoder as FunctionEncoder
     from surprise_rerank.encoders.loading import DEFAULT_MODEL as DEFAULT_MODEL
     from surprise_rerank.encoders.loading import load_encoder as load_encoder
+    from surprise_rerank.encoders.multi_vector import MultiVectorEncoder as MultiVectorEncoder
+    from surprise_rerank.encoders.paired import PairedEncoder as PairedEncoder
     from surprise_rerank.encoders.passages import Passages as Passages
     from surprise_rerank.encoders.sentence_transformer import (
         SentenceTransformerEncoder as SentenceTransformerEncoder,
@@ -33,6 +35,8 @@ __getattr__, __all__ = lazy_names(
         "endpoint": "OpenAIEncoder",
         "function": "FunctionEncoder",
         "loading": "DEFAULT_MODEL load_encoder",
+        "multi_vector": "MultiVectorEncoder",
+        "paired": "PairedEncoder",
         "passages": "Passages",
         "sentence_transformer": "SentenceTransformerEncoder",
         "static": "StaticEncoder",

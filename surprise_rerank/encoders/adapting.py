@@ -37,6 +37,7 @@ _METHODS: tuple[tuple[str, str, Callable[[Any], Embed]], ...] = (
     ("get_text_embedding_batch", "get_query_embedding", _one_by_one),
     ("aget_text_embedding_batch", "aget_query_embedding", _one_by_one_async),
     ("passage_embed", "query_embed", lambda embed: embed),
+    ("encode_document", "encode_query", lambda embed: embed),  # a SentenceTransformer without token vectors
 )
 
 
@@ -72,10 +73,14 @@ def as_encoder(model: object, *, name: str | None = None) -> Encoder:
         return load_encoder(model)
     if _has(model, "encode", "token_spans", "dimension", "fingerprint", "name", "window"):
         return cast(Encoder, model)
-    if _is_of(model, "sentence_transformers", "SentenceTransformer"):
+    if _is_of(model, "sentence_transformers", "SentenceTransformer") and _has_text_tokenizer(model):
         from surprise_rerank.encoders.sentence_transformer import SentenceTransformerEncoder
 
         return SentenceTransformerEncoder(cast(Any, model), name or _own_name(model))
+    if _is_of(model, "sentence_transformers", "MultiVectorEncoder"):
+        from surprise_rerank.encoders.multi_vector import MultiVectorEncoder
+
+        return MultiVectorEncoder(cast(Any, model), name or _own_name(model))
     functions = _functions(model)
     if functions is None:
         raise DataError(f"{_shown(model)} is no encoder; give {_POSSIBLE}")
@@ -134,6 +139,11 @@ def _haystack(model: Any) -> tuple[str, Embed | None]:
 
         return "text", _one_by_one(one)
     return "", None
+
+
+def _has_text_tokenizer(model: Any) -> bool:
+    """Whether a SentenceTransformer has a tokenizer of transformers; static embeddings have another."""
+    return callable(getattr(model.tokenizer, "pad", None))
 
 
 def _has(model: object, *names: str) -> bool:

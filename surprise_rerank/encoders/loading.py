@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from surprise_rerank.core.extras import is_installed, pip_line
 from surprise_rerank.encoders.base import Encoder
+from surprise_rerank.encoders.multi_vector import MultiVectorEncoder, is_multi_vector
 from surprise_rerank.encoders.packaged.e5 import E5_MODEL, E5_MODULE, E5_PUBLISHED, load_packaged_e5
 from surprise_rerank.encoders.packaged.folders import packaged_folder
 from surprise_rerank.encoders.sentence_transformer import SentenceTransformerEncoder, quiet_loading
@@ -25,8 +27,9 @@ def load_encoder(name: str = DEFAULT_MODEL, device: str | None = None, cache: Pa
 
     `all-MiniLM-L6-v2`, `multilingual-e5-small` (weights of 4 bits, see `packaged.e5`) and `glove-6b-50d` come
     from the packages that the extra `offline` installs. A file that ends in .txt, .vec, .bin, .npy or .gz
-    holds word vectors. Anything else is a model's folder, or its name on the model hub. Code that comes with
-    a model is never run.
+    holds word vectors. Anything else is a model's folder, or its name on the model hub: a model of dense
+    vectors, or a multi-vector model (ColBERT) of sentence-transformers, PyLate or Stanford. Code that comes
+    with a model is never run.
 
     Args:
         name: a model's name or folder, or a file of word vectors.
@@ -57,20 +60,22 @@ def _load_e5(device: str | None) -> SentenceTransformerEncoder:
         raise ModelError(f"cannot load the model {E5_MODEL!r}: {_reason(error)}") from error
 
 
-def _load_sentence_transformer(name: str, device: str | None) -> SentenceTransformerEncoder:
+def _load_sentence_transformer(name: str, device: str | None) -> Encoder:
     packaged = name in _PACKAGED_NAMES and is_installed(_PACKAGED_MODULE)
     local = packaged or Path(name).is_dir() or not _hub_has(name)
     source = name
     if packaged:
         weights = {"model.safetensors": _PACKAGED_SHA256}
         source = str(packaged_folder(_PACKAGED_MODULE, "model", weights, DEFAULT_MODEL))
-    from sentence_transformers import SentenceTransformer  # 4 s of imports that `--help` can do without
+    # 4 s of imports that `--help` can do without
+    from sentence_transformers import MultiVectorEncoder as MultiVectorModel
+    from sentence_transformers import SentenceTransformer
 
     try:
+        several = is_multi_vector(_folder_of(source, local))
+        kind = MultiVectorModel if several else SentenceTransformer
         with quiet_loading():
-            model = SentenceTransformer(
-                source, device=device, trust_remote_code=False, local_files_only=local
-            )
+            model: Any = kind(source, device=device, trust_remote_code=False, local_files_only=local)
         tokenizer = model.tokenizer
     except Exception as error:  # hub, file and configuration errors share no base class
         reason = _reason(error)
@@ -79,7 +84,18 @@ def _load_sentence_transformer(name: str, device: str | None) -> SentenceTransfo
         raise ModelError(f"cannot load the model {name!r}: {reason} ({_hint(name)})") from error
     if not callable(getattr(tokenizer, "pad", None)):
         raise ModelError(f"the model {name!r} has no text tokenizer; choose a text model")
-    return SentenceTransformerEncoder(model, name)
+    return MultiVectorEncoder(model, name) if several else SentenceTransformerEncoder(model, name)
+
+
+def _folder_of(source: str, local: bool) -> Path:
+    """The folder with a model's settings; of a model on the hub, as far as they are there."""
+    if Path(source).is_dir():
+        return Path(source)
+    from huggingface_hub import snapshot_download
+
+    repository = source if "/" in source else f"sentence-transformers/{source}"
+    settings = ["config.json", "config_sentence_transformers.json"]
+    return Path(snapshot_download(repository, allow_patterns=settings, local_files_only=local))
 
 
 def _reason(error: Exception) -> str:

@@ -1,0 +1,172 @@
+"""Multi-vector models of sentence-transformers: ColBERT, PyLate's and Stanford's checkpoints, LateOn."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from surprise_rerank.core.arrays import Float32Array, IntArray, unit_rows
+from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.documents import encodable
+from surprise_rerank.encoders.base import Encoded, Kind, Progress
+from surprise_rerank.encoders.sentence_transformer import NO_LIMIT, WholeTexts, fingerprint_of, prompt_of
+
+if TYPE_CHECKING:
+    from sentence_transformers import MultiVectorEncoder as MultiVectorModel
+
+# Texts of one call of the model, which sorts them by length; a sign of progress after each.
+_AT_ONCE = 256
+_BATCH = 32
+POOLED = "[pooled]"
+
+
+class MultiVectorEncoder:
+    """A `sentence_transformers.MultiVectorEncoder`. Threads may share one; they take turns.
+
+    Token vectors are what the model's own MaxSim compares (Khattab and Zaharia 2020, arXiv:2004.12832): both
+    sides with their markers and special tokens, questions with their expansion, documents without the tokens
+    that the model skips, such as punctuation. So, for tokens of length 1 of which each of the question's has
+    some token of the document at a positive cosine, inclusion over the question's universe is MaxSim / m,
+
+        DynaMax("inclusion", universe="query") = 1/m sum over q of max over t of <q, t>,
+
+    where m is the number of the question's tokens. Where a question's token has no positive cosine, DynaMax
+    counts 0 instead.
+
+    The model has no dense vector. In its place is the mean of the text's token vectors, at length 1, which is
+    a poor one: take the dense vectors of another model (`PairedEncoder`, or `DocumentIndex.open(...,
+    encoder=other, token_encoder=this)`).
+
+    Args:
+        model: the loaded model.
+        name: by which the user asked for it.
+
+    Attributes:
+        model: the same, in evaluation mode.
+    """
+
+    def __init__(self, model: MultiVectorModel, name: str) -> None:
+        self.model = model.eval()
+        self.name = name
+        self.token_dimension = int(model.get_embedding_dimension() or 0)
+        self._whole = WholeTexts(model.tokenizer)
+        # The lengths of the two sides are settings of one tokenizer.
+        self._turn = threading.Lock()
+
+    @property
+    def dimension(self) -> int:
+        """Dimension of the mean of the token vectors: theirs."""
+        return self.token_dimension
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """16 digits of the weights, the prompts, and how either side is read."""
+        modules: list[Any] = list(self.model)
+        reading = [
+            {key: getattr(module, key, None) for key in getattr(module, "config_keys", ())}
+            for module in modules
+        ]
+        parts = json.dumps([self.model.prompts, reading], sort_keys=True, default=str)
+        return hashlib.sha256(f"{fingerprint_of(self.model)}{parts}".encode()).hexdigest()[:16]
+
+    @property
+    def window(self) -> int | None:
+        """Most tokens of a document, without the marker and the special tokens; None for any number."""
+        longest = getattr(self.model[0], "document_length", None) or self.model.max_seq_length
+        longest = longest or self.model.tokenizer.model_max_length
+        if longest > NO_LIMIT:
+            return None
+        return int(longest) - self._whole.length(prompt_of(self.model, "document"))
+
+    def encode(
+        self, texts: Sequence[str], kind: Kind = "document", on_progress: Progress | None = None
+    ) -> Encoded:
+        """Token vectors by `encode_query` or `encode_document`, and their mean at length 1.
+
+        Args:
+            texts: any strings; empty ones and lone surrogates included.
+            kind: the side of the model.
+            on_progress: called with the number of texts of every finished part.
+        """
+        encode = self.model.encode_query if kind == "query" else self.model.encode_document
+        tokens: list[Float32Array] = []
+        for part in _parts(texts):
+            with self._turn:
+                found: Any = encode(part, batch_size=_BATCH, convert_to_numpy=True, show_progress_bar=False)
+            tokens += [np.asarray(vectors, np.float32) for vectors in found]
+            if on_progress is not None:
+                on_progress(len(part))
+        sums = np.zeros((len(texts), self.dimension))
+        for i, vectors in enumerate(tokens):
+            sums[i] = vectors.sum(axis=0, dtype=np.float64)
+        return Encoded(unit_rows(sums), TokenBatch.from_arrays(tokens, self.token_dimension))
+
+    def words(self, texts: Sequence[str], kind: Kind = "document") -> list[list[str]]:
+        """The tokenizer's piece of each token vector: markers and special tokens are pieces, too.
+
+        The tokens that a question is expanded by are called as their piece is, such as `[MASK]`. Where the
+        model pools token vectors, which piece a vector is of is not known: each is `[pooled]`.
+
+        Args:
+            texts: n strings.
+            kind: the side of the model.
+        """
+        from sentence_transformers.multi_vector_encoder.modules import BaseTokenPooling, MultiVectorMask
+
+        modules = list(self.model)
+        if any(isinstance(module, BaseTokenPooling) and module.applies_to(kind) for module in modules):
+            lengths = self.encode(texts, kind).require_tokens().lengths
+            return [[POOLED] * int(length) for length in lengths]
+        masks = [module for module in modules if isinstance(module, MultiVectorMask)]
+        pieces = self.model.tokenizer.convert_ids_to_tokens
+        found: list[list[str]] = []
+        for part in _parts(texts):
+            with self._turn:
+                features = self.model.preprocess(part, prompt=prompt_of(self.model, kind) or None, task=kind)
+            for mask in masks:
+                features = mask(features, task=kind)
+            kept = features["attention_mask"].bool()
+            ids = (own[mask].tolist() for own, mask in zip(features["input_ids"], kept, strict=True))
+            found += [pieces(own) for own in ids]
+        return found
+
+    def token_spans(self, texts: Sequence[str], kind: Kind = "document") -> list[IntArray]:
+        """Where the tokens of each text lie, of any length; see `WholeTexts.spans`.
+
+        Markers, special tokens and expansions have none. Pieces that the model skips have theirs, because it
+        reads them.
+
+        Args:
+            texts: any strings; the characters are those of `encodable(text)`.
+            kind: makes no difference.
+        """
+        return self._whole.spans(texts)
+
+
+def is_multi_vector(folder: Path) -> bool:
+    """Whether a folder holds a multi-vector model: of sentence-transformers, PyLate or Stanford's ColBERT."""
+    kinds = _json(folder / "config_sentence_transformers.json").get("model_type")
+    if kinds is not None:
+        return kinds in ("MultiVectorEncoder", "ColBERT")
+    return "HF_ColBERT" in (_json(folder / "config.json").get("architectures") or [])
+
+
+def _json(path: Path) -> dict[str, Any]:
+    """A file's object; empty where there is none, which is for the library to complain about."""
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _parts(texts: Sequence[str]) -> Iterator[list[str]]:
+    for start in range(0, len(texts), _AT_ONCE):
+        yield [encodable(text) for text in texts[start : start + _AT_ONCE]]

@@ -1,0 +1,95 @@
+"""Dense vectors of one model, and tokens of another."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from surprise_rerank.core.arrays import IntArray
+from surprise_rerank.encoders.base import (
+    Encoded,
+    Encoder,
+    Kind,
+    Progress,
+    require_token_encoder,
+    token_dimension,
+)
+from surprise_rerank.errors import DataError
+
+
+class PairedEncoder:
+    """Dense vectors of an encoder that finds, tokens of one that compares. Threads may share one.
+
+    An API's model has no token vectors, and a ColBERT model no dense ones: together they have both. Passages
+    are cut for the smaller window, by the tokens of the token encoder.
+
+    Args:
+        dense: gives the dense vectors; its tokens, where it has any, are not used.
+        tokens: gives the token vectors, their words and places.
+
+    Raises:
+        DataError: if the second has no token vectors, or one of the two is a pair itself.
+    """
+
+    def __init__(self, dense: Encoder, tokens: Encoder) -> None:
+        for given in (dense, tokens):
+            if isinstance(given, PairedEncoder):
+                raise DataError(
+                    f"{given.name!r} is a pair of encoders already; give the encoder whose dense vectors, "
+                    "and the one whose tokens are wanted"
+                )
+        if token_dimension(tokens) is None:
+            raise DataError(
+                f"token_encoder={tokens.name!r} has no token vectors; give a model that has them, such as "
+                "load_encoder()"
+            )
+        self.dense_encoder = dense
+        self.token_encoder = require_token_encoder(tokens)
+
+    @property
+    def name(self) -> str:
+        """Both names."""
+        return f"{self.dense_encoder.name} + tokens of {self.token_encoder.name}"
+
+    @property
+    def dimension(self) -> int:
+        """Dimension of the dense vectors."""
+        return self.dense_encoder.dimension
+
+    @property
+    def token_dimension(self) -> int:
+        """Dimension of the token vectors."""
+        return token_dimension(self.token_encoder) or 0
+
+    @property
+    def fingerprint(self) -> str:
+        """16 digits of both fingerprints."""
+        parts = f"{self.dense_encoder.fingerprint}\0{self.token_encoder.fingerprint}"
+        return hashlib.sha256(parts.encode()).hexdigest()[:16]
+
+    @property
+    def window(self) -> int | None:
+        """The smaller of the two, in tokens of the token encoder; None where both read all of a text."""
+        both = (self.dense_encoder.window, self.token_encoder.window)
+        return min((window for window in both if window is not None), default=None)
+
+    def encode(
+        self, texts: Sequence[str], kind: Kind = "document", on_progress: Progress | None = None
+    ) -> Encoded:
+        """Dense vectors of one encoder and tokens of the other, one after the other.
+
+        Args:
+            texts: any strings.
+            kind: chooses each model's side.
+            on_progress: called with the number of texts of every batch that both have finished.
+        """
+        dense = self.dense_encoder.encode(texts, kind).dense
+        return Encoded(dense, self.token_encoder.encode(texts, kind, on_progress).require_tokens())
+
+    def words(self, texts: Sequence[str], kind: Kind = "document") -> list[list[str]]:
+        """The token encoder's."""
+        return self.token_encoder.words(texts, kind)
+
+    def token_spans(self, texts: Sequence[str], kind: Kind = "document") -> list[IntArray]:
+        """The token encoder's."""
+        return self.token_encoder.token_spans(texts, kind)

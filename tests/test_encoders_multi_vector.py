@@ -1,0 +1,203 @@
+"""Multi-vector models: both sides as the model wants them, and its own MaxSim from our kernels."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import Opener
+from sentence_transformers import MultiVectorEncoder as Model
+from sentence_transformers.multi_vector_encoder.modules import HierarchicalTokenPooling
+from tiny_colbert import DIMENSION, native, pylate, stanford
+from words import WordEncoder
+
+from surprise_rerank import as_encoder, load_encoder
+from surprise_rerank.connectors.qdrant import IndexOptions
+from surprise_rerank.documents import Document
+from surprise_rerank.encoders import MultiVectorEncoder
+from surprise_rerank.encoders.base import Kind
+from surprise_rerank.encoders.multi_vector import is_multi_vector
+from surprise_rerank.encoders.passages import Passages
+from surprise_rerank.errors import ModelError
+from surprise_rerank.similarities.dynamax import DynaMax
+
+VOCABULARY = [*"abcdefghij", "red", "fish", "blue", "bird", "sings", "query", "passage", ":", ".", "##s"]
+FIXED = {"strategy": "fixed", "attend": False, "length": 12}
+KINDS = ["native", "expanding", "attending", "pylate", "stanford"]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("models")
+    expansions = {"native": None, "expanding": FIXED, "attending": {**FIXED, "attend": True}}
+    for name, expansion in expansions.items():
+        native(root / name, VOCABULARY, expansion)
+    made = {name: root / name / "model" for name in expansions}
+    return {
+        **made,
+        "pylate": pylate(root / "pylate", VOCABULARY),
+        "stanford": stanford(root / "stanford", VOCABULARY),
+    }
+
+
+@pytest.fixture(scope="module")
+def encoders(folders: dict[str, Path]) -> dict[str, MultiVectorEncoder]:
+    loaded = {name: load_encoder(str(folder), "cpu") for name, folder in folders.items()}
+    assert all(isinstance(encoder, MultiVectorEncoder) for encoder in loaded.values())
+    return loaded
+
+
+@pytest.fixture(params=KINDS)
+def encoder(request: pytest.FixtureRequest, encoders: dict[str, MultiVectorEncoder]) -> MultiVectorEncoder:
+    return encoders[request.param]
+
+
+def texts(count: int, longest: int, seed: int) -> list[str]:
+    rng = np.random.default_rng(seed)
+    words = [word for word in VOCABULARY if not word.startswith("##")]
+    return [" ".join(rng.choice(words, rng.integers(0, longest))) for _ in range(count)]
+
+
+def test_every_kind_of_folder_is_recognised(folders: dict[str, Path], tmp_path: Path):
+    assert all(is_multi_vector(folder) for folder in folders.values())
+    assert not is_multi_vector(folders["native"].parent / "parts")
+    assert not is_multi_vector(tmp_path)
+
+
+def test_tokens_are_what_the_model_compares(encoder: MultiVectorEncoder):
+    questions, documents = texts(5, 8, 0), texts(9, 14, 1)
+    for found, own in (
+        (encoder.encode(questions, "query"), encoder.model.encode_query(questions, convert_to_numpy=True)),
+        (encoder.encode(documents), encoder.model.encode_document(documents, convert_to_numpy=True)),
+    ):
+        tokens = found.require_tokens()
+        assert tokens.dimension == encoder.token_dimension == encoder.dimension == DIMENSION
+        for i, vectors in enumerate(own):
+            np.testing.assert_allclose(tokens[i], vectors, atol=1e-6)
+            mean = vectors.sum(axis=0)
+            np.testing.assert_allclose(found.dense[i], mean / np.linalg.norm(mean), atol=1e-5)
+
+
+def test_inclusion_over_the_questions_universe_is_the_models_own_maxsim(encoder: MultiVectorEncoder):
+    questions, documents = texts(10, 9, 2), texts(10, 14, 3)
+    asked, found = (
+        encoder.encode(questions, "query").require_tokens(),
+        encoder.encode(documents).require_tokens(),
+    )
+    model = encoder.model
+    expected = model.similarity(model.encode_query(questions), model.encode_document(documents)).numpy()
+    compared, largest = 0, 0.0
+    for i in range(10):
+        scores = DynaMax("inclusion", universe="query").pool(asked[i], found) * len(asked[i])
+        best = np.array([(asked[i] @ found[j].T).max(axis=1) for j in range(10)])
+        positive = (best > 0).all(axis=1)  # DynaMax has 0 for the others
+        largest = max(largest, np.abs(scores - expected[i])[positive].max(initial=0.0))
+        clipped = np.maximum(best, 0).sum(axis=1)
+        np.testing.assert_allclose(scores, clipped, atol=1e-5)
+        compared += int(positive.sum())
+    assert compared == 100
+    assert largest < 1e-5
+
+
+@pytest.mark.parametrize("kind", ["query", "document"])
+def test_every_token_vector_has_its_word(encoder: MultiVectorEncoder, kind: Kind):
+    some = [*texts(20, 20, 4), "", "fishs . : . red", "unknown 日本 \ud800"]
+    lengths = encoder.encode(some, kind).require_tokens().lengths.tolist()
+    assert [len(words) for words in encoder.words(some, kind)] == lengths
+    assert encoder.words([], kind) == []
+    assert len(encoder.encode([], kind).require_tokens()) == 0
+
+
+def test_markers_expansion_and_what_is_skipped_are_seen_in_the_words(encoders: dict[str, MultiVectorEncoder]):
+    for name in ("pylate", "stanford"):
+        assert encoders[name].words(["red . fishs"]) == [
+            ["[CLS]", "[unused1]", "red", "fish", "##s", "[SEP]"]
+        ]
+        asked = ["[CLS]", "[unused0]", "red", ".", "[SEP]"]
+        assert encoders[name].words(["red ."], "query") == [asked + ["[MASK]"] * 7]
+    prompted = ["[CLS]", "query", ":", "red", "[SEP]"]
+    assert encoders["native"].words(["red"], "query") == [prompted]
+    assert encoders["expanding"].words(["red"], "query") == [prompted + ["[MASK]"] * 7]
+
+
+def test_the_window_is_what_the_marker_and_special_tokens_leave(encoders: dict[str, MultiVectorEncoder]):
+    assert encoders["pylate"].window == encoders["stanford"].window == 16 - 3
+    assert encoders["native"].window == 16 - 4
+    for encoder in encoders.values():
+        (spans,) = encoder.token_spans(["a b " * 20])
+        assert len(spans) == 40
+        document = Document("d", "red fish sings . " * 10)
+        (passages,) = Passages(overlap=2).split([document], encoder)
+        assert len(passages) > 2
+        pieces = [document.content[p.start : p.end] for p in passages]
+        assert max(len(own) for own in encoder.token_spans(pieces)) <= encoder.window
+
+
+def test_fingerprints_differ_where_weights_or_readings_do(encoders: dict[str, MultiVectorEncoder]):
+    prints = {encoder.fingerprint for encoder in encoders.values()}
+    assert len(prints) == len(encoders)
+    native_one = encoders["native"]
+    assert as_encoder(native_one.model, name="again").fingerprint == native_one.fingerprint
+
+
+def test_half_precision_gives_float32_tokens(folders: dict[str, Path]):
+    whole = load_encoder(str(folders["native"]), "cpu").encode(["red fish"]).require_tokens()
+    model = Model(str(folders["native"]), device="cpu").to(torch.bfloat16)
+    tokens = as_encoder(model, name="half").encode(["red fish"]).require_tokens()
+    assert tokens.directions.dtype == np.float32
+    np.testing.assert_allclose(tokens[0], whole[0], atol=0.05)
+
+
+def test_pooled_tokens_have_no_words_of_their_own(folders: dict[str, Path]):
+    model = Model(str(folders["native"]), device="cpu")
+    model.append(HierarchicalTokenPooling(2.0))
+    encoder = as_encoder(model, name="pooled")
+    (words,) = encoder.words(["red fish blue bird sings"])
+    assert set(words) == {"[pooled]"}
+    assert [len(words)] == encoder.encode(["red fish blue bird sings"]).require_tokens().lengths.tolist()
+    assert encoder.words(["red"], "query")[0][:2] == ["[CLS]", "query"]
+
+
+def test_threads_take_turns(encoders: dict[str, MultiVectorEncoder]):
+    encoder = encoders["stanford"]
+    some = texts(40, 12, 5)
+    kinds: Iterator[Kind] = itertools.cycle(["query", "document"])
+    work = [(some, kind) for _, kind in zip(range(8), kinds, strict=False)]
+    expected = {kind: encoder.encode(some, kind).dense for kind in ("query", "document")}
+    with ThreadPoolExecutor(4) as pool:
+        for (_, kind), found in zip(work, pool.map(lambda one: encoder.encode(*one), work), strict=True):
+            np.testing.assert_allclose(found.dense, expected[kind], atol=1e-6)
+
+
+def test_an_index_of_a_colbert_model_comes_back_as_it_was_stored(
+    open_index: Opener, folders: dict[str, Path]
+):
+    encoder = load_encoder(str(folders["pylate"]), "cpu")
+    documents = [
+        Document(str(i), text) for i, text in enumerate(["red fish", "blue bird sings", "a b c d e"])
+    ]
+    options = IndexOptions(Passages(overlap=2), token_vectors="float16")
+    with open_index(WordEncoder(), token_encoder=encoder, options=options) as index:
+        index.sync(documents)
+        assert (index.manifest.dimension, index.manifest.token_dimension) == (16, DIMENSION)
+    with open_index(WordEncoder(), token_encoder=encoder) as index:
+        stored = index.fetch(["1"], frozenset({"tokens"})).require_tokens()
+        fresh = encoder.encode(["blue bird sings"]).require_tokens()
+        np.testing.assert_allclose(stored[0], fresh[0], atol=0.02)
+        maxsim = encoder.model.similarity(
+            encoder.model.encode_query(["blue"]), encoder.model.encode_document([d.text for d in documents])
+        )[0]
+        ranking = index.pipeline("maxsim").search("blue")
+        assert ranking.ids[0] == str(int(maxsim.argmax()))
+        assert index.sync(documents).unchanged == 3
+
+
+def test_a_damaged_checkpoint_is_an_error_that_names_it(folders: dict[str, Path], tmp_path: Path):
+    (tmp_path / "config_sentence_transformers.json").write_text('{"model_type": "ColBERT"}')
+    with pytest.raises(ModelError, match="cannot load the model"):
+        load_encoder(str(tmp_path), "cpu")

@@ -1,0 +1,100 @@
+"""Dense vectors of one model, tokens of another."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from conftest import Opener
+from words import WordEncoder
+
+from surprise_rerank import FunctionEncoder, PairedEncoder
+from surprise_rerank.connectors.qdrant import IndexOptions
+from surprise_rerank.documents import Document
+from surprise_rerank.encoders.base import encode_queries, token_dimension
+from surprise_rerank.encoders.passages import Passages
+from surprise_rerank.errors import DataError, IndexMismatchError
+
+DOCUMENTS = [Document("a", "red fish"), Document("b", "blue bird sings"), Document("c", "green tree")]
+TEXTS = [document.text for document in DOCUMENTS]
+
+
+def api(**options: object) -> FunctionEncoder:
+    """Vectors of 40 dimensions, as an API has them."""
+    words = WordEncoder(40)
+    return FunctionEncoder(lambda texts: words.encode(texts).dense, **{"name": "api", **options})
+
+
+def test_each_part_comes_from_its_encoder():
+    words = WordEncoder(12)
+    pair = PairedEncoder(api(), words)
+    done: list[int] = []
+    encoded = pair.encode(TEXTS, on_progress=done.append)
+    np.testing.assert_allclose(encoded.dense, WordEncoder(40).encode(TEXTS).dense, atol=1e-6)
+    tokens = encoded.require_tokens()
+    np.testing.assert_array_equal(tokens.directions, words.encode(TEXTS).tokens.directions)
+    assert (pair.dimension, pair.token_dimension, token_dimension(pair)) == (40, 12, 12)
+    assert pair.name == "api + tokens of words"
+    assert pair.words(TEXTS) == words.words(TEXTS)
+    for own, theirs in zip(pair.token_spans(TEXTS), words.token_spans(TEXTS), strict=True):
+        np.testing.assert_array_equal(own, theirs)
+    assert sum(done) == 3
+    (query,) = encode_queries(pair, ["red fish"])
+    assert (query.dense.shape, query.tokens.shape) == ((40,), (2, 12))
+
+
+def test_the_fingerprint_is_of_both():
+    prints = {
+        PairedEncoder(api(), WordEncoder(12)).fingerprint,
+        PairedEncoder(api(name="other"), WordEncoder(12)).fingerprint,
+        PairedEncoder(api(), WordEncoder(12, fingerprint="9")).fingerprint,
+        PairedEncoder(WordEncoder(12), WordEncoder(12)).fingerprint,
+    }
+    assert len(prints) == 4
+
+
+@pytest.mark.parametrize(
+    ("dense", "tokens", "expected"),
+    [(None, None, None), (None, 8, 8), (20, None, 20), (20, 8, 8), (8, 20, 8)],
+)
+def test_the_window_is_the_smaller_one(dense: int | None, tokens: int | None, expected: int | None):
+    assert PairedEncoder(api(window=dense), WordEncoder(window=tokens)).window == expected
+
+
+def test_an_index_of_two_models(open_index: Opener):
+    options = IndexOptions(token_vectors="uint8")
+    with open_index(api(), token_encoder=WordEncoder(12), options=options) as index:
+        index.sync(DOCUMENTS)
+        assert (index.manifest.dimension, index.manifest.token_dimension) == (40, 12)
+        for system in ("cosine", "dynamax", "maxsim", "fusion", "auto"):
+            assert index.pipeline(system).search("blue bird").ids[0] == "b"
+    with open_index(PairedEncoder(api(), WordEncoder(12))) as index:
+        assert index.sync(DOCUMENTS).unchanged == 3
+    with pytest.raises(IndexMismatchError, match=r"'api \+ tokens of words'.*'api'"):
+        open_index(api())
+
+
+def test_an_index_of_one_model_gets_the_tokens_of_another_by_rebuilding(open_index: Opener):
+    with open_index(api()) as index:
+        index.sync(DOCUMENTS)
+        assert not index.manifest.options.packed_tokens
+        index.rebuild(DOCUMENTS, token_encoder=WordEncoder(12), options=IndexOptions())
+        assert index.pipeline("dynamax").search("blue bird").ids[0] == "b"
+
+
+def test_long_documents_are_cut_for_both(open_index: Opener):
+    documents = [Document("long", " ".join(f"w{i}" for i in range(40)))]
+    with open_index(
+        api(), token_encoder=WordEncoder(12, window=10), options=IndexOptions(Passages(overlap=2))
+    ) as index:
+        assert index.sync(documents).split == 1
+
+
+def test_mixtures_that_make_no_sense_are_errors(open_index: Opener):
+    with pytest.raises(DataError, match="token_encoder='api' has no token vectors"):
+        PairedEncoder(WordEncoder(), api())
+    pair = PairedEncoder(api(), WordEncoder())
+    for one, other in ((pair, WordEncoder()), (WordEncoder(), pair)):
+        with pytest.raises(DataError, match="a pair of encoders already"):
+            PairedEncoder(one, other)
+    with pytest.raises(DataError, match="give encoder="):
+        open_index(None, token_encoder=WordEncoder())
