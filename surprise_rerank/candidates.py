@@ -87,6 +87,7 @@ class Candidates:
         corpus_moments: scorer's name -> the moments of this query's scores over the corpus, where known.
         passages: n passages of these documents, where they are indexed in passages.
         best: a document's score is the mean of its `best` best passages'.
+        notes: for the reader of a ranking of them, for example that some vectors are out of date.
 
     Raises:
         DataError: if a field has another length than `ids`, or `best` is not positive.
@@ -101,6 +102,7 @@ class Candidates:
     corpus_moments: Mapping[str, Moments] = field(default_factory=dict)
     passages: tuple[Passage, ...] | None = None
     best: int = 1
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         n = len(self.ids)
@@ -188,6 +190,7 @@ class Candidates:
             scores={name: np.concatenate([part(self, name), part(other, name)]) for name in names},
             corpus_moments={**other.corpus_moments, **self.corpus_moments},
             best=self.best,
+            notes=tuple(dict.fromkeys((*self.notes, *other.notes))),
             **optional,
         )
 
@@ -295,7 +298,7 @@ class Ranking:
             scores=values[order],
             parts=_picked(parts or {}, index),
             documents=None if documents is None else tuple(documents[i] for i in picked),
-            notes=tuple(notes),
+            notes=(*candidates.notes, *notes),
             passages=None if passages is None else tuple(passages[i] for i in picked),
             raw=_picked(raw or {}, index),
         )

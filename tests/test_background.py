@@ -13,7 +13,7 @@ from words import WordEncoder
 
 from surprise_rerank.candidates import Candidates, Query, Ranking
 from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex
-from surprise_rerank.connectors.qdrant.storage import server as server_storage
+from surprise_rerank.connectors.qdrant.storage import files as storage_files
 from surprise_rerank.connectors.systems.backgrounds import (
     delete_background,
     load_background,
@@ -314,7 +314,7 @@ def test_a_background_of_questions_keeps_their_moments(index: DocumentIndex):
 
 
 def test_in_memory_and_on_servers_a_background_is_there_whole_or_the_old_one(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(server_storage, "_PART_BYTES", 256)
+    monkeypatch.setattr(storage_files, "_PART_BYTES", 256)
     with DocumentIndex.open(":memory:", WordEncoder()) as index:
         index.sync([Document("d", "wing lift")])
         index.storage.write_file("x", bytes(range(200)) * 4)

@@ -35,6 +35,7 @@ ROOMS = [
         "connectors.readers",
         "connectors.systems",
         "connectors.document_index",
+        "connectors.attached",
         "connectors.qdrant",  # its face; the rooms inside come before
         "connectors.similar",
         "connectors.ray",

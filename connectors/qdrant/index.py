@@ -342,13 +342,20 @@ class QdrantIndex:
         stage = dense_stage(dense_vector(query), limit)
         return self.pools.groups([stage], group_by, limit, group_size, fields, "cosine", options)
 
-    def fetch(self, ids: Sequence[str], fields: frozenset[Field]) -> Candidates:
+    def fetch(
+        self, ids: Sequence[str], fields: frozenset[Field], *, skip_missing: bool = False
+    ) -> Candidates:
         """Documents by id, in this order; all passages of each.
+
+        Args:
+            ids: of documents.
+            fields: what to fetch.
+            skip_missing: omit what is not in the index, instead of raising an error.
 
         Raises:
             DataError: if one is not in the index.
         """
-        return self.pools.fetch(ids, fields)
+        return self.pools.fetch(ids, fields, skip_missing=skip_missing)
 
     def ensemble(self, sample_size: int = 4096) -> Ensemble:
         """The ensemble of all stored documents (of their passages, where they are split), in one pass."""

@@ -31,6 +31,8 @@ from surprise_rerank.core.arrays import Float32Array, IntArray
 Group: TypeAlias = tuple[str | int, list[Record]]
 # Of one query: the numbers of the points, best first, and their float32 scores.
 Hits: TypeAlias = tuple[IntArray, Float32Array]
+# What Qdrant calls the vector of a collection that has one without a name.
+UNNAMED = ""
 
 
 class Engine(Protocol):
@@ -143,8 +145,10 @@ def payload_indexes(options: IndexOptions) -> dict[str, str]:
 
 
 def to_record(point: Any, score: float = 0.0) -> Record:
-    """A point that Edge or a client has found."""
-    return Record(str(point.id), point.payload or {}, point.vector or {}, float(score))
+    """A point that Edge or a client has found; its only vector may have no name."""
+    vectors = point.vector or {}
+    named = vectors if isinstance(vectors, Mapping) else {UNNAMED: vectors}
+    return Record(str(point.id), point.payload or {}, named, float(score))
 
 
 def pages(read: Callable[[Any], tuple[Sequence[Any], Any]]) -> Iterator[list[Record]]:

@@ -10,12 +10,13 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from qdrant_client import QdrantClient, models
 
 from surprise_rerank.connectors.qdrant.engines import retries
 from surprise_rerank.connectors.qdrant.engines.base import (
+    UNNAMED,
     Group,
     Hits,
     hits_of,
@@ -52,6 +53,9 @@ from surprise_rerank.core.files import disk_errors
 from surprise_rerank.errors import DataError, StoreError, did_you_mean
 
 T = TypeVar("T")
+
+# The fields of a payload: their names; all but some; None for all.
+PayloadChoice: TypeAlias = Sequence[str] | models.PayloadSelectorExclude | None
 
 # Changes in one request; each is a small operation of its own.
 _OPERATIONS = 500
@@ -190,10 +194,13 @@ class ClientEngine:
         with contextlib.suppress(CollectionExists):
             self._call(lambda: self.client.create_collection(self.collection, vectors, **arguments))
 
+    def info(self) -> models.CollectionInfo:
+        """How the collection is made."""
+        return self._call(lambda: self.client.get_collection(self.collection))
+
     def metadata(self) -> Mapping[str, Any]:
         """What the collection remembers of how it was made."""
-        info = self._call(lambda: self.client.get_collection(self.collection))
-        return info.config.metadata or {}
+        return self.info().config.metadata or {}
 
     def set_metadata(self, values: Mapping[str, Any]) -> None:
         """Change what it remembers."""
@@ -210,7 +217,7 @@ class ClientEngine:
         ]
         self._call(lambda: self.client.upsert(self.collection, batch, wait=True))
 
-    def delete(self, point_ids: Sequence[str]) -> None:
+    def delete(self, point_ids: Sequence[PointId]) -> None:
         """Remove points; waits until they are gone."""
         for start in range(0, len(point_ids), 10 * _OPERATIONS):
             selector = models.PointIdsList(points=list(point_ids[start : start + 10 * _OPERATIONS]))
@@ -226,7 +233,7 @@ class ClientEngine:
             part = operations[start : start + _OPERATIONS]
             self._call(partial(self.client.batch_update_points, self.collection, part, wait=True))
 
-    def set_vectors(self, changes: Sequence[tuple[str, Mapping[str, StoredVector]]]) -> None:
+    def set_vectors(self, changes: Sequence[tuple[PointId, Mapping[str, StoredVector]]]) -> None:
         """Set some vectors of points."""
         points = [models.PointVectors(id=name, vector=_vectors(vectors)) for name, vectors in changes]
         widest = max((Point("", vectors, {}).size for _, vectors in changes), default=1)
@@ -234,6 +241,39 @@ class ClientEngine:
         for start in range(0, len(points), step):
             part = points[start : start + step]
             self._call(partial(self.client.update_vectors, self.collection, part, wait=True))
+
+    def add_sparse_vector(self, name: str) -> None:
+        """Give points a further sparse vector with Qdrant's IDF, by name; nothing happens if it is there.
+
+        Raises:
+            StoreError: if the server cannot add vectors to a collection that exists.
+        """
+        config = self.info().config.params
+        if name in (config.sparse_vectors or {}):
+            return
+        own = models.SparseVectorConfig(modifier=models.Modifier.IDF)
+        added = models.SparseVectorNameConfig(sparse=own)
+        try:
+            self._call(lambda: self.client.create_vector_name(self.collection, name, added, wait=True))
+        except StoreError as error:
+            raise StoreError(
+                f"{error}. Vectors are added to a collection that exists by Qdrant from 1.18 on; upgrade it, "
+                "or add words beside the collection"
+            ) from error
+
+    def delete_vector(self, name: str) -> None:
+        """Take a named vector off all points."""
+        self._call(lambda: self.client.delete_vector_name(self.collection, name, wait=True))
+
+    def delete_fields(self, names: Sequence[str]) -> None:
+        """Take fields off the payloads of all points; the others stay."""
+        every = models.FilterSelector(filter=models.Filter())
+        self._call(lambda: self.client.delete_payload(self.collection, list(names), every, wait=True))
+
+    def drop(self) -> None:
+        """Delete the collection, if it exists."""
+        if self.exists():
+            self._call(lambda: self.client.delete_collection(self.collection))
 
     def query(self, request: models.QueryRequest) -> list[Record]:
         """The best points, best first."""
@@ -261,7 +301,7 @@ class ClientEngine:
         return [hits_of(response.points) for response in responses]
 
     def retrieve(
-        self, point_ids: Sequence[str], fields: Sequence[str], vectors: Sequence[str] = ()
+        self, point_ids: Sequence[PointId], fields: PayloadChoice, vectors: Sequence[str] = ()
     ) -> list[Record]:
         """Points by id."""
         if not point_ids:
@@ -270,21 +310,21 @@ class ClientEngine:
             lambda name: self.client.retrieve(
                 name,
                 ids=list(point_ids),
-                with_payload=list(fields) or False,
-                with_vectors=list(vectors) or False,
+                with_payload=_payload(fields),
+                with_vectors=_chosen(vectors),
             )
         )
         return [to_record(r) for r in found]
 
     def scroll(
         self,
-        fields: Sequence[str] | None,
+        fields: PayloadChoice,
         vectors: Sequence[str] = (),
         *,
         batch: int = 1000,
         condition: models.Filter | None = None,
     ) -> Iterator[list[Record]]:
-        """All points, in batches; fields None reads whole payloads."""
+        """All points, in batches."""
 
         def page(offset: Any) -> tuple[Sequence[Any], Any]:
             return self._read(
@@ -293,8 +333,8 @@ class ClientEngine:
                     scroll_filter=condition,
                     limit=batch,
                     offset=offset,
-                    with_payload=True if fields is None else list(fields) or False,
-                    with_vectors=list(vectors) or False,
+                    with_payload=_payload(fields),
+                    with_vectors=_chosen(vectors),
                 )
             )
 
@@ -320,7 +360,7 @@ class ClientEngine:
         # A server that was started anew goes on with its graphs after any change of settings.
         unchanged = models.OptimizersConfigDiff()
         wait_until_indexed(
-            lambda: self._call(lambda: self.client.get_collection(self.collection)),
+            self.info,
             lambda: self._call(
                 lambda: self.client.update_collection(self.collection, optimizers_config=unchanged)
             ),
@@ -368,6 +408,17 @@ class ClientEngine:
                 raise
             self.collection = name
             return self._call(lambda: request(name))
+
+
+def _payload(fields: PayloadChoice) -> Any:
+    if fields is None or isinstance(fields, models.PayloadSelectorExclude):
+        return True if fields is None else fields
+    return list(fields) or False
+
+
+def _chosen(vectors: Sequence[str]) -> Any:
+    """One without a name cannot be asked for beside others."""
+    return True if UNNAMED in vectors else list(vectors) or False
 
 
 def _vector_params(manifest: Manifest) -> dict[str, models.VectorParams]:

@@ -6,11 +6,45 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
-from surprise_rerank.connectors.qdrant.index import QdrantIndex
-from surprise_rerank.connectors.qdrant.search.queries import SearchOptions, Stage
+from surprise_rerank.connectors.qdrant.location import EngineKind
+from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions, Stage
 from surprise_rerank.core.workers import awaitable
+
+
+class SearchedIndex(Protocol):
+    """Documents with dense vectors in Qdrant: an index of ours, or a collection that somebody else made."""
+
+    @property
+    def engine(self) -> EngineKind:
+        """Which engine it has: `edge`, `local` or `server`."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def search(
+        self,
+        query: Query,
+        depth: int,
+        fields: frozenset[Field] = frozenset(),
+        *,
+        exact: bool = False,
+        options: SearchOptions = NO_OPTIONS,
+    ) -> Candidates:
+        """The documents nearest to a query."""
+        ...
+
+    def fetch(
+        self, ids: Sequence[str], fields: frozenset[Field], *, skip_missing: bool = False
+    ) -> Candidates:
+        """Documents by id, in this order.
+
+        Raises:
+            DataError: if one is not there, and missing ones are not to be skipped.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +88,7 @@ class ExplainingRetriever(ABC):
         return Explanation(tuple(self.steps(query, depth)), seconds, Ranking.order(pool, scores, pool.scores))
 
 
-def in_words(index: QdrantIndex, stages: Sequence[Stage], options: SearchOptions) -> list[str]:
+def in_words(index: SearchedIndex, stages: Sequence[Stage], options: SearchOptions) -> list[str]:
     """The stages in words."""
     first = f"all {len(index)} documents"
     if options.filter is not None:

@@ -12,7 +12,7 @@ import numpy as np
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.qdrant.multivectors import TokenStorage, query_vectors, similarities
-from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever, in_words
+from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever, SearchedIndex, in_words
 from surprise_rerank.connectors.qdrant.search.queries import (
     NO_OPTIONS,
     SearchOptions,
@@ -46,7 +46,7 @@ class DenseRetriever(ExplainingRetriever):
         options: filter, offset, threshold and parameters of Qdrant.
     """
 
-    index: QdrantIndex
+    index: SearchedIndex
     exact: bool = False
     options: SearchOptions = NO_OPTIONS
 

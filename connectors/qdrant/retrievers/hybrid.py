@@ -7,10 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from surprise_rerank.candidates import Candidates, Field, Query
-from surprise_rerank.connectors.qdrant.index import QdrantIndex
-from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever
+from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever, SearchedIndex
 from surprise_rerank.connectors.qdrant.retrievers.dense import DenseRetriever
-from surprise_rerank.connectors.qdrant.retrievers.sparse import SparseRetriever
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.moments import Moments
@@ -48,7 +46,7 @@ class HybridRetriever(ExplainingRetriever):
             `SparseRetriever` the same filter.
     """
 
-    index: QdrantIndex
+    index: SearchedIndex
     lexical: LexicalIndex
     exact: bool = False
     options: SearchOptions = NO_OPTIONS
@@ -71,7 +69,7 @@ class HybridRetriever(ExplainingRetriever):
         """What `retrieve` does, in words."""
         dense = DenseRetriever(self.index, self.exact, self.options).steps(query, depth)
         lexical = [f"words: BM25 over all {len(self.index)} documents"]
-        if isinstance(self.lexical, SparseRetriever):
+        if isinstance(self.lexical, ExplainingRetriever):
             lexical = self.lexical.steps(query, depth)
         return [*dense, *lexical, f"union: the {depth} best of each, with both scores"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from surprise_rerank.candidates import Candidates, Field, Query
-from surprise_rerank.connectors.qdrant.index import QdrantIndex
+from surprise_rerank.connectors.qdrant.retrievers.base import SearchedIndex
 from surprise_rerank.connectors.qdrant.retrievers.hybrid import LexicalIndex
 
 
@@ -21,12 +21,12 @@ class StoredCandidates:
         words: for BM25's scores of them, and its moments; none where None.
     """
 
-    index: QdrantIndex
+    index: SearchedIndex
     words: LexicalIndex | None = None
 
     def candidates(self, query: Query, ids: Sequence[str], fields: frozenset[Field]) -> Candidates:
         """Those of these documents that the index has, in this order; with BM25's scores, if any."""
-        pool = self.index.pools.fetch(ids, fields, skip_missing=True)
+        pool = self.index.fetch(ids, fields, skip_missing=True)
         if self.words is None:
             return pool
         scores = self.words.score(query.text, pool.ids) if len(pool) else np.zeros(0)

@@ -11,10 +11,11 @@ from typing import Protocol
 
 from surprise_rerank.connectors.qdrant.engines.base import Engine
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
+from surprise_rerank.connectors.qdrant.storage.files import Files
 
 
-class Storage(Protocol):
-    """One version of an index. Every error is a `StoreError`."""
+class Storage(Files, Protocol):
+    """One version of an index: its points, and files beside them. Every error is a `StoreError`."""
 
     @property
     def where(self) -> str:
@@ -37,18 +38,6 @@ class Storage(Protocol):
 
     def save(self, manifest: Manifest) -> None:
         """Remember a changed manifest."""
-        ...
-
-    def read_file(self, name: str) -> bytes | None:
-        """A file beside the points; None if there is none."""
-        ...
-
-    def write_file(self, name: str, content: bytes) -> None:
-        """Keep a file beside the points, in place of the one of this name."""
-        ...
-
-    def delete_file(self, name: str) -> None:
-        """Delete a file; nothing happens if there is none."""
         ...
 
     def successor(self, manifest: Manifest) -> Storage:

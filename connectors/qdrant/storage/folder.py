@@ -14,6 +14,7 @@ from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, open_
 from surprise_rerank.connectors.qdrant.location import EngineKind
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
 from surprise_rerank.connectors.qdrant.storage.base import check, differs
+from surprise_rerank.connectors.qdrant.storage.files import FolderFiles
 from surprise_rerank.core.extras import is_installed, pip_line
 from surprise_rerank.core.files import disk_errors, whole_file
 from surprise_rerank.errors import IndexMismatchError, NoIndexError, StoreError
@@ -22,7 +23,7 @@ MANIFEST_FILE = "manifest.json"
 VERSION_FILE = "index.json"  # which version is in use
 
 
-class FolderStorage:
+class FolderStorage(FolderFiles):
     """A folder: `index.json` names the version in use, and each version is a folder of its own.
 
     Args:
@@ -36,6 +37,7 @@ class FolderStorage:
         self.where = str(folder)
         self._folder, self._version, self._kind = folder, version, kind
         self._own = folder / str(version)
+        super().__init__(self._own, self.where)
         with disk_errors(self.where):
             self._own.mkdir(exist_ok=True)
         if not (self._own / MANIFEST_FILE).exists():
@@ -81,22 +83,6 @@ class FolderStorage:
         with disk_errors(self.where):
             _write_json(self._own / MANIFEST_FILE, manifest.to_json())
         self.manifest = manifest
-
-    def read_file(self, name: str) -> bytes | None:
-        """A file of the version's folder."""
-        with disk_errors(self.where):
-            path = self._own / name
-            return path.read_bytes() if path.exists() else None
-
-    def write_file(self, name: str, content: bytes) -> None:
-        """Write a file into the version's folder, whole or not at all."""
-        with disk_errors(self.where), whole_file(self._own / name) as file:
-            file.write(content)
-
-    def delete_file(self, name: str) -> None:
-        """Delete a file of the version's folder."""
-        with disk_errors(self.where):
-            (self._own / name).unlink(missing_ok=True)
 
     def successor(self, manifest: Manifest) -> FolderStorage:
         """The version after this one."""

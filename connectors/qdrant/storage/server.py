@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import re
-import time
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-import pybase64
 from qdrant_client import QdrantClient, models
 
 from surprise_rerank.connectors.qdrant.engines import retries
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, open_server
 from surprise_rerank.connectors.qdrant.location import MEMORY, EngineKind, Location
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
-from surprise_rerank.connectors.qdrant.schema import point_id
 from surprise_rerank.connectors.qdrant.storage.base import check, differs
+from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles
 from surprise_rerank.errors import IndexMismatchError, NoIndexError, StoreError
 
 T = TypeVar("T")
 
 _FORBIDDEN = frozenset('<>:"/\\|?*\0\x1f')  # what Qdrant refuses in the name of a collection
 _VERSION = re.compile(r"[0-9]+(-[0-9a-f]{8})?")
-_PART_BYTES = 4 * 2**20  # of a file, in one point; a server takes 32 MiB in a request
 
 
 class ServerStorage:
@@ -59,7 +54,7 @@ class ServerStorage:
         self._before: str | None = None
         self._owns_client = True
         self.engine = self._points(f"{name}@{version}", self._moved)
-        self._files = self._points(f"{name}@{version}.files", lambda: None)
+        self._files = CollectionFiles(self._points(f"{name}@{version}.files", lambda: None))
         if not self.engine.exists():
             self.engine.create(manifest, settings)
         self.manifest = Manifest.from_json(self.engine.metadata(), self.engine.where)
@@ -126,58 +121,16 @@ class ServerStorage:
         self.manifest = manifest
 
     def read_file(self, name: str) -> bytes | None:
-        """A file, joined from its parts; the latest content of which all parts exist.
-
-        Raises:
-            StoreError: if a part is damaged.
-        """
-        if not self._files.exists():
-            return None
-        contents: dict[str, dict[int, Mapping[str, Any]]] = defaultdict(dict)
-        fields = ("part", "data", "parts", "of", "written")
-        for batch in self._files.scroll(fields, batch=4, condition=_named(name)):
-            for record in batch:
-                contents[record.payload.get("of", "")][record.payload["part"]] = record.payload
-        whole = [own for own in contents.values() if len(own) == own[min(own)]["parts"]]
-        if not whole:
-            return None
-        latest = max(whole, key=lambda own: max(part.get("written", 0.0) for part in own.values()))
-        try:
-            return pybase64.b64decode("".join(latest[i]["data"] for i in sorted(latest)), validate=True)
-        except ValueError as error:
-            raise StoreError(f"{self.where}: the file {name!r} is damaged; write it again") from error
+        """A file beside the points; see `CollectionFiles`."""
+        return self._files.read_file(name)
 
     def write_file(self, name: str, content: bytes) -> None:
-        """Keep a file, in parts that fit into a request, in place of the file of this name.
-
-        The old parts are deleted when all new ones are stored. A reader finds one of the two, complete.
-        """
-        if not self._files.exists():
-            # An attempt whose answer was lost may have made it.
-            with contextlib.suppress(retries.CollectionExists):
-                self._call(lambda: self._client.create_collection(self._files.collection, vectors_config={}))
-        text = pybase64.b64encode(content).decode("ascii")
-        own = hashlib.sha256(content).hexdigest()[:16]
-        starts = range(0, len(text), _PART_BYTES)
-        shared = {"name": name, "of": own, "parts": len(starts), "written": time.time()}
-        for part, start in enumerate(starts):
-            payload = {**shared, "part": part, "data": text[start : start + _PART_BYTES]}
-            point = models.PointStruct(id=point_id(f"{name}@{own}", part), vector={}, payload=payload)
-            self._call(partial(self._client.upsert, self._files.collection, [point], wait=True))
-        before = [
-            record.id
-            for batch in self._files.scroll(("of",), condition=_named(name))
-            for record in batch
-            if record.payload.get("of") != own
-        ]
-        if before:
-            self._files.delete(before)
+        """Keep a file, in place of the one of this name."""
+        self._files.write_file(name, content)
 
     def delete_file(self, name: str) -> None:
         """Delete a file."""
-        if self._files.exists():
-            ids = [r.id for batch in self._files.scroll((), condition=_named(name)) for r in batch]
-            self._files.delete(ids)
+        self._files.delete_file(name)
 
     def successor(self, manifest: Manifest) -> ServerStorage:
         """The version after this one.
@@ -243,7 +196,7 @@ class ServerStorage:
         if differs(now, self.manifest):
             return None
         self._version, self.manifest = version, now
-        self._files = self._points(f"{name}.files", lambda: None)
+        self._files = CollectionFiles(self._points(f"{name}.files", lambda: None))
         return name
 
     def _require_in_use(self, version: str | None) -> None:
@@ -278,7 +231,3 @@ def _digest(manifest: Manifest) -> str:
     options = json.dumps(manifest.options.to_json(), sort_keys=True)
     made = f"{manifest.fingerprint}\0{manifest.dimension}\0{options}"
     return hashlib.sha256(made.encode()).hexdigest()[:8]
-
-
-def _named(name: str) -> models.Filter:
-    return models.Filter(must=[models.FieldCondition(key="name", match=models.MatchValue(value=name))])

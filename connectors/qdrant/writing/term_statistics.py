@@ -76,7 +76,9 @@ class TermStatistics:
             summed("squares")[kept],
         )
 
-    def moments(self, query: SparseVector, best: TermBatch, scores: Float64Array) -> Moments:
+    def moments(
+        self, query: SparseVector, best: TermBatch, scores: Float64Array, *, idf: bool = True
+    ) -> Moments:
         """Mean and deviation of a query's scores, s_d = sum_t w_t v_dt with w_t = q_t idf_t, over all points.
 
             mean     = 1/N sum_t w_t S_t,   S_t = sum_d v_dt
@@ -98,6 +100,7 @@ class TermStatistics:
             best: sparse vectors of the b points with its highest scores. Where these are all that score,
                 the deviation is exact. Points that were stored after the statistics were read count, too.
             scores: (b,) theirs, as Qdrant has them.
+            idf: whether Qdrant multiplies with the IDF; w = q where it does not (SPLADE).
 
         Returns:
             Two scalars; 0 and 0 where no point has a term of the query.
@@ -115,7 +118,9 @@ class TermStatistics:
             )
         )
         filled = max(self.filled, len(best))
-        weights = query.values * np.log1p((filled - counts + 0.5) / (counts + 0.5))
+        weights = query.values.astype(np.float64)
+        if idf:
+            weights = weights * np.log1p((filled - counts + 0.5) / (counts + 0.5))
         weights += np.linalg.lstsq(own, scores - own @ weights, rcond=_SLIGHT)[0]
         left = weights * (sums - own.sum(axis=0))
         left_squares = weights**2 * (squares - (own**2).sum(axis=0))

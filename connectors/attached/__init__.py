@@ -1,0 +1,18 @@
+"""Collections of Qdrant that somebody else made: `Collection.attach`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from surprise_rerank.core.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from surprise_rerank.connectors.attached.attach import Collection as Collection
+    from surprise_rerank.connectors.attached.enriching import EnrichCost as EnrichCost
+    from surprise_rerank.connectors.attached.enriching import EnrichReport as EnrichReport
+    from surprise_rerank.connectors.attached.payloads import PayloadKeys as PayloadKeys
+
+__getattr__, __all__ = lazy_names(
+    __name__,
+    {"attach": "Collection", "enriching": "EnrichCost EnrichReport", "payloads": "PayloadKeys"},
+)

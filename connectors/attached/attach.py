@@ -1,0 +1,462 @@
+"""`Collection.attach`: a Qdrant collection that somebody else made, searched and re-ranked as it is."""
+
+from __future__ import annotations
+
+import copy
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self, TypeAlias
+
+from qdrant_client import models
+
+from surprise_rerank.candidates import Query
+from surprise_rerank.connectors.attached.clients import Connection, Reached, connect, existing
+from surprise_rerank.connectors.attached.collection import AttachedCollection
+from surprise_rerank.connectors.attached.enriched import RECORD, SUFFIX, EnrichmentRecord
+from surprise_rerank.connectors.attached.enriching import (
+    EnrichCost,
+    Enricher,
+    EnrichReport,
+    remove_enrichment,
+)
+from surprise_rerank.connectors.attached.payloads import PayloadKeys, PayloadLayout, find_layout
+from surprise_rerank.connectors.attached.statistics import dense_of, terms_of
+from surprise_rerank.connectors.attached.systems import AttachedInputs, build_system, default_system
+from surprise_rerank.connectors.attached.vectors import VectorLayout, are_unit, find_vectors
+from surprise_rerank.connectors.attached.words import SparseEmbed, is_bm25, sparse_embed
+from surprise_rerank.connectors.progress import Terminal
+from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
+from surprise_rerank.connectors.qdrant.lexical import Bm25
+from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever
+from surprise_rerank.connectors.qdrant.retrievers.stored import StoredCandidates
+from surprise_rerank.connectors.qdrant.schema import Record
+from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
+from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files, FolderFiles, MemoryFiles
+from surprise_rerank.connectors.systems.built import BuiltSystem
+from surprise_rerank.encoders.adapting import as_encoder
+from surprise_rerank.encoders.base import Encoder, encode_queries, token_dimension
+from surprise_rerank.encoders.function import FunctionEncoder
+from surprise_rerank.encoders.paired import PairedEncoder
+from surprise_rerank.errors import DataError, IndexMismatchError
+from surprise_rerank.pipeline import Pipeline
+from surprise_rerank.rerank.rerankers import CosineReranker
+from surprise_rerank.text_reranker import TextReranker
+from surprise_rerank.thresholds.background import QuestionBackground
+
+Keep: TypeAlias = str | os.PathLike[str] | Literal["qdrant"] | None
+
+_LOOKED_AT = 64  # points that the layout is found from
+
+
+class Collection(AttachedCollection):
+    """A Qdrant collection that LangChain, LlamaIndex, Haystack, Mem0 or somebody's own code made.
+
+    Use `Collection.attach`. Nothing is written into the collection, but by `enrich`. Threads may share it.
+    """
+
+    _connection: Connection
+    _sparse: SparseEmbed | None
+    _notes: tuple[str, ...]
+
+    @classmethod
+    def attach(
+        cls,
+        where: Reached,
+        collection: str,
+        *,
+        embed: Any,
+        token_encoder: Any = None,
+        sparse: Any = None,
+        text: str | None = None,
+        title: str | None = None,
+        id: str | None = None,  # noqa: A002 - the option's name
+        metadata: str | None = None,
+        vector: str | None = None,
+        tokens: str | None = None,
+        sparse_vector: str | None = None,
+        keep: Keep = None,
+        api_key: str | None = None,
+    ) -> Self:
+        """Open a collection as it is.
+
+        Args:
+            where: the url of a server, or a `QdrantClient` or `AsyncQdrantClient`, which stays open.
+            collection: its name, or an alias.
+            embed: the model of its dense vectors: what `as_encoder` takes, such as a function from texts to
+                vectors, an embedding object of a framework, or a model's name.
+            token_encoder: a model of token vectors, for `enrich`, where `embed` has none.
+            sparse: a question's sparse vector, for the collection's own: what `sparse_embed` takes. Qdrant's
+                BM25 in English is recognised.
+            text: key of the payload with the text; found by its name where None. A dot leads into an object.
+            title: key of the title.
+            id: key of the document's id; the point's id is it where None, but for Haystack's.
+            metadata: key of the metadata; all other keys where there is none.
+            vector: name of the dense vector, where there are several.
+            tokens: name of the multivector, where there are several.
+            sparse_vector: name of the sparse vector, where there are several.
+            keep: where statistics, questions and backgrounds are kept: a folder, or `qdrant` for a collection
+                `NAME.surprise.files` beside it. Where None they are read from there, and what is new is gone
+                when the process ends.
+            api_key: for a url; the environment variable QDRANT_API_KEY by default.
+
+        Raises:
+            StoreError: if the server cannot be reached, or has no such collection.
+            DataError: if the text's key, or one of several vectors, must be named; if the model's dimension
+                is another one; if a setting is of a wrong kind.
+            IndexMismatchError: if the collection is an index of surprise-rerank, or was enriched with another
+                model of tokens.
+        """
+        connection = connect(where, api_key)
+        try:
+            engine = existing(connection, collection)
+            model = as_encoder(embed, name=_anonymous(embed, collection))
+            keys = PayloadKeys(text=text, title=title, id=id, metadata=metadata)
+            names = {"vector": vector, "tokens": tokens, "sparse": sparse_vector}
+            layout, payloads, records = _look(engine, keys, names, model)
+            model = _raw(model, layout, engine.where)
+            own_tokens = None if token_encoder is None else as_encoder(token_encoder)
+            encoder, tokens_of, layout, notes = _with_tokens(model, own_tokens, layout, tokens, engine.where)
+            files = _files(keep, connection, engine)
+            made = cls(engine, layout, payloads, encoder, files, connection.engine, tokens_of)
+        except BaseException:
+            connection.close()
+            raise
+        made._connection = connection
+        made._sparse, more = _sparse_of(sparse, layout, payloads, records)
+        made._notes = (*notes, *more)
+        return made
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection, if it was opened here."""
+        self._connection.close()
+
+    def system(self, name: str | None = None, *, filter: models.Filter | None = None) -> BuiltSystem:  # noqa: A002
+        """A retriever and a re-ranker by name.
+
+        Args:
+            name: `auto`, `cosine`, `surprise`, `bm25`, `dynamax`, `maxsim` or `fusion`; the best that the
+                collection has enough for by default.
+            filter: only documents that it lets through, on the collection's own payload.
+
+        Raises:
+            DataError: if there is no such system, or the collection lacks what it needs.
+        """
+        inputs = self._inputs(SearchOptions(filter=filter) if filter is not None else NO_OPTIONS)
+        return build_system(name or default_system(inputs), inputs)
+
+    def pipeline(
+        self,
+        system: str | None = None,
+        *,
+        depth: int = 100,
+        min_surprise: float | None = None,
+        filter: models.Filter | None = None,  # noqa: A002
+    ) -> Pipeline:
+        """Search by a system: a question in, a ranking out.
+
+        Args:
+            system: see `system`.
+            depth: size of the candidate pool.
+            min_surprise: leave out what is less surprising; needs `store_background`.
+            filter: only documents that it lets through, on the collection's own payload.
+
+        Raises:
+            DataError: as `system`; if min_surprise is given and there is no background for the system.
+        """
+        built = self.system(system, filter=filter)
+        background = self._background(built, min_surprise)
+        return Pipeline(self.encoder, built.retriever, built.reranker, depth, background, min_surprise)
+
+    def text_reranker(self, system: str | None = None, *, min_surprise: float | None = None) -> TextReranker:
+        """Re-rank texts that were retrieved elsewhere, by the stored vectors of those with a known id.
+
+        Args:
+            system: see `system`; one that orders a given pool.
+            min_surprise: leave out what is less surprising; needs `store_background`.
+
+        Raises:
+            DataError: if the system ranks inside Qdrant; as `pipeline`.
+        """
+        built = self.system(system)
+        reranker = CosineReranker(self.vectors.similarity) if built.name == "cosine" else built.reranker
+        if reranker is None:
+            raise DataError(
+                f"the system {built.name!r} ranks inside Qdrant; given texts take one of auto, cosine, "
+                "dynamax, fusion, surprise"
+            )
+        words = built.retriever.lexical if isinstance(built.retriever, HybridRetriever) else None
+        background = self._background(built, min_surprise)
+        stored = StoredCandidates(self, words)
+        return TextReranker(self.encoder, reranker, stored, background, min_surprise)
+
+    def store_background(
+        self,
+        questions: Sequence[str],
+        system: str | None = None,
+        *,
+        depth: int = 100,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> QuestionBackground:
+        """Measure what these questions' best candidates score, and keep it for `min_surprise`.
+
+        Args:
+            questions: that have nothing to do with the corpus: logged ones, or titles of another corpus.
+            system: whose candidates; the default of `pipeline` where None.
+            depth: size of the candidate pool.
+            on_progress: called with the number of questions of every finished part.
+
+        Raises:
+            DataError: if there are too few questions, or the collection lacks what the system needs.
+        """
+        built = self.system(system)
+        pipeline = Pipeline(self.encoder, built.retriever, built.reranker, depth).with_background(
+            questions,
+            scorer=f"{built.name} of {self.encoder.name}, pools of {depth}",
+            documents=len(self),
+            on_progress=on_progress,
+        )
+        assert pipeline.background is not None
+        self.files.write_file(_background_file(built.name), pipeline.background.to_bytes())
+        return pipeline.background
+
+    def enrich(
+        self,
+        *,
+        tokens: bool = True,
+        words: bool | Bm25 = True,
+        moments: bool = False,
+        in_place: bool = False,
+        dry_run: bool = False,
+        show_progress: bool = False,
+    ) -> EnrichReport | EnrichCost:
+        """Add what rankings are better with, and bring it up to date; a call continues an interrupted one.
+
+        Args:
+            tokens: token vectors of the documents' texts.
+            words: sparse vectors of their words, by Qdrant's BM25.
+            moments: each point's mean and deviation over the ensemble, for surprise inside Qdrant; in place
+                only.
+            in_place: to the collection's own points; into a collection `NAME.surprise` beside it otherwise.
+            dry_run: report what it would cost, and write nothing.
+            show_progress: a bar on the error stream.
+
+        Raises:
+            DataError: if it makes no sense, or it was enriched otherwise before.
+            StoreError: if it cannot be written; what was written before stays.
+        """
+        settings = words if isinstance(words, Bm25) else (Bm25() if words else None)
+        enricher = Enricher.planned(self, tokens=tokens, words=settings, moments=moments, in_place=in_place)
+        return enricher.cost() if dry_run else self._run(enricher, show_progress)
+
+    def sync(self, *, show_progress: bool = False) -> EnrichReport:
+        """Bring the statistics and what `enrich` added up to date with the collection.
+
+        Raises:
+            StoreError: if it cannot be written.
+        """
+        self.refresh()
+        record = self.enriched.record
+        if record is None:
+            return EnrichReport()
+        enricher = Enricher.planned(
+            self,
+            tokens=bool(record.model),
+            words=record.words,
+            moments=bool(record.ensemble),
+            in_place=record.in_place,
+            ensemble=self.enriched.ensemble() if record.ensemble else None,
+        )
+        return self._run(enricher, show_progress)
+
+    def remove_enrichment(self) -> bool:
+        """Take away everything that `enrich` added; returns whether there was anything."""
+        removed = remove_enrichment(self)
+        self.reload()
+        return removed
+
+    def facts(self) -> list[tuple[str, str]]:
+        """What was found, as names and values."""
+        inputs = self._inputs()
+        record = self.enriched.record
+        lacks = inputs.lacks
+        return [
+            ("points", str(len(self))),
+            ("engine", self.engine),
+            *self.vectors.facts(),
+            *self.payloads.facts(),
+            ("model", f"{self.encoder.name} ({self.encoder.dimension} dimensions)"),
+            *([("enriched", "no")] if record is None else record.facts()),
+            ("ranks by", default_system(inputs) + (f" ({lacks})" if lacks else "")),
+            *(("note", note) for note in self._notes),
+        ]
+
+    def encoded(self, question: str) -> Query:
+        """A question with its vectors."""
+        (query,) = encode_queries(self.encoder, [question])
+        return query
+
+    def _run(self, enricher: Enricher, show_progress: bool) -> EnrichReport:
+        with Terminal(quiet=not show_progress).bar("enriching", len(self), "docs") as advance:
+            report = enricher.run(advance)
+        self.reload()
+        return report
+
+    def _inputs(self, options: SearchOptions = NO_OPTIONS) -> AttachedInputs:
+        return AttachedInputs(collection=self, sparse=self._sparse, options=options)
+
+    def _background(self, built: BuiltSystem, min_surprise: float | None) -> QuestionBackground | None:
+        content = self.files.read_file(_background_file(built.name))
+        if content is None:
+            if min_surprise is not None:
+                raise DataError(
+                    f"{self.where} has no background of other questions for the system {built.name!r}, which "
+                    "min_surprise needs; make one with store_background"
+                )
+            return None
+        return QuestionBackground.from_bytes(content, f"{self.where}: background of {built.name}")
+
+
+def _background_file(system: str) -> str:
+    return f"background-{system}.npz"
+
+
+def look(
+    where: Reached, collection: str, api_key: str | None = None, **keys: str | None
+) -> list[tuple[str, str]]:
+    """What a collection has, without its model, as names and values.
+
+    Args:
+        where: as `Collection.attach`.
+        collection: its name.
+        api_key: as `Collection.attach`.
+        keys: text, title, id, metadata; vector, tokens, sparse.
+
+    Raises:
+        StoreError: as `Collection.attach`.
+        DataError: as `Collection.attach`.
+    """
+    connection = connect(where, api_key)
+    try:
+        engine = existing(connection, collection)
+        names = {name: keys.pop(name, None) for name in ("vector", "tokens", "sparse")}
+        layout, payloads, _ = _look(engine, PayloadKeys(**keys), names, None)
+        count = engine.count()
+        content = CollectionFiles(connection.engine(f"{collection}{SUFFIX}.files")).read_file(RECORD)
+    finally:
+        connection.close()
+    record = None if content is None else EnrichmentRecord.from_bytes(content, engine.where)
+    return [
+        ("points", str(count)),
+        *layout.facts(),
+        *payloads.facts(),
+        *([("enriched", "no")] if record is None else record.facts()),
+    ]
+
+
+def _anonymous(embed: Any, collection: str) -> str | None:
+    """A name for a function that has none; others have their own."""
+    return f"embedding of {collection}" if getattr(embed, "__name__", "") == "<lambda>" else None
+
+
+def _look(
+    engine: ClientEngine, keys: PayloadKeys, names: dict[str, str | None], model: Encoder | None
+) -> tuple[VectorLayout, PayloadLayout, list[Record]]:
+    """The vectors and payloads of a collection, from its parameters and some points."""
+    info = engine.info()
+    metadata = info.config.metadata or {}
+    if {"fingerprint", "schema"} <= set(metadata):
+        raise IndexMismatchError(
+            f"{engine.where} is an index of surprise-rerank; open it with DocumentIndex.open"
+        )
+    size = None if model is None else model.dimension
+    layout = find_vectors(info.config.params, engine.where, **names, size=size)
+    wanted = (layout.dense, *((layout.sparse,) if layout.sparse else ()))
+    records = next(iter(engine.scroll(None, wanted, batch=_LOOKED_AT)), [])
+    if not records:
+        raise DataError(f"{engine.where} is empty; add documents first")
+    vectors, rows = dense_of(records, layout)
+    if not rows:
+        raise DataError(
+            f"{engine.where}: none of {len(records)} points looked at has the vector {layout.dense!r}; name "
+            "another with vector="
+        )
+    payloads = find_layout([(record.id, record.payload) for record in records], keys, engine.where)
+    return replace(layout, unit=are_unit(vectors)), payloads, records
+
+
+def _raw(model: Encoder, layout: VectorLayout, where: str) -> Encoder:
+    """The model with vectors of the length that the collection compares."""
+    if layout.unit:
+        return model
+    if isinstance(model, FunctionEncoder):
+        raw = copy.copy(model)
+        raw.unit = False
+        return raw
+    warnings.warn(
+        f"{where} compares vectors that are not of length 1 by {layout.distance.value}, but "
+        f"{model.name!r} gives questions of length 1; give a FunctionEncoder(..., unit=False) for its own",
+        stacklevel=3,
+    )
+    return model
+
+
+def _with_tokens(
+    model: Encoder,
+    token_encoder: Encoder | None,
+    layout: VectorLayout,
+    named: str | None,
+    where: str,
+) -> tuple[Encoder, Encoder | None, VectorLayout, tuple[str, ...]]:
+    """Both models in one, the one of tokens, and the layout without multivectors of another model."""
+    encoder = model
+    if token_encoder is not None:
+        encoder = PairedEncoder(model, token_encoder)
+    source = token_encoder or (model if token_dimension(model) is not None else None)
+    size = None if source is None else token_dimension(source)
+    if layout.tokens is None or size == layout.token_size:
+        return encoder, source, layout, ()
+    what = f"{size} dimensions" if size else "no token vectors"
+    problem = f"the multivector {layout.tokens!r} has {layout.token_size} dimensions, the model has {what}"
+    if named is not None:
+        raise DataError(
+            f"{where}: {problem}; give the model that it was made with as token_encoder=, or leave "
+            "tokens= out"
+        )
+    return encoder, source, replace(layout, tokens=None, token_size=0), (f"{problem}: it is not read",)
+
+
+def _sparse_of(
+    given: Any, layout: VectorLayout, payloads: PayloadLayout, records: Sequence[Record]
+) -> tuple[SparseEmbed | None, tuple[str, ...]]:
+    """How a question becomes a sparse vector, if that is known; and what to say of it."""
+    if given is not None:
+        if layout.sparse is None:
+            raise DataError("sparse= is given, but the collection has no sparse vector; leave it out")
+        return sparse_embed(given), ()
+    if layout.sparse is None:
+        return None, ()
+    texts = [payloads.document(record.id, record.payload).text for record in records]
+    if layout.idf and is_bm25(texts, terms_of(records, layout), Bm25()):
+        return Bm25().query, ("the sparse vector is Qdrant's BM25 in English",)
+    return None, (
+        f"the sparse vector {layout.sparse!r} is not read: it is not known what made it; give sparse=",
+    )
+
+
+def _files(keep: Keep, connection: Connection, engine: ClientEngine) -> Files:
+    if keep is not None and keep != "qdrant":
+        return FolderFiles(Path(keep))
+    beside = CollectionFiles(connection.engine(f"{engine.collection}{SUFFIX}.files"))
+    return beside if keep == "qdrant" else MemoryFiles(beside)

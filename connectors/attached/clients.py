@@ -1,0 +1,128 @@
+"""The client that a foreign collection is reached by: a url, a client of the user's, or a host's store."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
+
+from qdrant_client import AsyncQdrantClient, QdrantClient
+
+from surprise_rerank.connectors.qdrant.engines import retries
+from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, open_server
+from surprise_rerank.connectors.qdrant.location import MEMORY, EngineKind, Location, RetryPolicy
+from surprise_rerank.errors import DataError, StoreError, did_you_mean
+
+Reached: TypeAlias = str | Location | QdrantClient | AsyncQdrantClient
+
+_LOCAL, _SERVER = "the local Qdrant", "the Qdrant server"
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A Qdrant that is reached.
+
+    Attributes:
+        client: that sends the requests.
+        kind: whether it is a server, or local mode.
+        server: the place, for messages.
+        policy: how often a failed request is sent again.
+        owned: whether it is closed with the collection.
+    """
+
+    client: QdrantClient
+    kind: EngineKind
+    server: str
+    policy: RetryPolicy
+    owned: bool
+
+    def engine(self, collection: str) -> ClientEngine:
+        """A collection of it, whether it exists or not."""
+        return ClientEngine(self.client, self.kind, self.server, collection, self.policy)
+
+    def close(self) -> None:
+        """Close the connection, if it was opened here."""
+        if self.owned:
+            self.client.close()
+
+
+def connect(where: Reached, api_key: str | None = None) -> Connection:
+    """Reach a Qdrant.
+
+    Args:
+        where: the url of a server, a `Location`, or a client, sync or async, which stays open.
+        api_key: for a url; the environment variable QDRANT_API_KEY by default.
+
+    Raises:
+        StoreError: if it cannot be reached.
+        DataError: if it is none of these.
+    """
+    if isinstance(where, str):
+        where = Location(url=where, api_key=api_key)
+    if isinstance(where, Location):
+        return Connection(open_server(where), "server", where.server, where.retries, True)
+    policy = RetryPolicy()
+    if isinstance(where, QdrantClient):
+        local = _is_local(where)
+        return Connection(where, "local" if local else "server", _LOCAL if local else _SERVER, policy, False)
+    if isinstance(where, AsyncQdrantClient):
+        return _of_async(where, policy)
+    raise DataError(
+        f"expected the url of a Qdrant server, a QdrantClient or an AsyncQdrantClient, got "
+        f"{type(where).__name__}; for a vector store of a framework use SurpriseRerank.attach(store)"
+    )
+
+
+def existing(connection: Connection, collection: str) -> ClientEngine:
+    """A collection that exists, or an alias of one.
+
+    Raises:
+        StoreError: if it does not exist; lists those that do.
+    """
+    engine = connection.engine(collection)
+    if engine.exists():
+        return engine
+    listed = retries.call(connection.client.get_collections, connection.server, connection.policy)
+    names = sorted(found.name for found in listed.collections)
+    shown = ", ".join(names[:12]) or "none"
+    hint = did_you_mean(collection, names)
+    raise StoreError(f"{connection.server} has no collection {collection!r}; {hint}there is {shown}")
+
+
+def _is_local(client: QdrantClient | AsyncQdrantClient) -> bool:
+    options = client.init_options
+    return options.get("location") == MEMORY or options.get("path") is not None
+
+
+def _of_async(client: AsyncQdrantClient, policy: RetryPolicy) -> Connection:
+    """A sync client of the same: ours may be asked in any thread, with or without an event loop."""
+    if _is_local(client):
+        return Connection(cast(QdrantClient, _Driven(client)), "local", _LOCAL, policy, False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its owner was told already that a key travels without TLS
+        made = QdrantClient(**client.init_options)
+    return Connection(made, "server", _SERVER, policy, True)
+
+
+class _Driven:
+    """An async client in local mode, called without a loop: its coroutines compute, and wait for nothing."""
+
+    def __init__(self, client: AsyncQdrantClient) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._client, name)
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            made = method(*arguments, **options)
+            if not inspect.iscoroutine(made):
+                return made
+            try:
+                made.send(None)
+            except StopIteration as done:
+                return done.value
+            made.close()
+            raise StoreError(f"the async client waits in {name}; give a QdrantClient")
+
+        return call

@@ -1,0 +1,461 @@
+"""A collection of Qdrant that somebody else made: searched, fetched and sampled as an index of ours is."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from qdrant_client import models
+
+from surprise_rerank.candidates import Candidates, Field, Query
+from surprise_rerank.connectors.attached.enriched import (
+    KEYS,
+    RECORD,
+    SUFFIX,
+    Enriched,
+    EnrichmentRecord,
+    packed_tokens,
+)
+from surprise_rerank.connectors.attached.payloads import PayloadLayout, haystack_point, point_id
+from surprise_rerank.connectors.attached.statistics import (
+    Changes,
+    CollectionScan,
+    CollectionStatistics,
+    dense_of,
+    terms_of,
+)
+from surprise_rerank.connectors.attached.vectors import VectorLayout
+from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, PayloadChoice
+from surprise_rerank.connectors.qdrant.location import EngineKind
+from surprise_rerank.connectors.qdrant.schema import PointId, Record
+from surprise_rerank.connectors.qdrant.search.queries import (
+    NO_OPTIONS,
+    SearchOptions,
+    Stage,
+    dense_vector,
+    request,
+)
+from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files
+from surprise_rerank.core.arrays import Float32Array
+from surprise_rerank.core.terms import TermBatch
+from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.documents import Document
+from surprise_rerank.encoders.base import Encoder
+from surprise_rerank.errors import DataError
+from surprise_rerank.surprise.ensemble import Ensemble
+
+STATISTICS = "statistics.npz"
+ENSEMBLE = "ensemble.npz"
+
+_PAGE = 10_000  # ids in a request
+_REMEMBERED = 1000  # documents whose token vectors were computed: 90 MB, at most
+_RANDOM = {3, 4, 5, 8}  # versions of UUIDs that are hashes or random
+
+
+class AttachedCollection:
+    """A foreign collection as it is; nothing is written into it. Threads may share it.
+
+    Args:
+        engine: of the collection.
+        vectors: which are compared.
+        payloads: how points become documents.
+        encoder: of questions; the model of the collection's dense vectors.
+        files: where statistics are kept.
+        open_engine: name -> the engine of another collection in the same Qdrant.
+        token_encoder: of token vectors that are added; None without any.
+
+    Attributes:
+        enriched: what was added to it or beside it.
+    """
+
+    def __init__(
+        self,
+        engine: ClientEngine,
+        vectors: VectorLayout,
+        payloads: PayloadLayout,
+        encoder: Encoder,
+        files: Files,
+        open_engine: Callable[[str], ClientEngine],
+        token_encoder: Encoder | None = None,
+    ) -> None:
+        self._engine, self._open_engine = engine, open_engine
+        self.vectors, self.payloads, self.encoder, self.files = vectors, payloads, encoder, files
+        self.token_encoder = token_encoder
+        self.enriched = self._found_enriched()
+        self._statistics: CollectionStatistics | None = None
+        self._samples: dict[int, tuple[str, ...]] = {}
+        self._packed: dict[str, bytes] = {}
+        self._lock = threading.RLock()
+
+    @property
+    def engine(self) -> EngineKind:
+        """Which engine it has: `local` or `server`."""
+        return self._engine.kind
+
+    @property
+    def points(self) -> ClientEngine:
+        """The collection's points."""
+        return self._engine
+
+    @property
+    def where(self) -> str:
+        """The place, for messages."""
+        return self._engine.where
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether token vectors of documents are stored that a question's can be compared with."""
+        return self.vectors.tokens is not None or self._reads_added
+
+    @property
+    def _reads_added(self) -> bool:
+        return self.enriched.has_tokens and self.token_encoder is not None
+
+    def __len__(self) -> int:
+        return self._engine.count()
+
+    def search(
+        self,
+        query: Query,
+        depth: int,
+        fields: frozenset[Field] = frozenset(),
+        *,
+        exact: bool = False,
+        options: SearchOptions = NO_OPTIONS,
+    ) -> Candidates:
+        """The documents nearest to a query, as the collection compares them.
+
+        Args:
+            query: with its dense vector.
+            depth: size of the pool, in documents.
+            fields: what to fetch with it.
+            exact: search without the approximate index.
+            options: filter on the collection's own payload, offset, threshold and parameters of Qdrant.
+        """
+        vector = models.NearestQuery.model_construct(nearest=dense_vector(query).tolist())
+        stage = Stage(vector, self.vectors.using, f"{self.vectors.score} of dense vectors", depth)
+        chosen = options.exactly() if exact else options
+        return self.run([stage], depth, fields, self.vectors.score, chosen, self.vectors.scores)
+
+    def run(
+        self,
+        stages: Sequence[Stage],
+        depth: int,
+        fields: frozenset[Field],
+        name: str,
+        options: SearchOptions,
+        scores: Callable[[Float32Array], Float32Array] = lambda found: found,
+    ) -> Candidates:
+        """The best documents by what stages of Qdrant rank by.
+
+        Args:
+            stages: of a request.
+            depth: number of documents.
+            fields: what to fetch.
+            name: of the score.
+            options: of Qdrant.
+            scores: what Qdrant's scores mean here.
+        """
+        asked = request(stages, depth, (), (), options)
+        asked = asked.model_copy(
+            update={"with_payload": self._payload(fields), "with_vector": list(self._vectors(fields))}
+        )
+        records = self._engine.query(asked)
+        values = scores(np.array([record.score for record in records], np.float32))
+        return replace(self._candidates(records, fields), scores={name: np.asarray(values, np.float64)})
+
+    def fetch(
+        self, ids: Sequence[str], fields: frozenset[Field], *, skip_missing: bool = False
+    ) -> Candidates:
+        """Documents by id, in this order.
+
+        Args:
+            ids: of documents: points' ids, or what their host calls them.
+            fields: what to fetch.
+            skip_missing: omit what is not there, instead of raising an error.
+
+        Raises:
+            DataError: if one is not in the collection.
+        """
+        points = self.points_of(ids)
+        found = self._engine.retrieve(
+            [point for point in points.values() if point is not None],
+            self._payload(fields),
+            self._vectors(fields),
+        )
+        records = {record.id: record for record in found}
+        there = {name: records[str(p)] for name, p in points.items() if p is not None and str(p) in records}
+        missing = [name for name in ids if name not in there]
+        if missing and not skip_missing:
+            raise DataError(
+                f"{len(missing)} documents are not in {self.where}, such as {missing[0]!r}; they may have "
+                "been deleted meanwhile"
+            )
+        asked = {record.id: name for name, record in there.items()}  # a UUID can be written in two ways
+        return self._candidates([there[name] for name in ids if name in there], fields, asked)
+
+    def sample(self, size: int, fields: frozenset[Field]) -> Candidates:
+        """A uniform sample of the documents, the same for the same points.
+
+        Args:
+            size: how many; all where there are fewer.
+            fields: what to fetch with them.
+        """
+        with self._lock:
+            ids = self._samples.get(size)
+            if ids is None:
+                ids = self._samples[size] = self._sampled(size)
+        records = self._engine.retrieve(
+            [point_id(name) for name in ids], self._payload(fields), self._vectors(fields)
+        )
+        found = {record.id: record for record in records}
+        return self._candidates([found[name] for name in ids if name in found], fields)
+
+    def statistics(self, advance: Callable[[int], None] = lambda n: None) -> CollectionStatistics:
+        """The statistics of all points; counted in one scroll where none are kept that fit.
+
+        Args:
+            advance: called with the number of points of every page that is counted.
+        """
+        with self._lock:
+            if self._statistics is None:
+                self._statistics = self._kept()
+            if self._statistics is None:
+                self._statistics = CollectionStatistics.counted(self.scan, advance=advance)
+                self.files.write_file(STATISTICS, self._statistics.to_bytes())
+            return self._statistics
+
+    def refresh(self, watch: str | None = None, advance: Callable[[int], None] = lambda n: None) -> Changes:
+        """Bring the statistics up to date with what was added, changed and deleted.
+
+        Args:
+            watch: by what changed points are found, from now on: `text` (all texts are read), a key of the
+                payload that changes with it, such as `updated_at`, or `ids` (added and deleted ones only).
+                As before where None; `text` at first.
+            advance: called with the number of points of every page.
+        """
+        with self._lock:
+            before = self._statistics or self._kept()
+            if before is None or (watch is not None and watch != before.watch):
+                found = CollectionStatistics.counted(self.scan, watch or "text", advance)
+                changes = Changes(added=len(found.points), read=len(found.points), counted_again=True)
+            else:
+                found, changes = before.refreshed(self.scan, advance)
+            self._statistics, self._samples = found, {}
+            self.files.write_file(STATISTICS, found.to_bytes())
+            return changes
+
+    def ensemble(self) -> Ensemble:
+        """What surprise is measured against: questions that were set, or the collection's own vectors."""
+        content = self.files.read_file(ENSEMBLE)
+        if content is None and self.enriched.record is not None and self.enriched.record.ensemble:
+            return self.enriched.ensemble()
+        if content is None:
+            return self.statistics().ensemble
+        return Ensemble.from_bytes(content, f"{self.where}: {ENSEMBLE}")
+
+    def set_questions(self, questions: Sequence[str]) -> Ensemble:
+        """Measure surprise against logged questions, in place of the collection's own vectors.
+
+        Args:
+            questions: that were asked; some hundred. None goes back to the collection's own vectors.
+
+        Raises:
+            DataError: if there is one question only.
+        """
+        if not questions:
+            self.files.delete_file(ENSEMBLE)
+            return self.ensemble()
+        if len(questions) < 2:
+            raise DataError("one question has no spread; give at least two, better some hundred")
+        vectors = self.encoder.encode(list(questions), kind="query").dense
+        found = Ensemble.from_vectors(vectors, model=self.encoder.name, similarity=self.vectors.similarity)
+        self.files.write_file(ENSEMBLE, found.to_bytes())
+        return found
+
+    def enriched_as(self, record: EnrichmentRecord) -> Enriched:
+        """What is added according to a record, and where."""
+        return replace(self.enriched, points=self._place(record), record=record)
+
+    def reload(self) -> None:
+        """Find what was added, or taken away, meanwhile."""
+        self.enriched = self._found_enriched()
+
+    def _found_enriched(self) -> Enriched:
+        name = self._engine.collection + SUFFIX
+        files = CollectionFiles(self._open_engine(f"{name}.files"))
+        content = files.read_file(RECORD)
+        record = None if content is None else EnrichmentRecord.from_bytes(content, self.where)
+        found = Enriched(self._engine if record is None else self._place(record), files, record)
+        if found.has_tokens and self.token_encoder is not None:
+            found.check(self.token_encoder.name, self.token_encoder.fingerprint, self.where)
+        return found
+
+    def _place(self, record: EnrichmentRecord) -> ClientEngine:
+        return self._engine if record.in_place else self._open_engine(self._engine.collection + SUFFIX)
+
+    @property
+    def scan(self) -> CollectionScan:
+        """Reads all points."""
+        return CollectionScan(self._engine, self.vectors, self.payloads, self.encoder.name)
+
+    def _kept(self) -> CollectionStatistics | None:
+        """The statistics that are kept, if they are of these vectors."""
+        content = self.files.read_file(STATISTICS)
+        if content is None:
+            return None
+        found = CollectionStatistics.from_bytes(content, f"{self.where}: {STATISTICS}")
+        kind = (found.ensemble.dimension, found.ensemble.similarity, found.terms is None)
+        own = (self.vectors.size, self.vectors.similarity, self.vectors.sparse is None)
+        return found if kind == own and found.ensemble.model == self.encoder.name else None
+
+    def _sampled(self, size: int) -> tuple[str, ...]:
+        """Ids of points: the smallest where ids are random, or else those of the smallest hashes."""
+        first = next(iter(self._engine.scroll((), batch=min(size, 256))), [])
+        if self.engine == "server" and all(_is_random(record.id) for record in first):
+            page = next(iter(self._engine.scroll((), batch=size)), [])
+            return tuple(record.id for record in page)
+        ids = [record.id for page in self._engine.scroll((), batch=_PAGE) for record in page]
+        return tuple(sorted(ids, key=_hashed)[:size])
+
+    def points_of(self, ids: Sequence[str]) -> dict[str, PointId | None]:
+        """The point of each document; None for what can be no document's id."""
+        if self.payloads.hashed_ids:
+            return {name: haystack_point(name) for name in ids}
+        if not self.payloads.id:
+            return {name: _plain_id(name) for name in ids}
+        among = models.FieldCondition(key=self.payloads.id, match=models.MatchAny(any=list(ids)))
+        pages = self._engine.scroll(self.payloads.id_fields, condition=models.Filter(must=[among]))
+        found = {
+            self.payloads.document_id(record.id, record.payload): point_id(record.id)
+            for page in pages
+            for record in page
+        }
+        return {name: found.get(name) for name in ids}
+
+    def names_of(self, points: Sequence[str]) -> dict[str, str]:
+        """Point -> its document's id, of the points that are there."""
+        found = self._engine.retrieve([point_id(name) for name in points], self.payloads.id_fields)
+        return {record.id: self.payloads.document_id(record.id, record.payload) for record in found}
+
+    def among(self, points: Sequence[str], condition: models.Filter) -> frozenset[str]:
+        """Those of these points that a filter lets through."""
+        ids = models.HasIdCondition(has_id=[point_id(name) for name in points])
+        narrowed = models.Filter(must=[ids, condition])
+        pages = self._engine.scroll((), batch=max(len(points), 1), condition=narrowed) if points else ()
+        return frozenset(record.id for page in pages for record in page)
+
+    def _payload(self, fields: frozenset[Field]) -> PayloadChoice:
+        if "documents" in fields or ("tokens" in fields and self._reads_added):
+            return models.PayloadSelectorExclude(exclude=list(KEYS))
+        return self.payloads.id_fields
+
+    def _vectors(self, fields: frozenset[Field]) -> tuple[str, ...]:
+        own = self.vectors
+        names = [own.dense] * ("dense" in fields)
+        if "tokens" in fields and own.tokens is not None and not self._reads_added:
+            names.append(own.tokens)
+        if "terms" in fields and own.sparse is not None and self.enriched.words is None:
+            names.append(own.sparse)
+        return tuple(names)
+
+    def _candidates(
+        self, records: Sequence[Record], fields: frozenset[Field], names: Mapping[str, str] | None = None
+    ) -> Candidates:
+        """The pool; points without a dense vector are left out where those are asked for.
+
+        Args:
+            records: points.
+            fields: what to fill.
+            names: point -> the id of its document, where it was asked for by one.
+        """
+        dense = None
+        if "dense" in fields:
+            dense, rows = dense_of(records, self.vectors)
+            records = [records[i] for i in rows]
+        documents = None
+        if "documents" in fields or ("tokens" in fields and self._reads_added):
+            documents = tuple(self.payloads.document(record.id, record.payload) for record in records)
+        tokens: TokenBatch | None = None
+        notes: tuple[str, ...] = ()
+        if "tokens" in fields:
+            tokens, notes = self._tokens(records, documents)
+        return Candidates(
+            ids=tuple(
+                self.payloads.document_id(record.id, record.payload) if names is None else names[record.id]
+                for record in records
+            ),
+            dense=dense,
+            tokens=tokens,
+            terms=self._terms(records) if "terms" in fields else None,
+            documents=documents if "documents" in fields else None,
+            notes=notes,
+        )
+
+    def _tokens(
+        self, records: Sequence[Record], documents: Sequence[Document] | None
+    ) -> tuple[TokenBatch, tuple[str, ...]]:
+        """Token vectors of points: multivectors, or what was added; computed now where that is behind."""
+        if documents is None:
+            return self._multivectors(records), ()
+        stored = self.enriched.stored_tokens([record.id for record in records], documents)
+        missing = [i for i in range(len(records)) if i not in stored]
+        if not missing:
+            return self.enriched.unpacked([stored[i] for i in range(len(records))]), ()
+        stored |= zip(missing, self._computed([documents[i] for i in missing]), strict=True)
+        note = (
+            f"token vectors of {len(missing)} of {len(records)} documents are not stored, or of an earlier "
+            "text, and were computed now; run sync"
+        )
+        return self.enriched.unpacked([stored[i] for i in range(len(records))]), (note,)
+
+    def _terms(self, records: Sequence[Record]) -> TermBatch:
+        if self.enriched.words is None:
+            return terms_of(records, self.vectors)
+        found = self.enriched.vectors([record.id for record in records])
+        own = (found.get(record.id) for record in records)
+        return TermBatch.of([((), ()) if words is None else (words.indices, words.values) for words in own])
+
+    def _computed(self, documents: Sequence[Document]) -> list[bytes]:
+        """Packed token vectors of documents that are not enriched yet; the last ones are remembered."""
+        fresh = [own for own in documents if own.content_hash not in self._packed]
+        if fresh:
+            assert self.token_encoder is not None  # a record of tokens is read with one only
+            packed = packed_tokens(self.token_encoder, fresh)
+            with self._lock:
+                if len(self._packed) > _REMEMBERED:
+                    self._packed.clear()
+                self._packed |= zip((own.content_hash for own in fresh), packed, strict=True)
+        return [self._packed[own.content_hash] for own in documents]
+
+    def _multivectors(self, records: Sequence[Record]) -> TokenBatch:
+        name, size = self.vectors.tokens, self.vectors.token_size
+        if name is None:
+            raise DataError(
+                f"{self.where} stores no token vectors; add them with enrich(tokens=True), or choose a "
+                "system that needs none"
+            )
+        found = (record.vectors.get(name) for record in records)
+        rows = [np.array([] if own is None else own, np.float32).reshape(-1, size) for own in found]
+        return TokenBatch.from_arrays(rows, size)
+
+
+def _plain_id(name: str) -> PointId | None:
+    """The id of a point, where a document's id is one: a number or a UUID."""
+    if name.isdecimal():
+        return int(name)
+    try:
+        return str(uuid.UUID(name))
+    except ValueError:
+        return None
+
+
+def _is_random(name: str) -> bool:
+    return not name.isdecimal() and uuid.UUID(name).version in _RANDOM
+
+
+def _hashed(name: str) -> int:
+    return uuid.uuid5(uuid.NAMESPACE_OID, name).int

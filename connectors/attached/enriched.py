@@ -1,0 +1,208 @@
+"""What `enrich` added to a foreign collection, or beside it, and how it is read.
+
+In place, points get payload keys that begin with `surprise_`, and a named sparse vector of words. Beside it,
+a collection `NAME.surprise` has a point of the same id for each point. Either way `NAME.surprise.files` has
+the record of what was added, so that everybody who attaches the collection finds it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pybase64
+from qdrant_client import models
+
+from surprise_rerank.connectors.attached.payloads import PREFIX, point_id
+from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
+from surprise_rerank.connectors.qdrant.lexical import Bm25
+from surprise_rerank.connectors.qdrant.schema import Record
+from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles
+from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.documents import Document
+from surprise_rerank.encoders.base import Encoder
+from surprise_rerank.errors import DataError, IndexMismatchError
+from surprise_rerank.similarities.kernels import with_own_memberships
+from surprise_rerank.surprise.ensemble import Ensemble
+
+RECORD = "enriched.json"
+MOMENTS = "moments.npz"  # the ensemble that points carry moments of
+
+# Payload keys, and the sparse vector; in place each begins with the prefix, too, so that it is told apart.
+TOKENS, MU, SIGMA, STATISTICS, HASH = (
+    PREFIX + name for name in ("tokens", "mu", "sigma", "statistics", "hash")
+)
+WORDS = PREFIX + "words"
+KEYS = (TOKENS, MU, SIGMA, STATISTICS, HASH)
+SUFFIX = ".surprise"
+
+_SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnrichmentRecord:
+    """What was added.
+
+    Attributes:
+        in_place: to the collection's own points; else beside them.
+        model: of the token vectors; empty without them.
+        fingerprint: of its weights.
+        token_dimension: of the token vectors.
+        words: settings of the sparse vectors; None without them.
+        ensemble: identity of the ensemble whose moments points carry; empty without them.
+        schema: of the record.
+    """
+
+    in_place: bool
+    model: str = ""
+    fingerprint: str = ""
+    token_dimension: int = 0
+    words: Bm25 | None = None
+    ensemble: str = ""
+    schema: int = _SCHEMA
+
+    def to_bytes(self) -> bytes:
+        """As JSON."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def from_bytes(cls, content: bytes, where: str) -> EnrichmentRecord:
+        """What `to_bytes` gave.
+
+        Raises:
+            DataError: if it is damaged, or of a later version.
+        """
+        try:
+            values: dict[str, Any] = json.loads(content)
+            words = values.pop("words")
+            found = cls(**values, words=None if words is None else Bm25.from_json(words))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise DataError(
+                f"{where}: the record of what was added is damaged; take it away with 'surprise-rerank "
+                "enrich --remove', and add it again"
+            ) from error
+        if found.schema != _SCHEMA:
+            raise DataError(
+                f"{where} was enriched by another version (its record has the form {found.schema}, this one "
+                f"reads {_SCHEMA}); upgrade, or take it away with 'surprise-rerank enrich --remove'"
+            )
+        return found
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Names and values for `status`."""
+        parts = [
+            *([f"tokens of {self.model} ({self.token_dimension} dimensions)"] if self.model else []),
+            *([f"words (BM25, {self.words.language})"] if self.words else []),
+            *([f"moments over the ensemble {self.ensemble}"] if self.ensemble else []),
+        ]
+        place = "in place" if self.in_place else "beside it"
+        return [("enriched", f"{place}: {', '.join(parts)}")]
+
+
+@dataclass(frozen=True, slots=True)
+class Enriched:
+    """Reads what was added.
+
+    Attributes:
+        points: the collection that has it: the attached one, or the one beside it.
+        files: of the collection beside.
+        record: what was added; None for nothing.
+    """
+
+    points: ClientEngine
+    files: CollectionFiles
+    record: EnrichmentRecord | None = None
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether it has token vectors."""
+        return self.record is not None and bool(self.record.model)
+
+    @property
+    def words(self) -> Bm25 | None:
+        """The settings of its sparse vectors; None without them."""
+        return None if self.record is None else self.record.words
+
+    def check(self, name: str, fingerprint: str, where: str) -> None:
+        """Refuse a model that is not the one of the token vectors.
+
+        Raises:
+            IndexMismatchError: if it is another; names both.
+        """
+        if self.record is None or not self.record.model:
+            return
+        if (name, fingerprint) != (self.record.model, self.record.fingerprint):
+            raise IndexMismatchError(
+                f"{where} was enriched with token vectors of {self.record.model!r} (weights "
+                f"{self.record.fingerprint}), the question's would be of {name!r} ({fingerprint}); give that "
+                "model as token_encoder=, or enrich again"
+            )
+
+    def stored_tokens(self, points: Sequence[str], documents: Sequence[Document]) -> dict[int, bytes]:
+        """Packed token vectors of points that have them.
+
+        Args:
+            points: n ids.
+            documents: n, as they are now; tokens of an earlier text are left out.
+
+        Returns:
+            Place -> packed tokens, of the points whose tokens are up to date.
+        """
+        found = self._read(points, (TOKENS, HASH))
+        tokens = {}
+        for i, (point, document) in enumerate(zip(points, documents, strict=True)):
+            payload = found[point].payload if point in found else {}
+            if payload.get(HASH) == document.content_hash and TOKENS in payload:
+                tokens[i] = pybase64.b64decode(payload[TOKENS], validate=True)
+        return tokens
+
+    def unpacked(self, packed: Sequence[bytes]) -> TokenBatch:
+        """Token vectors of packed ones."""
+        assert self.record is not None
+        return TokenBatch.unpack(packed, self.record.token_dimension)
+
+    def ensemble(self) -> Ensemble:
+        """The ensemble that points carry moments of.
+
+        Raises:
+            DataError: if it is gone.
+        """
+        content = self.files.read_file(MOMENTS)
+        if content is None:
+            raise DataError(f"{self.points.where}: the ensemble of its moments is gone; enrich it again")
+        return Ensemble.from_bytes(content, f"{self.points.where}: {MOMENTS}")
+
+    def behind(self) -> int:
+        """How many points carry no moments of the record's ensemble; they must be in place."""
+        assert self.record is not None
+        match = models.FieldCondition(key=STATISTICS, match=models.MatchValue(value=self.record.ensemble))
+        return self.points.count(models.Filter(must_not=[match]))
+
+    def vectors(self, points: Sequence[str]) -> dict[str, Any]:
+        """Point -> its sparse vector of words, where it has one."""
+        found = self._read(points, (), (WORDS,))
+        return {name: record.vectors[WORDS] for name, record in found.items() if WORDS in record.vectors}
+
+    def _read(
+        self, points: Sequence[str], fields: Sequence[str], vectors: Sequence[str] = ()
+    ) -> dict[str, Record]:
+        ids = [point_id(name) for name in points]
+        return {record.id: record for record in self.points.retrieve(ids, fields, vectors)}
+
+
+def moments_payload(mean: float, deviation: float, ensemble: str) -> dict[str, Any]:
+    """A point's moments, for the formula query; as float32, which is what similarities are."""
+    return {MU: float(np.float32(mean)), SIGMA: float(np.float32(deviation)), STATISTICS: ensemble}
+
+
+def packed_tokens(encoder: Encoder, documents: Sequence[Document]) -> list[bytes]:
+    """Token vectors of documents as they are stored: in int8, with their own memberships.
+
+    Raises:
+        DataError: if the encoder has no token vectors.
+    """
+    encoded = encoder.encode([document.content for document in documents], kind="document")
+    return with_own_memberships(encoded.require_tokens().stored("int8")).pack()

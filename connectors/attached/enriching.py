@@ -1,0 +1,383 @@
+"""Adds token vectors, words and moments to a foreign collection, or beside it, and takes them away again.
+
+The collection's own vectors and payload stay as they are: payload keys of other names are set, and a sparse
+vector of another name is added. What is written last for a point is the hash of its text, so that an
+interrupted run goes on where it stopped, and points that were added or changed are found.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from qdrant_client import models
+
+from surprise_rerank.connectors.attached.collection import AttachedCollection
+from surprise_rerank.connectors.attached.enriched import (
+    HASH,
+    KEYS,
+    MOMENTS,
+    RECORD,
+    STATISTICS,
+    TOKENS,
+    WORDS,
+    Enriched,
+    EnrichmentRecord,
+    moments_payload,
+    packed_tokens,
+)
+from surprise_rerank.connectors.attached.payloads import point_id
+from surprise_rerank.connectors.attached.statistics import dense_of
+from surprise_rerank.connectors.qdrant.engines.client import REQUEST_BYTES, ClientEngine
+from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
+from surprise_rerank.connectors.qdrant.schema import Payload, Point, Record, packed_text
+from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
+from surprise_rerank.core.terms import TermBatch
+from surprise_rerank.core.vectors import is_linear
+from surprise_rerank.documents import Document
+from surprise_rerank.encoders.base import Encoder, token_dimension
+from surprise_rerank.errors import DataError
+from surprise_rerank.surprise.ensemble import Ensemble
+
+WORD_STATISTICS = "words.npz"
+
+_PAGE = 256  # points that are read, encoded and written together
+_TRIED = 32  # documents that a dry run encodes, for its estimate
+
+
+@dataclass(frozen=True, slots=True)
+class EnrichReport:
+    """What a run did.
+
+    Attributes:
+        enriched: points that were new, changed, or not finished.
+        unchanged: points that had everything.
+        removed: points beside the collection, of documents that are gone.
+        written: bytes that were sent, about.
+    """
+
+    enriched: int = 0
+    unchanged: int = 0
+    removed: int = 0
+    written: int = 0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.enriched} enriched, {self.unchanged} unchanged, {self.removed} removed, "
+            f"{self.written / 2**20:.1f} MiB written"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EnrichCost:
+    """What a run would cost, from some of the points.
+
+    Attributes:
+        points: that would be enriched.
+        bytes: that would be stored, about.
+        seconds: of encoding on this machine, about.
+        place: where it would be written.
+        cut: share of the documents whose text is longer than the model reads.
+    """
+
+    points: int
+    bytes: int
+    seconds: float
+    place: str
+    cut: float
+
+    def __str__(self) -> str:
+        cut = f"; {self.cut:.0%} of the texts are longer than the model reads, and cut" if self.cut else ""
+        return (
+            f"{self.points} points, about {self.bytes / 2**20:.1f} MiB {self.place}, "
+            f"{self.seconds:.0f} s of encoding{cut}; nothing was written"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Enricher:
+    """Brings what was added up to date.
+
+    Attributes:
+        collection: that is enriched.
+        record: what is to be there.
+        encoder: of the token vectors; None without them.
+        ensemble: whose moments points get; None without them.
+    """
+
+    collection: AttachedCollection
+    record: EnrichmentRecord
+    encoder: Encoder | None
+    ensemble: Ensemble | None
+
+    @classmethod
+    def planned(
+        cls,
+        collection: AttachedCollection,
+        *,
+        tokens: bool,
+        words: Bm25 | None,
+        moments: bool,
+        in_place: bool,
+        ensemble: Ensemble | None = None,
+    ) -> Enricher:
+        """What is asked for, if it makes sense.
+
+        Args:
+            collection: that is enriched.
+            tokens: whether points get token vectors.
+            words: settings of sparse vectors; None for none.
+            moments: whether points get moments.
+            in_place: whether the collection's own points get them.
+            ensemble: that moments are over; the collection's where None.
+
+        Raises:
+            DataError: if nothing is asked for, moments beside the collection, or tokens without a model of
+                tokens; if it was enriched otherwise before.
+        """
+        if not (tokens or words or moments):
+            raise DataError("nothing to add; ask for tokens, words or moments")
+        if moments and not in_place:
+            raise DataError(
+                "moments are for the formula query, which reads the collection's own payload; give "
+                "in_place=True (--in-place), or leave them out: beside it surprise is computed here"
+            )
+        encoder = collection.token_encoder
+        size = None if encoder is None else token_dimension(encoder)
+        if tokens and (encoder is None or size is None):
+            raise DataError(
+                f"the model {collection.encoder.name!r} has no token vectors; give "
+                "token_encoder=load_encoder() (--token-model) when it is attached, or tokens=False"
+            )
+        if moments and not is_linear(collection.vectors.similarity):
+            raise DataError(
+                f"{collection.where} compares by {collection.vectors.distance.value}, whose scores Qdrant's "
+                "formula has no moments for; leave moments out"
+            )
+        if moments and ensemble is None:
+            ensemble = collection.ensemble()
+        record = EnrichmentRecord(
+            in_place=in_place,
+            model=encoder.name if tokens and encoder is not None else "",
+            fingerprint=encoder.fingerprint if tokens and encoder is not None else "",
+            token_dimension=size or 0 if tokens else 0,
+            words=words,
+            ensemble="" if ensemble is None else ensemble.identity,
+        )
+        before = collection.enriched.record
+        if before is not None and replace(before, ensemble="") != replace(record, ensemble=""):
+            raise DataError(
+                f"{collection.where} was enriched with {before.facts()[0][1]}; take that away first, with "
+                "remove_enrichment() (surprise-rerank enrich --remove)"
+            )
+        return cls(collection, record, encoder if tokens else None, ensemble)
+
+    def cost(self) -> EnrichCost:
+        """What `run` would cost. Some documents are encoded for it, and nothing is written."""
+        sample = self.collection.sample(_TRIED, frozenset({"dense", "documents"}))
+        documents = list(sample.documents or ())
+        begun = time.perf_counter()
+        changes = [
+            self._change(document, packed, sparse) for document, packed, sparse in self._made(documents)
+        ]
+        seconds = time.perf_counter() - begun
+        size = sum(_size(payload, sparse) for payload, sparse in changes)
+        per = max(len(documents), 1)
+        waiting = sum(len(changed) for _, changed, _ in self._waiting())
+        cut = 0.0
+        if self.encoder is not None and self.encoder.window is not None and documents:
+            spans = self.encoder.token_spans([document.content for document in documents])
+            cut = sum(len(own) > self.encoder.window for own in spans) / len(documents)
+        place = "in place" if self.record.in_place else f"in {self._target.collection!r}"
+        return EnrichCost(waiting, size * waiting // per, seconds * waiting / per, place, cut)
+
+    def run(self, advance: Callable[[int], None] = lambda n: None) -> EnrichReport:
+        """Bring all points up to date; what is there already is left, so that an interrupted run goes on.
+
+        Args:
+            advance: called with the number of points of every finished part.
+
+        Raises:
+            StoreError: if the collection cannot be written to; what was written before stays.
+        """
+        self._prepare()
+        enriched = unchanged = written = 0
+        seen: set[str] = set()
+        for page, changed, unmeasured in self._waiting(vectors=self.ensemble is not None):
+            seen.update(record.id for record in page)
+            written += self._write(changed) + self._measure(unmeasured)
+            enriched += len(changed) + len(unmeasured)
+            unchanged += len(page) - len(changed) - len(unmeasured)
+            advance(len(page))
+        removed = 0 if self.record.in_place else self._remove_others(seen)
+        if self.record.words is not None:
+            self._count_words()
+        return EnrichReport(enriched, unchanged, removed, written)
+
+    @property
+    def _target(self) -> ClientEngine:
+        return self._enriched.points
+
+    @property
+    def _enriched(self) -> Enriched:
+        return self.collection.enriched_as(self.record)
+
+    def _prepare(self) -> None:
+        """Make the place. The record comes first: what is there can then be taken away, whatever happens."""
+        engine = self._target
+        if not self.record.in_place and not engine.exists():
+            words = {WORDS: models.SparseVectorParams(modifier=models.Modifier.IDF)}
+            sparse = None if self.record.words is None else words
+            engine.create_of({}, {}, sparse_vectors_config=sparse, on_disk_payload=True)
+        elif self.record.in_place and self.record.words is not None:
+            engine.add_sparse_vector(WORDS)
+        files = self._enriched.files
+        files.write_file(RECORD, self.record.to_bytes())
+        if self.ensemble is not None:
+            files.write_file(MOMENTS, self.ensemble.to_bytes())
+
+    def _waiting(
+        self, *, vectors: bool = False
+    ) -> Iterator[tuple[list[Record], list[tuple[Record, Document]], list[Record]]]:
+        """Pages of points; those whose text is new or another, and those that lack moments only."""
+        layout, engine = self.collection.payloads, self.collection.points
+        fields = (*layout.text_fields(), *((HASH, STATISTICS) if self.record.in_place else ()))
+        names = (self.collection.vectors.dense,) if vectors else ()
+        beside_exists = not self.record.in_place and self._target.exists()
+        for page in engine.scroll(fields, names, batch=_PAGE):
+            known = {record.id: record.payload for record in page}
+            if not self.record.in_place:
+                ids = [point_id(record.id) for record in page]
+                found = self._target.retrieve(ids, (HASH,)) if beside_exists else []
+                known = {record.id: record.payload for record in found}
+            changed: list[tuple[Record, Document]] = []
+            unmeasured: list[Record] = []
+            for record in page:
+                document = layout.document(record.id, record.payload)
+                own = known.get(record.id, {})
+                if own.get(HASH) != document.content_hash:
+                    changed.append((record, document))
+                elif self.ensemble is not None and own.get(STATISTICS) != self.record.ensemble:
+                    unmeasured.append(record)
+            yield page, changed, unmeasured
+
+    def _made(
+        self, documents: Sequence[Document]
+    ) -> list[tuple[Document, bytes | None, SparseVector | None]]:
+        n = len(documents)
+        packed: Sequence[bytes | None] = [None] * n
+        if self.encoder is not None and n:
+            packed = packed_tokens(self.encoder, documents)
+        words: Sequence[SparseVector | None] = [None] * n
+        if self.record.words is not None:
+            words = self.record.words.documents([document.content for document in documents])
+        return list(zip(documents, packed, words, strict=True))
+
+    def _change(
+        self, document: Document, packed: bytes | None, sparse: SparseVector | None
+    ) -> tuple[Payload, SparseVector | None]:
+        payload: Payload = {HASH: document.content_hash}
+        if packed is not None:
+            payload[TOKENS] = packed_text(packed)
+        return payload, sparse if sparse is not None and len(sparse.indices) else None
+
+    def _write(self, todo: Sequence[tuple[Record, Document]]) -> int:
+        """Write what points lack, in requests of a bounded size; returns the bytes, about."""
+        made = self._made([document for _, document in todo])
+        moments = self._moments([record for record, _ in todo])
+        points: list[Point] = []
+        for (record, _), (document, packed, sparse) in zip(todo, made, strict=True):
+            payload, words = self._change(document, packed, sparse)
+            payload |= moments.get(record.id, {})
+            points.append(Point(point_id(record.id), {} if words is None else {WORDS: words}, payload))
+        written = 0
+        for part in _by_size(points):
+            written += sum(point.size for point in part)
+            if not self.record.in_place:
+                self._target.upsert(part)
+                continue
+            # The payload has the hash, which says that the point is finished: it comes last.
+            vectors = [(point.id, point.vectors) for point in part if point.vectors]
+            if vectors:
+                self._target.set_vectors(vectors)
+            self._target.set_payloads([(point.id, point.payload) for point in part])
+        return written
+
+    def _measure(self, records: Sequence[Record]) -> int:
+        """Write the moments of points that have the rest; returns the bytes, about."""
+        changes = [(point_id(name), payload) for name, payload in self._moments(records).items()]
+        self._target.set_payloads(changes)
+        return sum(Point(name, {}, payload).size for name, payload in changes)
+
+    def _moments(self, records: Sequence[Record]) -> dict[str, Payload]:
+        if self.ensemble is None or not records:
+            return {}
+        vectors, rows = dense_of(records, self.collection.vectors)
+        found = self.ensemble.moments(vectors)
+        return {
+            records[row].id: moments_payload(mean, deviation, self.record.ensemble)
+            for row, mean, deviation in zip(rows, found.mean, found.deviation, strict=True)
+        }
+
+    def _remove_others(self, seen: set[str]) -> int:
+        """Points beside the collection of documents that are gone."""
+        pages = self._target.scroll((), batch=10_000)
+        gone = [record.id for page in pages for record in page if record.id not in seen]
+        if gone:
+            self._target.delete([point_id(name) for name in gone])
+        return len(gone)
+
+    def _count_words(self) -> None:
+        """The statistics of all words, in one scroll."""
+        parts = [
+            TermStatistics.of(
+                TermBatch.of(
+                    [
+                        ((), ()) if (own := record.vectors.get(WORDS)) is None else (own.indices, own.values)
+                        for record in page
+                    ]
+                )
+            )
+            for page in self._target.scroll((), (WORDS,), batch=2000)
+        ]
+        self._enriched.files.write_file(WORD_STATISTICS, TermStatistics.total(parts).to_bytes())
+
+
+def remove_enrichment(collection: AttachedCollection) -> bool:
+    """Take away everything that was added, in place or beside; returns whether there was anything.
+
+    Raises:
+        StoreError: if the collection cannot be written to.
+    """
+    enriched = collection.enriched
+    record = enriched.record
+    if record is None:
+        return False
+    if record.in_place:
+        enriched.points.delete_fields(KEYS)
+        if record.words is not None:
+            enriched.points.delete_vector(WORDS)
+    else:
+        enriched.points.drop()
+    enriched.files.engine.drop()
+    return True
+
+
+def _by_size(points: Sequence[Point]) -> Iterator[list[Point]]:
+    """Parts of at most `REQUEST_BYTES`, or of one point."""
+    part: list[Point] = []
+    size = 0
+    for point in points:
+        if part and size + point.size > REQUEST_BYTES:
+            yield part
+            part, size = [], 0
+        part.append(point)
+        size += point.size
+    if part:
+        yield part
+
+
+def _size(payload: Payload, sparse: SparseVector | None) -> int:
+    """Bytes that a point takes, about, as Qdrant stores it."""
+    return sum(len(str(own)) for own in payload.values()) + (8 * len(sparse.indices) if sparse else 0)

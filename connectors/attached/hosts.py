@@ -1,0 +1,106 @@
+"""The collection behind a vector store of LangChain, LlamaIndex, Haystack or Mem0.
+
+Stores are recognised by what they have, and no framework is imported.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from surprise_rerank.connectors.attached.attach import Collection
+from surprise_rerank.connectors.qdrant.lexical import SparseVector
+from surprise_rerank.errors import DataError
+
+# Names that stores have unless somebody chose others: then the layout is recognised by itself.
+_LANGCHAIN_KEYS = {"page_content", "metadata"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Store:
+    """What a store tells.
+
+    Attributes:
+        client: of its Qdrant.
+        collection: name.
+        embed: its model; None where it has none.
+        settings: more for `Collection.attach`.
+    """
+
+    client: Any
+    collection: str
+    embed: Any = None
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+def attach_store(store: Any, *, embed: Any = None, **settings: Any) -> Collection:
+    """Attach the collection of a framework's vector store.
+
+    Args:
+        store: LangChain's or LlamaIndex's `QdrantVectorStore`, LlamaIndex's `VectorStoreIndex` over one,
+            Haystack's `QdrantDocumentStore`, or Mem0's store.
+        embed: the model of its dense vectors, where the store has none. LangChain's and a `VectorStoreIndex`
+            have one.
+        settings: more for `Collection.attach`, such as `token_encoder` and `keep`.
+
+    Raises:
+        DataError: if it is no such store, or its model is not known; as `Collection.attach`.
+    """
+    found = _told(store)
+    model = found.embed if embed is None else embed
+    if model is None:
+        raise DataError(
+            f"{type(store).__name__} does not know the model of its vectors; give it as embed= (the "
+            "embedding object of your framework, or a function from texts to vectors)"
+        )
+    return Collection.attach(found.client, found.collection, embed=model, **{**found.settings, **settings})
+
+
+def _told(store: Any) -> _Store:
+    if hasattr(store, "vector_store"):  # LlamaIndex's VectorStoreIndex
+        inner = _told(store.vector_store)
+        return _Store(inner.client, inner.collection, getattr(store, "_embed_model", None), inner.settings)
+    if hasattr(store, "content_payload_key"):
+        return _langchain(store)
+    if hasattr(store, "dense_vector_name") and hasattr(store, "text_key"):
+        return _llama_index(store)
+    if hasattr(store, "use_sparse_embeddings") and hasattr(store, "count_documents"):
+        return _haystack(store)
+    if hasattr(store, "client") and hasattr(store, "collection_name"):  # Mem0, and others built alike
+        return _Store(store.client, store.collection_name)
+    raise DataError(
+        f"a {type(store).__name__} is no vector store over Qdrant that is known; give one of LangChain, "
+        "LlamaIndex, Haystack or Mem0, or use Collection.attach(client, name, embed=...)"
+    )
+
+
+def _langchain(store: Any) -> _Store:
+    keys = (store.content_payload_key, store.metadata_payload_key)
+    settings: dict[str, Any] = {}
+    if set(keys) != _LANGCHAIN_KEYS:
+        settings = {"text": keys[0], "metadata": keys[1]}
+    if store.vector_name:
+        settings["vector"] = store.vector_name
+    sparse = getattr(store, "_sparse_embeddings", None)
+    if sparse is not None:
+        settings |= {"sparse": sparse, "sparse_vector": store.sparse_vector_name}
+    return _Store(store.client, store.collection_name, store.embeddings, settings)
+
+
+def _llama_index(store: Any) -> _Store:
+    client = store._client if store._client is not None else store._aclient
+    settings: dict[str, Any] = {"vector": store.dense_vector_name} if store.dense_vector_name else {}
+    query = getattr(store, "_sparse_query_fn", None)
+    if store.enable_hybrid and query is not None:
+
+        def sparse(text: str) -> SparseVector:
+            indices, values = query([text])
+            return SparseVector(indices[0], values[0])
+
+        settings |= {"sparse": sparse, "sparse_vector": store.sparse_vector_name}
+    return _Store(client, store.collection_name, None, settings)
+
+
+def _haystack(store: Any) -> _Store:
+    store.count_documents()  # its client is made with the first request
+    return _Store(store._client, store.index)

@@ -1,0 +1,256 @@
+"""Whose payloads these are: where a foreign collection keeps text, title, id and metadata."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from surprise_rerank.connectors.qdrant.schema import PointId
+from surprise_rerank.connectors.readers.fields import (
+    METADATA_NAMES,
+    TEXT_NAMES,
+    TITLE_NAMES,
+    id_string,
+    json_value,
+    shown,
+)
+from surprise_rerank.connectors.readers.source import RefusedError
+from surprise_rerank.documents import Document
+from surprise_rerank.errors import DataError, did_you_mean
+
+Payload: TypeAlias = Mapping[str, Any]
+
+# What `enrich` adds in place has names that begin so, and is no part of a document.
+PREFIX = "surprise_"
+
+_NODE = "_node_content"  # LlamaIndex: a node as JSON
+_NODE_KEYS = frozenset({_NODE, "_node_type", "document_id", "doc_id", "ref_doc_id"})
+# Haystack makes a point's id of a document's id, by uuid5 in this namespace.
+_HAYSTACK = uuid.UUID("3896d314-1e95-4a3a-b45a-945f9f0b541d")
+# More names of a text than tables have: Mem0's `data`, and what vector databases' examples use.
+_TEXTS = (*TEXT_NAMES, "data", "page_content", "chunk", "chunk_text", "raw_text", "document_text")
+# Keys that a point of an index of ours has.
+_OWN = frozenset({"id", "title", "text", "metadata", "hash"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PayloadKeys:
+    """Which keys of a payload are what; None finds the key by its name. A dot leads into an object.
+
+    Attributes:
+        text: of the text.
+        title: of the title; it is encoded and shown before the text.
+        id: of the document's id; the point's id where None.
+        metadata: of an object with the metadata; all other keys where None.
+    """
+
+    text: str | None = None
+    title: str | None = None
+    id: str | None = None
+    metadata: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadLayout:
+    """How points become documents.
+
+    Attributes:
+        host: whose layout it is, for `status`.
+        texts: keys of the text, the first that a point has; none, where `read` knows it.
+        title: key of the title; empty for none.
+        id: key of the document's id; empty where the point's id is it.
+        metadata: key of the metadata; empty where all other keys are.
+        lacking: how many of the points that were looked at have no text.
+        seen: how many were looked at.
+    """
+
+    host: str
+    texts: tuple[str, ...]
+    title: str = ""
+    id: str = ""
+    metadata: str = ""
+    lacking: int = 0
+    seen: int = 0
+
+    @property
+    def hashed_ids(self) -> bool:
+        """Whether a point's id follows from its document's id."""
+        return self.host == "Haystack"
+
+    @property
+    def id_fields(self) -> tuple[str, ...]:
+        """The keys that a document's id is read from."""
+        return (self.id.partition(".")[0],) if self.id else ()
+
+    def text_fields(self) -> tuple[str, ...]:
+        """The keys that a document's content is read from."""
+        names = (*self.texts, *([self.title] if self.title else []))
+        return tuple(dict.fromkeys(name.partition(".")[0] for name in names))
+
+    def document_id(self, point: str, payload: Payload) -> str:
+        """The id of the document that a point is; the point's where its payload has none."""
+        return (id_string(_at(payload, self.id)) if self.id else None) or point
+
+    def document(self, point: str, payload: Payload) -> Document:
+        """The document that a point is. A point without a text is a document without one."""
+        name = self.document_id(point, payload)
+        if _NODE in self.texts:
+            return _node(name, payload)
+        found = ((key, _at(payload, key)) for key in self.texts)
+        key, text = next(((key, own) for key, own in found if isinstance(own, str)), ("", ""))
+        title = _at(payload, self.title) if self.title else None
+        if self.metadata:
+            inner = _at(payload, self.metadata)
+            values = inner if isinstance(inner, Mapping) else {}
+        else:
+            taken = {key, self.title, self.id}
+            values = {own: value for own, value in payload.items() if own not in taken}
+        return Document(name, text, title if isinstance(title, str) else "", _metadata(values))
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Names and values for `status`."""
+        texts = "the node's JSON" if _NODE in self.texts else ", else ".join(self.texts)
+        lacking = f"; {self.lacking} of {self.seen} points looked at have none" if self.lacking else ""
+        return [
+            ("payload of", self.host),
+            ("text", f"{texts}{lacking}"),
+            ("title", self.title or "none"),
+            ("document id", self.id or "the point's"),
+            ("metadata", self.metadata or ("the node's" if _NODE in self.texts else "all other keys")),
+        ]
+
+
+def find_layout(points: Sequence[tuple[str, Payload]], keys: PayloadKeys, where: str) -> PayloadLayout:
+    """How a collection keeps its documents, from some of its points.
+
+    Args:
+        points: ids and payloads of a sample.
+        keys: those that the user named.
+        where: the collection, for messages.
+
+    Raises:
+        DataError: if no key is known to hold the text, or a named one is in no point; lists the keys.
+    """
+    payloads = [payload for _, payload in points]
+    names = Counter(name for payload in payloads for name in payload if not name.startswith(PREFIX))
+    given = {name: own for name, own in _named(keys).items() if own is not None}
+    for name, own in given.items():
+        if payloads and all(_at(payload, own) is None for payload in payloads):
+            hint = did_you_mean(own, names)
+            raise DataError(
+                f"{where}: none of {len(payloads)} points looked at has the key {own!r} for the {name}; "
+                f"{hint}there are {shown(names)}"
+            )
+    layout = _known(points, names) if not given else None
+    if layout is None:
+        layout = _plain(payloads, names, keys, where)
+    lacking = sum(not layout.document(point, payload).text for point, payload in points)
+    return PayloadLayout(
+        layout.host, layout.texts, layout.title, layout.id, layout.metadata, lacking, len(points)
+    )
+
+
+def point_id(name: str) -> PointId:
+    """The id of a point, from the string that stands for it."""
+    return int(name) if name.isdecimal() else name
+
+
+def haystack_point(document_id: str) -> str:
+    """The id that Haystack gives the point of a document."""
+    return str(uuid.uuid5(_HAYSTACK, document_id))
+
+
+def _known(points: Sequence[tuple[str, Payload]], names: Counter[str]) -> PayloadLayout | None:
+    """The layout of a host that is known; None for any other."""
+    common = {name for name, n in names.items() if 2 * n > len(points)}
+    if _NODE in common:
+        return PayloadLayout("LlamaIndex", (_NODE,))
+    if {"page_content", "metadata"} <= common:
+        return PayloadLayout("LangChain", ("page_content",), metadata="metadata")
+    if {"id", "content", "meta"} <= common and all(
+        haystack_point(str(payload.get("id"))) == point for point, payload in points
+    ):
+        return PayloadLayout("Haystack", ("content",), id="id", metadata="meta")
+    if {"data", "hash"} <= common and common & {"user_id", "agent_id", "run_id", "created_at"}:
+        return PayloadLayout("Mem0", ("data",))
+    if common >= _OWN:
+        return PayloadLayout("surprise-rerank", ("text",), title="title", id="id", metadata="metadata")
+    return None
+
+
+def _plain(payloads: Sequence[Payload], names: Counter[str], keys: PayloadKeys, where: str) -> PayloadLayout:
+    lower = {name.lower(): name for name in reversed(list(names))}
+    texts = (keys.text,) if keys.text else tuple(_usual(_TEXTS, lower, payloads))
+    if not texts:
+        guess = max(names, key=lambda name: _letters(name, payloads), default="")
+        hint = f"; the longest texts are in {guess!r}" if guess and _letters(guess, payloads) else ""
+        raise DataError(
+            f"{where}: no key is known to hold the text. The payloads have {shown(names)}{hint}. Name it "
+            "with text= (--text on the command line), with a dot for a key inside an object"
+        )
+    title = keys.title or next(iter(_usual(TITLE_NAMES, lower, payloads)), "")
+    inner = [lower[name] for name in METADATA_NAMES if name in lower]
+    metadata = keys.metadata or next(
+        (own for own in inner if all(isinstance(p.get(own, {}), Mapping) for p in payloads)), ""
+    )
+    host = "a mapping that was given" if any(_named(keys).values()) else "no host that is known"
+    return PayloadLayout(host, texts, title, keys.id or "", metadata)
+
+
+def _named(keys: PayloadKeys) -> dict[str, str | None]:
+    return {name: getattr(keys, name) for name in ("text", "title", "id", "metadata")}
+
+
+def _usual(usual: Sequence[str], lower: Mapping[str, str], payloads: Sequence[Payload]) -> list[str]:
+    """The usual names that are there and hold strings, as they are written there."""
+    there = [lower[name] for name in usual if name in lower]
+    return [own for own in dict.fromkeys(there) if any(isinstance(p.get(own), str) for p in payloads)]
+
+
+def _letters(name: str, payloads: Sequence[Payload]) -> int:
+    return sum(len(own) for own in (payload.get(name) for payload in payloads) if isinstance(own, str))
+
+
+def _at(payload: Payload, path: str) -> Any:
+    """The value at a key, or at keys with dots between them."""
+    if path in payload:
+        return payload[path]
+    value: Any = payload
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def _node(name: str, payload: Payload) -> Document:
+    """The document in a payload of LlamaIndex."""
+    content = payload.get(_NODE)
+    try:
+        node = json.loads(content) if isinstance(content, str) else {}
+    except ValueError:  # cut off by whoever wrote it: the other keys are still there
+        node = {}
+    if not isinstance(node, Mapping):
+        node = {}
+    resource = node.get("text_resource")
+    text = node.get("text") or (resource.get("text") if isinstance(resource, Mapping) else None)
+    text = text or payload.get("text")
+    values = node.get("metadata")
+    if not isinstance(values, Mapping):
+        values = {own: value for own, value in payload.items() if own not in _NODE_KEYS}
+    return Document(name, text if isinstance(text, str) else "", "", _metadata(values))
+
+
+def _metadata(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The metadata as JSON, without what was added in place; what is no JSON is left out."""
+    found = {}
+    for name, value in values.items():
+        if name.startswith(PREFIX):
+            continue
+        try:
+            found[name] = json_value(value, name)
+        except (RefusedError, RecursionError):
+            continue
+    return found

@@ -1,0 +1,95 @@
+"""Retrievers of a foreign collection that only Qdrant's own vectors or payload allow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from qdrant_client import models
+
+from surprise_rerank.candidates import Candidates, Field, Query
+from surprise_rerank.connectors.attached.collection import AttachedCollection
+from surprise_rerank.connectors.attached.enriched import MU, SIGMA
+from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever, in_words
+from surprise_rerank.connectors.qdrant.search.queries import (
+    NO_OPTIONS,
+    SearchOptions,
+    Stage,
+    dense_vector,
+    formula_stage,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MultivectorRetriever(ExplainingRetriever):
+    """The nearest by dense vectors, re-scored inside Qdrant by MaxSim over the collection's multivectors.
+
+    Scores are the mean over the question's tokens of the largest similarity, as `DynaMaxReranker` gives them.
+
+    Attributes:
+        collection: with multivectors.
+        options: filter, offset, threshold and parameters of Qdrant.
+    """
+
+    collection: AttachedCollection
+    options: SearchOptions = NO_OPTIONS
+
+    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
+        """The `depth` best documents, with what the re-ranker needs."""
+        count = len(query.require_tokens())
+        options = self.options
+        if options.score_threshold is not None:
+            options = replace(options, score_threshold=options.score_threshold * max(count, 1))
+        found = self.collection.run(self._stages(query, depth), depth, fields, "maxsim", options)
+        return replace(found, scores={"maxsim": found.scores["maxsim"] / max(count, 1)})
+
+    def steps(self, query: Query, depth: int) -> list[str]:
+        """What `retrieve` does, in words."""
+        return in_words(self.collection, self._stages(query, depth), self.options)
+
+    def _stages(self, query: Query, depth: int) -> list[Stage]:
+        tokens = models.NearestQuery.model_construct(nearest=query.require_tokens().tolist())
+        wide = _wide(depth, self.options)
+        return [
+            _dense(self.collection, query, wide),
+            Stage(tokens, self.collection.vectors.tokens, "MaxSim of multivectors", depth),
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class MomentsRetriever(ExplainingRetriever):
+    """The nearest by dense vectors, re-scored inside Qdrant by z, from moments that `enrich` added in place.
+
+    Attributes:
+        collection: all of whose points carry the moments of one ensemble.
+        options: filter, offset, threshold (on z) and parameters of Qdrant.
+    """
+
+    collection: AttachedCollection
+    options: SearchOptions = NO_OPTIONS
+
+    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
+        """The `depth` best documents, with what the re-ranker needs."""
+        found = self.collection.run(self._stages(query, depth), depth, fields, "surprise", self.options)
+        order = sorted(range(len(found)), key=lambda i: (-found.scores["surprise"][i], found.ids[i]))
+        return found.take(np.array(order, np.int64))
+
+    def steps(self, query: Query, depth: int) -> list[str]:
+        """What `retrieve` does, in words."""
+        return in_words(self.collection, self._stages(query, depth), self.options)
+
+    def _stages(self, query: Query, depth: int) -> Sequence[Stage]:
+        wide = _wide(depth, self.options)
+        return [_dense(self.collection, query, wide), formula_stage(depth, MU, SIGMA)]
+
+
+def _wide(depth: int, options: SearchOptions) -> int:
+    """Points that a stage passes on, with those that are skipped."""
+    return depth + (options.offset or 0)
+
+
+def _dense(collection: AttachedCollection, query: Query, limit: int) -> Stage:
+    vector = models.NearestQuery.model_construct(nearest=dense_vector(query).tolist())
+    own = collection.vectors
+    return Stage(vector, own.using, f"{own.score} of dense vectors", limit)

@@ -1,0 +1,178 @@
+"""Which vectors a foreign collection has, and which of them are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from qdrant_client import models
+
+from surprise_rerank.connectors.attached.payloads import PREFIX
+from surprise_rerank.connectors.qdrant.engines.base import UNNAMED
+from surprise_rerank.core.arrays import Float32Array, unit_rows
+from surprise_rerank.core.vectors import VectorSimilarity
+from surprise_rerank.errors import DataError, did_you_mean
+
+_SIMILARITIES: Mapping[models.Distance, VectorSimilarity] = {
+    models.Distance.COSINE: "dot",
+    models.Distance.DOT: "dot",
+    models.Distance.EUCLID: "euclidean",
+    models.Distance.MANHATTAN: "manhattan",
+}
+# Vectors whose lengths differ from 1 by less are taken for unit vectors: float16 and APIs round.
+_ROUNDED = 1e-2
+
+
+@dataclass(frozen=True, slots=True)
+class VectorLayout:
+    """The vectors that are compared.
+
+    Attributes:
+        dense: name of the dense vector; empty for the one without a name.
+        size: its dimension d.
+        distance: how Qdrant compares it.
+        tokens: name of the multivector of tokens; None without one.
+        token_size: the dimension of the tokens.
+        sparse: name of the sparse vector of words; None without one.
+        idf: whether Qdrant multiplies its values with the IDF.
+        unit: whether dense vectors have length 1.
+    """
+
+    dense: str
+    size: int
+    distance: models.Distance
+    tokens: str | None = None
+    token_size: int = 0
+    sparse: str | None = None
+    idf: bool = False
+    unit: bool = True
+
+    @property
+    def using(self) -> str | None:
+        """The dense vector in a request."""
+        return self.dense or None
+
+    @property
+    def similarity(self) -> VectorSimilarity:
+        """How documents are compared with questions here. Of unit vectors every distance is the cosine."""
+        return "dot" if self.unit else _SIMILARITIES[self.distance]
+
+    @property
+    def score(self) -> str:
+        """What the scores of Qdrant's search are called."""
+        name = _SIMILARITIES[self.distance]
+        return name if name != "dot" else ("cosine" if self.unit else "dot")
+
+    def scores(self, found: Float32Array) -> Float32Array:
+        """Qdrant's scores, as higher for nearer: a distance x becomes 1 / (1 + x)."""
+        if _SIMILARITIES[self.distance] == "dot":
+            return found
+        return np.asarray(1.0 / (1.0 + found), np.float32)
+
+    def prepared(self, vectors: Float32Array) -> Float32Array:
+        """(n, d) stored vectors as they are compared: Qdrant scales those that it compares by the cosine."""
+        return unit_rows(vectors) if self.distance == models.Distance.COSINE else vectors
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Names and values for `status`."""
+        named = repr(self.dense) if self.dense else "the one without a name"
+        lengths = "" if self.unit else ", not of length 1"
+        tokens = (
+            "none" if self.tokens is None else f"multivector {self.tokens!r}, {self.token_size} dimensions"
+        )
+        idf = ", with Qdrant's IDF" if self.idf else ""
+        return [
+            ("dense vector", f"{named}, {self.size} dimensions, {self.distance.value}{lengths}"),
+            ("token vectors", tokens),
+            ("sparse vector", "none" if self.sparse is None else f"{self.sparse!r}{idf}"),
+        ]
+
+
+def find_vectors(
+    config: models.CollectionParams,
+    where: str,
+    *,
+    vector: str | None = None,
+    tokens: str | None = None,
+    sparse: str | None = None,
+    size: int | None = None,
+) -> VectorLayout:
+    """The vectors of a collection.
+
+    Args:
+        config: its parameters.
+        where: the collection, for messages.
+        vector: name of the dense vector; the only one, or the only one of the size, by default.
+        tokens: name of the multivector; the only one by default.
+        sparse: name of the sparse vector; the only one by default.
+        size: dimension of the model's vectors, where it is known.
+
+    Raises:
+        DataError: if a name is not there, there are several and none was named, or the dimension is another
+            one than the model's; lists what there is.
+    """
+    dense, multi = _params(config)
+    words = {name: own for name, own in (config.sparse_vectors or {}).items() if not name.startswith(PREFIX)}
+    if not dense:
+        raise DataError(
+            f"{where} has no dense vectors, which documents are found by; it has "
+            f"{_listed([*multi, *words]) or 'none at all'}"
+        )
+    fitting = {name: params for name, params in dense.items() if params.size == size}
+    own = _chosen("vector", vector, fitting if vector is None and len(fitting) == 1 else dense, where)
+    if size is not None and dense[own].size != size:
+        raise DataError(
+            f"{where}: the vector {own!r} has {dense[own].size} dimensions, the model's have {size}; give "
+            "the model that the collection was made with (embed=), or another vector="
+        )
+    token_name = _chosen("tokens", tokens, multi, where) if multi or tokens else None
+    sparse_name = _chosen("sparse", sparse, words, where) if words or sparse else None
+    return VectorLayout(
+        own,
+        dense[own].size,
+        models.Distance(dense[own].distance),
+        token_name,
+        0 if token_name is None else multi[token_name].size,
+        sparse_name,
+        sparse_name is not None and words[sparse_name].modifier == models.Modifier.IDF,
+    )
+
+
+def are_unit(vectors: Float32Array) -> bool:
+    """Whether (n, d) vectors have length 1, but for rounding; zeros are no text's vector and do not count."""
+    lengths = np.linalg.norm(vectors.astype(np.float64), axis=1)
+    known = lengths[lengths > 0]
+    return bool((np.abs(known - 1) < _ROUNDED).all())
+
+
+def _params(
+    config: models.CollectionParams,
+) -> tuple[dict[str, models.VectorParams], dict[str, models.VectorParams]]:
+    """Dense vectors and multivectors by name, without what `enrich` added."""
+    given: Any = config.vectors or {}
+    named = given if isinstance(given, Mapping) else {UNNAMED: given}
+    own = {name: params for name, params in named.items() if not name.startswith(PREFIX)}
+    dense = {name: params for name, params in own.items() if params.multivector_config is None}
+    return dense, {name: params for name, params in own.items() if name not in dense}
+
+
+def _chosen(option: str, asked: str | None, known: Mapping[str, Any], where: str) -> str:
+    """The name that was asked for, or the only one."""
+    kind = {"vector": "dense vector", "tokens": "multivector", "sparse": "sparse vector"}[option]
+    if asked is not None:
+        if asked not in known:
+            hint = did_you_mean(asked, known)
+            raise DataError(f"{where} has no {kind} {asked!r}; {hint}there is {_listed(known) or 'none'}")
+        return asked
+    if len(known) == 1 or UNNAMED in known:
+        return UNNAMED if UNNAMED in known else next(iter(known))
+    raise DataError(
+        f"{where} has several vectors of the kind {kind}: {_listed(known)}; name one with {option}= "
+        f"(--{option} on the command line)"
+    )
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(repr(name) if name else "one without a name" for name in names)

@@ -1,0 +1,157 @@
+"""Small files beside points: in a folder, in a collection of Qdrant, or in the memory of this process."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import pybase64
+from qdrant_client import models
+
+from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
+from surprise_rerank.connectors.qdrant.schema import Point, point_id
+from surprise_rerank.core.files import disk_errors, whole_file
+from surprise_rerank.errors import StoreError
+
+_PART_BYTES = 4 * 2**20  # of a file, in one point; a server takes 32 MiB in a request
+
+
+class Files(Protocol):
+    """Named files. Every error is a `StoreError`."""
+
+    def read_file(self, name: str) -> bytes | None:
+        """A file's content; None if there is none."""
+        ...
+
+    def write_file(self, name: str, content: bytes) -> None:
+        """Keep a file, in place of the one of this name."""
+        ...
+
+    def delete_file(self, name: str) -> None:
+        """Delete a file; nothing happens if there is none."""
+        ...
+
+
+class MemoryFiles:
+    """Files that are gone when the process ends, over others that are only read.
+
+    Args:
+        below: what is not here is read from there.
+    """
+
+    def __init__(self, below: Files) -> None:
+        self._below = below
+        self._contents: dict[str, bytes | None] = {}
+
+    def read_file(self, name: str) -> bytes | None:
+        """A file's content; None if there is none."""
+        return self._contents[name] if name in self._contents else self._below.read_file(name)
+
+    def write_file(self, name: str, content: bytes) -> None:
+        """Keep a file, in place of the one of this name."""
+        self._contents[name] = content
+
+    def delete_file(self, name: str) -> None:
+        """Hide a file."""
+        self._contents[name] = None
+
+
+class FolderFiles:
+    """Files in a folder, each written whole or not at all.
+
+    Args:
+        folder: is made with the first file.
+        where: the place, for messages.
+    """
+
+    def __init__(self, folder: Path, where: str | None = None) -> None:
+        self.folder = folder
+        self._where = where or str(folder)
+
+    def read_file(self, name: str) -> bytes | None:
+        """A file's content; None if there is none."""
+        with disk_errors(self._where):
+            path = self.folder / name
+            return path.read_bytes() if path.exists() else None
+
+    def write_file(self, name: str, content: bytes) -> None:
+        """Keep a file, in place of the one of this name."""
+        with disk_errors(self._where):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with whole_file(self.folder / name) as file:
+                file.write(content)
+
+    def delete_file(self, name: str) -> None:
+        """Delete a file; nothing happens if there is none."""
+        with disk_errors(self._where):
+            (self.folder / name).unlink(missing_ok=True)
+
+
+class CollectionFiles:
+    """Files in a collection of their own, which is made with the first file.
+
+    Args:
+        engine: of the collection.
+    """
+
+    def __init__(self, engine: ClientEngine) -> None:
+        self.engine = engine
+
+    def read_file(self, name: str) -> bytes | None:
+        """A file, joined from its parts; the latest content of which all parts exist.
+
+        Raises:
+            StoreError: if a part is damaged.
+        """
+        if not self.engine.exists():
+            return None
+        contents: dict[str, dict[int, Mapping[str, Any]]] = defaultdict(dict)
+        fields = ("part", "data", "parts", "of", "written")
+        for batch in self.engine.scroll(fields, batch=4, condition=_named(name)):
+            for record in batch:
+                contents[record.payload.get("of", "")][record.payload["part"]] = record.payload
+        whole = [own for own in contents.values() if len(own) == own[min(own)]["parts"]]
+        if not whole:
+            return None
+        latest = max(whole, key=lambda own: max(part.get("written", 0.0) for part in own.values()))
+        try:
+            return pybase64.b64decode("".join(latest[i]["data"] for i in sorted(latest)), validate=True)
+        except ValueError as error:
+            raise StoreError(f"{self.engine.where}: the file {name!r} is damaged; write it again") from error
+
+    def write_file(self, name: str, content: bytes) -> None:
+        """Keep a file, in parts that fit into a request, in place of the file of this name.
+
+        The old parts are deleted when all new ones are stored. A reader finds one of the two, complete.
+        """
+        if not self.engine.exists():
+            self.engine.create_of({}, {})
+        text = pybase64.b64encode(content).decode("ascii")
+        own = hashlib.sha256(content).hexdigest()[:16]
+        starts = range(0, len(text), _PART_BYTES)
+        shared = {"name": name, "of": own, "parts": len(starts), "written": time.time()}
+        for part, start in enumerate(starts):
+            payload = {**shared, "part": part, "data": text[start : start + _PART_BYTES]}
+            self.engine.upsert([Point(point_id(f"{name}@{own}", part), {}, payload)])
+        before = [
+            record.id
+            for batch in self.engine.scroll(("of",), condition=_named(name))
+            for record in batch
+            if record.payload.get("of") != own
+        ]
+        if before:
+            self.engine.delete(before)
+
+    def delete_file(self, name: str) -> None:
+        """Delete a file; nothing happens if there is none."""
+        if self.engine.exists():
+            ids = [r.id for batch in self.engine.scroll((), condition=_named(name)) for r in batch]
+            self.engine.delete(ids)
+
+
+def _named(name: str) -> models.Filter:
+    return models.Filter(must=[models.FieldCondition(key="name", match=models.MatchValue(value=name))])
