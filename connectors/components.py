@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from typing import Any, Generic, TypeVar, cast
+from uuid import UUID
 
 from surprise_rerank.connectors.qdrant.location import shown_url
 from surprise_rerank.connectors.systems.loading import PipelineSettings
 from surprise_rerank.core.workers import in_thread
-from surprise_rerank.errors import DataError
+from surprise_rerank.errors import DataError, refuse_unknown
 
 T = TypeVar("T")
 
@@ -80,6 +83,18 @@ def component_settings(given: object | None, what: str, **names: Any) -> Pipelin
     return settings
 
 
+def refuse_arguments(of: type, unknown: Mapping[str, Any]) -> None:
+    """Refuse what a constructor collected in `unknown`, with the arguments that there are.
+
+    Raises:
+        DataError: if there is any.
+    """
+    # Of the constructor itself: Haystack's metaclass hides it behind a call of any arguments.
+    names = inspect.signature(cast(Any, of).__init__).parameters
+    known = [name for name in names if name not in ("self", "unknown")]
+    refuse_unknown(unknown, known, of.__name__)
+
+
 def judged_metadata(metadata: Mapping[str, Any], surprise: float | None) -> dict[str, Any]:
     """A copy with this surprise; without one, an earlier re-ranker's goes too, as it is not of the new score.
 
@@ -91,14 +106,35 @@ def judged_metadata(metadata: Mapping[str, Any], surprise: float | None) -> dict
     return kept if surprise is None else {**kept, SURPRISE: surprise}
 
 
-def require_writable(lazy: Lazy[Any], component: str, what: str) -> None:
-    """Refuse to write a component that was given an object, which no names stand for.
+def require_writable(
+    lazy: Lazy[Any], component: str, what: str, settings: PipelineSettings
+) -> dict[str, Any]:
+    """The names that stand for a component, for a file.
 
     Raises:
-        DataError: if it was.
+        DataError: if it was given an object, which no names stand for.
     """
-    if lazy.is_given:
+    given = what if lazy.is_given else "encoder" if settings.encoder is not None else ""
+    if given:
         raise DataError(
-            f"a {component} that was given {what}= cannot be written; make it from names: index or url and "
+            f"a {component} that was given {given}= cannot be written; make it from names: index or url and "
             "collection, model, system, min_surprise"
         )
+    names = asdict(settings)
+    del names["encoder"]
+    return names
+
+
+def stored_names(*ids: object) -> tuple[str, ...] | None:
+    """What a document may be stored under, of the ids that a host has for it, the best first; None for none.
+
+    Ids of other kinds, such as row numbers, are none of an index; a UUID is as it is written.
+    """
+    known = (str(own) for own in ids if isinstance(own, str | UUID))
+    return tuple(dict.fromkeys(name for name in known if name)) or None
+
+
+def given_vectors(vectors: Iterable[Any]) -> list[Any] | None:
+    """The vectors that documents came with, None for those without; None where none has one."""
+    own = list(vectors)
+    return own if any(vector is not None for vector in own) else None

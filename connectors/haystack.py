@@ -7,7 +7,7 @@ imports only modules that are allowed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, Self
 
 from surprise_rerank.candidates import Hit, Ranking
@@ -16,8 +16,11 @@ from surprise_rerank.connectors.components import (
     SURPRISE,
     Lazy,
     component_settings,
+    given_vectors,
     judged_metadata,
+    refuse_arguments,
     require_writable,
+    stored_names,
 )
 from surprise_rerank.connectors.haystack_filters import to_qdrant_filter
 from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever
@@ -62,8 +65,10 @@ class SurpriseRanker(_Loaded):
     """Re-ranks documents, best first: copies with their new score; those that are given stay as they are.
 
     The score is the surprise where there is a background (then in `meta["surprise"]` too), else the
-    re-ranker's own. What is compared are the vectors that an index has under a document's id, or else its
-    content. As in Haystack's own rankers, of documents with one id the one with the highest score counts.
+    re-ranker's own. What is compared are the vectors that an index has under `Document.id`, or else under
+    `meta["id"]`; or else `Document.embedding`, where it is of the encoder's model and dense vectors are
+    compared; or else its content. As in Haystack's own rankers, of documents with one id the one with the
+    highest score counts.
 
     Args:
         index: folder of an index whose stored vectors are used.
@@ -71,15 +76,20 @@ class SurpriseRanker(_Loaded):
         collection: on the server.
         model: of the encoder; the index's own by default.
         system: what ranks: `dynamax`, `cosine` or `auto`; with an index also `surprise` or `fusion`.
-        min_surprise: leave out what is less surprising; the index must have a background for the system.
+        min_surprise: leave out what is less surprising; the index must have a background for the system, or
+            `background` be given.
+        background: file of a background, where there is no index.
+        encoder: instead of a model's name; see `encoders.adapting.as_encoder`. Such a component cannot be
+            written.
         top_k: the most documents that are returned.
         meta_fields_to_embed: metadata that is read before the content, a line each, where the index does not
             have the document.
         reranker: what ranks, instead of all the names above. Such a component cannot be written.
+        unknown: nothing else; refused by name.
 
     Raises:
-        DataError: if top_k is not positive; if there are both a re-ranker and names, both index and url, or a
-            password in the url.
+        DataError: if top_k is not positive, or a name is not known; if there are both a re-ranker and names,
+            both index and url, or a password in the url.
     """
 
     def __init__(
@@ -91,10 +101,14 @@ class SurpriseRanker(_Loaded):
         model: str | None = None,
         system: str | None = None,
         min_surprise: float | None = None,
+        background: str | None = None,
+        encoder: Any = None,
         top_k: int = 10,
         meta_fields_to_embed: list[str] | None = None,
         reranker: TextReranker | None = None,
+        **unknown: Any,
     ) -> None:
+        refuse_arguments(type(self), unknown)
         self.settings = component_settings(
             reranker,
             "reranker",
@@ -104,6 +118,8 @@ class SurpriseRanker(_Loaded):
             model=model,
             system=system,
             min_surprise=min_surprise,
+            background=background,
+            encoder=encoder,
         )
         self.top_k = _positive(top_k)
         self.meta_fields_to_embed = list(meta_fields_to_embed or [])
@@ -115,8 +131,7 @@ class SurpriseRanker(_Loaded):
         Raises:
             DataError: if it was given a re-ranker.
         """
-        require_writable(self._lazy, "SurpriseRanker", "reranker")
-        names = asdict(self.settings)
+        names = require_writable(self._lazy, "SurpriseRanker", "reranker", self.settings)
         del names["depth"]  # of a pool that it does not make
         return default_to_dict(
             self, **names, top_k=self.top_k, meta_fields_to_embed=self.meta_fields_to_embed
@@ -139,7 +154,9 @@ class SurpriseRanker(_Loaded):
         """
         most = self.top_k if top_k is None else _positive(top_k)
         given = _deduplicated(documents)
-        ranked = self._lazy.get().rank(query, self._texts(given), ids=_ids(given), top_n=most)
+        ranked = self._lazy.get().rank(
+            query, self._texts(given), ids=_ids(given), vectors=_vectors(given), top_n=most
+        )
         return {"documents": [_scored(given[line.position], line) for line in ranked]}
 
     @component.output_types(documents=list[Document])
@@ -159,7 +176,9 @@ class SurpriseRanker(_Loaded):
         most = self.top_k if top_k is None else _positive(top_k)
         given = _deduplicated(documents)
         reranker = await self._lazy.aget()
-        ranked = await reranker.arank(query, self._texts(given), ids=_ids(given), top_n=most)
+        ranked = await reranker.arank(
+            query, self._texts(given), ids=_ids(given), vectors=_vectors(given), top_n=most
+        )
         return {"documents": [_scored(given[line.position], line) for line in ranked]}
 
     def _texts(self, documents: Sequence[Document]) -> list[str]:
@@ -187,10 +206,11 @@ class SurpriseRetriever(_Loaded):
         top_k: the most documents that are returned.
         filters: of metadata, as everywhere in Haystack; those of `run` replace them.
         pipeline: what retrieves and ranks, instead of the names above. Such a component cannot be written.
+        unknown: nothing else; refused by name.
 
     Raises:
-        DataError: if top_k is not positive, or the filters are none; if there are both a pipeline and names,
-            both index and url, or a password in the url.
+        DataError: if top_k is not positive, a name is not known, or the filters are none; if there are both a
+            pipeline and names, both index and url, or a password in the url.
     """
 
     def __init__(
@@ -206,7 +226,9 @@ class SurpriseRetriever(_Loaded):
         top_k: int = 10,
         filters: dict[str, Any] | None = None,
         pipeline: Pipeline | None = None,
+        **unknown: Any,
     ) -> None:
+        refuse_arguments(type(self), unknown)
         self.settings = component_settings(
             pipeline,
             "pipeline",
@@ -230,8 +252,9 @@ class SurpriseRetriever(_Loaded):
         Raises:
             DataError: if it was given a pipeline.
         """
-        require_writable(self._lazy, "SurpriseRetriever", "pipeline")
-        return default_to_dict(self, **asdict(self.settings), top_k=self.top_k, filters=self.filters)
+        names = require_writable(self._lazy, "SurpriseRetriever", "pipeline", self.settings)
+        del names["background"]  # of texts without an index
+        return default_to_dict(self, **names, top_k=self.top_k, filters=self.filters)
 
     @component.output_types(documents=list[Document])
     def run(
@@ -291,8 +314,12 @@ def _score(document: Document) -> float:
     return float("-inf") if document.score is None else document.score
 
 
-def _ids(documents: Sequence[Document]) -> list[str]:
-    return [document.id for document in documents]
+def _ids(documents: Sequence[Document]) -> list[tuple[str, ...] | None]:
+    return [stored_names(document.id, document.meta.get("id")) for document in documents]
+
+
+def _vectors(documents: Sequence[Document]) -> list[Any] | None:
+    return given_vectors(document.embedding for document in documents)
 
 
 def _with_fields(document: Document, fields: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, GetPydanticSchema
 from pydantic_core.core_schema import is_instance_schema
 
 from surprise_rerank.candidates import Hit
-from surprise_rerank.connectors.components import SURPRISE, judged_metadata
+from surprise_rerank.connectors.components import SURPRISE, judged_metadata, stored_names
 from surprise_rerank.connectors.systems.loading import PipelineSettings
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.errors import MissingExtraError
@@ -28,6 +28,7 @@ except ImportError as error:
     raise MissingExtraError(f"langchain-core is not installed: run {pip_line('langchain')}") from error
 
 _RELEVANCE = "relevance_score"
+_POINT_ID = "_id"
 
 # Pydantic would look into our dataclasses, and stumble over the protocols of their fields.
 _AS_IT_IS = GetPydanticSchema(lambda kind, _: is_instance_schema(kind))
@@ -43,8 +44,9 @@ class SurpriseRerank(BaseDocumentCompressor):
     Attributes:
         reranker: of texts.
         top_n: the most that are returned; None returns all.
-        id_key: the key of the metadata that has the stored id, instead of `Document.id`. A splitter copies
-            metadata to all parts of a document, which are then taken for the whole.
+        id_key: the key of the metadata that has the stored id. By default it is `Document.id`, or else
+            `metadata["_id"]`, where langchain-qdrant puts a point's id. A splitter copies metadata to all
+            parts of a document, which are then taken for the whole.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
@@ -65,7 +67,11 @@ class SurpriseRerank(BaseDocumentCompressor):
         Raises:
             SurpriseRerankError: as `PipelineSettings.text_reranker`.
         """
-        return cls(reranker=PipelineSettings(**settings).text_reranker(), top_n=top_n, id_key=id_key)
+        return cls(
+            reranker=PipelineSettings.of(settings, cls.__name__, ["top_n", "id_key"]).text_reranker(),
+            top_n=top_n,
+            id_key=id_key,
+        )
 
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
@@ -95,11 +101,10 @@ class SurpriseRerank(BaseDocumentCompressor):
         ranked = await self.reranker.arank(query, _texts(documents), ids=ids, top_n=self.top_n)
         return _scored(documents, ranked)
 
-    def _ids(self, documents: Sequence[Document]) -> list[str | None]:
+    def _ids(self, documents: Sequence[Document]) -> list[tuple[str, ...] | None]:
         if self.id_key is None:
-            return [document.id for document in documents]
-        named = [document.metadata.get(self.id_key) for document in documents]
-        return [name if isinstance(name, str) else None for name in named]
+            return [stored_names(document.id, _point_id(document)) for document in documents]
+        return [stored_names(document.metadata.get(self.id_key)) for document in documents]
 
 
 class SurpriseRetriever(BaseRetriever):
@@ -130,7 +135,7 @@ class SurpriseRetriever(BaseRetriever):
         Raises:
             SurpriseRerankError: as `PipelineSettings.pipeline`.
         """
-        return cls(pipeline=PipelineSettings(**settings).pipeline(), k=k)
+        return cls(pipeline=PipelineSettings.of(settings, cls.__name__, ["k"]).pipeline(), k=k)
 
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
@@ -141,6 +146,12 @@ class SurpriseRetriever(BaseRetriever):
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int | None = None
     ) -> list[Document]:
         return [_found(hit) for hit in await self.pipeline.asearch(query, self.k if k is None else k)]
+
+
+def _point_id(document: Document) -> object:
+    """The id of a point of Qdrant, which may be a whole number."""
+    found = document.metadata.get(_POINT_ID)
+    return str(found) if isinstance(found, int) else found
 
 
 def _texts(documents: Sequence[Document]) -> list[str]:

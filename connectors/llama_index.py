@@ -15,12 +15,14 @@ from surprise_rerank.connectors.components import (
     SURPRISE,
     Lazy,
     component_settings,
+    given_vectors,
     judged_metadata,
     require_writable,
+    stored_names,
 )
 from surprise_rerank.connectors.systems.loading import PipelineSettings
 from surprise_rerank.core.extras import pip_line
-from surprise_rerank.errors import DataError, MissingExtraError
+from surprise_rerank.errors import DataError, MissingExtraError, refuse_unknown
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.text_reranker import RankedText, TextReranker
 
@@ -33,11 +35,12 @@ try:
     from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
     from llama_index.core.postprocessor.types import BaseNodePostprocessor
     from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
-    from pydantic import SkipValidation
+    from pydantic import SkipValidation, model_validator
 except ImportError as error:
     raise MissingExtraError(f"llama-index-core is not installed: run {pip_line('llama-index')}") from error
 
 _TITLE = "title"
+_WRITTEN = frozenset({"class_name"})  # what `to_dict` adds to the fields
 _RETRIEVAL_SCORE = "retrieval_score"
 
 _dispatcher = get_dispatcher(__name__)
@@ -51,8 +54,10 @@ class SurpriseRerank(BaseNodePostprocessor):
     instead of names; copies share it.
 
     The score is the surprise where there is a background (then in `metadata["surprise"]` too), else the
-    re-ranker's own. What is compared are the vectors that an index has under `node_id`, or else the node's
-    text with the metadata that it shows to embedding models, as LlamaIndex's re-rankers read it.
+    re-ranker's own. What is compared are the vectors that an index has under `node_id`, or, for a node that
+    is a whole document (none comes before or after it), under `ref_doc_id`; or else `node.embedding`, where
+    it is of the encoder's model and dense vectors are compared; or else the node's text with the metadata
+    that it shows to embedding models, as LlamaIndex's re-rankers read it.
 
     Raises:
         ValidationError: if a field is of a wrong type; if there are both a re-ranker and names, both index
@@ -75,6 +80,11 @@ class SurpriseRerank(BaseNodePostprocessor):
         default=None, description="What ranks; see `connectors.systems.loading.PipelineSettings`."
     )
     min_surprise: float | None = Field(default=None, description="Leave out what is less surprising.")
+    background: str | None = Field(default=None, description="File of a background, where there is no index.")
+    # Like the re-ranker, an object is none of pydantic's business.
+    encoder: SkipValidation[Any] = Field(
+        default=None, exclude=True, description="Instead of a model's name; see `as_encoder`."
+    )
     keep_retrieval_score: bool = Field(
         default=False, description="Keep the score that a node came with in metadata['retrieval_score']."
     )
@@ -86,6 +96,14 @@ class SurpriseRerank(BaseNodePostprocessor):
         """The name that it is written under."""
         return "SurpriseRerank"
 
+    @model_validator(mode="before")
+    @classmethod
+    def _known_fields_only(cls, given: Any) -> Any:
+        """Refuse a name that is no field with the names that are."""
+        if isinstance(given, dict):
+            refuse_unknown(set(given) - _WRITTEN, cls.model_fields, cls.__name__)
+        return given
+
     def model_post_init(self, context: Any, /) -> None:
         """Refuse what contradicts itself, and what must not be written."""
         settings = self._settings()
@@ -94,6 +112,7 @@ class SurpriseRerank(BaseNodePostprocessor):
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> SurpriseRerank:
         memo = {} if memo is None else memo
         memo[id(self.reranker)] = self.reranker  # an open index cannot be copied
+        memo[id(self.encoder)] = self.encoder
         return super().__deepcopy__(memo)
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
@@ -102,7 +121,7 @@ class SurpriseRerank(BaseNodePostprocessor):
         Raises:
             DataError: if it was given a re-ranker, which no names stand for.
         """
-        require_writable(self._current(), self.class_name(), "reranker")
+        require_writable(self._current(), self.class_name(), "reranker", self._settings())
         return super().to_dict(**kwargs)
 
     def _postprocess_nodes(
@@ -110,7 +129,9 @@ class SurpriseRerank(BaseNodePostprocessor):
     ) -> list[NodeWithScore]:
         reranker = self._current().get()
         with self._reported(nodes, query_bundle, reranker.encoder.name) as (question, found):
-            ranked = reranker.rank(question, _texts(nodes), ids=_ids(nodes), top_n=self.top_n)
+            ranked = reranker.rank(
+                question, _texts(nodes), ids=_ids(nodes), vectors=_vectors(nodes), top_n=self.top_n
+            )
             found += self._picked(nodes, ranked)
         return found
 
@@ -119,7 +140,9 @@ class SurpriseRerank(BaseNodePostprocessor):
     ) -> list[NodeWithScore]:
         reranker = await self._current().aget()
         with self._reported(nodes, query_bundle, reranker.encoder.name) as (question, found):
-            ranked = await reranker.arank(question, _texts(nodes), ids=_ids(nodes), top_n=self.top_n)
+            ranked = await reranker.arank(
+                question, _texts(nodes), ids=_ids(nodes), vectors=_vectors(nodes), top_n=self.top_n
+            )
             found += self._picked(nodes, ranked)
         return found
 
@@ -135,6 +158,8 @@ class SurpriseRerank(BaseNodePostprocessor):
             model=self.model,
             system=self.system,
             min_surprise=self.min_surprise,
+            background=self.background,
+            encoder=self.encoder,
         )
 
     def _current(self) -> Lazy[TextReranker]:
@@ -219,7 +244,10 @@ class SurpriseRetriever(BaseRetriever):
         Raises:
             SurpriseRerankError: as `PipelineSettings.pipeline`.
         """
-        return cls(PipelineSettings(**names).pipeline(), similarity_top_k=similarity_top_k)
+        return cls(
+            PipelineSettings.of(names, cls.__name__, ["similarity_top_k"]).pipeline(),
+            similarity_top_k=similarity_top_k,
+        )
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         ranking = self.pipeline.search(query_bundle.query_str, self.similarity_top_k)
@@ -234,8 +262,18 @@ def _texts(nodes: Sequence[NodeWithScore]) -> list[str]:
     return [node.node.get_content(metadata_mode=MetadataMode.EMBED) for node in nodes]
 
 
-def _ids(nodes: Sequence[NodeWithScore]) -> list[str]:
-    return [node.node.node_id for node in nodes]
+def _ids(nodes: Sequence[NodeWithScore]) -> list[tuple[str, ...] | None]:
+    return [stored_names(own.node_id, _whole_document(own)) for own in (node.node for node in nodes)]
+
+
+def _whole_document(node: BaseNode) -> str | None:
+    """The id of the document that a node is the whole of; a part has a neighbour before or after it."""
+    is_part = node.prev_node is not None or node.next_node is not None
+    return None if is_part else node.ref_doc_id
+
+
+def _vectors(nodes: Sequence[NodeWithScore]) -> list[Any] | None:
+    return given_vectors(node.node.embedding for node in nodes)
 
 
 def _with_metadata(node: BaseNode, metadata: dict[str, Any]) -> BaseNode:

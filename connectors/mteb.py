@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from surprise_rerank.candidates import Ranking
+from surprise_rerank.connectors.components import refuse_arguments
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.systems.loading import pipeline_of, text_reranker_of
 from surprise_rerank.connectors.systems.register import find_system
@@ -56,6 +57,10 @@ class SurpriseSearch:
         depth: size of the candidate pool, and the most documents of a result.
         options: what the index stores; without sparse vectors a fusion lacks its third scorer.
         folder: where the index of every task is kept, for the next run; in memory where None.
+        unknown: nothing else; refused by name.
+
+    Raises:
+        DataError: if there is no such system, or a name is not known.
 
     Attributes:
         mteb_model_meta: what results are filed under: system, model, depth and options.
@@ -69,7 +74,9 @@ class SurpriseSearch:
         depth: int = 100,
         options: IndexOptions | None = None,
         folder: Path | None = None,
+        **unknown: Any,
     ) -> None:
+        refuse_arguments(type(self), unknown)
         self.encoder = encoder
         self.system = system
         self.depth = depth

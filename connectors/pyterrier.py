@@ -54,7 +54,9 @@ class SurpriseTransformer(pt.Transformer):
         Raises:
             SurpriseRerankError: as `PipelineSettings.text_reranker`.
         """
-        return cls(PipelineSettings(**settings).text_reranker(), text_field=text_field)
+        return cls(
+            PipelineSettings.of(settings, cls.__name__, ["text_field"]).text_reranker(), text_field=text_field
+        )
 
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
         """The rows with new `score` and `rank`; without those that are not surprising enough, if asked for.
@@ -128,7 +130,9 @@ class SurpriseRetriever(pt.Transformer):
         Raises:
             SurpriseRerankError: as `PipelineSettings.pipeline`.
         """
-        return cls(PipelineSettings(**settings).pipeline(), num_results=num_results)
+        return cls(
+            PipelineSettings.of(settings, cls.__name__, ["num_results"]).pipeline(), num_results=num_results
+        )
 
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
         """The results of every row, in the order of the rows.

@@ -51,7 +51,7 @@ class SurpriseRanker(BaseRanker):  # type: ignore[misc]  # rerankers has no type
         Raises:
             SurpriseRerankError: as `PipelineSettings.text_reranker`.
         """
-        return cls(PipelineSettings(**settings).text_reranker())
+        return cls(PipelineSettings.of(settings, cls.__name__).text_reranker())
 
     def rank(
         self,
@@ -142,6 +142,7 @@ def _texts(documents: Sequence[Document]) -> list[str]:
 
 
 def _ids(documents: Sequence[Document]) -> list[str | None]:
+    # Whole numbers are rerankers' own: positions.
     return [document.doc_id if isinstance(document.doc_id, str) else None for document in documents]
 
 

@@ -48,6 +48,24 @@ class MissingExtraError(SurpriseRerankError, ImportError):
     """An optional dependency that is not installed; the message holds the pip line that installs it."""
 
 
+def refuse_unknown(names: Iterable[str], known: Iterable[str], of: str) -> None:
+    """Refuse settings that there are not.
+
+    Args:
+        names: that were given.
+        known: that there are.
+        of: what they are settings of.
+
+    Raises:
+        DataError: if one is not known; names the nearest, and all that there are.
+    """
+    there = sorted(known)
+    for name in names:
+        if name not in there:
+            hint = did_you_mean(name, there)
+            raise DataError(f"{of} has no setting {name!r}; {hint}there are: {', '.join(there)}")
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A question with the nearest of the known names, and a space behind it; nothing where none is near.
 

@@ -18,6 +18,8 @@ from surprise_rerank.encoders.base import Encoder, token_dimension
 from surprise_rerank.encoders.passages import Passages, passage_texts
 from surprise_rerank.errors import DataError
 
+# What a text may be stored under: an id, several of which the first that is stored counts, or None.
+Ids: TypeAlias = Sequence[str | Sequence[str] | None]
 # A dense vector for each text, None for a text that has none.
 Vectors: TypeAlias = Sequence[npt.ArrayLike | None]
 
@@ -44,12 +46,12 @@ class GivenTexts:
 
     Attributes:
         texts: in words.
-        ids: None for a text without one.
+        ids: what each may be stored under, the best first; empty for a text without one.
         vectors: row -> (d,) float32 its dense vector, for those that have one; of one dimension, finite.
     """
 
     texts: Sequence[str]
-    ids: Sequence[str | None]
+    ids: Sequence[tuple[str, ...]]
     vectors: Mapping[int, Float32Array]
 
     @property
@@ -96,7 +98,7 @@ class TextPools:
     def checked(
         self,
         texts: Sequence[str],
-        ids: Sequence[str | None] | None = None,
+        ids: Ids | None = None,
         vectors: Vectors | None = None,
     ) -> GivenTexts:
         """Texts with what came with them, once it is clear that it fits together.
@@ -116,7 +118,7 @@ class TextPools:
                     f"{len(values)} {name} for {len(texts)} texts; give one for each, None where there "
                     "is none"
                 )
-        own = [None] * len(texts) if ids is None else ids
+        own = [_alternatives(given) for given in ids or [None] * len(texts)]
         return GivenTexts(texts, own, {} if vectors is None else _checked_vectors(vectors))
 
     def pool(self, query: Query, given: GivenTexts, needs: frozenset[Field]) -> TextPool:
@@ -294,20 +296,27 @@ def _in_passages(pool: Candidates, texts: Sequence[str], best: int) -> Candidate
     return replace(pool, passages=whole if pool.passages is None else pool.passages, best=best)
 
 
-def _distinct(names: Sequence[str | None]) -> list[str]:
-    return list(dict.fromkeys(name for name in names if name is not None))
+def _alternatives(given: str | Sequence[str] | None) -> tuple[str, ...]:
+    if given is None:
+        return ()
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
-def _at_positions(found: Candidates, positions: Sequence[str], names: Sequence[str | None]) -> Candidates:
+def _distinct(names: Sequence[tuple[str, ...]]) -> list[str]:
+    return list(dict.fromkeys(name for own in names for name in own))
+
+
+def _at_positions(
+    found: Candidates, positions: Sequence[str], names: Sequence[tuple[str, ...]]
+) -> Candidates:
     """Stored documents under the positions that they were given at; a duplicate has a row for each."""
     rows: dict[str, list[int]] = {}
     for row, name in enumerate(found.ids):
         rows.setdefault(name, []).append(row)
     pairs = [
         (position, row)
-        for position, name in zip(positions, names, strict=True)
-        if name is not None
-        for row in rows.get(name, ())
+        for position, own in zip(positions, names, strict=True)
+        for row in next((rows[name] for name in own if name in rows), ())
     ]
     picked = found.take([row for _, row in pairs])
     return replace(picked, ids=tuple(position for position, _ in pairs))

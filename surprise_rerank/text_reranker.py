@@ -14,7 +14,7 @@ from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import fields_for, ranked
 from surprise_rerank.rerank.rerankers import CosineReranker, DynaMaxReranker, Reranker
-from surprise_rerank.text_pool import StoredDocuments, TextPool, TextPools, Vectors
+from surprise_rerank.text_pool import Ids, StoredDocuments, TextPool, TextPools, Vectors
 from surprise_rerank.thresholds.background import (
     QuestionBackground,
     above,
@@ -112,7 +112,7 @@ class TextReranker:
         question: str,
         texts: Sequence[str],
         *,
-        ids: Sequence[str | None] | None = None,
+        ids: Ids | None = None,
         vectors: Vectors | None = None,
         top_n: int | None = None,
     ) -> RankedTexts:
@@ -121,7 +121,8 @@ class TextReranker:
         Args:
             question: in words.
             texts: n of them; the same one may come twice, and there may be none.
-            ids: n ids, for texts that may be stored; None for those that are not.
+            ids: n ids, for texts that may be stored; None for those that are not. Of several in a tuple the
+                first that is stored counts.
             vectors: n dense vectors of these texts, for those that have one, of the encoder's model. They are
                 taken instead of encoding, where dense vectors are compared. Vectors of another model are not
                 used, which a note says.
@@ -149,7 +150,7 @@ class TextReranker:
         question: str,
         texts: Sequence[str],
         *,
-        ids: Sequence[str | None] | None = None,
+        ids: Ids | None = None,
         vectors: Vectors | None = None,
         top_n: int | None = None,
     ) -> RankedTexts:

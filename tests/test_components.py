@@ -6,6 +6,7 @@ import asyncio
 import copy
 import threading
 import time
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -13,8 +14,10 @@ import pytest
 from surprise_rerank.connectors.components import (
     Lazy,
     component_settings,
+    given_vectors,
     judged_metadata,
     require_writable,
+    stored_names,
 )
 from surprise_rerank.connectors.systems.loading import PipelineSettings
 from surprise_rerank.errors import DataError
@@ -148,6 +151,32 @@ def test_what_contradicts_itself_or_would_write_a_secret_is_refused(
 
 
 def test_an_object_that_was_given_has_no_names():
-    require_writable(Lazy(Loader()), "Ranker", "reranker")
+    names = require_writable(Lazy(Loader()), "Ranker", "reranker", PipelineSettings(system="cosine"))
+    assert PipelineSettings(**names) == PipelineSettings(system="cosine")
     with pytest.raises(DataError, match="a Ranker that was given reranker= cannot be written"):
-        require_writable(Lazy(Loader(), ["mine"]), "Ranker", "reranker")
+        require_writable(Lazy(Loader(), ["mine"]), "Ranker", "reranker", PipelineSettings())
+    with pytest.raises(DataError, match="a Ranker that was given encoder= cannot be written"):
+        require_writable(Lazy(Loader()), "Ranker", "reranker", PipelineSettings(encoder=len))
+
+
+def test_settings_that_there_are_not_are_told_with_those_that_there_are():
+    with pytest.raises(
+        DataError, match=r"Ranker has no setting 'sytem'; did you mean 'system'\? there are: .*top_n, url"
+    ):
+        PipelineSettings.of({"sytem": "auto"}, "Ranker", ["top_n"])
+    with pytest.raises(
+        DataError, match="unknown system 'atuo'; did you mean 'auto'\\? there are: auto, cosine"
+    ):
+        PipelineSettings.of({"system": "atuo"}, "Ranker")
+    with pytest.raises(DataError, match="model='m' and encoder= are both given"):
+        PipelineSettings(model="m", encoder=len)
+    with pytest.raises(DataError, match="background='b' is for texts without an index"):
+        PipelineSettings(index="i", background="b")
+
+
+def test_ids_of_an_index_are_strings_and_uuids():
+    own = uuid.uuid4()
+    assert stored_names("a", None, 3, own, "a", "", True) == ("a", str(own))
+    assert stored_names(None, 3) is None
+    assert given_vectors([None, None]) is None
+    assert given_vectors([None, [1.0]]) == [None, [1.0]]

@@ -8,6 +8,7 @@ import os
 import runpy
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex
 from surprise_rerank.connectors.qdrant.retrievers.stored import StoredCandidates
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.errors import DataError, MissingExtraError, SurpriseRerankError
+from surprise_rerank.rerank.rerankers import CosineReranker
 from surprise_rerank.text_reranker import TextReranker
 
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # read when it is imported
@@ -246,7 +248,7 @@ def test_all_that_is_given_by_name_is_written():
     }
     filters = {"field": "meta.n", "operator": ">", "value": 1}
     written = {
-        SurpriseRanker: names | {"meta_fields_to_embed": ["title"]},
+        SurpriseRanker: names | {"meta_fields_to_embed": ["title"], "background": None},
         SurpriseRetriever: names | {"depth": 7, "filters": filters},
     }
     for kind, parameters in written.items():
@@ -256,6 +258,50 @@ def test_all_that_is_given_by_name_is_written():
             "init_parameters": parameters,
         }
         assert kind.from_dict(data).to_dict() == data
+
+
+def test_a_background_in_a_file_judges_without_an_index(tmp_path: Path):
+    others = [f"{a} {b}" for a in ("salt", "jam", "egg", "rye") for b in ("pot", "tin", "cup", "jar", "mug")]
+    judging = TextReranker(WordEncoder()).with_background(others, lambda question: TEXTS)
+    judging.background.save(tmp_path / "kept" / "b.npz")
+    names = {"background": str(tmp_path / "kept" / "b.npz"), "min_surprise": 0.9}
+    component = SurpriseRanker(encoder=WordEncoder(), system="dynamax", **names)
+    found = ranked(component, "dog barks", documents_of(*TEXTS))
+    assert [document.meta["surprise"] for document in found] == [20 / 21] * len(found)
+    assert 0 < len(found) < len(TEXTS)
+    assert ranked(component, "rye mug", documents_of(*TEXTS)) == []
+    with pytest.raises(DataError, match=r"cannot read the background .*with_background"):
+        SurpriseRanker(encoder=WordEncoder(), background=str(tmp_path / "nowhere")).warm_up()
+    with pytest.raises(DataError, match="given encoder= cannot be written"):
+        component.to_dict()
+    written = SurpriseRanker(**names).to_dict()
+    assert SurpriseRanker.from_dict(written).settings.background == names["background"]
+
+
+def test_embeddings_of_documents_are_used_and_ids_in_meta_are_known():
+    encoder = WordEncoder()
+    component = SurpriseRanker(reranker=TextReranker(encoder, CosineReranker()))
+    dense = WordEncoder().encode(TEXTS).dense
+    documents = [replace(d, embedding=v.tolist()) for d, v in zip(documents_of(*TEXTS), dense, strict=True)]
+    plain = component.run("dog barks", documents_of(*TEXTS))["documents"]
+    encoder.encoded_texts.clear()
+    found = ranked(component, "dog barks", documents)
+    assert [(d.id, d.score) for d in found] == [(d.id, pytest.approx(d.score, abs=1e-6)) for d in plain]
+    assert encoder.encoded_texts == ["dog barks", TEXTS[0], "dog barks"]  # one text is compared, once
+    with DocumentIndex.open(":memory:", WordEncoder()) as index:
+        index.sync([Stored("mine", "a dog barks")])
+        index.encoder.encoded_texts.clear()
+        by_id = SurpriseRanker(reranker=index.text_reranker("dynamax"))
+        ranked(by_id, "dog barks", [Document(content="?", meta={"id": "mine"})])
+        assert set(index.encoder.encoded_texts) == {"dog barks"}
+
+
+def test_what_is_no_setting_is_told_with_the_settings():
+    for kind in (SurpriseRanker, SurpriseRetriever):
+        with pytest.raises(DataError, match=f"{kind.__name__} has no setting 'sytem'; did you mean 'system'"):
+            kind(sytem="auto")
+        with pytest.raises(DataError, match="unknown system 'atuo'; did you mean 'auto'"):
+            kind(system="atuo")
 
 
 def test_no_secret_is_written_and_nothing_that_has_no_name():

@@ -27,7 +27,7 @@ from surprise_rerank.connectors.langchain import SurpriseRerank, SurpriseRetriev
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.systems.loading import pipeline_of, text_reranker_of
 from surprise_rerank.documents import Document as Stored
-from surprise_rerank.errors import MissingExtraError, StoreError
+from surprise_rerank.errors import DataError, MissingExtraError, StoreError
 from surprise_rerank.text_reranker import TextReranker
 
 TEXTS = ["cats sleep all day", "dogs bark at night", "the dogs of the night bark", "a wing gives lift"]
@@ -127,6 +127,27 @@ def test_the_stored_id_may_stand_in_metadata_where_that_is_said(index: DocumentI
     assert index.encoder.encoded_texts == [QUESTION, "a stray dogs song", "another song"]  # type: ignore[attr-defined]
     assert asyncio.run(rerank.acompress_documents(given, QUESTION)) == found
     assert found[0].page_content == TEXTS[1]
+
+
+def test_the_id_of_a_point_of_langchain_qdrant_is_known_without_being_told(index: DocumentIndex) -> None:
+    rerank = SurpriseRerank(reranker=text_reranker_of(index, "dynamax"), top_n=None)
+    given = [
+        Document("?", metadata={"_id": "1"}),
+        Document("?", metadata={"_id": 0}),
+        Document("?", id="of another store", metadata={"_id": "2"}),
+        Document("?", id="3", metadata={"_id": "0"}),
+    ]
+    rerank.compress_documents(given, QUESTION)
+    assert index.encoder.encoded_texts == [QUESTION]  # type: ignore[attr-defined]
+
+
+def test_a_function_is_an_encoder_by_name(fresh: SurpriseRerank) -> None:
+    def embed(texts: list[str]) -> list[list[float]]:
+        return WordEncoder(64).encode(texts).dense.tolist()
+
+    found = SurpriseRerank.load(encoder=embed, top_n=1).compress_documents(documents(), QUESTION)
+    assert found[0].id in {"d1", "d2"}
+    assert SurpriseRerank.load(encoder=embed, system="auto").reranker.rank(QUESTION, TEXTS)
 
 
 def test_the_retriever_hands_out_the_stored_id_whatever_metadata_call_so(index: DocumentIndex) -> None:
@@ -254,8 +275,14 @@ def test_both_work_in_chains(index: DocumentIndex, fresh: SurpriseRerank) -> Non
 def test_names_are_enough_to_make_one(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="nowhere"):
         SurpriseRetriever.load(index=str(tmp_path / "nowhere"), k=2)
-    with pytest.raises(TypeError, match="top_k"):
+    with pytest.raises(DataError, match=r"SurpriseRerank has no setting 'top_k'; .*top_n, url"):
         SurpriseRerank.load(top_k=2)
+    with pytest.raises(DataError, match="no setting 'sytem'; did you mean 'system'"):
+        SurpriseRerank.load(sytem="auto")
+    with pytest.raises(DataError, match="SurpriseRetriever has no setting 'sytem'; did you mean 'system'"):
+        SurpriseRetriever.load(sytem="auto")
+    with pytest.raises(DataError, match="unknown system 'atuo'; did you mean 'auto'"):
+        SurpriseRerank.load(system="atuo")
 
 
 def test_a_missing_package_is_named_with_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:

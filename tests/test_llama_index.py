@@ -20,7 +20,7 @@ from surprise_rerank.connectors.qdrant.retrievers.stored import StoredCandidates
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError, MissingExtraError
-from surprise_rerank.rerank.rerankers import DynaMaxReranker
+from surprise_rerank.rerank.rerankers import CosineReranker, DynaMaxReranker
 from surprise_rerank.text_reranker import TextReranker
 
 if not is_installed("llama_index"):
@@ -34,7 +34,7 @@ from llama_index.core.llms import MockLLM
 from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.query_engine import RetrieverQueryEngine
-from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
+from llama_index.core.schema import MetadataMode, NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
 
 from surprise_rerank.connectors import llama_index
 from surprise_rerank.connectors.llama_index import SurpriseRerank, SurpriseRetriever
@@ -66,6 +66,50 @@ def nodes_of(*texts: str, **more: Any) -> list[NodeWithScore]:
 
 def rerank(**more: Any) -> SurpriseRerank:
     return SurpriseRerank(reranker=TextReranker(WordEncoder()), **more)
+
+
+def test_embeddings_of_nodes_are_used():
+    encoder = WordEncoder()
+    component = SurpriseRerank(reranker=TextReranker(encoder, CosineReranker()), top_n=4)
+    nodes = nodes_of(*TEXTS)
+    plain = component.postprocess_nodes(nodes, query_str="dog barks")
+    for node, vector in zip(nodes, WordEncoder().encode(TEXTS).dense, strict=True):
+        node.node.embedding = vector.tolist()
+    encoder.encoded_texts.clear()
+    found = component.postprocess_nodes(nodes, query_str="dog barks")
+    assert [node.node_id for node in found] == [node.node_id for node in plain]
+    assert encoder.encoded_texts == ["dog barks", TEXTS[0]]
+    assert asyncio.run(component.apostprocess_nodes(nodes, query_str="dog barks"))[0].score == found[0].score
+
+
+def test_a_node_that_is_a_whole_document_is_known_by_that_documents_id():
+    with DocumentIndex.open(":memory:", WordEncoder()) as index:
+        index.sync([Document("mine", "the dog barks"), Document("other", "tea")])
+        component = SurpriseRerank(reranker=index.text_reranker("dynamax"), top_n=4)
+        of_mine = {NodeRelationship.SOURCE: RelatedNodeInfo(node_id="mine")}
+        part = {**of_mine, NodeRelationship.NEXT: RelatedNodeInfo(node_id="next")}
+        nodes = [
+            NodeWithScore(node=TextNode(text="?", relationships=of_mine)),
+            NodeWithScore(node=TextNode(text="a part", relationships=part)),
+            NodeWithScore(node=TextNode(id_="other", text="?", relationships=of_mine)),
+        ]
+        index.encoder.encoded_texts.clear()
+        component.postprocess_nodes(nodes, query_str="dog barks")
+        assert index.encoder.encoded_texts == ["dog barks", "a part"]
+
+
+def test_what_is_no_field_is_told_with_the_fields():
+    with pytest.raises(ValueError, match="SurpriseRerank has no setting 'sytem'; did you mean 'system'"):
+        SurpriseRerank(sytem="auto")
+    with pytest.raises(ValueError, match="unknown system 'atuo'; did you mean 'auto'"):
+        SurpriseRerank(system="atuo")
+    with pytest.raises(DataError, match="SurpriseRetriever has no setting 'sytem'; did you mean 'system'"):
+        SurpriseRetriever.load(sytem="auto")
+    found = SurpriseRerank(encoder=WordEncoder(), system="dynamax")
+    assert found.postprocess_nodes(nodes_of(*TEXTS), query_str="tea is hot")[0].node_id == "n3"
+    assert copy.deepcopy(found).encoder is found.encoder
+    with pytest.raises(DataError, match="given encoder= cannot be written"):
+        found.to_dict()
 
 
 def test_nodes_come_back_best_first_and_those_given_stay_as_they_are():

@@ -210,3 +210,10 @@ def test_a_missing_package_is_named_with_the_line_that_installs_it(monkeypatch: 
     monkeypatch.delitem(sys.modules, "surprise_rerank.connectors.mteb")
     with pytest.raises(MissingExtraError, match=r"pip install 'surprise-rerank\[mteb\]'"):
         importlib.import_module("surprise_rerank.connectors.mteb")
+
+
+def test_what_is_no_setting_or_no_system_is_told_with_those_that_there_are():
+    with pytest.raises(DataError, match="SurpriseSearch has no setting 'sytem'; did you mean 'system'"):
+        SurpriseSearch(WordEncoder(), sytem="auto")
+    with pytest.raises(DataError, match="unknown system 'atuo'; did you mean 'auto'"):
+        SurpriseSearch(WordEncoder(), "atuo")

@@ -194,12 +194,12 @@ def test_both_work_in_pipelines_and_experiments_without_java(index: DocumentInde
 def test_what_makes_no_sense_is_refused(index: DocumentIndex) -> None:
     with pytest.raises(DataError, match="num_results must be at least 1, got 0"):
         SurpriseRetriever(pipeline_of(index), num_results=0)
-    with pytest.raises(TypeError, match="top_k"):
-        SurpriseRetriever.load(top_k=2)
+    with pytest.raises(DataError, match="SurpriseRetriever has no setting 'sytem'; did you mean 'system'"):
+        SurpriseRetriever.load(sytem="auto")
     with pytest.raises(DataError, match="which index"):
         SurpriseRetriever.load()
-    with pytest.raises(TypeError, match="top_k"):
-        SurpriseTransformer.load(top_k=2)
+    with pytest.raises(DataError, match="no setting 'textfield'; did you mean 'text_field'"):
+        SurpriseTransformer.load(textfield="body")
 
 
 def test_a_missing_package_is_named_with_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,8 +144,8 @@ def test_what_makes_no_sense_is_refused(ranker: SurpriseRanker) -> None:
         ranker.rank("q", "a", metadata=[{}, {}, {}])
     with pytest.raises(DataError, match=r"texts\[0\] must be a string, got NoneType"):
         ranker.rank("q", [Document(document_type="image", base64="aGVsbG8=")])
-    with pytest.raises(TypeError, match="top_k"):
-        SurpriseRanker.load(top_k=2)
+    with pytest.raises(DataError, match="SurpriseRanker has no setting 'sytem'; did you mean 'system'"):
+        SurpriseRanker.load(sytem="auto")
 
 
 def test_a_missing_package_is_named_with_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:

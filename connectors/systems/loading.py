@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.qdrant.location import Location
@@ -15,12 +17,14 @@ from surprise_rerank.connectors.qdrant.retrievers.stored import StoredCandidates
 from surprise_rerank.connectors.systems.backgrounds import load_background
 from surprise_rerank.connectors.systems.index_systems import build_system, default_system
 from surprise_rerank.connectors.systems.register import SYSTEMS, find_system, resolved
-from surprise_rerank.encoders.base import Encoder
+from surprise_rerank.encoders.adapting import as_encoder
+from surprise_rerank.encoders.base import Encoder, token_dimension
 from surprise_rerank.encoders.loading import DEFAULT_MODEL, load_encoder
-from surprise_rerank.errors import DataError
+from surprise_rerank.errors import DataError, refuse_unknown
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.rerank.rerankers import Reranker, SurpriseReranker
 from surprise_rerank.text_reranker import TextReranker
+from surprise_rerank.thresholds.background import QuestionBackground
 
 # An embedded index can be open once: whoever asks for it in this process gets the same one.
 _open: weakref.WeakValueDictionary[tuple[str, ...], QdrantIndex] = weakref.WeakValueDictionary()
@@ -31,18 +35,24 @@ _opening = threading.Lock()
 class PipelineSettings:
     """A pipeline or a re-ranker in names and numbers, so that it can be written to a file.
 
+    `PipelineSettings.of(**names)` makes them of names that a user gave.
+
     Attributes:
         index: folder of an index; None where documents are not stored, or on a server.
         url: of a Qdrant server instead; its key comes from the environment variable QDRANT_API_KEY.
         collection: on the server.
         model: of the encoder; the index's own where there is one, else all-MiniLM-L6-v2.
         system: what ranks, by its name in the register; the best that the index stores enough for by default,
-            or `dynamax` without an index.
+            or without an index `dynamax`, and `cosine` for an encoder without token vectors.
         depth: size of the candidate pool that a pipeline re-ranks.
         min_surprise: leave out what is less surprising; the index must have a background for the system.
+        background: file of a background (`QuestionBackground.save`), for texts that are ranked without index.
+        encoder: in place of a model's name: an `Encoder`, an embedding function, a host's embeddings, or
+            whatever else `as_encoder` takes. It cannot be written to a file.
 
     Raises:
-        DataError: if both an index and a url are given, or there is no such system.
+        DataError: if both an index and a url, or both a model and an encoder are given, or a background for
+            an index, or there is no such system.
     """
 
     index: str | None = None
@@ -52,11 +62,35 @@ class PipelineSettings:
     system: str | None = None
     depth: int = 100
     min_surprise: float | None = None
+    background: str | None = None
+    encoder: object | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.system is not None:
             find_system(self.system)
         _ = self.location
+        if self.model is not None and self.encoder is not None:
+            raise DataError(f"model={self.model!r} and encoder= are both given; give one of the two")
+        if self.background is not None and self.location.is_given:
+            raise DataError(
+                f"background={self.background!r} is for texts without an index, and there is one; store it "
+                "with the index ('surprise-rerank background set'), or leave it out"
+            )
+
+    @classmethod
+    def of(cls, names: Mapping[str, Any], of: str, beside: Iterable[str] = ()) -> PipelineSettings:
+        """Settings that a user gave by name.
+
+        Args:
+            names: attributes and their values.
+            of: what they are settings of, for errors.
+            beside: other names that it has.
+
+        Raises:
+            DataError: if one is not known, which names the nearest and all that there are; as the class.
+        """
+        refuse_unknown(names, [*beside, *(own.name for own in fields(cls))], of)
+        return cls(**names)
 
     @property
     def location(self) -> Location:
@@ -83,6 +117,8 @@ class PipelineSettings:
             found = _open.get(key)
             if found is None or found.is_closed:
                 found = _open[key] = self._opened()
+        if self.encoder is not None:
+            found.manifest.check(Manifest.of(as_encoder(self.encoder)), found.where)
         if self.model not in (None, found.manifest.model, found.encoder.name):
             assert self.model is not None
             found.manifest.check(Manifest.of(load_encoder(self.model)), found.where)
@@ -104,11 +140,17 @@ class PipelineSettings:
         """
         if self.location.is_given:
             return text_reranker_of(self.open_index(), self.system, min_surprise=self.min_surprise)
-        encoder = load_encoder(self.model or DEFAULT_MODEL)
-        reranker = reranker_of_texts(self.system or "dynamax")
-        return TextReranker(encoder, reranker, min_surprise=self.min_surprise)
+        model = (
+            load_encoder(self.model or DEFAULT_MODEL) if self.encoder is None else as_encoder(self.encoder)
+        )
+        background = None if self.background is None else QuestionBackground.load(self.background)
+        name = self.system or ("cosine" if token_dimension(model) is None else "dynamax")
+        reranker = reranker_of_texts(name)
+        return TextReranker(model, reranker, background=background, min_surprise=self.min_surprise)
 
     def _opened(self) -> QdrantIndex:
+        if self.encoder is not None:
+            return self._connected(as_encoder(self.encoder))
         with self._connected(None) as index:
             name = self.model or index.manifest.model
         return self._connected(load_encoder(name))

@@ -25,15 +25,17 @@ from __future__ import annotations
 
 import io
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
 from surprise_rerank.core.arrays import Float64Array
-from surprise_rerank.core.files import UNREADABLE_ARCHIVE
+from surprise_rerank.core.files import UNREADABLE_ARCHIVE, whole_file
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.fusion import BM25_WEIGHT
 from surprise_rerank.surprise.ensemble import Ensemble
@@ -274,6 +276,33 @@ class QuestionBackground:
             questions=np.frombuffer(b"" if self.questions is None else self.questions.to_bytes(), np.uint8),
         )
         return file.getvalue()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Keep it in a file, for re-rankers of texts that have no index; another run reads it with `load`.
+
+        Raises:
+            OSError: if the file cannot be written.
+        """
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(target) as file:
+            file.write(self.to_bytes())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> QuestionBackground:
+        """What `save` wrote.
+
+        Raises:
+            DataError: if there is no such file, or it is no background.
+        """
+        try:
+            content = Path(path).read_bytes()
+        except OSError as error:
+            raise DataError(
+                f"cannot read the background {os.fspath(path)!r}: {error.strerror or error}; make one with "
+                "TextReranker.with_background(questions, retrieve).background.save(path)"
+            ) from error
+        return cls.from_bytes(content, os.fspath(path))
 
     @classmethod
     def from_bytes(cls, content: bytes, where: str) -> QuestionBackground:
