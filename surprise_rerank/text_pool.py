@@ -68,12 +68,12 @@ class TextPool:
     Attributes:
         candidates: whose ids are the texts' positions.
         notes: where their vectors came from, for readers.
-        split: ids of texts that were split in passages here.
+        split: id -> how many characters lie before the content, of texts that were split in passages here.
     """
 
     candidates: Candidates
     notes: tuple[str, ...] = ()
-    split: frozenset[str] = frozenset()
+    split: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,7 +149,9 @@ class TextPools:
         if split and self.passages is not None:
             fresh = replace(fresh, passages=tuple(part.passage for part in parts), best=self.passages.best)
         pool = fresh if stored is None else _joined(stored, fresh, given.texts)
-        return TextPool(pool, tuple(notes), frozenset(positions[row] for row in split))
+        # White space before a text is no part of a document's content.
+        before = {positions[row]: len(given.texts[row]) - len(given.texts[row].lstrip()) for row in split}
+        return TextPool(pool, tuple(notes), before)
 
     def _fresh(
         self,
@@ -200,10 +202,8 @@ class TextPools:
         found = {}
         for row, document, own in zip(long, documents, passages.split(documents, self.encoder), strict=True):
             if len(own) > 1:
-                before = len(texts[row]) - len(texts[row].lstrip())  # is no part of a document's content
-                places = [Passage(p.number, p.start + before, p.end + before) for p in own]
                 encoded = passage_texts(document, own, titled=False)
-                found[row] = [_Part(row, text, place) for text, place in zip(encoded, places, strict=True)]
+                found[row] = [_Part(row, text, place) for text, place in zip(encoded, own, strict=True)]
         return found
 
     def _usable(self, given: GivenTexts, rows: Sequence[int]) -> tuple[dict[int, Float32Array], str]:

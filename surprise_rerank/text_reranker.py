@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from surprise_rerank.candidates import Candidates, Query, Ranking
+from surprise_rerank.candidates import Candidates, Hit, Query, Ranking
 from surprise_rerank.core.workers import in_thread
 from surprise_rerank.documents import Passage
 from surprise_rerank.encoders.adapting import as_encoder
@@ -186,12 +186,17 @@ class TextReranker:
 
 def _ranked_texts(ranking: Ranking, pool: TextPool) -> RankedTexts:
     lines = (
-        RankedText(
-            int(hit.id), hit.score, hit.surprise, hit.parts, hit.passage if hit.id in pool.split else None
-        )
-        for hit in ranking
+        RankedText(int(hit.id), hit.score, hit.surprise, hit.parts, _place(hit, pool)) for hit in ranking
     )
     return RankedTexts(lines, (*pool.notes, *ranking.notes))
+
+
+def _place(hit: Hit, pool: TextPool) -> Passage | None:
+    """Where the best passage is in a text that was split."""
+    before = pool.split.get(hit.id)
+    if before is None or hit.passage is None:
+        return None
+    return replace(hit.passage, start=hit.passage.start + before, end=hit.passage.end + before)
 
 
 def _check(question: str, top_n: int | None) -> None:

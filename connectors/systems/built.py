@@ -68,7 +68,8 @@ class BuiltSystem:
         if isinstance(self.reranker, AutoReranker):
             own = self.reranker
             there = {"bm25": own.words, "cosine": own.corpus, "dynamax": own.sample}
-            return tuple(name for name in SCORERS if there[name] is not None)
+            more = (scorer.name for scorer in own.more)
+            return (*(name for name in SCORERS if there[name] is not None), *more)
         if isinstance(self.reranker, FusionReranker):
             return tuple(scorer.name for scorer in self.reranker.scorers)
         return ()

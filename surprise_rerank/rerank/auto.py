@@ -33,7 +33,7 @@ part is worth on collections that they were not chosen on, and what else was tri
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -47,7 +47,7 @@ from surprise_rerank.core.vectors import is_linear, prepared
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.feedback import agreement, neighbour_support, shares
 from surprise_rerank.rerank.fusion import surprise_normalized, weighted_sum, without_length
-from surprise_rerank.rerank.scorers import CosineScorer, RetrievedScorer, who_lacks
+from surprise_rerank.rerank.scorers import CosineScorer, RetrievedScorer, Scorer, absence, who_lacks
 from surprise_rerank.rerank.token_weights import weighted_inclusion
 from surprise_rerank.similarities.dynamax import DynaMax
 from surprise_rerank.surprise.ensemble import Ensemble
@@ -68,6 +68,7 @@ class AutoSettings:
         bm25: weight of BM25 where dense vectors are trusted. It increases where they are not.
         cosine: weight of the cosine where it is trusted.
         dynamax: weight of inclusion.
+        more: weight of each further scorer (`AutoReranker.more`).
         words: weight of the similarity to the first ranking's best documents, by words.
         neighbours: weight of what the nearest neighbours in the pool score.
         nearest: how many neighbours.
@@ -89,6 +90,7 @@ class AutoSettings:
     bm25: float = 0.5
     cosine: float = 1.0
     dynamax: float = 1.0
+    more: float = 1.0
     words: float = 0.75
     neighbours: float = 0.2
     nearest: int = 5
@@ -99,7 +101,7 @@ class AutoSettings:
     trust: tuple[float, float] | None = (0.35, 0.55)
 
     def __post_init__(self) -> None:
-        for name in PARTS:
+        for name in (*PARTS, "more"):
             _require(name, getattr(self, name), 0, np.inf, "a number, 0 or more")
         for name in ("hubs", "lengths"):
             _require(name, getattr(self, name), 0, 1, "a share from 0 to 1")
@@ -152,6 +154,7 @@ class AutoReranker:
         corpus: the ensemble of documents, for the moments of cosines; None omits cosine and neighbours.
         sample: token vectors of a uniform sample of the corpus, for the moments of inclusion; None omits it.
         words: the space that words are compared in; None omits feedback by words.
+        more: further scorers on the surprise scale, such as a `CrossEncoderScorer`, of names of their own.
         settings: the numbers.
         weights: part -> factor of what it adds to the score; 1 where not given. `Pipeline.fit` learns them.
         threads: how many to multiply tokens with; as many as torch uses by default.
@@ -166,26 +169,31 @@ class AutoReranker:
     settings: AutoSettings = AUTO_DEFAULTS
     weights: Mapping[str, float] = field(default_factory=dict)
     threads: int | None = None
+    more: Sequence[Scorer] = ()
 
     def __post_init__(self) -> None:
+        names = [*PARTS, *(scorer.name for scorer in self.more)]
+        if len(set(names)) < len(names):
+            raise DataError(f"the parts of a score need different names, got {', '.join(names)}")
         if self.corpus is not None and not is_linear(self.corpus.similarity):
             raise DataError(f"the ensemble compares by {self.corpus.similarity!r}; give one of dot or cosine")
-        unknown = sorted(set(self.weights) - set(PARTS))
+        unknown = sorted(set(self.weights) - set(names))
         if unknown:
-            raise DataError(f"weights for {', '.join(unknown)}, but the parts are {', '.join(PARTS)}")
+            raise DataError(f"weights for {', '.join(unknown)}, but the parts are {', '.join(names)}")
         for name, weight in self.weights.items():
             _require(f"the weight of {name}", weight, 0, np.inf, "a number, 0 or more")
 
     @property
     def needs(self) -> frozenset[Field]:
         """Dense vectors, token vectors and terms, as far as there is a corpus to compare them with."""
-        own = self.settings
+        numbers = self.settings
         used: dict[Field, bool] = {
-            "dense": self.corpus is not None and bool(own.cosine or own.neighbours),
-            "tokens": self.sample is not None and bool(own.dynamax),
-            "terms": self.words is not None and bool(own.words),
+            "dense": self.corpus is not None and bool(numbers.cosine or numbers.neighbours),
+            "tokens": self.sample is not None and bool(numbers.dynamax),
+            "terms": self.words is not None and bool(numbers.words),
         }
-        return frozenset(name for name, is_used in used.items() if is_used)
+        own = frozenset(name for name, is_used in used.items() if is_used)
+        return own.union(*(scorer.needs for scorer in self._wanted()))
 
     def rerank(self, query: Query, candidates: Candidates) -> Ranking:
         """The pool in order. `parts` add up to the score.
@@ -236,7 +244,11 @@ class AutoReranker:
         if lacking:
             names = " and ".join(lacking)
             found["words"] = f"without words: {names} are not there, so {_left_out(lacking.values())}"
-        return found
+        notes = {scorer.name: absence(scorer, query, candidates) for scorer in self._wanted()}
+        return found | {name: note for name, note in notes.items() if note}
+
+    def _wanted(self) -> Sequence[Scorer]:
+        return self.more if self.settings.more else ()
 
     def _scorer_results(self, query: Query, candidates: Candidates) -> dict[str, _ScorerResult]:
         """Scorer -> its scores of every candidate."""
@@ -250,6 +262,10 @@ class AutoReranker:
             results["cosine"] = self._similarity(query, candidates, self.corpus)
         if self.settings.dynamax and self.sample is not None and "tokens" not in absent:
             results["dynamax"] = self._inclusion(query, candidates, self.sample)
+        for scorer in self._wanted():
+            if scorer.name not in absent:
+                own = scorer.scores(query, candidates)
+                results[scorer.name] = _ScorerResult.of(own, scorer.moments(query, candidates))
         if len(candidates) and not results:
             raise DataError(
                 f"nothing is there to rank {len(candidates)} candidates by: {'; '.join(absent.values())}; "
@@ -305,6 +321,7 @@ class AutoReranker:
             "bm25": own.bm25 + (1 - trust),
             "cosine": own.cosine * trust,
             "dynamax": own.dynamax * (1 + trust) / 2,
+            **{scorer.name: own.more for scorer in self.more},
         }
         parts = {name: factors[name] * result.z for name, result in results.items()}
         if own.words and self.words is not None and candidates.terms is not None:
@@ -321,7 +338,7 @@ class AutoReranker:
             parts["neighbours"] = own.neighbours * support
         if len(order) and np.ptp(self._total({n: parts[n] for n in results}, candidates)) == 0:
             # All candidates have the same score: there is nothing to feed back.
-            parts |= {name: np.zeros(len(order)) for name in parts if name not in SCORERS}
+            parts |= {name: np.zeros(len(order)) for name in parts if name not in results}
         return parts
 
     def _shares(

@@ -7,10 +7,12 @@ its own spread, and rare words and tokens are those that few of these texts have
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
 from surprise_rerank.rerank.auto import AUTO_DEFAULTS, AutoReranker, AutoSettings
+from surprise_rerank.rerank.scorers import Scorer
 from surprise_rerank.surprise.ensemble import Ensemble
 
 
@@ -24,15 +26,18 @@ class PoolAutoReranker:
     Attributes:
         settings: the numbers, as of `AutoReranker`.
         threads: how many to multiply tokens with; as many as torch uses by default.
+        more: further scorers, as of `AutoReranker`.
     """
 
     settings: AutoSettings = AUTO_DEFAULTS
     threads: int | None = None
+    more: Sequence[Scorer] = ()
 
     @property
     def needs(self) -> frozenset[Field]:
-        """Dense vectors, and token vectors where the encoder makes them."""
-        return frozenset({"dense", "tokens"})
+        """Dense vectors, token vectors where the encoder makes them, and what further scorers need."""
+        own: frozenset[Field] = frozenset({"dense", "tokens"})
+        return own.union(*(scorer.needs for scorer in self.more))
 
     def rerank(self, query: Query, candidates: Candidates) -> Ranking:
         """The pool in order; `notes` say over how many texts means were taken, and what was left out.
@@ -42,7 +47,9 @@ class PoolAutoReranker:
         """
         dense = candidates.dense
         corpus = None if dense is None else Ensemble.from_vectors(dense, sample_size=0, similarity="cosine")
-        auto = AutoReranker(corpus, candidates.tokens, settings=self.settings, threads=self.threads)
+        auto = AutoReranker(
+            corpus, candidates.tokens, settings=self.settings, threads=self.threads, more=self.more
+        )
         ranking = auto.rerank(query, candidates)
         n = len(set(candidates.ids))
         note = f"a usual score is the mean over the {n} texts at hand, as there is no index"

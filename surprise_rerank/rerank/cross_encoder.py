@@ -1,0 +1,166 @@
+"""A cross-encoder as one more scorer: a model that reads question and text together.
+
+Its scores have a unit of their own, which differs between models. On the surprise scale, in deviations above
+this question's mean over a sample of the corpus, they can be added to other scores. The sample is scored once
+for a question, which costs as much as that many candidates.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from surprise_rerank.candidates import Candidates, Field, Query
+from surprise_rerank.core.arrays import Float64Array
+from surprise_rerank.core.moments import Moments
+from surprise_rerank.errors import DataError
+
+# (question, n texts) -> n scores, higher for more relevant.
+PairScores: TypeAlias = Callable[[str, Sequence[str]], npt.ArrayLike]
+
+# Pools whose scores are kept, for their moments: more than threads usually ask at once.
+_POOLS = 16
+
+
+@dataclass(frozen=True, eq=False)
+class CrossEncoderScorer:
+    """The scores of a cross-encoder, with their mean and deviation over a sample of texts.
+
+    Attributes:
+        model: a sentence-transformers `CrossEncoder`, or any object with `predict(pairs)`; a ranker of the
+            package rerankers, or any object with its `rank(query, docs, doc_ids)`; or a function (question,
+            texts) -> scores. Where scores saturate, as a sigmoid's do near 0 and 1, give one of logits.
+        sample: texts of the corpus; 64 of them give the deviation to 9 %. Without any, the texts of the pool
+            are the sample, so that nothing more is scored.
+        name: what its part is called in a ranking.
+        kept: of how many questions the sample's moments are kept.
+
+    Raises:
+        DataError: if the model is none of these, the sample is no list of strings, or `kept` is not positive.
+    """
+
+    model: object
+    sample: Sequence[str] = ()
+    name: str = "cross-encoder"
+    kept: int = 1000
+    _score: PairScores = field(init=False, repr=False)
+    _moments: _Kept = field(init=False, repr=False)
+    _pools: _Kept = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.sample, str) or not all(isinstance(text, str) for text in self.sample):
+            raise DataError("the sample must be a list of strings; give texts of the corpus")
+        if self.kept < 1:
+            raise DataError(f"kept={self.kept!r} is out of range; keep at least 1 question")
+        object.__setattr__(self, "_score", _pair_scores(self.model))
+        object.__setattr__(self, "_moments", _Kept(self.kept))
+        object.__setattr__(self, "_pools", _Kept(_POOLS))
+
+    @property
+    def needs(self) -> frozenset[Field]:
+        """Documents, for their texts."""
+        return frozenset({"documents"})
+
+    def scores(self, query: Query, candidates: Candidates) -> Float64Array:
+        """(n,) the model's scores, of passages where the candidates are passages.
+
+        Raises:
+            DataError: if the candidates have no documents, or the model gives other than one finite score for
+                each text.
+        """
+        texts = tuple(_texts(candidates))
+        found: Float64Array = self._pools.get((query.text, texts), lambda: self._scored(query.text, texts))
+        return found
+
+    def moments(self, query: Query, candidates: Candidates) -> Moments:
+        """Moments over the sample, or over the pool where there is none.
+
+        Raises:
+            DataError: as `scores`.
+        """
+        if not self.sample:
+            return Moments.of(self.scores(query, candidates))
+        found: Moments = self._moments.get(
+            query.text, lambda: Moments.of(self._scored(query.text, self.sample))
+        )
+        return found
+
+    def _scored(self, question: str, texts: Sequence[str]) -> Float64Array:
+        if not texts:
+            return np.zeros(0)
+        given = self._score(question, list(texts))
+        try:
+            found = np.asarray(given, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise DataError(f"{self.name!r} gave scores that are no numbers: {error}") from error
+        if found.shape != (len(texts),):
+            raise DataError(
+                f"{self.name!r} gave scores of shape {found.shape} for {len(texts)} texts; it must give one "
+                "number for each (a model with one label)"
+            )
+        bad = np.flatnonzero(~np.isfinite(found))
+        if len(bad):
+            raise DataError(
+                f"{self.name!r} gave the score {found[bad[0]]} for text {bad[0]} of {len(texts)}; scores "
+                "must be finite numbers"
+            )
+        return found
+
+
+class _Kept:
+    """The latest values by key. Two threads that miss one at once both make it."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._values: OrderedDict[Hashable, Any] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+                return self._values[key]
+        made = make()
+        with self._lock:
+            self._values[key] = made
+            while len(self._values) > self._most:
+                self._values.popitem(last=False)
+        return made
+
+
+def _texts(candidates: Candidates) -> list[str]:
+    if candidates.documents is None:
+        raise DataError("the candidates have no documents; have the retriever fetch the field 'documents'")
+    contents = [document.content for document in candidates.documents]
+    if candidates.passages is None:
+        return contents
+    return [own[p.start : p.end] for own, p in zip(contents, candidates.passages, strict=True)]
+
+
+def _pair_scores(model: Any) -> PairScores:
+    """A model's scores as a function of question and texts."""
+    if not isinstance(model, type):
+        if callable(predict := getattr(model, "predict", None)):
+            return lambda question, texts: predict([(question, text) for text in texts])
+        if callable(rank := getattr(model, "rank", None)):
+            return lambda question, texts: _by_place(
+                rank(question, list(texts), doc_ids=list(range(len(texts))))
+            )
+        if callable(model):
+            scores: PairScores = model
+            return scores
+    raise DataError(
+        f"{model!r} scores no pairs; give a CrossEncoder or another object with predict(pairs), a ranker of "
+        "rerankers, or a function (question, texts) -> scores"
+    )
+
+
+def _by_place(ranked: Any) -> list[Any]:
+    """The scores of a ranker of rerankers, in the order of the texts that it was given."""
+    return [result.score for result in sorted(ranked.results, key=lambda result: int(result.doc_id))]

@@ -1,0 +1,213 @@
+"""Cross-encoders on the surprise scale: a real one of random weights, rerankers' protocol, and functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import CrossEncoder
+from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+from words import WordEncoder
+
+from surprise_rerank.candidates import Candidates, Query
+from surprise_rerank.core.moments import Moments
+from surprise_rerank.documents import Document, Passage
+from surprise_rerank.encoders.base import encode_queries
+from surprise_rerank.errors import DataError
+from surprise_rerank.rerank.auto import AutoReranker, AutoSettings
+from surprise_rerank.rerank.auto_of_pool import PoolAutoReranker
+from surprise_rerank.rerank.cross_encoder import CrossEncoderScorer
+from surprise_rerank.rerank.fusion import surprise_normalized
+from surprise_rerank.rerank.rerankers import FusionReranker
+from surprise_rerank.rerank.scorers import CosineScorer
+from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.text_reranker import TextReranker
+
+TEXTS = ["tea and milk", "a wing gives lift", "the wing", "drag of a wing", "bread"]
+SAMPLE = ["jam on bread", "salt", "milk and jam", "a pot of tea", "lift the pot"]
+
+
+class Shared:
+    """How many letters question and text share; counts what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def __call__(self, question: str, texts: Sequence[str]) -> list[float]:
+        self.asked.append(len(texts))
+        return [float(len(set(question) & set(text))) for text in texts]
+
+
+def scene(texts: Sequence[str] = TEXTS) -> tuple[Query, Candidates]:
+    encoder = WordEncoder()
+    (query,) = encode_queries(encoder, ["wing lift"])
+    encoded = encoder.encode(list(texts))
+    documents = tuple(Document(f"d{i}", text) for i, text in enumerate(texts))
+    ids = tuple(document.id for document in documents)
+    return query, Candidates(ids, dense=encoded.dense, tokens=encoded.tokens, documents=documents)
+
+
+def tiny_cross_encoder(folder: Path, labels: int = 1) -> CrossEncoder:
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *sorted({w for t in TEXTS for w in t.split()})]
+    (folder / "vocab.txt").write_text("\n".join(pieces))
+    with torch.random.fork_rng([]):
+        torch.manual_seed(0)
+        config = BertConfig(
+            vocab_size=len(pieces),
+            hidden_size=16,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=32,
+            max_position_embeddings=32,
+            num_labels=labels,
+        )
+        BertForSequenceClassification(config).save_pretrained(folder)
+    BertTokenizerFast(vocab=str(folder / "vocab.txt")).save_pretrained(folder)
+    return CrossEncoder(str(folder), device="cpu")
+
+
+def test_a_cross_encoder_of_sentence_transformers_scores_on_the_surprise_scale(tmp_path: Path):
+    model = tiny_cross_encoder(tmp_path)
+    query, pool = scene()
+    ranking = FusionReranker([CrossEncoderScorer(model, SAMPLE)]).rerank(query, pool)
+    own = np.asarray(model.predict([(query.text, text) for text in TEXTS]), np.float64)
+    usual = np.asarray(model.predict([(query.text, text) for text in SAMPLE]), np.float64)
+    expected = surprise_normalized(own, Moments.of(usual))
+    assert np.ptp(own) > 0
+    rows = ranking.rows_in(pool)
+    np.testing.assert_allclose(ranking.parts["cross-encoder"], expected[rows], atol=1e-5)
+    np.testing.assert_allclose(ranking.raw["cross-encoder"], own[rows], atol=1e-6)
+    assert list(rows) == sorted(range(5), key=lambda i: -own[i])
+
+
+def test_a_model_of_several_labels_is_refused(tmp_path: Path):
+    query, pool = scene()
+    with pytest.raises(DataError, match=r"gave scores of shape \(5, 3\) for 5 texts; it must give one"):
+        CrossEncoderScorer(tiny_cross_encoder(tmp_path, labels=3)).scores(query, pool)
+
+
+def test_a_ranker_of_rerankers_gives_scores_by_place():
+    from_function = Shared()
+
+    class Ranker:
+        def rank(self, query: str, docs: list[str], doc_ids: list[int]) -> SimpleNamespace:
+            scores = from_function(query, docs)
+            results = [SimpleNamespace(doc_id=i, score=s) for i, s in zip(doc_ids, scores, strict=True)]
+            return SimpleNamespace(results=sorted(results, key=lambda result: -result.score))
+
+    query, pool = scene()
+    np.testing.assert_array_equal(
+        CrossEncoderScorer(Ranker()).scores(query, pool), CrossEncoderScorer(Shared()).scores(query, pool)
+    )
+
+
+def test_the_sample_is_scored_once_for_a_question_and_a_pool_once():
+    model = Shared()
+    scorer = CrossEncoderScorer(model, SAMPLE, kept=2)
+    fusion = FusionReranker([scorer])
+    query, pool = scene()
+    first = fusion.rerank(query, pool)
+    np.testing.assert_array_equal(fusion.rerank(query, pool).scores, first.scores)
+    assert model.asked == [5, 5]
+    for text in ("tea", "salt", "jam"):
+        fusion.rerank(Query(text), pool)
+    fusion.rerank(Query("jam"), pool.take([0, 1]))
+    assert model.asked == [5, 5] + 3 * [5, 5] + [2]
+    fusion.rerank(query, pool.take([0, 1]))  # its moments are not among the two that are kept
+    assert model.asked[-2:] == [2, 5]
+
+
+def test_without_a_sample_the_pool_says_what_is_usual():
+    model = Shared()
+    query, pool = scene()
+    ranking = FusionReranker([CrossEncoderScorer(model)]).rerank(query, pool)
+    assert model.asked == [5]
+    own = np.array(Shared()(query.text, TEXTS))
+    expected = surprise_normalized(own, Moments.of(own))
+    np.testing.assert_allclose(ranking.scores, np.sort(expected)[::-1])
+    with ThreadPoolExecutor(4) as threads:
+        fusion = FusionReranker([CrossEncoderScorer(Shared())])
+        found = list(threads.map(lambda _: fusion.rerank(query, pool).scores.tolist(), range(20)))
+    assert found == [ranking.scores.tolist()] * 20
+
+
+def test_of_passages_the_passages_are_scored():
+    seen: list[str] = []
+
+    def model(question: str, texts: Sequence[str]) -> list[float]:
+        seen.extend(texts)
+        return [1.0] * len(texts)
+
+    query, pool = scene(["a wing gives lift", "a wing gives lift"])
+    passages = (Passage(0, 0, 6), Passage(1, 7, 17))
+    CrossEncoderScorer(model).scores(query, replace(pool, ids=("d", "d"), passages=passages))
+    assert seen == ["a wing", "gives lift"]
+
+
+def test_it_is_one_more_part_of_auto():
+    query, pool = scene()
+    corpus = Ensemble.from_vectors(WordEncoder().encode(SAMPLE).dense)
+    scorer = CrossEncoderScorer(Shared(), SAMPLE, name="reader")
+    auto = AutoReranker(corpus, more=(scorer,), settings=AutoSettings(more=2.0, trust=None))
+    assert auto.needs == {"dense", "documents"}
+    ranking = auto.rerank(query, pool)
+    assert tuple(ranking.parts) == ("cosine", "reader", "neighbours")
+    z = surprise_normalized(scorer.scores(query, pool), scorer.moments(query, pool))
+    np.testing.assert_allclose(ranking.parts["reader"], 2 * z[ranking.rows_in(pool)])
+    halved = auto.weighted({"reader": 0.5}).rerank(query, pool)
+    assert np.abs(halved.parts["reader"]).max() == pytest.approx(np.abs(ranking.parts["reader"]).max() / 2)
+    without = replace(auto, settings=AutoSettings(more=0))
+    assert "reader" not in without.rerank(query, pool).parts
+    assert without.needs == {"dense"}
+    left = auto.rerank(query, replace(pool, documents=None))
+    assert left.notes[-1] == "without texts: the candidates have none, so reader was left out"
+    with pytest.raises(DataError, match="need different names, got bm25, cosine, dynamax"):
+        replace(auto, more=(CrossEncoderScorer(Shared(), name="cosine"),))
+
+
+def test_it_ranks_texts_with_and_without_auto():
+    scorer = CrossEncoderScorer(Shared(), SAMPLE)
+    ranked = TextReranker(WordEncoder(), FusionReranker([scorer])).rank("wing lift", TEXTS)
+    assert ranked[0].position == 1
+    both = TextReranker(WordEncoder(), PoolAutoReranker(more=(scorer,))).rank("wing lift", TEXTS)
+    assert tuple(both[0].parts) == ("cosine", "dynamax", "cross-encoder", "neighbours")
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        (lambda question, texts: [1.0], r"gave scores of shape \(1,\) for 5 texts"),
+        (lambda question, texts: [float("nan")] * len(texts), "gave the score nan for text 0 of 5"),
+        (lambda question, texts: [1.0, float("inf"), 0, 0, 0], "gave the score inf for text 1 of 5"),
+        (lambda question, texts: ["a"] * len(texts), "gave scores that are no numbers"),
+    ],
+)
+def test_scores_that_cannot_be_used_are_told(model, told):
+    query, pool = scene()
+    with pytest.raises(DataError, match=told):
+        CrossEncoderScorer(model).scores(query, pool)
+    with pytest.raises(DataError, match=told):
+        CrossEncoderScorer(model, TEXTS).moments(query, pool)
+
+
+def test_what_is_no_model_and_no_sample_is_refused():
+    for wrong in (3, "bge-reranker", Shared, None):
+        with pytest.raises(DataError, match=r"scores no pairs; give a CrossEncoder"):
+            CrossEncoderScorer(wrong)
+    with pytest.raises(DataError, match="the sample must be a list of strings"):
+        CrossEncoderScorer(Shared(), "text")
+    with pytest.raises(DataError, match="keep at least 1 question"):
+        CrossEncoderScorer(Shared(), kept=0)
+    query, pool = scene()
+    with pytest.raises(DataError, match="fetch the field 'documents'"):
+        CrossEncoderScorer(Shared()).scores(query, replace(pool, documents=None))
+    assert len(CrossEncoderScorer(Shared()).scores(query, pool.take([]))) == 0
+    assert FusionReranker(
+        [CosineScorer(Ensemble.from_vectors(pool.require_dense())), CrossEncoderScorer(Shared())]
+    )
