@@ -14,10 +14,9 @@ from pathlib import Path
 import numpy as np
 from qdrant_client import QdrantClient, models
 
-from surprise_rerank import Document
+from surprise_rerank import Document, FunctionEncoder
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.qdrant.schema import document_payload, point_id
-from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.encoders.base import Encoded, Encoder
 from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.eval.retrieval.datasets import load_dataset
@@ -60,7 +59,7 @@ def given_vectors(documents: list[Document], dimension: int, url: str | None, ro
     """Print the rate of `sync` with vectors given, beside `upload_points` of the same points."""
     dense = np.random.default_rng(0).normal(size=(len(documents), dimension)).astype(np.float32)
     dense /= np.linalg.norm(dense, axis=1, keepdims=True)
-    encoded = Encoded(dense, TokenBatch.from_arrays([dense[:0]] * len(documents), dimension))
+    encoded = Encoded(dense)
     options = IndexOptions(passages=None, packed_tokens=False, bm25=None)
     ours, theirs = [], []
     for number in range(rounds):
@@ -83,7 +82,8 @@ def given_vectors(documents: list[Document], dimension: int, url: str | None, ro
             client.delete_collection(name)
             client.close()
             place = None if url else Path(folder) / "index"
-            encoder = _Named(dimension)
+            # It is never called: the vectors are given.
+            encoder = FunctionEncoder(list, name="given", dimension=dimension)
             with DocumentIndex.open(
                 place, encoder, engine=None if url else "local", url=url, collection=name, options=options
             ) as index:
@@ -95,15 +95,6 @@ def given_vectors(documents: list[Document], dimension: int, url: str | None, ro
         f"(of {rounds} rounds: {', '.join(f'{100 * ratio:.0f}' for ratio in ratios)})",
         flush=True,
     )
-
-
-class _Named:
-    """An encoder that only has a name: the vectors are given."""
-
-    name, fingerprint, window = "given", "given", None
-
-    def __init__(self, dimension: int) -> None:
-        self.dimension = dimension
 
 
 def main() -> None:
