@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import Opener
+from conftest import NEEDS_EDGE, Opener
 from words import WordEncoder
 
 from surprise_rerank import FunctionEncoder, PairedEncoder
-from surprise_rerank.connectors.qdrant import IndexOptions
+from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
+from surprise_rerank.connectors.systems.explaining import explain_ranking
+from surprise_rerank.connectors.systems.index_systems import build_system
+from surprise_rerank.diagnosis.explanation import RankingExplanation
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries, token_dimension
 from surprise_rerank.encoders.passages import Passages
@@ -22,6 +25,13 @@ def api(**options: object) -> FunctionEncoder:
     """Vectors of 40 dimensions, as an API has them."""
     words = WordEncoder(40)
     return FunctionEncoder(lambda texts: words.encode(texts).dense, **{"name": "api", **options})
+
+
+def explanation(index: DocumentIndex, system: str) -> RankingExplanation:
+    built = build_system(system, index)
+    (query,) = encode_queries(index.encoder, ["blue bird"])
+    ranking = built.reranker.rerank(query, built.retriever.retrieve(query, 3, built.needs))
+    return explain_ranking(built, index.encoder, query, ranking, [0])
 
 
 def test_each_part_comes_from_its_encoder():
@@ -98,3 +108,40 @@ def test_mixtures_that_make_no_sense_are_errors(open_index: Opener):
             PairedEncoder(one, other)
     with pytest.raises(DataError, match="give encoder="):
         open_index(None, token_encoder=WordEncoder())
+
+
+@pytest.mark.parametrize("system", ["dynamax", "auto"])
+def test_a_ranking_by_anothers_tokens_is_explained_by_its_words(open_index: Opener, system: str):
+    with open_index(api(), token_encoder=WordEncoder(12)) as index:
+        index.sync(DOCUMENTS)
+        told = explanation(index, system)
+        assert {match.token for match in told.matches[0]} == {"blue", "bird"}
+
+
+def test_a_ranking_without_tokens_is_explained_without_words(open_index: Opener):
+    with open_index(api()) as index:
+        index.sync(DOCUMENTS)
+        told = explanation(index, "auto")
+        assert told.ranking.ids[0] == "b"
+        assert told.matches == {}
+        assert "without tokens" in build_system("auto", index).note
+
+
+@NEEDS_EDGE
+def test_a_fusion_without_tokens_is_of_cosine_and_words(open_index: Opener):
+    with open_index(api()) as index:
+        index.sync(DOCUMENTS)
+        built = build_system("fusion", index)
+        assert built.scorers == ("bm25", "cosine")
+        assert "without tokens" in built.note
+        assert index.pipeline("fusion").search("blue bird").ids[0] == "b"
+        assert {share.name for share in explanation(index, "fusion").shares} == {"bm25", "cosine"}
+
+
+def test_a_fusion_of_cosine_alone_is_an_error(open_index: Opener):
+    options = IndexOptions(packed_tokens=False, bm25=None)
+    with open_index(api(), options=options) as index:
+        with pytest.raises(DataError, match="packed token vectors, which a fusion compares"):
+            index.pipeline("fusion")
+        index.sync(DOCUMENTS)
+        assert index.pipeline("auto").search("blue bird").ids[0] == "b"

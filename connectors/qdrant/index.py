@@ -365,6 +365,11 @@ class QdrantIndex:
         )
         return Ensemble.from_batches(batches, sample_size=sample_size, model=self.manifest.model)
 
+    def sample_ids(self, size: int) -> tuple[str, ...]:
+        """Ids of a sample of the documents, fewer where they have many passages; see `token_sample`."""
+        records = self.storage.engine.smallest(size, (ID,), WITH_VECTORS)
+        return tuple(dict.fromkeys(record.payload[ID] for record in records))
+
     def token_sample(self, size: int) -> tuple[tuple[str, ...], TokenBatch]:
         """Ids and token vectors of a sample of the documents: those of the smallest point ids.
 

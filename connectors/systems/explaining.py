@@ -14,7 +14,7 @@ from surprise_rerank.candidates import Candidates, Field, Query, Ranking
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.qdrant.retrievers.dense import MaxSimRetriever
 from surprise_rerank.connectors.qdrant.retrievers.sparse import SparseRetriever
-from surprise_rerank.connectors.qdrant.schema import ID, WITH_VECTORS
+from surprise_rerank.connectors.qdrant.schema import ID
 from surprise_rerank.connectors.qdrant.search.queries import SearchOptions
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 from surprise_rerank.connectors.systems.built import BuiltSystem
@@ -89,6 +89,8 @@ def explain_ranking(
         own = _Anchored(index, pool)
         shares = (*shares, own.share)
         distributions = (*distributions, *(own.distribution(row) for row in shown[:OWN_DISTRIBUTIONS]))
+    # Of a system that leaves absent scorers out, tokens may be one of these.
+    tokenless = bool(system.scorers) and not {"dynamax", "maxsim"} & set(system.scorers)
     return RankingExplanation(
         question=query.text,
         ranking=ranking,
@@ -97,7 +99,7 @@ def explain_ranking(
         first_stage=tuple(name for name in find_system(system.name).first_stage if name in names),
         distributions=distributions,
         matches=_matches(index, encoder, query, ranking, shown, sample.token_weights)
-        if find_system(system.name).reads_tokens
+        if find_system(system.name).reads_tokens and query.tokens is not None and not tokenless
         else {},
         background=background,
     )
@@ -173,8 +175,7 @@ class _Sample:
     @cached_property
     def ids(self) -> tuple[str, ...]:
         """As many documents, or fewer of many passages: those of the smallest point ids, which are hashes."""
-        records = self.index.storage.engine.smallest(self.size, (ID,), WITH_VECTORS)
-        return tuple(dict.fromkeys(record.payload[ID] for record in records))
+        return self.index.sample_ids(self.size)
 
     @cached_property
     def _found(self) -> dict[str, Float64Array]:

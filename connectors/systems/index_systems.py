@@ -144,9 +144,17 @@ def dynamax(inputs: SystemInputs) -> BuiltSystem:
 
 
 def fusion(inputs: SystemInputs) -> BuiltSystem:
-    """Cosine, DynaMax and BM25 on one scale, over the pools of cosine and BM25."""
-    sample = _sampled(inputs.index, SAMPLE_SIZE, "a fusion", frozenset({"dense"}))
-    scorers: list[Scorer] = [CosineScorer(sample.corpus), DynaMaxScorer(sample.tokens)]
+    """Cosine, DynaMax and BM25 on one scale, over the pools of cosine and BM25, as far as they are stored.
+
+    Raises:
+        DataError: if the index stores neither token vectors nor words.
+    """
+    if not inputs.index.manifest.options.packed_tokens and not _has_words(inputs.index):
+        raise _lacking(inputs.index, "packed token vectors, which a fusion compares", "--packed-tokens")
+    sample = _sampled(inputs.index, SAMPLE_SIZE, frozenset({"dense"}))
+    scorers: list[Scorer] = [CosineScorer(sample.corpus)]
+    if sample.tokens is not None:
+        scorers.append(DynaMaxScorer(sample.tokens))
     weights = {}
     if _has_words(inputs.index):
         scorers.insert(0, RetrievedScorer("bm25"))
@@ -154,7 +162,7 @@ def fusion(inputs: SystemInputs) -> BuiltSystem:
     terms = " + ".join(f"{weights[s.name]:g} {s.name}" if s.name in weights else s.name for s in scorers)
     reranking = f"client: {terms}, each in deviations above its mean over {_measured(inputs, sample)}"
     reranker = FusionReranker(scorers, "surprise", weights)
-    return BuiltSystem("fusion", _hybrid(inputs), reranker, reranking, _without_words(inputs))
+    return BuiltSystem("fusion", _hybrid(inputs), reranker, reranking, _without(inputs))
 
 
 def auto(inputs: SystemInputs, settings: AutoSettings = AUTO_DEFAULTS) -> BuiltSystem:
@@ -163,21 +171,19 @@ def auto(inputs: SystemInputs, settings: AutoSettings = AUTO_DEFAULTS) -> BuiltS
     Args:
         inputs: what it is made of.
         settings: its numbers; others than the usual ones for studies.
-
-    Raises:
-        DataError: if the index stores no token vectors.
     """
     has_words = _has_words(inputs.index)
     fields: frozenset[Field] = frozenset({"dense", "terms"} if has_words else {"dense"})
-    sample = _sampled(inputs.index, AUTO_SAMPLE_SIZE, "auto", fields)
+    sample = _sampled(inputs.index, AUTO_SAMPLE_SIZE, fields)
     reranker = AutoReranker(sample.corpus, sample.tokens, sample.words, settings)
     words = f"{settings.bm25:g} bm25 + " if has_words else ""
+    tokens = "" if sample.tokens is None else " + dynamax"
     reranking = (
-        f"client: {words}cosine + dynamax, each in deviations above its mean over "
+        f"client: {words}cosine{tokens}, each in deviations above its mean over "
         f"{_measured(inputs, sample)}; feedback from the best, "
         f"and from the {settings.nearest} nearest of each candidate"
     )
-    return BuiltSystem("auto", _hybrid(inputs), reranker, reranking, _without_words(inputs))
+    return BuiltSystem("auto", _hybrid(inputs), reranker, reranking, _without(inputs))
 
 
 def _dense(inputs: SystemInputs) -> Retriever:
@@ -189,8 +195,13 @@ def _has_words(index: QdrantIndex) -> bool:
     return index.manifest.options.bm25 is not None and is_installed("qdrant_edge")
 
 
-def _without_words(inputs: SystemInputs) -> str:
-    return "" if _has_words(inputs.index) else "without words: the index stores no sparse vectors"
+def _without(inputs: SystemInputs) -> str:
+    """Which parts are left out, and why."""
+    there = {
+        "words: the index stores no sparse vectors": _has_words(inputs.index),
+        "tokens: the index stores no packed token vectors": inputs.index.manifest.options.packed_tokens,
+    }
+    return "; ".join(f"without {part}" for part, is_there in there.items() if not is_there)
 
 
 def _measured(inputs: SystemInputs, sample: _Sample) -> str:
@@ -214,22 +225,21 @@ class _Sample:
 
     Attributes:
         ids: of documents.
-        tokens: their token vectors, of some passages only where documents have many.
+        tokens: their token vectors, of some passages only where documents have many; None without any.
         corpus: the ensemble of the first ones: all would be read for every start.
         words: the terms of the same, where they were asked for.
     """
 
     ids: tuple[str, ...]
-    tokens: TokenBatch
+    tokens: TokenBatch | None
     corpus: Ensemble
     words: TermSpace | None
 
 
-def _sampled(index: QdrantIndex, size: int, reader: str, fields: frozenset[Field]) -> _Sample:
-    if not index.manifest.options.packed_tokens:
-        raise _lacking(index, f"packed token vectors, which {reader} compares", "--packed-tokens")
-    named, tokens = index.token_sample(size)
-    ids = tuple(dict.fromkeys(named))  # of passages, some are of one document
+def _sampled(index: QdrantIndex, size: int, fields: frozenset[Field]) -> _Sample:
+    ids, tokens = index.sample_ids(size), None
+    if index.manifest.options.packed_tokens:
+        tokens = index.token_sample(size)[1]
     found = sampled(index, ids, size, fields)
     corpus = Ensemble.from_vectors(found.require_dense(), sample_size=0, model=index.manifest.model)
     return _Sample(ids, tokens, corpus, None if found.terms is None else TermSpace(found.terms))
