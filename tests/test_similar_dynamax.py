@@ -24,6 +24,7 @@ from surprise_rerank.connectors.similar.threads import Threads
 from surprise_rerank.connectors.similar.workers import Sources, Workers
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
+from surprise_rerank.encoders import PairedEncoder
 from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.similarities import int8_jaccard as jaccard
 from surprise_rerank.similarities.dynamax import DynaMax
@@ -274,6 +275,17 @@ def test_the_sample_does_not_depend_on_the_order_of_the_documents(tmp_path):
     assert one == two
     assert len(set(one)) == 8
     assert sorted(sample_rows(corpora[0], 99).tolist()) == list(range(50))
+
+
+def test_tokens_may_have_another_dimension_than_dense_vectors(tmp_path):
+    def load():
+        return PairedEncoder(WordEncoder(8), WordEncoder(16))
+
+    paired = SimilarityJob(tmp_path / "pair", SETTINGS, model=Model("pair", load))
+    paired.prepare(Sources(["a"], [documents(30)]))
+    assert paired.documents.dimension == 8
+    assert paired.documents.tokens_of(np.arange(30)).dimension == 16
+    assert rows_of(paired) == rows_of(job(tmp_path / "alone", count=30))  # of the same tokens
 
 
 def test_moments_are_shared_out_in_blocks_and_kept(tmp_path, monkeypatch):
