@@ -6,14 +6,18 @@ import copy
 import inspect
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Generic, TypeVar, cast
 from uuid import UUID
 
+from qdrant_client import models
+
 from surprise_rerank.connectors.qdrant.location import shown_url
+from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever
 from surprise_rerank.connectors.systems.loading import PipelineSettings
 from surprise_rerank.core.workers import in_thread
 from surprise_rerank.errors import DataError, refuse_unknown
+from surprise_rerank.pipeline import Pipeline
 
 T = TypeVar("T")
 
@@ -93,6 +97,30 @@ def refuse_arguments(of: type, unknown: Mapping[str, Any]) -> None:
     names = inspect.signature(cast(Any, of).__init__).parameters
     known = [name for name in names if name not in ("self", "unknown")]
     refuse_unknown(unknown, known, of.__name__)
+
+
+def filterable(pipeline: Pipeline) -> ExplainingRetriever:
+    """A pipeline's retriever, which takes filters.
+
+    Raises:
+        DataError: if it is none from an index or an attached collection.
+    """
+    if isinstance(pipeline.retriever, ExplainingRetriever):
+        return pipeline.retriever
+    raise DataError(
+        f"filters go to a retriever of an index, not to a {type(pipeline.retriever).__name__}; leave them out"
+    )
+
+
+def filtered(pipeline: Pipeline, condition: models.Filter | None) -> Pipeline:
+    """The same over the documents that a filter of Qdrant lets through; all of them where None.
+
+    Raises:
+        DataError: if the pipeline has no retriever that takes filters, or it is no filter of Qdrant.
+    """
+    if condition is None:
+        return pipeline
+    return replace(pipeline, retriever=filterable(pipeline).among(condition))
 
 
 def judged_metadata(metadata: Mapping[str, Any], surprise: float | None) -> dict[str, Any]:

@@ -11,11 +11,13 @@ from dataclasses import replace
 from typing import Any, Self
 
 from surprise_rerank.candidates import Hit, Ranking
-from surprise_rerank.connectors import qdrant
+from surprise_rerank.connectors.attached.hosts import attach_store
 from surprise_rerank.connectors.components import (
     SURPRISE,
     Lazy,
     component_settings,
+    filterable,
+    filtered,
     given_vectors,
     judged_metadata,
     refuse_arguments,
@@ -23,10 +25,9 @@ from surprise_rerank.connectors.components import (
     stored_names,
 )
 from surprise_rerank.connectors.haystack_filters import to_qdrant_filter
-from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.errors import DataError, MissingExtraError
-from surprise_rerank.pipeline import Pipeline, Retriever
+from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.text_reranker import RankedText, TextReranker
 
 try:
@@ -125,6 +126,36 @@ class SurpriseRanker(_Loaded):
         self.meta_fields_to_embed = list(meta_fields_to_embed or [])
         self._lazy = Lazy(self.settings.text_reranker, reranker)
 
+    @classmethod
+    def attach(
+        cls,
+        store: Any,
+        *,
+        embed: Any = None,
+        system: str | None = None,
+        min_surprise: float | None = None,
+        top_k: int = 10,
+        meta_fields_to_embed: list[str] | None = None,
+        **settings: Any,
+    ) -> Self:
+        """One over the collection of a document store, as it is: what is there is not encoded again.
+
+        Args:
+            store: a `QdrantDocumentStore`, or what else `attach_store` takes.
+            embed: a text embedder, or `(document_embedder, text_embedder)`, or what `as_encoder` takes.
+            system: what ranks; the best that the collection has enough for by default.
+            min_surprise: leave out what is less surprising; needs `Collection.store_background`.
+            top_k: the most documents that are returned.
+            meta_fields_to_embed: metadata that is read before the content of documents that are not there.
+            settings: more for `Collection.attach`, such as `token_encoder` and `keep`.
+
+        Raises:
+            SurpriseRerankError: as `Collection.attach` and `Collection.text_reranker`.
+        """
+        collection = attach_store(store, embed=embed, **settings)
+        reranker = collection.text_reranker(system, min_surprise=min_surprise)
+        return cls(reranker=reranker, top_k=top_k, meta_fields_to_embed=meta_fields_to_embed)
+
     def to_dict(self) -> dict[str, Any]:
         """The component in names.
 
@@ -187,6 +218,10 @@ class SurpriseRanker(_Loaded):
         return [_with_fields(document, self.meta_fields_to_embed) for document in documents]
 
 
+# The name that re-rankers of the other hosts have.
+SurpriseRerank = SurpriseRanker
+
+
 @component
 class SurpriseRetriever(_Loaded):
     """The documents of an index for a question.
@@ -245,6 +280,38 @@ class SurpriseRetriever(_Loaded):
         self._lazy = Lazy(self.settings.pipeline, pipeline)
         if filters:
             to_qdrant_filter(filters)
+
+    @classmethod
+    def attach(
+        cls,
+        store: Any,
+        *,
+        embed: Any = None,
+        system: str | None = None,
+        depth: int = 100,
+        min_surprise: float | None = None,
+        top_k: int = 10,
+        filters: dict[str, Any] | None = None,
+        **settings: Any,
+    ) -> Self:
+        """One over the collection of a document store, as it is.
+
+        Args:
+            store: a `QdrantDocumentStore`, or what else `attach_store` takes.
+            embed: a text embedder, or `(document_embedder, text_embedder)`, or what `as_encoder` takes.
+            system: what ranks; the best that the collection has enough for by default.
+            depth: size of the candidate pool that is re-ranked.
+            min_surprise: leave out what is less surprising; needs `Collection.store_background`.
+            top_k: the most documents that are returned.
+            filters: of metadata; those of `run` replace them.
+            settings: more for `Collection.attach`, such as `token_encoder` and `keep`.
+
+        Raises:
+            SurpriseRerankError: as `Collection.attach` and `Collection.pipeline`.
+        """
+        collection = attach_store(store, embed=embed, **settings)
+        pipeline = collection.pipeline(system, depth=depth, min_surprise=min_surprise)
+        return cls(pipeline=pipeline, top_k=top_k, filters=filters)
 
     def to_dict(self) -> dict[str, Any]:
         """The component in names.
@@ -349,22 +416,5 @@ def _filtered(pipeline: Pipeline, filters: dict[str, Any] | None) -> Pipeline:
     """The same over the documents that the filters let through."""
     if not filters:
         return pipeline
-    return replace(pipeline, retriever=_among(pipeline.retriever, to_qdrant_filter(filters)))
-
-
-def _among(retriever: Retriever, allowed: Any) -> Retriever:
-    match retriever:
-        case HybridRetriever(lexical=qdrant.SparseRetriever() as words):
-            options = replace(retriever.options, filter=allowed)
-            return replace(retriever, options=options, lexical=replace(words, options=options))
-        case (
-            qdrant.DenseRetriever()
-            | qdrant.SparseRetriever()
-            | qdrant.MaxSimRetriever()
-            | qdrant.SurpriseRetriever()
-        ):
-            return replace(retriever, options=replace(retriever.options, filter=allowed))
-        case _:
-            raise DataError(
-                f"filters go to a retriever of an index, not to a {type(retriever).__name__}; leave them out"
-            )
+    index = filterable(pipeline).index
+    return filtered(pipeline, to_qdrant_filter(filters, index.metadata_key, index.id_key))

@@ -2,7 +2,8 @@
 
 A filter is a comparison, `{"field": "meta.year", "operator": ">=", "value": 2020}`, or a logic operator over
 others, `{"operator": "AND", "conditions": [...]}`. Fields are those of a Haystack document: `id`, or
-`meta.KEY`, which an index keeps as `metadata.KEY`; a bare KEY that is no other field is metadata too.
+`meta.KEY`, which an index keeps as `metadata.KEY` and qdrant-haystack as `meta.KEY`; a bare KEY that is no
+other field is metadata too.
 """
 
 from __future__ import annotations
@@ -26,8 +27,13 @@ _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 _EXACT = 2**53
 
 
-def to_qdrant_filter(filters: Mapping[str, Any]) -> models.Filter:
+def to_qdrant_filter(filters: Mapping[str, Any], root: str = "metadata", id_key: str = "id") -> models.Filter:
     """The same documents, for Qdrant; as in Haystack, only what has a value is greater or less than another.
+
+    Args:
+        filters: Haystack's.
+        root: the key of the metadata in the payload; empty where they are the payload.
+        id_key: the key of a document's id; empty where the point's own id is it.
 
     Raises:
         DataError: if it is no filter, or compares what Qdrant cannot.
@@ -35,11 +41,13 @@ def to_qdrant_filter(filters: Mapping[str, Any]) -> models.Filter:
     if not isinstance(filters, Mapping):
         raise DataError(f"a filter must be a dictionary, got {type(filters).__name__}")
     if "field" in filters:
-        return _comparison(filters)
+        return _comparison(filters, root, id_key)
     _require(filters, "operator", "conditions")
     if not isinstance(filters["conditions"], list | tuple):
         raise DataError(f"conditions must be a list of filters, got {type(filters['conditions']).__name__}")
-    conditions: list[models.Condition] = [to_qdrant_filter(condition) for condition in filters["conditions"]]
+    conditions: list[models.Condition] = [
+        to_qdrant_filter(condition, root, id_key) for condition in filters["conditions"]
+    ]
     match filters["operator"]:
         case "AND":
             return models.Filter(must=conditions)
@@ -51,14 +59,32 @@ def to_qdrant_filter(filters: Mapping[str, Any]) -> models.Filter:
             raise DataError(f"the logic operator {other!r} is not known; choose of AND, OR, NOT")
 
 
-def _comparison(condition: Mapping[str, Any]) -> models.Filter:
+def metadata_path(key: str, root: str) -> str:
+    """The path in a point: its parts are keys, whatever Qdrant's own syntax makes of their characters.
+
+    Args:
+        key: of the metadata, with a dot for a key inside an object.
+        root: the key of the metadata in the payload; empty where they are the payload.
+
+    Raises:
+        DataError: if a part is empty, or has a character that Qdrant cannot write.
+    """
+    parts = key.split(".")
+    # Qdrant has no way to write these two characters.
+    if not all(parts) or any(mark in key for mark in '"\\'):
+        raise DataError(f'the field {key!r} has an empty part, a " or a \\; give keys joined by dots')
+    quoted = (part if _PLAIN.fullmatch(part) else f'"{part}"' for part in parts)
+    return ".".join([*([root] if root else []), *quoted])
+
+
+def _comparison(condition: Mapping[str, Any], root: str, id_key: str) -> models.Filter:
     _require(condition, "operator", "value")
     operator = condition["operator"]
     compare = _COMPARISONS.get(operator)
     if compare is None:
         hint = did_you_mean(str(operator), _COMPARISONS)
         raise DataError(f"the operator {operator!r} is not known; {hint}choose of {', '.join(_COMPARISONS)}")
-    return compare(_key(condition["field"]), condition["value"])
+    return compare(_key(condition["field"], root, id_key), condition["value"])
 
 
 def _require(filters: Mapping[str, Any], *names: str) -> None:
@@ -70,22 +96,20 @@ def _require(filters: Mapping[str, Any], *names: str) -> None:
             )
 
 
-def _key(field: Any) -> str:
-    """The path in a point: its parts are keys, whatever Qdrant's own syntax makes of their characters."""
+def _key(field: Any, root: str, id_key: str) -> str:
+    """The path in a point."""
     if not isinstance(field, str):
         raise DataError(f"the field of a filter must be a string, got {type(field).__name__}")
     if field == "id":
-        return field
+        if id_key:
+            return id_key
+        raise DataError("documents have the ids of points here, which no field has; filter by 'meta.KEY'")
     if field in _UNFILTERED:
         raise DataError(
             f"an index does not filter by {field!r} of a document; take 'id' or 'meta.KEY' (metadata of this "
             f"name is 'meta.{field}')"
         )
-    parts = field.removeprefix("meta.").split(".")
-    # Qdrant has no way to write these two characters.
-    if not all(parts) or any(mark in field for mark in '"\\'):
-        raise DataError(f'the field {field!r} has an empty part, a " or a \\; give keys joined by dots')
-    return ".".join(["metadata", *(part if _PLAIN.fullmatch(part) else f'"{part}"' for part in parts)])
+    return metadata_path(field.removeprefix("meta."), root)
 
 
 def _equal(key: str, value: Any) -> models.Filter:

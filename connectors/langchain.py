@@ -7,9 +7,11 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, GetPydanticSchema
 from pydantic_core.core_schema import is_instance_schema
+from qdrant_client import models
 
 from surprise_rerank.candidates import Hit
-from surprise_rerank.connectors.components import SURPRISE, judged_metadata, stored_names
+from surprise_rerank.connectors.attached.hosts import attach_store
+from surprise_rerank.connectors.components import SURPRISE, filtered, judged_metadata, stored_names
 from surprise_rerank.connectors.systems.loading import PipelineSettings
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.errors import MissingExtraError
@@ -73,6 +75,33 @@ class SurpriseRerank(BaseDocumentCompressor):
             id_key=id_key,
         )
 
+    @classmethod
+    def attach(
+        cls,
+        store: Any,
+        *,
+        embed: Any = None,
+        system: str | None = None,
+        min_surprise: float | None = None,
+        top_n: int | None = 3,
+        **settings: Any,
+    ) -> SurpriseRerank:
+        """One over the collection of a vector store, as it is: what is there is not encoded again.
+
+        Args:
+            store: a `QdrantVectorStore`, or what else `attach_store` takes.
+            embed: the model of its vectors, where the store has none.
+            system: what ranks; the best that the collection has enough for by default.
+            min_surprise: leave out what is less surprising; needs `Collection.store_background`.
+            top_n: the most that are returned; None returns all.
+            settings: more for `Collection.attach`, such as `token_encoder` and `keep`.
+
+        Raises:
+            SurpriseRerankError: as `Collection.attach` and `Collection.text_reranker`.
+        """
+        collection = attach_store(store, embed=embed, **settings)
+        return cls(reranker=collection.text_reranker(system, min_surprise=min_surprise), top_n=top_n)
+
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> Sequence[Document]:
@@ -117,12 +146,14 @@ class SurpriseRetriever(BaseRetriever):
     Attributes:
         pipeline: that is searched.
         k: the most documents that are returned; `invoke(question, k=10)` asks for others.
+        filter: only documents that it lets through, beside the one of `invoke(question, filter=...)`.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     pipeline: Annotated[Pipeline, _AS_IT_IS] = Field(repr=False, exclude=True)
     k: int = Field(default=4, ge=1)
+    filter: models.Filter | None = None
 
     @classmethod
     def load(cls, *, k: int = 4, **settings: Any) -> SurpriseRetriever:
@@ -137,15 +168,62 @@ class SurpriseRetriever(BaseRetriever):
         """
         return cls(pipeline=PipelineSettings.of(settings, cls.__name__, ["k"]).pipeline(), k=k)
 
+    @classmethod
+    def attach(
+        cls,
+        store: Any,
+        *,
+        embed: Any = None,
+        system: str | None = None,
+        depth: int = 100,
+        min_surprise: float | None = None,
+        k: int = 4,
+        filter: models.Filter | None = None,  # noqa: A002 - LangChain's name
+        **settings: Any,
+    ) -> SurpriseRetriever:
+        """One over the collection of a vector store, as it is.
+
+        Args:
+            store: a `QdrantVectorStore`, or what else `attach_store` takes.
+            embed: the model of its vectors, where the store has none.
+            system: what ranks; the best that the collection has enough for by default.
+            depth: size of the candidate pool that is re-ranked.
+            min_surprise: leave out what is less surprising; needs `Collection.store_background`.
+            k: the most documents that are returned.
+            filter: only documents that it lets through.
+            settings: more for `Collection.attach`, such as `token_encoder` and `keep`.
+
+        Raises:
+            SurpriseRerankError: as `Collection.attach` and `Collection.pipeline`.
+        """
+        collection = attach_store(store, embed=embed, **settings)
+        pipeline = collection.pipeline(system, depth=depth, min_surprise=min_surprise)
+        return cls(pipeline=pipeline, k=k, filter=filter)
+
     def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
+        self,
+        query: str,
+        *,
+        run_manager: CallbackManagerForRetrieverRun,
+        k: int | None = None,
+        filter: models.Filter | None = None,  # noqa: A002
     ) -> list[Document]:
-        return [_found(hit) for hit in self.pipeline.search(query, self.k if k is None else k)]
+        found = self._among(filter).search(query, self.k if k is None else k)
+        return [_found(hit) for hit in found]
 
     async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int | None = None
+        self,
+        query: str,
+        *,
+        run_manager: AsyncCallbackManagerForRetrieverRun,
+        k: int | None = None,
+        filter: models.Filter | None = None,  # noqa: A002
     ) -> list[Document]:
-        return [_found(hit) for hit in await self.pipeline.asearch(query, self.k if k is None else k)]
+        found = await self._among(filter).asearch(query, self.k if k is None else k)
+        return [_found(hit) for hit in found]
+
+    def _among(self, condition: models.Filter | None) -> Pipeline:
+        return filtered(filtered(self.pipeline, self.filter), condition)
 
 
 def _point_id(document: Document) -> object:

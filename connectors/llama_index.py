@@ -10,16 +10,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from qdrant_client import models
+
 from surprise_rerank.candidates import Hit
+from surprise_rerank.connectors.attached.hosts import attach_store
 from surprise_rerank.connectors.components import (
     SURPRISE,
     Lazy,
     component_settings,
+    filterable,
+    filtered,
     given_vectors,
     judged_metadata,
     require_writable,
     stored_names,
 )
+from surprise_rerank.connectors.llama_index_filters import to_qdrant_filter
 from surprise_rerank.connectors.systems.loading import PipelineSettings
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.errors import DataError, MissingExtraError, refuse_unknown
@@ -35,6 +41,7 @@ try:
     from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
     from llama_index.core.postprocessor.types import BaseNodePostprocessor
     from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
+    from llama_index.core.vector_stores.types import MetadataFilters
     from pydantic import SkipValidation, model_validator
 except ImportError as error:
     raise MissingExtraError(f"llama-index-core is not installed: run {pip_line('llama-index')}") from error
@@ -90,6 +97,37 @@ class SurpriseRerank(BaseNodePostprocessor):
     )
     # With the settings that it loads by.
     _lazy: tuple[PipelineSettings, Lazy[TextReranker]] = PrivateAttr()
+
+    @classmethod
+    def attach(
+        cls,
+        store: Any,
+        *,
+        embed: Any = None,
+        system: str | None = None,
+        min_surprise: float | None = None,
+        top_n: int = 2,
+        keep_retrieval_score: bool = False,
+        **settings: Any,
+    ) -> SurpriseRerank:
+        """One over the collection of a vector store, as it is: what is there is not encoded again.
+
+        Args:
+            store: a `VectorStoreIndex` over Qdrant, its retriever, a `QdrantVectorStore`, or what else
+                `attach_store` takes.
+            embed: the model of its vectors; an index has one.
+            system: what ranks; the best that the collection has enough for by default.
+            min_surprise: leave out what is less surprising; needs `Collection.store_background`.
+            top_n: the most nodes that are returned.
+            keep_retrieval_score: keep the score that a node came with.
+            settings: more for `Collection.attach`, such as `token_encoder` and `keep`.
+
+        Raises:
+            SurpriseRerankError: as `Collection.attach` and `Collection.text_reranker`.
+        """
+        collection = attach_store(store, embed=embed, **settings)
+        reranker = collection.text_reranker(system, min_surprise=min_surprise)
+        return cls(reranker=reranker, top_n=top_n, keep_retrieval_score=keep_retrieval_score)
 
     @classmethod
     def class_name(cls) -> str:
@@ -212,11 +250,12 @@ class SurpriseRetriever(BaseRetriever):
     Args:
         pipeline: what retrieves and ranks.
         similarity_top_k: the most nodes that are returned.
+        filters: only documents that they let through, in LlamaIndex's form or Qdrant's.
         callback_manager: as for every retriever.
         verbose: as for every retriever.
 
     Raises:
-        DataError: if similarity_top_k is not positive.
+        DataError: if similarity_top_k is not positive, or the filters do not reach the pipeline.
     """
 
     def __init__(
@@ -224,12 +263,13 @@ class SurpriseRetriever(BaseRetriever):
         pipeline: Pipeline,
         *,
         similarity_top_k: int = DEFAULT_SIMILARITY_TOP_K,
+        filters: MetadataFilters | models.Filter | None = None,
         callback_manager: CallbackManager | None = None,
         verbose: bool = False,
     ) -> None:
         if similarity_top_k < 1:
             raise DataError(f"similarity_top_k must be at least 1, got {similarity_top_k}")
-        self.pipeline = pipeline
+        self.pipeline = _filtered(pipeline, filters)
         self.similarity_top_k = similarity_top_k
         super().__init__(callback_manager=callback_manager, verbose=verbose)
 
@@ -249,6 +289,39 @@ class SurpriseRetriever(BaseRetriever):
             similarity_top_k=similarity_top_k,
         )
 
+    @classmethod
+    def attach(
+        cls,
+        store: Any,
+        *,
+        embed: Any = None,
+        system: str | None = None,
+        depth: int = 100,
+        min_surprise: float | None = None,
+        similarity_top_k: int = DEFAULT_SIMILARITY_TOP_K,
+        filters: MetadataFilters | models.Filter | None = None,
+        **settings: Any,
+    ) -> SurpriseRetriever:
+        """One over the collection of a vector store, as it is.
+
+        Args:
+            store: a `VectorStoreIndex` over Qdrant, its retriever, a `QdrantVectorStore`, or what else
+                `attach_store` takes.
+            embed: the model of its vectors; an index has one.
+            system: what ranks; the best that the collection has enough for by default.
+            depth: size of the candidate pool that is re-ranked.
+            min_surprise: leave out what is less surprising; needs `Collection.store_background`.
+            similarity_top_k: the most nodes that are returned.
+            filters: only documents that they let through, in LlamaIndex's form or Qdrant's.
+            settings: more for `Collection.attach`, such as `token_encoder` and `keep`.
+
+        Raises:
+            SurpriseRerankError: as `Collection.attach` and `Collection.pipeline`.
+        """
+        collection = attach_store(store, embed=embed, **settings)
+        pipeline = collection.pipeline(system, depth=depth, min_surprise=min_surprise)
+        return cls(pipeline, similarity_top_k=similarity_top_k, filters=filters)
+
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         ranking = self.pipeline.search(query_bundle.query_str, self.similarity_top_k)
         return [_node(hit) for hit in ranking]
@@ -256,6 +329,13 @@ class SurpriseRetriever(BaseRetriever):
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         ranking = await self.pipeline.asearch(query_bundle.query_str, self.similarity_top_k)
         return [_node(hit) for hit in ranking]
+
+
+def _filtered(pipeline: Pipeline, filters: MetadataFilters | models.Filter | None) -> Pipeline:
+    """The same over the documents that the filters let through."""
+    if isinstance(filters, MetadataFilters):
+        filters = to_qdrant_filter(filters, filterable(pipeline).index.metadata_key)
+    return filtered(pipeline, filters)
 
 
 def _texts(nodes: Sequence[NodeWithScore]) -> list[str]:

@@ -157,8 +157,8 @@ def test_a_date_may_be_one(index: DocumentIndex):
         ({"operator": "AND", "conditions": 3}, "conditions must be a list of filters, got int"),
         (where(3, "==", 3), "field of a filter must be a string, got int"),  # type: ignore[arg-type]
         (where("", "==", 3), "the field '' has an empty part"),
-        (where("meta.", "==", 3), "'meta.' has an empty part"),
-        (where("meta.a..b", "==", 3), "'meta.a..b' has an empty part"),
+        (where("meta.", "==", 3), "the field '' has an empty part"),
+        (where("meta.a..b", "==", 3), "'a..b' has an empty part"),
         (where('meta.a"b', "==", 3), 'has an empty part, a "'),
         (where("meta.a\\b", "==", 3), "has an empty part"),
         (where("content", "==", "text"), "does not filter by 'content' .* is 'meta.content'"),

@@ -41,7 +41,7 @@ ROOMS = [
         "connectors.ray",
         "connectors.server",
     ),
-    *("connectors.components", "connectors.haystack_filters", "connectors"),
+    *("connectors.components", "connectors.haystack_filters", "connectors.llama_index_filters", "connectors"),
     *("eval.line_files", "eval.stats", "eval.reports", "eval.labelled", "eval.retrieval", "eval.studies"),
     *("eval.check", "eval.cli.exits", "eval.cli.options", "eval.cli.output", "eval.cli.arguments"),
     *("eval.cli", "eval"),

@@ -96,6 +96,16 @@ class AttachedCollection:
         return self._engine.kind
 
     @property
+    def id_key(self) -> str:
+        """The key of a document's id in the payload; empty where the point's id is it."""
+        return self.payloads.id
+
+    @property
+    def metadata_key(self) -> str:
+        """The key of the metadata in the payload; empty where they are all other keys."""
+        return self.payloads.metadata
+
+    @property
     def points(self) -> ClientEngine:
         """The collection's points."""
         return self._engine

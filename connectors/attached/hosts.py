@@ -5,15 +5,18 @@ Stores are recognised by what they have, and no framework is imported.
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass, field
 from typing import Any
 
 from surprise_rerank.connectors.attached.attach import Collection
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
-from surprise_rerank.errors import DataError
+from surprise_rerank.errors import DataError, refuse_unknown
 
 # Names that stores have unless somebody chose others: then the layout is recognised by itself.
 _LANGCHAIN_KEYS = {"page_content", "metadata"}
+# Arguments of `Collection.attach` that are no settings.
+_TOLD = frozenset({"where", "collection", "embed"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +41,21 @@ def attach_store(store: Any, *, embed: Any = None, **settings: Any) -> Collectio
 
     Args:
         store: LangChain's or LlamaIndex's `QdrantVectorStore`, LlamaIndex's `VectorStoreIndex` over one,
-            Haystack's `QdrantDocumentStore`, or Mem0's store.
+            the retriever that one of these made, Haystack's `QdrantDocumentStore`, or Mem0's store. A
+            `Collection` is that itself.
         embed: the model of its dense vectors, where the store has none. LangChain's and a `VectorStoreIndex`
             have one.
         settings: more for `Collection.attach`, such as `token_encoder` and `keep`.
 
     Raises:
-        DataError: if it is no such store, or its model is not known; as `Collection.attach`.
+        DataError: if it is no such store, its model or a setting is not known; as `Collection.attach`.
     """
+    known = [name for name in inspect.signature(Collection.attach).parameters if name not in _TOLD]
+    refuse_unknown(settings, known, "Collection.attach")
+    if isinstance(store, Collection):
+        if embed is not None or settings:
+            raise DataError("the collection is attached already; give embed and other settings when it is")
+        return store
     found = _told(store)
     model = found.embed if embed is None else embed
     if model is None:
@@ -57,6 +67,9 @@ def attach_store(store: Any, *, embed: Any = None, **settings: Any) -> Collectio
 
 
 def _told(store: Any) -> _Store:
+    for made_by in ("vectorstore", "_index"):  # what a retriever of LangChain or LlamaIndex asks
+        if hasattr(store, made_by):
+            return _told(getattr(store, made_by))
     if hasattr(store, "vector_store"):  # LlamaIndex's VectorStoreIndex
         inner = _told(store.vector_store)
         return _Store(inner.client, inner.collection, getattr(store, "_embed_model", None), inner.settings)

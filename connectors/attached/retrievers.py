@@ -28,11 +28,11 @@ class MultivectorRetriever(ExplainingRetriever):
     Scores are the mean over the question's tokens of the largest similarity, as `DynaMaxReranker` gives them.
 
     Attributes:
-        collection: with multivectors.
+        index: a collection with multivectors.
         options: filter, offset, threshold and parameters of Qdrant.
     """
 
-    collection: AttachedCollection
+    index: AttachedCollection
     options: SearchOptions = NO_OPTIONS
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
@@ -41,19 +41,19 @@ class MultivectorRetriever(ExplainingRetriever):
         options = self.options
         if options.score_threshold is not None:
             options = replace(options, score_threshold=options.score_threshold * max(count, 1))
-        found = self.collection.run(self._stages(query, depth), depth, fields, "maxsim", options)
+        found = self.index.run(self._stages(query, depth), depth, fields, "maxsim", options)
         return replace(found, scores={"maxsim": found.scores["maxsim"] / max(count, 1)})
 
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
-        return in_words(self.collection, self._stages(query, depth), self.options)
+        return in_words(self.index, self._stages(query, depth), self.options)
 
     def _stages(self, query: Query, depth: int) -> list[Stage]:
         tokens = models.NearestQuery.model_construct(nearest=query.require_tokens().tolist())
         wide = _wide(depth, self.options)
         return [
-            _dense(self.collection, query, wide),
-            Stage(tokens, self.collection.vectors.tokens, "MaxSim of multivectors", depth),
+            _dense(self.index, query, wide),
+            Stage(tokens, self.index.vectors.tokens, "MaxSim of multivectors", depth),
         ]
 
 
@@ -62,26 +62,26 @@ class MomentsRetriever(ExplainingRetriever):
     """The nearest by dense vectors, re-scored inside Qdrant by z, from moments that `enrich` added in place.
 
     Attributes:
-        collection: all of whose points carry the moments of one ensemble.
+        index: a collection, all of whose points carry the moments of one ensemble.
         options: filter, offset, threshold (on z) and parameters of Qdrant.
     """
 
-    collection: AttachedCollection
+    index: AttachedCollection
     options: SearchOptions = NO_OPTIONS
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """The `depth` best documents, with what the re-ranker needs."""
-        found = self.collection.run(self._stages(query, depth), depth, fields, "surprise", self.options)
+        found = self.index.run(self._stages(query, depth), depth, fields, "surprise", self.options)
         order = sorted(range(len(found)), key=lambda i: (-found.scores["surprise"][i], found.ids[i]))
         return found.take(np.array(order, np.int64))
 
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
-        return in_words(self.collection, self._stages(query, depth), self.options)
+        return in_words(self.index, self._stages(query, depth), self.options)
 
     def _stages(self, query: Query, depth: int) -> Sequence[Stage]:
         wide = _wide(depth, self.options)
-        return [_dense(self.collection, query, wide), formula_stage(depth, MU, SIGMA)]
+        return [_dense(self.index, query, wide), formula_stage(depth, MU, SIGMA)]
 
 
 def _wide(depth: int, options: SearchOptions) -> int:

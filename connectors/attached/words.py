@@ -39,7 +39,7 @@ class SparseWords(ExplainingRetriever):
     """Documents by their sparse vectors; a `LexicalIndex`, for `HybridRetriever`.
 
     Attributes:
-        collection: whose documents these are.
+        index: the collection whose documents these are.
         points: the collection that has the vectors: itself, or the one beside it.
         vector: name of the sparse vector.
         idf: whether Qdrant multiplies with the IDF.
@@ -48,7 +48,7 @@ class SparseWords(ExplainingRetriever):
         options: filter on the collection's payload, offset, threshold and parameters of Qdrant.
     """
 
-    collection: AttachedCollection
+    index: AttachedCollection
     points: ClientEngine
     vector: str
     idf: bool
@@ -59,13 +59,13 @@ class SparseWords(ExplainingRetriever):
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """The `depth` best documents; those that share no word with the query are not among them."""
         ids, scores = self.search(query.text, depth)
-        pool = self.collection.fetch(ids, fields, skip_missing=True)
+        pool = self.index.fetch(ids, fields, skip_missing=True)
         known = dict(zip(ids, scores.tolist(), strict=True))
         return replace(pool, scores={"bm25": np.array([known[name] for name in pool.ids], np.float64)})
 
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
-        return in_words(self.collection, [self._stage(self.embed(query.text), depth)], self.options)
+        return in_words(self.index, [self._stage(self.embed(query.text), depth)], self.options)
 
     def search(self, query: str, depth: int) -> tuple[tuple[str, ...], Float64Array]:
         """Ids and scores of the best documents."""
@@ -73,7 +73,7 @@ class SparseWords(ExplainingRetriever):
         if not len(sparse.indices):
             return (), np.zeros(0)
         found = list(self._best(sparse, depth))
-        names = self.collection.names_of([record.id for record in found])
+        names = self.index.names_of([record.id for record in found])
         there = [record for record in found if record.id in names]
         return tuple(names[r.id] for r in there), np.array([r.score for r in there], np.float64)
 
@@ -84,7 +84,7 @@ class SparseWords(ExplainingRetriever):
         if not names or not len(sparse.indices):
             return np.zeros(len(ids))
         points = {
-            str(point): name for name, point in self.collection.points_of(names).items() if point is not None
+            str(point): name for name, point in self.index.points_of(names).items() if point is not None
         }
         among = models.HasIdCondition(has_id=[point_id(point) for point in points])
         asked = request(
@@ -115,7 +115,7 @@ class SparseWords(ExplainingRetriever):
     def _best(self, sparse: SparseVector, depth: int) -> Iterator[Record]:
         """The best points that the filter lets through."""
         own = self.options
-        if self.points is self.collection.points or own.filter is None:
+        if self.points is self.index.points or own.filter is None:
             stage = self._stage(sparse, depth + (own.offset or 0))
             yield from self.points.query(request([stage], depth, (), (), own))
             return
@@ -123,7 +123,7 @@ class SparseWords(ExplainingRetriever):
         unfiltered = replace(own, filter=None, offset=None)
         while True:
             found = self.points.query(request([self._stage(sparse, limit)], limit, (), (), unfiltered))
-            allowed = self.collection.among([record.id for record in found], own.filter)
+            allowed = self.index.among([record.id for record in found], own.filter)
             kept = [record for record in found if record.id in allowed]
             if len(kept) >= depth + skipped or len(found) < limit:
                 yield from kept[skipped : skipped + depth]

@@ -23,7 +23,15 @@ from surprise_rerank.connectors.qdrant.location import (
     RetryPolicy,
 )
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, IndexStatus, Manifest, StatisticsRecord
-from surprise_rerank.connectors.qdrant.schema import DENSE, ID, NUMBER, PASSAGES, WITH_VECTORS, point_id
+from surprise_rerank.connectors.qdrant.schema import (
+    DENSE,
+    ID,
+    METADATA,
+    NUMBER,
+    PASSAGES,
+    WITH_VECTORS,
+    point_id,
+)
 from surprise_rerank.connectors.qdrant.search.pools import Pools, packed_tokens
 from surprise_rerank.connectors.qdrant.search.queries import (
     NO_OPTIONS,
@@ -155,6 +163,16 @@ class QdrantIndex:
     def engine(self) -> EngineKind:
         """Which engine it has: `edge`, `local` or `server`."""
         return self.storage.engine.kind
+
+    @property
+    def id_key(self) -> str:
+        """The key of a document's id in the payload."""
+        return ID
+
+    @property
+    def metadata_key(self) -> str:
+        """The key of the metadata in the payload."""
+        return METADATA
 
     @property
     def where(self) -> str:

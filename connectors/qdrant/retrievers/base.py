@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self, cast
+
+from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
 from surprise_rerank.connectors.qdrant.location import EngineKind
@@ -20,6 +22,16 @@ class SearchedIndex(Protocol):
     @property
     def engine(self) -> EngineKind:
         """Which engine it has: `edge`, `local` or `server`."""
+        ...
+
+    @property
+    def id_key(self) -> str:
+        """The key of a document's id in the payload, for filters; empty where the point's own id is it."""
+        ...
+
+    @property
+    def metadata_key(self) -> str:
+        """The key of the metadata in the payload, for filters; empty where they are the payload."""
         ...
 
     def __len__(self) -> int: ...
@@ -63,9 +75,17 @@ class Explanation:
 
 
 class ExplainingRetriever(ABC):
-    """A retriever from an index that can explain what it does."""
+    """A retriever from an index that can explain what it does; a dataclass.
+
+    Attributes:
+        index: where the documents are.
+        options: filter and search parameters.
+    """
 
     __slots__ = ()
+
+    index: SearchedIndex
+    options: SearchOptions
 
     @abstractmethod
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
@@ -76,6 +96,10 @@ class ExplainingRetriever(ABC):
         """What `retrieve` does, in words."""
 
     aretrieve = awaitable(retrieve)
+
+    def among(self, condition: models.Filter) -> Self:
+        """The same over the documents that a filter lets through, beside its own filter."""
+        return cast(Self, replace(cast(Any, self), options=self.options.among(condition)))
 
     def explain(
         self, query: Query, depth: int, fields: frozenset[Field] = frozenset({"documents"})

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from qdrant_client import models
+
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever, SearchedIndex
 from surprise_rerank.connectors.qdrant.retrievers.dense import DenseRetriever
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.moments import Moments
+from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Retriever
 
 
@@ -64,6 +67,19 @@ class HybridRetriever(ExplainingRetriever):
             scores={**pool.scores, "bm25": self.lexical.score(query.text, pool.ids)},
             corpus_moments={"bm25": self.lexical.moments(query.text)},
         )
+
+    def among(self, condition: models.Filter) -> HybridRetriever:
+        """The same over the documents that a filter lets through, by both.
+
+        Raises:
+            DataError: if the lexical index has no filter.
+        """
+        if not isinstance(self.lexical, ExplainingRetriever):
+            raise DataError(
+                f"a filter does not reach the words of a {type(self.lexical).__name__}; leave it out, or "
+                "search by a system whose words are Qdrant's"
+            )
+        return replace(self, options=self.options.among(condition), lexical=self.lexical.among(condition))
 
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""

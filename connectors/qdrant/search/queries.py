@@ -42,6 +42,11 @@ class SearchOptions:
         if self.offset is not None and self.offset < 0:
             raise DataError(f"the offset must not be negative, got {self.offset}")
 
+    def among(self, condition: models.Filter) -> SearchOptions:
+        """The same over the points that another filter lets through, too."""
+        alone, own = replace(self, filter=condition), self.filter
+        return alone if own is None else replace(alone, filter=models.Filter(must=[own, condition]))
+
     def exactly(self) -> SearchOptions:
         """The same without the approximate index."""
         params = self.params or models.SearchParams()

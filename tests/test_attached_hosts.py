@@ -1,0 +1,544 @@
+"""Collections that LangChain, LlamaIndex, Haystack and Mem0 made, attached from their own stores."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import NEEDS_EDGE
+from qdrant_client import QdrantClient, models
+from words import WordEncoder
+
+from surprise_rerank.connectors.attached import Collection
+from surprise_rerank.connectors.attached.hosts import attach_store
+from surprise_rerank.core.extras import is_installed
+from surprise_rerank.errors import DataError
+
+TEXTS = [
+    "cats sleep all day",
+    "dogs bark at night",
+    "the dogs of the night bark at cats",
+    "a wing gives lift",
+    "birds fly on a wing",
+    "bread is made of flour",
+    "flour and water make bread",
+    "the moon pulls the sea",
+    "the sea is deep and salt",
+    "trains run on time",
+    "a train leaves at night",
+    "salt goes into bread",
+]
+KINDS = ["animal"] * 3 + ["air"] * 2 + ["food"] * 2 + ["water"] * 2 + ["travel"] * 2 + ["food"]
+METADATA = [{"n": i, "kind": kind, "deep": [i, kind]} for i, kind in enumerate(KINDS)]
+QUESTION = "dogs bark at the moon"
+OFF_TOPIC = [f"x{i} y{i} z{i % 3}" for i in range(39)]
+
+
+class Counting:
+    """What embeds for a host, and remembers the texts."""
+
+    def __init__(self) -> None:
+        self.model, self.texts = WordEncoder(64), list[str]()
+
+    def __call__(self, texts: list[str]) -> list[list[float]]:
+        self.texts += texts
+        return [[float(x) for x in row] for row in self.model.encode(texts).dense]
+
+
+class LangChain:
+    """A collection of langchain-qdrant."""
+
+    def __init__(self) -> None:
+        from langchain_core.embeddings import Embeddings
+        from langchain_qdrant import QdrantVectorStore
+
+        self.counting = counting = Counting()
+
+        class Embedder(Embeddings):
+            def embed_documents(self, texts: list[str]) -> list[list[float]]:
+                return counting(texts)
+
+            def embed_query(self, text: str) -> list[float]:
+                return counting([text])[0]
+
+        made = QdrantVectorStore.from_texts(
+            TEXTS, Embedder(), metadatas=METADATA, location=":memory:", collection_name="docs"
+        )
+        self.store, self.client, self.embed = made, made.client, None
+        self.asked = made.as_retriever(search_kwargs={"k": 8})
+
+    def found(self, question: str) -> list[Any]:
+        return self.asked.invoke(question)
+
+    def ranker(self, store: Any, **settings: Any) -> Any:
+        from surprise_rerank.connectors.langchain import SurpriseRerank
+
+        return SurpriseRerank.attach(store, top_n=5, **settings)
+
+    def ranked(self, ranker: Any, documents: list[Any], question: str) -> list[Any]:
+        return ranker.compress_documents(documents, question)
+
+    async def aranked(self, ranker: Any, documents: list[Any], question: str) -> list[Any]:
+        return await ranker.acompress_documents(documents, question)
+
+    def retriever(self, store: Any, **settings: Any) -> Any:
+        from surprise_rerank.connectors.langchain import SurpriseRetriever
+
+        return SurpriseRetriever.attach(store, k=5, **settings)
+
+    def retrieved(self, retriever: Any, question: str) -> list[Any]:
+        return retriever.invoke(question)
+
+    async def aretrieved(self, retriever: Any, question: str) -> list[Any]:
+        return await retriever.ainvoke(question)
+
+    def among(self, store: Any, kind: str, question: str, **settings: Any) -> list[Any]:
+        condition = models.FieldCondition(key="metadata.kind", match=models.MatchValue(value=kind))
+        chosen = models.Filter(must=[condition])
+        (asked, own) = (self.retriever(store, **settings), self.retriever(store, filter=chosen, **settings))
+        found = asked.invoke(question, filter=chosen)
+        again = asyncio.run(asked.ainvoke(question, filter=chosen))
+        assert [d.id for d in found] == [d.id for d in own.invoke(question)] == [d.id for d in again]
+        return found
+
+    def view(self, document: Any) -> tuple[str, dict[str, Any], float]:
+        meta = document.metadata
+        return document.page_content, {key: meta[key] for key in METADATA[0]}, meta["relevance_score"]
+
+
+class LlamaIndex:
+    """A collection of llama-index-vector-stores-qdrant, below a `VectorStoreIndex`."""
+
+    def __init__(self) -> None:
+        from llama_index.core import StorageContext, VectorStoreIndex
+        from llama_index.core.embeddings import BaseEmbedding
+        from llama_index.core.schema import TextNode
+        from llama_index.vector_stores.qdrant import QdrantVectorStore
+
+        self.counting = counting = Counting()
+
+        class Embedder(BaseEmbedding):
+            def _get_text_embedding(self, text: str) -> list[float]:
+                return counting([text])[0]
+
+            _get_query_embedding = _get_text_embedding
+
+            async def _aget_query_embedding(self, query: str) -> list[float]:
+                return counting([query])[0]
+
+        self.client, self.embed = QdrantClient(":memory:"), Embedder()
+        self.vectors = QdrantVectorStore(client=self.client, collection_name="docs")
+        nodes = [
+            # Only the text is embedded, as everywhere in these tests.
+            TextNode(text=text, metadata=meta, excluded_embed_metadata_keys=list(meta))
+            for text, meta in zip(TEXTS, METADATA, strict=True)
+        ]
+        context = StorageContext.from_defaults(vector_store=self.vectors)
+        self.store = VectorStoreIndex(nodes, storage_context=context, embed_model=self.embed)
+        self.asked = self.store.as_retriever(similarity_top_k=8)
+
+    def found(self, question: str) -> list[Any]:
+        return self.asked.retrieve(question)
+
+    def ranker(self, store: Any, **settings: Any) -> Any:
+        from surprise_rerank.connectors.llama_index import SurpriseRerank
+
+        return SurpriseRerank.attach(store, top_n=5, **settings)
+
+    def ranked(self, ranker: Any, documents: list[Any], question: str) -> list[Any]:
+        return ranker.postprocess_nodes(documents, query_str=question)
+
+    async def aranked(self, ranker: Any, documents: list[Any], question: str) -> list[Any]:
+        return await ranker.apostprocess_nodes(documents, query_str=question)
+
+    def retriever(self, store: Any, **settings: Any) -> Any:
+        from surprise_rerank.connectors.llama_index import SurpriseRetriever
+
+        return SurpriseRetriever.attach(store, **{"similarity_top_k": 5, **settings})
+
+    def retrieved(self, retriever: Any, question: str) -> list[Any]:
+        return retriever.retrieve(question)
+
+    async def aretrieved(self, retriever: Any, question: str) -> list[Any]:
+        return await retriever.aretrieve(question)
+
+    def among(self, store: Any, kind: str, question: str, **settings: Any) -> list[Any]:
+        from llama_index.core.vector_stores import MetadataFilter, MetadataFilters
+
+        filters = MetadataFilters(filters=[MetadataFilter(key="kind", value=kind)])
+        condition = models.FieldCondition(key="kind", match=models.MatchValue(value=kind))
+        own = self.retriever(store, filters=models.Filter(must=[condition]), **settings)
+        found = self.retrieved(self.retriever(store, filters=filters, **settings), question)
+        assert [own.node_id for own in found] == [own.node_id for own in own.retrieve(question)]
+        return found
+
+    def view(self, document: Any) -> tuple[str, dict[str, Any], float]:
+        meta = document.node.metadata
+        return document.node.text, {key: meta[key] for key in METADATA[0]}, document.score
+
+
+class Haystack:
+    """A collection of qdrant-haystack."""
+
+    def __init__(self) -> None:
+        from haystack import Document
+        from haystack_integrations.document_stores.qdrant import QdrantDocumentStore
+
+        self.counting = counting = Counting()
+
+        class TextEmbedder:
+            def run(self, text: str) -> dict[str, list[float]]:
+                return {"embedding": counting([text])[0]}
+
+        self.embed = TextEmbedder()
+        self.store = QdrantDocumentStore(":memory:", embedding_dim=64, similarity="cosine")
+        self.store.write_documents(
+            [
+                Document(content=text, meta=meta, embedding=counting([text])[0])
+                for text, meta in zip(TEXTS, METADATA, strict=True)
+            ]
+        )
+        self.client = self.store._client
+        self.asked = self.store
+
+    def found(self, question: str) -> list[Any]:
+        from haystack_integrations.components.retrievers.qdrant import QdrantEmbeddingRetriever
+
+        retriever = QdrantEmbeddingRetriever(self.store, top_k=8)
+        return retriever.run(self.embed.run(question)["embedding"])["documents"]
+
+    def ranker(self, store: Any, **settings: Any) -> Any:
+        from surprise_rerank.connectors.haystack import SurpriseRanker, SurpriseRerank
+
+        assert SurpriseRerank is SurpriseRanker
+        return SurpriseRanker.attach(store, **{"embed": self.embed, "top_k": 5, **settings})
+
+    def ranked(self, ranker: Any, documents: list[Any], question: str) -> list[Any]:
+        return ranker.run(question, documents)["documents"]
+
+    async def aranked(self, ranker: Any, documents: list[Any], question: str) -> list[Any]:
+        return (await ranker.run_async(question, documents))["documents"]
+
+    def retriever(self, store: Any, **settings: Any) -> Any:
+        from surprise_rerank.connectors.haystack import SurpriseRetriever
+
+        return SurpriseRetriever.attach(store, **{"embed": self.embed, "top_k": 5, **settings})
+
+    def retrieved(self, retriever: Any, question: str) -> list[Any]:
+        return retriever.run(question)["documents"]
+
+    async def aretrieved(self, retriever: Any, question: str) -> list[Any]:
+        return (await retriever.run_async(question))["documents"]
+
+    def among(self, store: Any, kind: str, question: str, **settings: Any) -> list[Any]:
+        filters = {"field": "meta.kind", "operator": "==", "value": kind}
+        own = self.retriever(store, filters=filters, **settings)
+        found = self.retriever(store, **settings).run(question, filters=filters)["documents"]
+        assert [d.id for d in found] == [d.id for d in own.run(question)["documents"]]
+        return found
+
+    def view(self, document: Any) -> tuple[str, dict[str, Any], float]:
+        return document.content, {key: document.meta[key] for key in METADATA[0]}, document.score
+
+
+def needs(module: str, host: type) -> Any:
+    missing = pytest.mark.skipif(not is_installed(module), reason=f"{module} is not installed")
+    return pytest.param(host, marks=missing, id=host.__name__)
+
+
+Host = LangChain | LlamaIndex | Haystack
+
+
+@pytest.fixture(
+    params=[
+        needs("langchain_qdrant", LangChain),
+        needs("llama_index.vector_stores.qdrant", LlamaIndex),
+        needs("haystack_integrations.document_stores.qdrant", Haystack),
+    ]
+)
+def host(request: pytest.FixtureRequest) -> Host:
+    made: Host = request.param()
+    return made
+
+
+def everything(host: Host) -> str:
+    """All points of a host's collection, as one string.
+
+    Local mode divides what it stores by its length with every search, so the last bits of vectors drift.
+    """
+    (name,) = [own.name for own in host.client.get_collections().collections if "surprise" not in own.name]
+    records, _ = host.client.scroll(name, limit=100, with_vectors=True)
+    points = [record.model_dump(mode="json") for record in records]
+    return json.dumps(json.loads(json.dumps(points), parse_float=lambda own: f"{float(own):.5f}"))
+
+
+def attached(host: Host, **settings: Any) -> Collection:
+    return attach_store(host.store, embed=host.embed, **settings)
+
+
+@pytest.mark.parametrize("system", [None, "cosine", "surprise", "fusion"])
+def test_what_a_host_found_is_ranked_by_its_stored_vectors(host: Host, system: str | None):
+    found = host.found(QUESTION)
+    before = everything(host)
+    ranker = host.ranker(host.store, system=system)
+    host.counting.texts.clear()
+    ranked = host.ranked(ranker, found, QUESTION)
+    assert host.counting.texts == [QUESTION]  # no document is encoded, and nothing else
+    assert everything(host) == before
+    scores = [host.view(own)[2] for own in ranked]
+    assert scores == sorted(scores, reverse=True)
+    assert len(ranked) == 5
+    for text, meta, _ in map(host.view, ranked):
+        assert meta == METADATA[TEXTS.index(text)]
+    if system in (None, "cosine"):
+        # What the host ranks by, too. It has its order already.
+        assert [host.view(own)[0] for own in ranked] == [text_of(own) for own in found][:5]
+
+
+def text_of(document: Any) -> str:
+    """The text of any host's document."""
+    if hasattr(document, "node"):
+        return document.node.text
+    return document.page_content if hasattr(document, "page_content") else document.content
+
+
+def test_a_retriever_searches_the_collection(host: Host):
+    retriever = host.retriever(host.store, system="cosine")
+    host.counting.texts.clear()
+    found = host.retrieved(retriever, QUESTION)
+    assert host.counting.texts == [QUESTION]
+    assert [host.view(own)[0] for own in found] == [text_of(own) for own in host.found(QUESTION)][:5]
+    for text, meta, _ in map(host.view, found):
+        assert meta == METADATA[TEXTS.index(text)]
+    # What the retriever found has the ids that a re-ranker knows.
+    ranker = host.ranker(host.store)
+    host.counting.texts.clear()
+    host.ranked(ranker, found, QUESTION)
+    assert host.counting.texts == [QUESTION]
+
+
+def test_it_can_be_given_what_searches_the_store(host: Host):
+    ranker = host.ranker(host.asked)
+    found = host.found(QUESTION)
+    host.counting.texts.clear()
+    assert len(host.ranked(ranker, found, QUESTION)) == 5
+    assert host.counting.texts == [QUESTION]
+
+
+@pytest.mark.parametrize("system", ["cosine", "surprise", "fusion"])
+def test_a_filter_reaches_the_collection(host: Host, system: str):
+    for kind in ("food", "air"):
+        found = host.among(host.store, kind, QUESTION, system=system)
+        kinds = [host.view(own)[1]["kind"] for own in found]
+        assert kinds == [kind] * KINDS.count(kind)
+    assert host.among(host.store, "none such", QUESTION, system=system) == []
+
+
+@NEEDS_EDGE
+def test_a_filter_reaches_what_was_added_beside(host: Host):
+    collection = attached(host, token_encoder=WordEncoder(32, name="tokens"))
+    collection.enrich()
+    found = host.among(collection, "food", "bread of the night", system="auto", **forget(host))
+    assert [host.view(own)[1]["kind"] for own in found] == ["food"] * 3
+
+
+def forget(host: Host) -> dict[str, Any]:
+    """Settings that take back what the harness gives Haystack."""
+    return {"embed": None} if isinstance(host, Haystack) else {}
+
+
+def test_off_topic_questions_come_back_empty_with_a_background(host: Host, tmp_path: Path):
+    found = host.found(QUESTION)
+    with pytest.raises(DataError, match=r"has no background .* make one with store_background"):
+        host.ranker(host.store, min_surprise=0.9)
+    attached(host, keep=str(tmp_path)).store_background(OFF_TOPIC, "cosine")
+    settings = {"system": "cosine", "min_surprise": 0.9, "keep": str(tmp_path)}
+    ranker, retriever = host.ranker(host.store, **settings), host.retriever(host.store, **settings)
+    kept = [*host.ranked(ranker, found, QUESTION), *host.retrieved(retriever, QUESTION)]
+    assert {host.view(own)[0] for own in kept} >= {"dogs bark at night"}
+    assert all(0.9 <= host.view(own)[2] <= 1 for own in kept)
+    assert host.ranked(ranker, host.found("x7 y8 z2"), "x7 y8 z2") == []
+    assert host.retrieved(retriever, "x7 y8 z2") == []
+
+
+@NEEDS_EDGE
+def test_what_is_added_beside_is_used_and_can_be_taken_away(host: Host):
+    before = everything(host)
+    tokens = WordEncoder(32, name="tokens")
+    report = attached(host, token_encoder=tokens).enrich()
+    assert report.enriched == len(TEXTS)  # type: ignore[union-attr]
+    assert everything(host) == before
+    tokens.encoded_texts.clear()
+    ranker = host.ranker(host.store, token_encoder=tokens)  # auto, as there are tokens and words now
+    found = host.found(QUESTION)
+    host.counting.texts.clear()
+    ranked = host.ranked(ranker, found, QUESTION)
+    assert {host.view(own)[0] for own in ranked[:2]} == {TEXTS[1], TEXTS[2]}
+    assert host.counting.texts == tokens.encoded_texts == [QUESTION]
+    retriever = host.retriever(host.store, token_encoder=tokens)
+    assert {host.view(own)[0] for own in host.retrieved(retriever, QUESTION)[:2]} == {TEXTS[1], TEXTS[2]}
+    collection = attached(host, token_encoder=tokens)
+    assert collection.remove_enrichment()
+    assert not collection.remove_enrichment()
+    assert everything(host) == before
+    assert len(host.client.get_collections().collections) == 1
+
+
+def test_async_gives_the_same(host: Host):
+    found = host.found(QUESTION)
+    ranker, retriever = (
+        host.ranker(host.store, system="surprise"),
+        host.retriever(host.store, system="cosine"),
+    )
+
+    async def both() -> tuple[list[Any], list[Any]]:
+        return await host.aranked(ranker, found, QUESTION), await host.aretrieved(retriever, QUESTION)
+
+    ranked, retrieved = asyncio.run(both())
+    again = host.ranked(ranker, found, QUESTION), host.retrieved(retriever, QUESTION)
+    for one, other in zip((ranked, retrieved), again, strict=True):
+        assert [host.view(own)[:2] for own in one] == [host.view(own)[:2] for own in other]
+        scores = [host.view(own)[2] for own in other]
+        assert [host.view(own)[2] for own in one] == pytest.approx(scores, abs=1e-6)
+
+
+def test_an_attached_component_is_not_written_to_a_file(host: Host):
+    if isinstance(host, LangChain):
+        pytest.skip("LangChain's retrievers and compressors are not written to files")
+    for made in (host.ranker(host.store), host.retriever(host.store)):
+        if hasattr(made, "to_dict"):  # LlamaIndex's retrievers have none
+            with pytest.raises(DataError, match="cannot be written; make it from names"):
+                made.to_dict()
+
+
+def test_a_setting_that_there_is_not_is_named(host: Host):
+    for make in (host.ranker, host.retriever):
+        with pytest.raises(DataError, match="has no setting 'tokns'; did you mean 'tokens'"):
+            make(host.store, tokns="colbert")
+        with pytest.raises(DataError, match="unknown system 'surprize'"):
+            make(host.store, system="surprize")
+
+
+def test_a_collection_is_attached_once_for_ranker_and_retriever(host: Host):
+    collection = attached(host)
+    assert attach_store(collection) is collection
+    with pytest.raises(DataError, match="attached already"):
+        attach_store(collection, keep="qdrant")
+
+
+def test_what_is_no_store_over_qdrant_says_so():
+    with pytest.raises(DataError, match="a dict is no vector store over Qdrant that is known"):
+        attach_store({})
+
+
+@pytest.mark.skipif(not is_installed("llama_index.vector_stores.qdrant"), reason="it is not installed")
+class TestLlamaIndex:
+    def test_a_store_without_its_index_needs_the_model(self):
+        host = LlamaIndex()
+        with pytest.raises(DataError, match="QdrantVectorStore does not know the model"):
+            host.ranker(host.vectors)
+        ranker = host.ranker(host.vectors, embed=host.embed)
+        assert len(host.ranked(ranker, host.found(QUESTION), QUESTION)) == 5
+
+    def test_filters_let_through_what_they_let_through_in_its_own_store(self):
+        from llama_index.core.vector_stores import FilterCondition, MetadataFilter, MetadataFilters
+
+        host = LlamaIndex()
+        kind, few = filter_of("kind", "==", "food"), filter_of("n", "<", 3)
+        cases = [
+            *([kind], [few], [filter_of("n", "<=", 3)], [filter_of("n", ">", 3)], [filter_of("n", ">=", 9)]),
+            *([filter_of("kind", "!=", "food")], [filter_of("n", "!=", 4)], [filter_of("absent", "!=", "x")]),
+            *([filter_of("kind", "in", ["air", "food"])], [filter_of("kind", "in", "air,food")]),
+            *([filter_of("kind", "nin", ["air", "food"])], [filter_of("n", "==", 4.0)]),
+            *([filter_of("kind", "text_match", "air")], [filter_of("absent", "is_empty", None)]),
+            *([kind, few], [kind, filter_of("n", ">", 5)], [MetadataFilters(filters=[]), kind]),
+            [MetadataFilters(filters=[kind, few], condition=FilterCondition.OR), filter_of("n", ">", 1)],
+        ]
+        for filters in cases:
+            for condition in FilterCondition:
+                chosen = MetadataFilters(filters=filters, condition=condition)
+                own = host.store.as_retriever(similarity_top_k=12, filters=chosen).retrieve(QUESTION)
+                retriever = host.retriever(host.store, filters=chosen, system="cosine", similarity_top_k=12)
+                found = [node.node_id for node in retriever.retrieve(QUESTION)]
+                assert found == [node.node_id for node in own], (filters, condition)
+        assert isinstance(kind, MetadataFilter)
+
+    @pytest.mark.parametrize(
+        ("operator", "value", "expected"),
+        [
+            ("any", ["air", "food"], 5),
+            ("all", ["food"], 3),
+            ("all", ["food", "air"], 0),
+            ("contains", "air", 2),
+        ],
+    )
+    def test_operators_that_its_store_refuses_are_understood(self, operator: str, value: Any, expected: int):
+        from llama_index.core.vector_stores import MetadataFilters
+
+        host = LlamaIndex()
+        filters = MetadataFilters(filters=[filter_of("deep", operator, value)])
+        assert len(host.retrieved(host.retriever(host.store, filters=filters), QUESTION)) == expected
+
+    def test_a_value_that_does_not_go_with_its_operator_is_named(self):
+        from llama_index.core.vector_stores import MetadataFilters
+
+        host = LlamaIndex()
+        with pytest.raises(DataError, match="the filter 'kind' < 'food' is none of Qdrant"):
+            host.retriever(host.store, filters=MetadataFilters(filters=[filter_of("kind", "<", "food")]))
+
+
+def filter_of(key: str, operator: str, value: Any) -> Any:
+    from llama_index.core.vector_stores import FilterOperator, MetadataFilter
+
+    return MetadataFilter(key=key, operator=FilterOperator(operator), value=value)
+
+
+class Mem0Store:
+    """The attributes of Mem0's own store that it is recognised by."""
+
+    def __init__(self, client: QdrantClient, collection_name: str) -> None:
+        self.client, self.collection_name = client, collection_name
+
+
+@pytest.fixture
+def memories() -> QdrantClient:
+    """A collection with Mem0's payload."""
+    client, encoder = QdrantClient(":memory:"), WordEncoder(64)
+    client.create_collection(
+        "mem0", vectors_config=models.VectorParams(size=64, distance=models.Distance.COSINE)
+    )
+    points = [
+        models.PointStruct(
+            id=f"00000000-0000-4000-8000-{i:012}",
+            vector=encoder.encode([text]).dense[0].tolist(),
+            payload={"data": text, "hash": f"{i:032x}", "created_at": "2026-01-01", "user_id": f"u{i % 2}"},
+        )
+        for i, text in enumerate(TEXTS)
+    ]
+    client.upsert("mem0", points)
+    return client
+
+
+@pytest.mark.parametrize(
+    "attach",
+    [
+        lambda client, encoder: Collection.attach(client, "mem0", embed=encoder),
+        lambda client, encoder: attach_store(Mem0Store(client, "mem0"), embed=encoder),
+    ],
+    ids=["by name", "by its store"],
+)
+def test_memories_of_mem0_are_ranked(memories: QdrantClient, attach: Callable[..., Collection]):
+    encoder = WordEncoder(64)
+    collection = attach(memories, encoder)
+    assert ("payload of", "Mem0") in collection.facts()
+    mine = models.FieldCondition(key="user_id", match=models.MatchValue(value="u1"))
+    for system in ("cosine", "surprise", "fusion"):
+        pipeline = collection.pipeline(system, filter=models.Filter(must=[mine]))
+        hits = list(pipeline.search(QUESTION, 3))
+        assert hits[0].document.text == "dogs bark at night"
+        assert {hit.document.metadata["user_id"] for hit in hits} == {"u1"}
+        assert hits[0].document.metadata["created_at"] == "2026-01-01"
