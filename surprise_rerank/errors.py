@@ -44,6 +44,10 @@ class IndexMismatchError(StoreError):
     """An index that was made by another model, dimension or schema than the one asked for."""
 
 
+class ForeignCollectionError(IndexMismatchError):
+    """A collection that somebody else made, where an index was asked for; `Collection.attach` opens it."""
+
+
 class MissingExtraError(SurpriseRerankError, ImportError):
     """An optional dependency that is not installed; the message holds the pip line that installs it."""
 

@@ -68,7 +68,7 @@ class Collection(AttachedCollection):
         where: Reached,
         collection: str,
         *,
-        embed: Any,
+        embed: Any = None,
         token_encoder: Any = None,
         sparse: Any = None,
         text: str | None = None,
@@ -76,7 +76,7 @@ class Collection(AttachedCollection):
         id: str | None = None,  # noqa: A002 - the option's name
         metadata: str | None = None,
         vector: str | None = None,
-        tokens: str | None = None,
+        multivector: str | None = None,
         sparse_vector: str | None = None,
         keep: Keep = None,
         api_key: str | None = None,
@@ -87,7 +87,8 @@ class Collection(AttachedCollection):
             where: the url of a server, or a `QdrantClient` or `AsyncQdrantClient`, which stays open.
             collection: its name, or an alias.
             embed: the model of its dense vectors: what `as_encoder` takes, such as a function from texts to
-                vectors, an embedding object of a framework, or a model's name.
+                vectors, an embedding object of a framework, or a model's name. None for what asks no
+                questions, such as `enrich`.
             token_encoder: a model of token vectors, for `enrich`, where `embed` has none.
             sparse: a question's sparse vector, for the collection's own: what `sparse_embed` takes. Qdrant's
                 BM25 in English is recognised.
@@ -96,7 +97,7 @@ class Collection(AttachedCollection):
             id: key of the document's id; the point's id is it where None, but for Haystack's.
             metadata: key of the metadata; all other keys where there is none.
             vector: name of the dense vector, where there are several.
-            tokens: name of the multivector, where there are several.
+            multivector: name of the multivector of tokens, where there are several.
             sparse_vector: name of the sparse vector, where there are several.
             keep: where statistics, questions and backgrounds are kept: a folder, or `qdrant` for a collection
                 `NAME.surprise.files` beside it. Where None they are read from there, and what is new is gone
@@ -113,15 +114,18 @@ class Collection(AttachedCollection):
         connection = connect(where, api_key)
         try:
             engine = existing(connection, collection)
-            model = as_encoder(embed, name=_anonymous(embed, collection))
+            model = None if embed is None else as_encoder(embed, name=_anonymous(embed, collection))
             keys = PayloadKeys(text=text, title=title, id=id, metadata=metadata)
-            names = {"vector": vector, "tokens": tokens, "sparse": sparse_vector}
+            names = {"vector": vector, "multivector": multivector, "sparse_vector": sparse_vector}
             layout, payloads, records = _look(engine, keys, names, model)
-            model = _raw(model, layout, engine.where)
+            if model is not None:
+                model = _raw(model, layout, engine.where)
             own_tokens = None if token_encoder is None else as_encoder(token_encoder)
-            encoder, tokens_of, layout, notes = _with_tokens(model, own_tokens, layout, tokens, engine.where)
+            encoder, tokens_of = _both(model, own_tokens)
+            layout, notes = _with_tokens(tokens_of, layout, multivector, engine.where)
             files = _files(keep, connection, engine)
-            made = cls(engine, layout, payloads, encoder, files, connection.engine, tokens_of)
+            name = "" if model is None else _dense_model(model).name
+            made = cls(engine, layout, payloads, encoder, name, files, connection.engine, tokens_of)
         except BaseException:
             connection.close()
             raise
@@ -223,7 +227,7 @@ class Collection(AttachedCollection):
         built = self.system(system)
         pipeline = Pipeline(self.encoder, built.retriever, built.reranker, depth).with_background(
             questions,
-            scorer=f"{built.name} of {self.encoder.name}, pools of {depth}",
+            scorer=f"{built.name} of {self.model}, pools of {depth}",
             documents=len(self),
             on_progress=on_progress,
         )
@@ -296,7 +300,7 @@ class Collection(AttachedCollection):
             ("engine", self.engine),
             *self.vectors.facts(),
             *self.payloads.facts(),
-            ("model", f"{self.encoder.name} ({self.encoder.dimension} dimensions)"),
+            ("model", self.model or "none given"),
             *([("enriched", "no")] if record is None else record.facts()),
             ("ranks by", default_system(inputs) + (f" ({lacks})" if lacks else "")),
             *(("note", note) for note in self._notes),
@@ -341,7 +345,7 @@ def look(
         where: as `Collection.attach`.
         collection: its name.
         api_key: as `Collection.attach`.
-        keys: text, title, id, metadata; vector, tokens, sparse.
+        keys: text, title, id, metadata; vector, multivector, sparse_vector.
 
     Raises:
         StoreError: as `Collection.attach`.
@@ -350,7 +354,7 @@ def look(
     connection = connect(where, api_key)
     try:
         engine = existing(connection, collection)
-        names = {name: keys.pop(name, None) for name in ("vector", "tokens", "sparse")}
+        names = {name: keys.pop(name, None) for name in ("vector", "multivector", "sparse_vector")}
         layout, payloads, _ = _look(engine, PayloadKeys(**keys), names, None)
         count = engine.count()
         content = CollectionFiles(connection.engine(f"{collection}{SUFFIX}.files")).read_file(RECORD)
@@ -412,29 +416,34 @@ def _raw(model: Encoder, layout: VectorLayout, where: str) -> Encoder:
     return model
 
 
+def _both(model: Encoder | None, tokens: Encoder | None) -> tuple[Encoder | None, Encoder | None]:
+    """The model of questions, and the one of token vectors; None where there is none."""
+    if tokens is not None:
+        return (None if model is None else PairedEncoder(model, tokens)), tokens
+    if isinstance(model, PairedEncoder):
+        return model, model.token_encoder
+    return model, model if model is not None and token_dimension(model) is not None else None
+
+
+def _dense_model(model: Encoder) -> Encoder:
+    return model.dense_encoder if isinstance(model, PairedEncoder) else model
+
+
 def _with_tokens(
-    model: Encoder,
-    token_encoder: Encoder | None,
-    layout: VectorLayout,
-    named: str | None,
-    where: str,
-) -> tuple[Encoder, Encoder | None, VectorLayout, tuple[str, ...]]:
-    """Both models in one, the one of tokens, and the layout without multivectors of another model."""
-    encoder = model
-    if token_encoder is not None:
-        encoder = PairedEncoder(model, token_encoder)
-    source = token_encoder or (model if token_dimension(model) is not None else None)
+    source: Encoder | None, layout: VectorLayout, named: str | None, where: str
+) -> tuple[VectorLayout, tuple[str, ...]]:
+    """The layout without multivectors that are of another model than the one of token vectors."""
     size = None if source is None else token_dimension(source)
     if layout.tokens is None or size == layout.token_size:
-        return encoder, source, layout, ()
+        return layout, ()
     what = f"{size} dimensions" if size else "no token vectors"
     problem = f"the multivector {layout.tokens!r} has {layout.token_size} dimensions, the model has {what}"
     if named is not None:
         raise DataError(
             f"{where}: {problem}; give the model that it was made with as token_encoder=, or leave "
-            "tokens= out"
+            "multivector= out"
         )
-    return encoder, source, replace(layout, tokens=None, token_size=0), (f"{problem}: it is not read",)
+    return replace(layout, tokens=None, token_size=0), (f"{problem}: it is not read",)
 
 
 def _sparse_of(

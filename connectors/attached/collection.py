@@ -62,7 +62,8 @@ class AttachedCollection:
         engine: of the collection.
         vectors: which are compared.
         payloads: how points become documents.
-        encoder: of questions; the model of the collection's dense vectors.
+        encoder: of questions; the model of the collection's dense vectors. None for what asks no questions.
+        model: its name; empty where it is not known.
         files: where statistics are kept.
         open_engine: name -> the engine of another collection in the same Qdrant.
         token_encoder: of token vectors that are added; None without any.
@@ -76,13 +77,15 @@ class AttachedCollection:
         engine: ClientEngine,
         vectors: VectorLayout,
         payloads: PayloadLayout,
-        encoder: Encoder,
+        encoder: Encoder | None,
+        model: str,
         files: Files,
         open_engine: Callable[[str], ClientEngine],
         token_encoder: Encoder | None = None,
     ) -> None:
         self._engine, self._open_engine = engine, open_engine
-        self.vectors, self.payloads, self.encoder, self.files = vectors, payloads, encoder, files
+        self.vectors, self.payloads, self.files = vectors, payloads, files
+        self._encoder, self.model = encoder, model
         self.token_encoder = token_encoder
         self.enriched = self._found_enriched()
         self._statistics: CollectionStatistics | None = None
@@ -114,6 +117,17 @@ class AttachedCollection:
     def where(self) -> str:
         """The place, for messages."""
         return self._engine.where
+
+    @property
+    def encoder(self) -> Encoder:
+        """The model of questions.
+
+        Raises:
+            DataError: if the collection was attached without one.
+        """
+        if self._encoder is None:
+            raise DataError(f"{self.where} was attached without a model of questions; give embed=")
+        return self._encoder
 
     @property
     def has_tokens(self) -> bool:
@@ -282,7 +296,7 @@ class AttachedCollection:
         if len(questions) < 2:
             raise DataError("one question has no spread; give at least two, better some hundred")
         vectors = self.encoder.encode(list(questions), kind="query").dense
-        found = Ensemble.from_vectors(vectors, model=self.encoder.name, similarity=self.vectors.similarity)
+        found = Ensemble.from_vectors(vectors, model=self.model, similarity=self.vectors.similarity)
         self.files.write_file(ENSEMBLE, found.to_bytes())
         return found
 
@@ -310,7 +324,7 @@ class AttachedCollection:
     @property
     def scan(self) -> CollectionScan:
         """Reads all points."""
-        return CollectionScan(self._engine, self.vectors, self.payloads, self.encoder.name)
+        return CollectionScan(self._engine, self.vectors, self.payloads, self.model)
 
     def _kept(self) -> CollectionStatistics | None:
         """The statistics that are kept, if they are of these vectors."""
@@ -320,7 +334,8 @@ class AttachedCollection:
         found = CollectionStatistics.from_bytes(content, f"{self.where}: {STATISTICS}")
         kind = (found.ensemble.dimension, found.ensemble.similarity, found.terms is None)
         own = (self.vectors.size, self.vectors.similarity, self.vectors.sparse is None)
-        return found if kind == own and found.ensemble.model == self.encoder.name else None
+        same = self.model in ("", found.ensemble.model) or not found.ensemble.model
+        return found if kind == own and same else None
 
     def _sampled(self, size: int) -> tuple[str, ...]:
         """Ids of points: the smallest where ids are random, or else those of the smallest hashes."""

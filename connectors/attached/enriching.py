@@ -147,7 +147,7 @@ class Enricher:
         size = None if encoder is None else token_dimension(encoder)
         if tokens and (encoder is None or size is None):
             raise DataError(
-                f"the model {collection.encoder.name!r} has no token vectors; give "
+                f"the model {collection.model!r} has no token vectors; give "
                 "token_encoder=load_encoder() (--token-model) when it is attached, or tokens=False"
             )
         if moments and not is_linear(collection.vectors.similarity):
@@ -168,7 +168,7 @@ class Enricher:
         before = collection.enriched.record
         if before is not None and replace(before, ensemble="") != replace(record, ensemble=""):
             raise DataError(
-                f"{collection.where} was enriched with {before.facts()[0][1]}; take that away first, with "
+                f"{collection.where} was enriched otherwise before ({before.facts()[0][1]}); take that away first, with "
                 "remove_enrichment() (surprise-rerank enrich --remove)"
             )
         return cls(collection, record, encoder if tokens else None, ensemble)

@@ -195,9 +195,7 @@ def _sampled(inputs: AttachedInputs, size: int) -> tuple[Ensemble, TokenBatch | 
     if words is not None and words.idf:  # learned sparse vectors are weighted already
         fields.add("terms")
     found = own.sample(size, frozenset(fields))
-    corpus = Ensemble.from_vectors(
-        found.require_dense(), model=own.encoder.name, similarity=own.vectors.similarity
-    )
+    corpus = Ensemble.from_vectors(found.require_dense(), model=own.model, similarity=own.vectors.similarity)
     return corpus, found.tokens, None if found.terms is None else TermSpace(found.terms)
 
 

@@ -95,8 +95,8 @@ def find_vectors(
     where: str,
     *,
     vector: str | None = None,
-    tokens: str | None = None,
-    sparse: str | None = None,
+    multivector: str | None = None,
+    sparse_vector: str | None = None,
     size: int | None = None,
 ) -> VectorLayout:
     """The vectors of a collection.
@@ -105,8 +105,8 @@ def find_vectors(
         config: its parameters.
         where: the collection, for messages.
         vector: name of the dense vector; the only one, or the only one of the size, by default.
-        tokens: name of the multivector; the only one by default.
-        sparse: name of the sparse vector; the only one by default.
+        multivector: name of the multivector; the only one by default.
+        sparse_vector: name of the sparse vector; the only one by default.
         size: dimension of the model's vectors, where it is known.
 
     Raises:
@@ -127,8 +127,8 @@ def find_vectors(
             f"{where}: the vector {own!r} has {dense[own].size} dimensions, the model's have {size}; give "
             "the model that the collection was made with (embed=), or another vector="
         )
-    token_name = _chosen("tokens", tokens, multi, where) if multi or tokens else None
-    sparse_name = _chosen("sparse", sparse, words, where) if words or sparse else None
+    token_name = _chosen("multivector", multivector, multi, where) if multi or multivector else None
+    sparse_name = _chosen("sparse_vector", sparse_vector, words, where) if words or sparse_vector else None
     return VectorLayout(
         own,
         dense[own].size,
@@ -160,7 +160,7 @@ def _params(
 
 def _chosen(option: str, asked: str | None, known: Mapping[str, Any], where: str) -> str:
     """The name that was asked for, or the only one."""
-    kind = {"vector": "dense vector", "tokens": "multivector", "sparse": "sparse vector"}[option]
+    kind = "dense vector" if option == "vector" else option.replace("_", " ")
     if asked is not None:
         if asked not in known:
             hint = did_you_mean(asked, known)
@@ -170,7 +170,7 @@ def _chosen(option: str, asked: str | None, known: Mapping[str, Any], where: str
         return UNNAMED if UNNAMED in known else next(iter(known))
     raise DataError(
         f"{where} has several vectors of the kind {kind}: {_listed(known)}; name one with {option}= "
-        f"(--{option} on the command line)"
+        f"(--{option.replace('_', '-')} on the command line)"
     )
 
 

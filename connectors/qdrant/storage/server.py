@@ -17,7 +17,7 @@ from surprise_rerank.connectors.qdrant.location import MEMORY, EngineKind, Locat
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
 from surprise_rerank.connectors.qdrant.storage.base import check, differs
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles
-from surprise_rerank.errors import IndexMismatchError, NoIndexError, StoreError
+from surprise_rerank.errors import ForeignCollectionError, NoIndexError, StoreError
 
 T = TypeVar("T")
 
@@ -97,8 +97,9 @@ class ServerStorage:
         version = retries.call(lambda: _version_in_use(client, name), where, policy)
         if version is None:
             if retries.call(lambda: client.collection_exists(name), where, policy):
-                raise IndexMismatchError(
-                    f"{where} was not made by surprise-rerank; choose another name for the collection"
+                raise ForeignCollectionError(
+                    f"{where} was not made by surprise-rerank; attach it as it is with Collection.attach, or "
+                    "choose another name for an index"
                 )
             if expected is None:
                 raise NoIndexError(f"there is no index at {where}; make one first, or give its name")

@@ -7,6 +7,7 @@ import click
 from surprise_rerank.eval.cli import exits
 from surprise_rerank.eval.cli.surprise_rerank.background import background
 from surprise_rerank.eval.cli.surprise_rerank.diagnose import diagnose
+from surprise_rerank.eval.cli.surprise_rerank.enrich import enrich
 from surprise_rerank.eval.cli.surprise_rerank.ensemble import ensemble
 from surprise_rerank.eval.cli.surprise_rerank.explain import explain
 from surprise_rerank.eval.cli.surprise_rerank.fit import fit
@@ -22,6 +23,7 @@ Examples:
   surprise-rerank search "why do dogs bark" --index my-index
   surprise-rerank explain "why do dogs bark" --index my-index
   surprise-rerank status --index my-index
+  surprise-rerank enrich --qdrant-url http://localhost:6333 --collection papers
   surprise-rerank ensemble set --documents --index my-index
   surprise-rerank serve --index my-index
   surprise-rerank background set --questions other-questions.txt --index my-index
@@ -52,7 +54,19 @@ def command(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for _subcommand in (index, search, explain, status, ensemble, background, fit, diagnose, serve, similar):
+for _subcommand in (
+    index,
+    search,
+    explain,
+    status,
+    enrich,
+    ensemble,
+    background,
+    fit,
+    diagnose,
+    serve,
+    similar,
+):
     command.add_command(_subcommand)
 
 

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from surprise_rerank.errors import DataError
+from surprise_rerank.errors import DataError, ForeignCollectionError
+from surprise_rerank.eval.cli.arguments.attached import AttachedArguments
 from surprise_rerank.eval.cli.arguments.location import open_index, takes_index
+from surprise_rerank.eval.cli.options import takes
 from surprise_rerank.eval.cli.output.console import Output
 
 if TYPE_CHECKING:
@@ -25,16 +27,41 @@ Examples:
   surprise-rerank status --index my-index
   surprise-rerank status --index my-index --json
   surprise-rerank status --qdrant-url http://localhost:6333 --collection papers
+  surprise-rerank status --qdrant-url http://localhost:6333 --collection papers --text body
 """
 
 
 @click.command(epilog=_EXAMPLES)
+@takes(keys=AttachedArguments)
 @takes_index
-def status(*, location: Location, out: Output) -> None:
-    """Show what an index holds.
+def status(*, location: Location, keys: AttachedArguments, out: Output) -> None:
+    """Show what an index holds, or what is found in a collection that somebody else made.
 
-    Documents, model, options, ensemble, size, fitted weights; no model is loaded.
+    Documents, model, options, ensemble, size, fitted weights; no model is loaded. Of another's collection:
+    which vectors are compared, and where its payload has text, title, id and metadata.
     """
+    try:
+        _show_index(location, out)
+    except ForeignCollectionError:
+        _show_foreign(location, keys, out)
+    else:
+        if keys.given():
+            named = ", ".join("--" + name.replace("_", "-") for name in keys.given())
+            raise DataError(f"{named} are for collections of others; {location} is an index")
+
+
+def _show_foreign(location: Location, keys: AttachedArguments, out: Output) -> None:
+    """What `Collection.attach` finds."""
+    from surprise_rerank.connectors.attached.attach import look
+
+    facts = look(location, location.collection, **keys.given())
+    if out.as_json:
+        out.json({**{name.replace(" ", "_"): value for name, value in facts}, "where": str(location)})
+    else:
+        out.facts(str(location), facts)
+
+
+def _show_index(location: Location, out: Output) -> None:
     from surprise_rerank.connectors.systems.fitted_weights import fitted_weights
     from surprise_rerank.connectors.systems.register import SYSTEMS
 

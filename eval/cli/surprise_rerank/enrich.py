@@ -1,0 +1,83 @@
+"""`surprise-rerank enrich`: token vectors, words and moments for a collection that somebody else made."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from surprise_rerank.eval.cli.arguments.attached import AttachedArguments
+from surprise_rerank.eval.cli.arguments.location import load_model, takes_index
+from surprise_rerank.eval.cli.options import takes
+from surprise_rerank.eval.cli.output.console import Output
+
+if TYPE_CHECKING:
+    from surprise_rerank.connectors.qdrant.location import Location
+
+_EXAMPLES = """\b
+Examples:
+  surprise-rerank enrich --qdrant-url http://localhost:6333 --collection papers --dry-run
+  surprise-rerank enrich --qdrant-url http://localhost:6333 --collection papers
+  surprise-rerank enrich --in-place --no-tokens --no-words --moments --qdrant-url URL --collection papers
+  surprise-rerank enrich --remove --qdrant-url http://localhost:6333 --collection papers
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@click.option(
+    "--token-model",
+    metavar="NAME",
+    default="all-MiniLM-L6-v2",
+    show_default=True,
+    help="The model of the token vectors; any, whatever made the dense vectors.",
+)
+@click.option("--tokens/--no-tokens", default=True, help="Add token vectors.  [default: yes]")
+@click.option("--words/--no-words", default=True, help="Add the words, for BM25.  [default: yes]")
+@click.option("--moments", is_flag=True, help="Add moments for surprise inside Qdrant; with --in-place.")
+@click.option("--in-place", is_flag=True, help="Write to the collection's own points, not beside them.")
+@click.option("--dry-run", is_flag=True, help="Print what it would cost, and write nothing.")
+@click.option("--remove", is_flag=True, help="Take away what was added.")
+@takes(keys=AttachedArguments)
+@takes_index
+def enrich(
+    *,
+    location: Location,
+    keys: AttachedArguments,
+    token_model: str,
+    tokens: bool,
+    words: bool,
+    moments: bool,
+    in_place: bool,
+    dry_run: bool,
+    remove: bool,
+    out: Output,
+) -> None:
+    """Add what a collection of LangChain, LlamaIndex, Haystack or your own ranks better with.
+
+    What is added lies in a collection NAME.surprise beside it, or, with --in-place, under keys that begin
+    with `surprise_`. The collection's own vectors and payload stay as they are. Run it again after changes:
+    points that are new or changed are brought up to date, and an interrupted run goes on.
+    """
+    from surprise_rerank.connectors.attached import Collection
+
+    if location.url is None:
+        raise click.UsageError(
+            "--qdrant-url and --collection say which collection; an index of surprise-rerank (--index) has "
+            "all of it already"
+        )
+    model = load_model(token_model) if tokens and not remove else None
+    with Collection.attach(location, location.collection, token_encoder=model, **keys.given()) as collection:
+        if remove:
+            there = collection.remove_enrichment()
+            out.result({"removed": there}, ["removed what was added" if there else "nothing had been added"])
+            return
+        report = collection.enrich(
+            tokens=tokens,
+            words=words,
+            moments=moments,
+            in_place=in_place,
+            dry_run=dry_run,
+            show_progress=out.shows_progress,
+        )
+        out.result(asdict(report), [str(report)])
