@@ -424,7 +424,7 @@ class AttachedCollection:
         self, records: Sequence[Record], documents: Sequence[Document] | None
     ) -> tuple[TokenBatch, tuple[str, ...]]:
         """Token vectors of points: multivectors, or what was added; computed now where that is behind."""
-        if documents is None:
+        if not self._reads_added or documents is None:
             return self._multivectors(records), ()
         stored = self.enriched.stored_tokens([record.id for record in records], documents)
         missing = [i for i in range(len(records)) if i not in stored]

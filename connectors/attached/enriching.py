@@ -168,8 +168,8 @@ class Enricher:
         before = collection.enriched.record
         if before is not None and replace(before, ensemble="") != replace(record, ensemble=""):
             raise DataError(
-                f"{collection.where} was enriched otherwise before ({before.facts()[0][1]}); take that away first, with "
-                "remove_enrichment() (surprise-rerank enrich --remove)"
+                f"{collection.where} was enriched otherwise before ({before.facts()[0][1]}); take that away "
+                "first, with remove_enrichment() (surprise-rerank enrich --remove)"
             )
         return cls(collection, record, encoder if tokens else None, ensemble)
 

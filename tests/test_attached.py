@@ -1,0 +1,722 @@
+"""Collections that somebody else made: the same behaviour in local mode, over REST and on a server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import NEEDS_EDGE
+from qdrant_client import AsyncQdrantClient, QdrantClient, models
+from qdrant_rest import QdrantRest, Status
+from words import WordEncoder
+
+from surprise_rerank import FunctionEncoder
+from surprise_rerank.connectors.attached import Collection, EnrichCost
+from surprise_rerank.connectors.attached.attach import look
+from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex
+from surprise_rerank.documents import Document
+from surprise_rerank.errors import (
+    DataError,
+    ForeignCollectionError,
+    IndexMismatchError,
+    ModelError,
+    StoreError,
+)
+from surprise_rerank.surprise.ensemble import Ensemble
+
+pytestmark = [NEEDS_EDGE, pytest.mark.filterwarnings("ignore:Payload indexes:UserWarning")]
+
+TOPICS = ("cats purr on mats", "dogs bark at night", "stocks fell on monday", "bread needs flour and water")
+TEXTS = [
+    f"{topic} {' '.join(f'word{i * k % 29}' for k in range(1, 9))}" for i in range(12) for topic in TOPICS
+]
+QUESTION = "which bread needs flour"
+
+
+class Store:
+    """A Qdrant, and a name for a collection in it."""
+
+    def __init__(self, client: QdrantClient, name: str, url: str | None = None) -> None:
+        self.client, self.name, self.url = client, name, url
+
+    def make(
+        self,
+        encoder: WordEncoder,
+        texts: list[str] = TEXTS,
+        *,
+        distance: models.Distance = models.Distance.COSINE,
+        vector: str = "",
+        words: bool = False,
+        tokens: bool = False,
+        scale: float = 1.0,
+        ids: Callable[[int], Any] = lambda i: i,
+        payload: Callable[[int, str], dict[str, Any]] = lambda i, text: {"text": text, "year": 2000 + i % 4},
+    ) -> None:
+        params = models.VectorParams(size=encoder.dimension, distance=distance)
+        several = {vector or "dense": params}
+        if tokens:
+            multi = models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM)
+            several["colbert"] = models.VectorParams(
+                size=encoder.dimension, distance=models.Distance.COSINE, multivector_config=multi
+            )
+        named = bool(vector or words or tokens)
+        sparse = {"bm25": models.SparseVectorParams(modifier=models.Modifier.IDF)} if words else None
+        self.client.create_collection(self.name, several if named else params, sparse_vectors_config=sparse)
+        self.add(
+            encoder, texts, vector=vector, words=words, tokens=tokens, scale=scale, ids=ids, payload=payload
+        )
+
+    def add(
+        self,
+        encoder: WordEncoder,
+        texts: list[str],
+        *,
+        first: int = 0,
+        vector: str = "",
+        words: bool = False,
+        tokens: bool = False,
+        scale: float = 1.0,
+        ids: Callable[[int], Any] = lambda i: i,
+        payload: Callable[[int, str], dict[str, Any]] = lambda i, text: {"text": text, "year": 2000 + i % 4},
+    ) -> None:
+        encoded = encoder.encode(texts)
+        points = []
+        for i, text in enumerate(texts):
+            dense = (scale * (1 + i % 3) if scale != 1 else 1) * encoded.dense[i]
+            vectors: Any = dense.tolist()
+            if vector or words or tokens:
+                vectors = {vector or "dense": vectors}
+            if words:
+                own = Bm25().documents([text])[0]
+                vectors["bm25"] = models.SparseVector(
+                    indices=own.indices.tolist(), values=own.values.tolist()
+                )
+            if tokens:
+                vectors["colbert"] = encoded.require_tokens()[i].tolist()
+            points.append(
+                models.PointStruct(id=ids(first + i), vector=vectors, payload=payload(first + i, text))
+            )
+        self.client.upsert(self.name, points, wait=True)
+
+    def everything(self) -> list[models.Record]:
+        return self.client.scroll(self.name, limit=1000, with_payload=True, with_vectors=True)[0]
+
+
+def uuids(i: int) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_DNS, str(i)))
+
+
+@pytest.fixture(params=["local", "rest", pytest.param("server", marks=pytest.mark.server)])
+def store(request: pytest.FixtureRequest) -> Iterator[Store]:
+    name = f"foreign-{uuid.uuid4()}"
+    if request.param == "local":
+        client, url = QdrantClient(":memory:"), None
+    else:
+        url = request.getfixturevalue("rest").url if request.param == "rest" else os.environ.get("QDRANT_URL")
+        if not url:
+            pytest.skip("no Qdrant server: set QDRANT_URL (docker compose up -d)")
+        client = QdrantClient(url, check_compatibility=False)
+    yield Store(client, name, url)
+    for found in client.get_collections().collections:
+        if found.name.startswith(name):
+            client.delete_collection(found.name)
+    client.close()
+
+
+@pytest.fixture
+def local() -> Store:
+    return Store(QdrantClient(":memory:"), "foreign")
+
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "unnamed cosine, numbers": {},
+    "named dot, UUIDs": {"vector": "mine", "distance": models.Distance.DOT, "ids": uuids},
+    "euclid of unit vectors": {"distance": models.Distance.EUCLID},
+    "sparse vectors beside": {"words": True},
+    "multivectors beside": {"tokens": True, "ids": uuids},
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_collection_of_any_shape_is_ranked_as_it_is(store: Store, shape: str) -> None:
+    encoder = WordEncoder()
+    store.make(encoder, **SHAPES[shape])
+    collection = Collection.attach(store.client, store.name, embed=encoder)
+    query = encoder.encode([QUESTION]).dense[0]
+    expected = np.argsort(-(encoder.encode(TEXTS).dense @ query), kind="stable")[:5]
+    encoder.encoded_texts.clear()
+    ranking = collection.pipeline("cosine").search(QUESTION, 5)
+    assert ranking.documents is not None
+    assert [document.text for document in ranking.documents] == [TEXTS[i] for i in expected]
+    assert ranking.documents[0].metadata == {"year": 2000 + int(expected[0]) % 4}
+    for system in ("auto", "fusion", "surprise", None):
+        found = collection.pipeline(system).search(QUESTION, 5)
+        assert len(found) == 5
+        assert "bread" in next(iter(found)).document.text  # type: ignore[union-attr]
+    assert set(encoder.encoded_texts) == {QUESTION}
+
+
+@pytest.mark.parametrize("distance", [models.Distance.DOT, models.Distance.EUCLID, models.Distance.MANHATTAN])
+def test_vectors_that_are_not_of_length_1_are_compared_as_the_collection_does(
+    store: Store, distance: models.Distance
+) -> None:
+    encoder = WordEncoder()
+    store.make(encoder, distance=distance, scale=2.0)
+
+    def embed(texts: list[str]) -> Any:
+        return 3 * encoder.encode(texts).dense
+
+    collection = Collection.attach(store.client, store.name, embed=embed)
+    query = 3 * encoder.encode([QUESTION]).dense[0]
+    vectors = (2 * (1 + np.arange(len(TEXTS)) % 3))[:, None] * encoder.encode(TEXTS).dense
+    scores = {
+        models.Distance.DOT: vectors @ query,
+        models.Distance.EUCLID: -np.linalg.norm(vectors - query, axis=1),
+        models.Distance.MANHATTAN: -np.abs(vectors - query).sum(axis=1),
+    }[distance]
+    ranking = collection.pipeline("cosine").search(QUESTION, 5)
+    assert list(ranking.ids) == [str(i) for i in np.argsort(-scores, kind="stable")[:5]]
+    assert (np.diff(ranking.scores) <= 0).all()
+    assert len(collection.pipeline("fusion").search(QUESTION, 5)) == 5
+    assert len(collection.pipeline("surprise").search(QUESTION, 5)) == 5
+    if distance != models.Distance.DOT:
+        with pytest.raises(DataError, match="choose fusion"):
+            collection.pipeline("auto")
+
+
+def test_an_encoder_of_unit_vectors_is_told_of_where_others_are_compared(local: Store) -> None:
+    encoder = WordEncoder()
+    local.make(encoder, distance=models.Distance.EUCLID, scale=2.0)
+    with pytest.warns(UserWarning, match="unit=False"):
+        Collection.attach(local.client, local.name, embed=encoder)
+
+
+@pytest.mark.parametrize("in_place", [False, True], ids=["beside", "in place"])
+def test_an_enriched_collection_ranks_as_an_index_of_the_same_documents(
+    store: Store, tmp_path: Path, in_place: bool
+) -> None:
+    encoder = WordEncoder()
+    store.make(encoder, ids=uuids)
+    collection = Collection.attach(store.client, store.name, embed=encoder)
+    report = collection.enrich(in_place=in_place)
+    assert str(report).startswith("48 enriched, 0 unchanged")
+    with DocumentIndex.open(tmp_path, encoder) as index:
+        index.sync([Document(uuids(i), text) for i, text in enumerate(TEXTS)])
+        for system in ("auto", "fusion", "dynamax", "bm25"):
+            own = index.pipeline(system).search(QUESTION, 10)
+            found = collection.pipeline(system).search(QUESTION, 10)
+            np.testing.assert_allclose(found.scores, own.scores, rtol=1e-4, atol=1e-4)
+            assert found.notes == own.notes
+
+
+@pytest.mark.parametrize("in_place", [False, True], ids=["beside", "in place"])
+def test_enriching_changes_nothing_of_the_owners_and_can_be_taken_away(store: Store, in_place: bool) -> None:
+    encoder = WordEncoder()
+    store.make(encoder, words=True, ids=uuids)
+    before = store.everything()
+    collection = Collection.attach(store.client, store.name, embed=encoder)
+    cost = collection.enrich(in_place=in_place, moments=in_place, dry_run=True)
+    assert isinstance(cost, EnrichCost)
+    assert cost.points == len(TEXTS)
+    assert cost.bytes > 0
+    assert store.everything() == before
+    collection.enrich(in_place=in_place, moments=in_place)
+    after = store.everything()
+    own = [
+        record.model_copy(
+            update={
+                "payload": {k: v for k, v in (record.payload or {}).items() if not k.startswith("surprise_")},
+                "vector": {k: v for k, v in record.vector.items() if not k.startswith("surprise_")},  # type: ignore[union-attr]
+            }
+        )
+        for record in after
+    ]
+    assert own == before
+    assert (after != before) == in_place
+    assert collection.remove_enrichment()
+    assert store.everything() == before
+    names = [found.name for found in store.client.get_collections().collections]
+    assert [name for name in names if name.startswith(store.name)] == [store.name]
+    assert not collection.remove_enrichment()
+
+
+class Interrupted(WordEncoder):
+    """Is interrupted when it has encoded so many texts."""
+
+    left = 300
+
+    def encode(self, texts: Any, *arguments: Any, **more: Any) -> Any:
+        if len(self.encoded_texts) >= self.left:
+            raise KeyboardInterrupt
+        return super().encode(texts, *arguments, **more)
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped(store: Store) -> None:
+    store.make(WordEncoder(), [f"{TOPICS[i % 4]} number{i}" for i in range(600)])
+    with pytest.raises(KeyboardInterrupt):
+        Collection.attach(store.client, store.name, embed=Interrupted()).enrich()
+    assert store.client.count(f"{store.name}.surprise").count == 512
+    encoder = WordEncoder()
+    again = Collection.attach(store.client, store.name, embed=encoder).enrich()
+    assert str(again).startswith("88 enriched, 512 unchanged")
+    assert len(encoder.encoded_texts) == 88
+
+
+def test_what_was_added_changed_and_deleted_is_found(store: Store) -> None:
+    encoder = WordEncoder()
+    store.make(encoder)
+    collection = Collection.attach(store.client, store.name, embed=encoder)
+    collection.enrich()
+    store.add(encoder, ["bread with flour and salt"], first=100)
+    store.add(encoder, ["bread of rye"], first=3)
+    store.client.delete(store.name, models.PointIdsList(points=[7]), wait=True)
+    behind = collection.pipeline("dynamax").search("bread of rye", 5)
+    assert any("computed now; run sync" in note for note in behind.notes)
+    assert behind.ids[0] == "3"
+    report = collection.sync()
+    assert (report.enriched, report.unchanged, report.removed) == (2, 46, 1)
+    current = collection.pipeline("dynamax").search("bread of rye", 5)
+    assert current.notes == ()
+    assert current.ids == behind.ids
+    np.testing.assert_allclose(current.scores, behind.scores)
+    assert collection.sync().unchanged == 48
+
+
+def test_a_point_that_its_owner_replaced_is_enriched_again_in_place(store: Store) -> None:
+    encoder = WordEncoder()
+    store.make(encoder)
+    collection = Collection.attach(store.client, store.name, embed=encoder)
+    collection.enrich(in_place=True, moments=True)
+    store.add(encoder, [TEXTS[5]], first=5)  # the same text: an upsert drops what was added
+    note = collection.pipeline("surprise").search(QUESTION, 3).notes
+    assert note == ()
+    assert "1 points carry no moments" in collection.system("surprise").note
+    assert collection.sync().enriched == 1
+    assert collection.system("surprise").note == ""
+
+
+def test_surprise_inside_qdrant_is_that_of_the_client(store: Store) -> None:
+    encoder = WordEncoder()
+    store.make(encoder)
+    collection = Collection.attach(store.client, store.name, embed=encoder)
+    collection.set_questions([f"which {topic}" for topic in TOPICS] + ["what is a mat", "who barks"])
+    client = collection.pipeline("surprise").search(QUESTION, 48)
+    collection.enrich(in_place=True, moments=True, tokens=False, words=False)
+    inside = collection.system("surprise")
+    assert inside.reranker is None
+    found = collection.pipeline("surprise").search(QUESTION, 48)
+    np.testing.assert_allclose(found.scores, client.scores, rtol=1e-4, atol=1e-4)
+
+
+def test_a_filter_reaches_every_system(store: Store) -> None:
+    encoder = WordEncoder()
+    store.make(encoder, tokens=True)
+    collection = Collection.attach(store.client, store.name, embed=encoder)
+    collection.enrich()
+    only = models.Filter(must=[models.FieldCondition(key="year", match=models.MatchValue(value=2003))])
+    for system in ("cosine", "surprise", "bm25", "dynamax", "maxsim", "fusion", "auto"):
+        found = collection.pipeline(system, filter=only).search("bread dogs cats stocks", 48)
+        assert len(found) > 0
+        assert {hit.document.metadata["year"] for hit in found if hit.document} == {2003}, system
+
+
+def test_multivectors_of_a_model_are_its_tokens(store: Store) -> None:
+    encoder = WordEncoder()
+    store.make(encoder, tokens=True)
+    collection = Collection.attach(store.client, store.name, embed=encoder)
+    inside = collection.pipeline("maxsim").search(QUESTION, 48)
+    here = collection.pipeline("dynamax").search(QUESTION, 48)
+    by_id = dict(zip(here.ids, here.scores, strict=True))
+    # DynaMax leaves negative similarities out, which MaxSim adds.
+    best = [i for i, name in enumerate(inside.ids[:10]) if inside.scores[i] > 0]
+    for i in best:
+        assert by_id[inside.ids[i]] >= inside.scores[i] - 1e-3
+    other = Collection.attach(store.client, store.name, embed=encoder, token_encoder=WordEncoder(8, "other"))
+    assert (
+        "note",
+        "the multivector 'colbert' has 16 dimensions, the model has 8 dimensions: it is not read",
+    ) in (other.facts())
+    with pytest.raises(DataError, match="16 dimensions, the model has 8"):
+        Collection.attach(
+            store.client,
+            store.name,
+            embed=encoder,
+            token_encoder=WordEncoder(8, "other"),
+            multivector="colbert",
+        )
+
+
+def test_words_of_sparse_vectors_have_the_moments_of_all_documents(store: Store) -> None:
+    encoder = WordEncoder()
+    store.make(encoder, words=True)
+    collection = Collection.attach(store.client, store.name, embed=encoder)
+    words = collection._inputs().words  # recognised as Qdrant's BM25
+    assert words is not None
+    scores = words.score(QUESTION, [str(i) for i in range(len(TEXTS))])
+    moments = words.moments(QUESTION)
+    np.testing.assert_allclose(moments.mean, scores.mean(), rtol=1e-4)
+    np.testing.assert_allclose(moments.deviation, scores.std(), rtol=0.05)
+    ids, best = words.search(QUESTION, 5)
+    np.testing.assert_allclose(best, np.sort(scores)[::-1][:5], rtol=1e-5)
+    assert scores[[int(name) for name in ids]].tolist() == pytest.approx(best.tolist())
+
+
+def test_sparse_vectors_of_a_function_are_read_and_unknown_ones_are_told_of(local: Store) -> None:
+    encoder = WordEncoder()
+    params = models.VectorParams(size=encoder.dimension, distance=models.Distance.COSINE)
+    local.client.create_collection(
+        local.name, {"dense": params}, sparse_vectors_config={"splade": models.SparseVectorParams()}
+    )
+    dense = encoder.encode(TEXTS).dense
+    for i, text in enumerate(TEXTS):
+        sparse = models.SparseVector(indices=[i % 4, 10 + i % 7], values=[1.5, 0.5])
+        point = models.PointStruct(
+            id=i, vector={"dense": dense[i].tolist(), "splade": sparse}, payload={"text": text}
+        )
+        local.client.upsert(local.name, [point])
+    unknown = Collection.attach(local.client, local.name, embed=encoder)
+    assert any("give sparse=" in value for _, value in unknown.facts())
+    known = Collection.attach(
+        local.client,
+        local.name,
+        embed=encoder,
+        sparse=lambda text: {"indices": [12, 3], "values": [1.0, 2.0]},
+    )
+    words = known._inputs().words
+    assert words is not None
+    scores = words.score(QUESTION, [str(i) for i in range(len(TEXTS))])
+    expected = [3.0 * (i % 4 == 3) + 0.5 * (i % 7 == 2) for i in range(len(TEXTS))]
+    np.testing.assert_allclose(scores, expected)
+    np.testing.assert_allclose(words.moments(QUESTION).mean, scores.mean(), rtol=1e-6)
+    assert len(known.pipeline("auto").search(QUESTION, 3)) == 3
+    with pytest.raises(DataError, match="indices and values"):
+        Collection.attach(local.client, local.name, embed=encoder, sparse=lambda text: [1, 2, 3]).pipeline(
+            "bm25"
+        ).search(QUESTION)
+
+
+def test_statistics_are_those_of_all_vectors_and_are_kept(store: Store, tmp_path: Path) -> None:
+    encoder = WordEncoder()
+    store.make(encoder)
+    collection = Collection.attach(store.client, store.name, embed=encoder, keep=tmp_path)
+    found = collection.statistics().ensemble
+    expected = Ensemble.from_vectors(encoder.encode(TEXTS).dense)
+    assert found.count == expected.count
+    np.testing.assert_allclose(found.mean, expected.mean, atol=1e-6)
+    np.testing.assert_allclose(found.covariance, expected.covariance, atol=1e-6)
+    store.add(encoder, ["a new text of bread", "another one"], first=100)
+    kept = Collection.attach(store.client, store.name, embed=encoder, keep=tmp_path)
+    assert kept.statistics().ensemble.identity == found.identity
+    changes = kept.refresh()
+    assert (changes.added, changes.changed, changes.deleted, changes.read) == (2, 0, 0, 2)
+    anew = Ensemble.from_vectors(encoder.encode([*TEXTS, "a new text of bread", "another one"]).dense)
+    np.testing.assert_allclose(kept.statistics().ensemble.covariance, anew.covariance, atol=1e-6)
+
+
+def test_a_twentieth_of_old_vectors_makes_everything_be_counted_again(local: Store) -> None:
+    encoder = WordEncoder()
+    local.make(encoder)
+    collection = Collection.attach(local.client, local.name, embed=encoder)
+    collection.statistics()
+    local.add(encoder, ["one other text", "two"], first=0)
+    first = collection.refresh()
+    assert (first.changed, first.counted_again) == (2, False)
+    local.client.delete(local.name, models.PointIdsList(points=[4, 5]))
+    second = collection.refresh()
+    assert (second.deleted, second.counted_again) == (2, True)
+    now = [record.payload["text"] for record in local.everything() if record.payload]
+    expected = Ensemble.from_vectors(encoder.encode(now).dense)
+    np.testing.assert_allclose(collection.statistics().ensemble.mean, expected.mean, atol=1e-6)
+
+
+def test_a_key_of_the_payload_can_be_watched(local: Store) -> None:
+    encoder = WordEncoder()
+    local.make(encoder, payload=lambda i, text: {"text": text, "changed_at": i})
+    collection = Collection.attach(local.client, local.name, embed=encoder)
+    collection.refresh("changed_at")
+    local.client.set_payload(local.name, {"text": "quietly another"}, points=[1])
+    assert str(collection.refresh()) == "0 added, 0 changed, 0 deleted"
+    local.client.set_payload(local.name, {"changed_at": 99}, points=[1])
+    assert collection.refresh().changed == 1
+
+
+def test_statistics_beside_the_collection_are_found_by_everybody(store: Store) -> None:
+    encoder = WordEncoder()
+    store.make(encoder)
+    owner = Collection.attach(store.client, store.name, embed=encoder, keep="qdrant")
+    owner.set_questions(["where do cats purr", "when did stocks fall", "who barks"])
+    reader = Collection.attach(store.client, store.name, embed=encoder)
+    assert reader.ensemble().identity == owner.ensemble().identity
+    reader.set_questions([])
+    assert reader.ensemble().count == len(TEXTS)
+    assert owner.ensemble().count == 3
+
+
+def test_a_threshold_leaves_out_what_other_questions_find_too(local: Store) -> None:
+    encoder = WordEncoder()
+    local.make(encoder)
+    collection = Collection.attach(local.client, local.name, embed=encoder)
+    with pytest.raises(DataError, match="store_background"):
+        collection.pipeline("cosine", min_surprise=0.9)
+    collection.store_background([f"unrelated thing number {i}" for i in range(40)], "cosine")
+    found = collection.pipeline("cosine", min_surprise=0.9).search("bread needs flour and water", 48)
+    assert 0 < len(found) < 48
+    assert {"bread"} <= set((next(iter(found)).text or "").split())
+    assert all((hit.surprise or 0) >= 0.9 for hit in found)
+
+
+def test_stored_texts_are_not_encoded_again_by_a_text_reranker(local: Store) -> None:
+    encoder = WordEncoder()
+    local.make(encoder, ids=uuids)
+    collection = Collection.attach(local.client, local.name, embed=encoder)
+    collection.enrich()
+    reranker = collection.text_reranker()
+    encoder.encoded_texts.clear()
+    ids = [uuid.UUID(uuids(i)).hex for i in range(8)]  # as LangChain writes them
+    ranked = reranker.rank(QUESTION, TEXTS[:8], ids=ids)
+    assert encoder.encoded_texts == [QUESTION]
+    assert len(ranked) == 8
+    with pytest.raises(DataError, match="ranks inside Qdrant"):
+        collection.text_reranker("bm25")
+
+
+def test_dense_vectors_of_a_function_and_tokens_of_a_model(store: Store) -> None:
+    words, tokens = WordEncoder(24, "api"), WordEncoder(16, "tokens")
+    store.make(words)
+    api = FunctionEncoder(lambda texts: words.encode(texts).dense, name="api")
+    collection = Collection.attach(store.client, store.name, embed=api, token_encoder=tokens)
+    with pytest.raises(DataError, match="enrich"):
+        collection.pipeline("dynamax")
+    collection.enrich()
+    ranking = collection.pipeline("auto").search(QUESTION, 3)
+    assert set(ranking.parts) == {"bm25", "cosine", "dynamax", "words", "neighbours"}
+    with pytest.raises(IndexMismatchError, match="'tokens'"):
+        Collection.attach(store.client, store.name, embed=api, token_encoder=WordEncoder(16, "other"))
+
+
+def test_without_a_model_of_tokens_those_that_were_added_are_left_out(local: Store) -> None:
+    words = WordEncoder(24, "api")
+    local.make(words)
+    Collection.attach(local.client, local.name, token_encoder=WordEncoder(16, "tokens")).enrich()
+    api = FunctionEncoder(lambda texts: words.encode(texts).dense, name="api")
+    collection = Collection.attach(local.client, local.name, embed=api)
+    ranking = collection.pipeline("auto").search(QUESTION, 3)
+    assert "dynamax" not in ranking.parts
+    assert any("without token vectors" in note for note in ranking.notes)
+    with pytest.raises(DataError, match="has no token vectors; give"):
+        collection.enrich()
+
+
+def test_an_async_client_in_this_process_is_read(tmp_path: Path) -> None:
+    encoder = WordEncoder()
+    client = AsyncQdrantClient(":memory:")
+
+    async def fill() -> None:
+        params = models.VectorParams(size=16, distance=models.Distance.COSINE)
+        await client.create_collection("papers", params)
+        dense = encoder.encode(TEXTS).dense
+        points = [
+            models.PointStruct(id=i, vector=dense[i].tolist(), payload={"text": text})
+            for i, text in enumerate(TEXTS)
+        ]
+        await client.upsert("papers", points)
+
+    asyncio.run(fill())
+    collection = Collection.attach(client, "papers", embed=encoder)
+
+    async def ask() -> tuple[str, ...]:
+        return (await collection.pipeline().asearch(QUESTION, 3)).ids
+
+    assert asyncio.run(ask()) == collection.pipeline().search(QUESTION, 3).ids
+
+
+def test_an_async_client_of_a_server_is_read(rest: QdrantRest) -> None:
+    store = Store(QdrantClient(rest.url, check_compatibility=False), f"foreign-{uuid.uuid4()}")
+    encoder = WordEncoder()
+    store.make(encoder)
+    client = AsyncQdrantClient(rest.url, check_compatibility=False)
+    with Collection.attach(client, store.name, embed=encoder) as collection:
+        assert len(collection.pipeline().search(QUESTION, 3)) == 3
+    store.client.close()
+
+
+class TestErrors:
+    """Each names what was given, what is there, and what to do."""
+
+    def refused(self, store: Store, match: str, kind: type[Exception] = DataError, **settings: Any) -> None:
+        settings.setdefault("embed", WordEncoder())
+        with pytest.raises(kind, match=match):
+            Collection.attach(store.client, store.name, **settings)
+
+    def test_another_dimension(self, local: Store) -> None:
+        local.make(WordEncoder())
+        self.refused(local, "has 16 dimensions, the model's have 24", embed=WordEncoder(24))
+
+    def test_another_vector(self, local: Store) -> None:
+        local.make(WordEncoder(), vector="dense_text")
+        self.refused(local, "did you mean 'dense_text'", vector="dense_txt")
+
+    def test_several_vectors(self, local: Store) -> None:
+        params = models.VectorParams(size=16, distance=models.Distance.COSINE)
+        local.client.create_collection(local.name, {"a": params, "b": params})
+        self.refused(local, "'a', 'b'; name one with vector=")
+
+    def test_the_only_one_of_the_models_dimension_needs_no_name(self, local: Store) -> None:
+        params = [models.VectorParams(size=d, distance=models.Distance.COSINE) for d in (16, 8)]
+        local.client.create_collection(local.name, {"a": params[0], "b": params[1]})
+        point = models.PointStruct(id=1, vector={"a": [1.0] * 16, "b": [1.0] * 8}, payload={"text": "x"})
+        local.client.upsert(local.name, [point])
+        assert Collection.attach(local.client, local.name, embed=WordEncoder()).vectors.dense == "a"
+
+    def test_no_key_of_a_text(self, local: Store) -> None:
+        local.make(WordEncoder(), payload=lambda i, text: {"inhalt": text, "year": i})
+        self.refused(local, r"inhalt, year; the longest texts are in 'inhalt'.*text=")
+        found = Collection.attach(local.client, local.name, embed=WordEncoder(), text="inhalt")
+        assert found.pipeline().search(QUESTION, 1).documents[0].metadata.keys() == {"year"}  # type: ignore[index]
+
+    def test_a_key_that_is_nowhere(self, local: Store) -> None:
+        local.make(WordEncoder())
+        self.refused(
+            local,
+            "none of 48 points looked at has the key 'txt' for the text; did you mean 'text'",
+            text="txt",
+        )
+
+    def test_mixed_payloads(self, local: Store) -> None:
+        encoder = WordEncoder()
+        mixed = ({"text": "a"}, {"content": "b"}, {"other": 1})
+        local.make(encoder, payload=lambda i, text: {**mixed[i % 3], "n": i})
+        collection = Collection.attach(local.client, local.name, embed=encoder)
+        assert ("text", "text, else content; 16 of 48 points looked at have none") in collection.facts()
+        texts = {hit.document.text for hit in collection.pipeline().search(QUESTION, 48) if hit.document}
+        assert texts == {"a", "b", ""}
+
+    def test_no_points(self, local: Store) -> None:
+        params = models.VectorParams(size=16, distance=models.Distance.COSINE)
+        local.client.create_collection(local.name, params)
+        self.refused(local, "is empty")
+
+    def test_points_without_vectors(self, local: Store) -> None:
+        params = models.VectorParams(size=16, distance=models.Distance.COSINE)
+        local.client.create_collection(local.name, {"dense": params})
+        local.client.upsert(local.name, [models.PointStruct(id=1, vector={}, payload={"text": "a"})])
+        self.refused(local, "none of 1 points looked at has the vector 'dense'")
+
+    def test_no_dense_vector_at_all(self, local: Store) -> None:
+        local.client.create_collection(
+            local.name, {}, sparse_vectors_config={"s": models.SparseVectorParams()}
+        )
+        self.refused(local, "no dense vectors.*it has 's'")
+
+    def test_no_such_collection(self, local: Store) -> None:
+        local.make(WordEncoder())
+        with pytest.raises(StoreError, match="no collection 'foreing'; did you mean 'foreign'"):
+            Collection.attach(local.client, "foreing", embed=WordEncoder())
+
+    def test_an_index_of_ours(self, rest: QdrantRest) -> None:
+        name = f"own-{uuid.uuid4()}"
+        with DocumentIndex.open(None, WordEncoder(), url=rest.url, collection=name) as index:
+            index.sync([Document("1", "a")])
+        with pytest.raises(IndexMismatchError, match=r"DocumentIndex\.open"):
+            Collection.attach(rest.url, name, embed=WordEncoder())
+
+    def test_a_foreign_collection_where_an_index_is_asked_for(self, rest: QdrantRest) -> None:
+        store = Store(QdrantClient(rest.url, check_compatibility=False), f"foreign-{uuid.uuid4()}")
+        store.make(WordEncoder())
+        with pytest.raises(ForeignCollectionError, match=r"Collection\.attach"):
+            DocumentIndex.open(None, WordEncoder(), url=rest.url, collection=store.name)
+        store.client.close()
+
+    def test_something_else_than_a_client(self) -> None:
+        with pytest.raises(DataError, match=r"got dict.*SurpriseRerank\.attach"):
+            Collection.attach({}, "papers", embed=WordEncoder())  # type: ignore[arg-type]
+
+    def test_a_collection_that_is_deleted_under_way(self, store: Store) -> None:
+        encoder = WordEncoder()
+        store.make(encoder)
+        collection = Collection.attach(store.client, store.name, embed=encoder)
+        pipeline = collection.pipeline("cosine")
+        store.client.delete_collection(store.name)
+        with pytest.raises(StoreError, match="does not exist any more"):
+            pipeline.search(QUESTION)
+
+    def test_a_key_that_may_only_read(self, rest: QdrantRest) -> None:
+        store = Store(QdrantClient(rest.url, check_compatibility=False), f"foreign-{uuid.uuid4()}")
+        encoder = WordEncoder()
+        store.make(encoder)
+        collection = Collection.attach(rest.url, store.name, embed=encoder)
+        rest.fault("PUT", f"/collections/{store.name}.surprise", Status(403, "read-only access"), times=1)
+        with pytest.raises(StoreError, match="refuses access"):
+            collection.enrich()
+        assert len(collection.pipeline().search(QUESTION, 3)) == 3
+        collection.close()
+        store.client.close()
+
+    @pytest.mark.parametrize(
+        ("answer", "match"),
+        [
+            (lambda texts: [[float("nan")] * 16 for _ in texts], "NaN"),
+            (lambda texts: [[1.0] * 16] * (len(texts) + 1), "2 vectors"),
+            (lambda texts: [], "0 vectors"),
+        ],
+    )
+    def test_a_function_that_answers_wrongly(
+        self, local: Store, answer: Callable[[list[str]], Any], match: str
+    ) -> None:
+        encoder = WordEncoder()
+        local.make(encoder)
+        asked = FunctionEncoder(answer, name="api", dimension=16, first_wait=0.01)
+        with pytest.raises(DataError, match=match):
+            Collection.attach(local.client, local.name, embed=asked).pipeline("cosine").search(QUESTION)
+
+    def test_a_function_that_always_fails(self, local: Store) -> None:
+        local.make(WordEncoder())
+
+        def fail(texts: list[str]) -> Any:
+            raise ConnectionError("no route to the model")
+
+        asked = FunctionEncoder(fail, name="api", dimension=16, attempts=2, first_wait=0.01)
+        with pytest.raises(ModelError, match="no route to the model"):
+            Collection.attach(local.client, local.name, embed=asked).pipeline("cosine").search(QUESTION)
+
+    def test_moments_beside_and_nothing_to_add(self, local: Store) -> None:
+        encoder = WordEncoder()
+        local.make(encoder)
+        collection = Collection.attach(local.client, local.name, embed=encoder)
+        with pytest.raises(DataError, match="in_place=True"):
+            collection.enrich(moments=True)
+        with pytest.raises(DataError, match="nothing to add"):
+            collection.enrich(tokens=False, words=False)
+        collection.enrich()
+        with pytest.raises(DataError, match="enriched otherwise before"):
+            collection.enrich(tokens=False)
+
+    def test_an_unknown_system_and_one_of_an_index(self, local: Store) -> None:
+        encoder = WordEncoder()
+        local.make(encoder)
+        collection = Collection.attach(local.client, local.name, embed=encoder)
+        with pytest.raises(DataError, match="did you mean 'auto'"):
+            collection.pipeline("atuo")
+        with pytest.raises(DataError, match="no multivectors"):
+            collection.pipeline("maxsim")
+
+    def test_a_question_without_a_model(self, local: Store) -> None:
+        local.make(WordEncoder())
+        collection = Collection.attach(local.client, local.name)
+        with pytest.raises(DataError, match="give embed="):
+            collection.pipeline("cosine")
+
+
+def test_what_is_found_is_told_without_a_model(store: Store) -> None:
+    store.make(WordEncoder(), words=True)
+    facts = dict(look(store.client, store.name))
+    assert facts["points"] == "48"
+    assert facts["dense vector"] == "'dense', 16 dimensions, Cosine"
+    assert facts["sparse vector"] == "'bm25', with Qdrant's IDF"
+    assert (facts["text"], facts["metadata"], facts["enriched"]) == ("text", "all other keys", "no")
