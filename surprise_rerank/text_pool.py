@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from surprise_rerank.core.arrays import Float32Array, unit_rows
 from surprise_rerank.core.terms import TermBatch
 from surprise_rerank.documents import Document, Passage
 from surprise_rerank.encoders.base import Encoder, token_dimension
+from surprise_rerank.encoders.paired import PairedEncoder
 from surprise_rerank.encoders.passages import Passages, passage_texts
 from surprise_rerank.errors import DataError
 
@@ -138,7 +139,7 @@ class TextPools:
         tokens_read = "tokens" in needs and token_dimension(self.encoder) is not None
         # A given vector is of a whole text, which is split for its tokens only.
         encoded = rows if tokens_read else [row for row in rows if row not in vectors]
-        split = self._split(given.texts, encoded if needs & {"dense", "tokens"} else ())
+        split = self._split(given.texts, encoded if tokens_read or "dense" in needs else ())
         parts = [
             part
             for row in rows
@@ -162,17 +163,20 @@ class TextPools:
         tokens_read: bool,
     ) -> Candidates:
         """The candidates of parts of texts, of which these rows have a dense vector."""
-        lacking = [i for i, part in enumerate(parts) if tokens_read or part.row not in vectors]
-        encoded = None
-        if lacking and needs & {"dense", "tokens"}:
-            encoded = self.encoder.encode([parts[i].text for i in lacking])
-        dense = None if encoded is None else encoded.dense
+        texts = [part.text for part in parts]
+        lacking = [i for i, part in enumerate(parts) if "dense" in needs and part.row not in vectors]
+        if tokens_read and (not isinstance(self.encoder, PairedEncoder) or len(lacking) == len(parts)):
+            # One pass gives both.
+            encoded = self.encoder.encode(texts)
+            tokens, dense = encoded.tokens, encoded.dense
+        else:
+            tokens = _one_side(self.encoder, "token").encode(texts).tokens if tokens_read else None
+            dense = np.zeros((len(parts), self.encoder.dimension if "dense" in needs else 0), np.float32)
+            if lacking:
+                own = _one_side(self.encoder, "dense").encode([texts[i] for i in lacking]).dense
+                dense[lacking] = own
         if vectors:
-            dense = np.zeros((len(parts), self.encoder.dimension), np.float32)
-            if encoded is not None:
-                dense[lacking] = encoded.dense
-            for i, part in enumerate(parts):
-                dense[i] = vectors.get(part.row, dense[i])
+            dense = np.array([vectors.get(part.row, own) for part, own in zip(parts, dense, strict=True)])
         positions = given.positions
         ids = tuple(positions[part.row] for part in parts)
         documents = tuple(
@@ -181,7 +185,7 @@ class TextPools:
         return Candidates(
             ids=ids,
             dense=dense if "dense" in needs else None,
-            tokens=encoded.tokens if tokens_read and encoded is not None else None,
+            tokens=tokens,
             # What words are is the index's to say, so nothing is known of those of other texts.
             terms=TermBatch.empty(len(parts)) if "terms" in needs else None,
             documents=documents if "documents" in needs else None,
@@ -218,7 +222,7 @@ class TextPools:
             return {}, f"the vectors that came with {len(found)} texts {why}, so they were not used"
         fact = f"vectors are of {self.encoder.name}"
         if fact not in self.known:
-            own = self.encoder.encode([given.texts[first]]).dense[0]
+            own = _one_side(self.encoder, "dense").encode([given.texts[first]]).dense[0]
             cosine = float(unit_rows(own[None])[0] @ unit_rows(found[first][None])[0])
             self.known[fact] = cosine > _SAME_MODEL
             if not self.known[fact]:
@@ -230,7 +234,7 @@ class TextPools:
                 )
         if not self.known[fact]:
             return {}, f"the vectors that came with {len(found)} texts are of another model and were not used"
-        if getattr(self.encoder, "unit", True):
+        if getattr(_one_side(self.encoder, "dense"), "unit", True):
             found = {row: unit_rows(vector[None])[0] for row, vector in found.items()}
         _logger.debug("vectors of %d of %d texts were given", len(found), len(given.texts))
         return found, f"vectors of {len(found)} of {len(given.texts)} texts were given"
@@ -294,6 +298,13 @@ def _in_passages(pool: Candidates, texts: Sequence[str], best: int) -> Candidate
     """The pool with a passage for every candidate: the whole text where there is none."""
     whole = tuple(Passage(0, 0, len(texts[int(name)])) for name in pool.ids)
     return replace(pool, passages=whole if pool.passages is None else pool.passages, best=best)
+
+
+def _one_side(encoder: Encoder, side: Literal["dense", "token"]) -> Encoder:
+    """The encoder of these vectors, where a pair of two has both."""
+    if not isinstance(encoder, PairedEncoder):
+        return encoder
+    return encoder.dense_encoder if side == "dense" else encoder.token_encoder
 
 
 def _alternatives(given: str | Sequence[str] | None) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from surprise_rerank.connectors.systems.loading import PipelineSettings, pipelin
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.function import FunctionEncoder
+from surprise_rerank.encoders.paired import PairedEncoder
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError, NoIndexError
 from surprise_rerank.rerank.auto_of_pool import PoolAutoReranker
@@ -363,3 +364,42 @@ def test_an_embedding_function_is_an_encoder_and_ranks_by_cosine():
         TextReranker(encoder, DynaMaxReranker()).rank("wing lift", TEXTS)
     with pytest.raises(DataError, match="an object of int is no encoder"):
         TextReranker(3)
+
+
+def test_of_a_pair_of_encoders_each_is_asked_for_what_is_read():
+    dense, tokens = WordEncoder(8), WordEncoder(16)
+    pair = PairedEncoder(dense, tokens)
+
+    def asked(chosen: Reranker, vectors: list | None = None) -> tuple[list[str], list[str]]:
+        reranker = TextReranker(pair, chosen)
+        reranker.rank("warm", ["up"], vectors=vectors[:1] if vectors else None)
+        dense.encoded_texts.clear()
+        tokens.encoded_texts.clear()
+        reranker.rank("wing lift", TEXTS[:2], vectors=vectors)
+        return dense.encoded_texts[1:], tokens.encoded_texts[1:]
+
+    own = [vector.tolist() for vector in WordEncoder(8).encode(["up", TEXTS[1]]).dense]
+    assert asked(CosineReranker()) == (TEXTS[:2], [])
+    assert asked(DynaMaxReranker()) == ([], TEXTS[:2])
+    assert asked(PoolAutoReranker()) == (TEXTS[:2], TEXTS[:2])
+    assert asked(PoolAutoReranker(), [own[0], None]) == ([TEXTS[1]], TEXTS[:2])
+    assert asked(PoolAutoReranker(), own) == ([], TEXTS[:2])
+    expected = TextReranker(pair, PoolAutoReranker()).rank("wing lift", TEXTS[1:])
+    vectors = [own[1], None, None]
+    found = TextReranker(pair, PoolAutoReranker()).rank("wing lift", TEXTS[1:], vectors=vectors)
+    assert [line.score for line in found] == pytest.approx([line.score for line in expected], abs=1e-5)
+
+
+def test_dense_vectors_alone_are_never_ranked_by_tokens_and_cost_nothing():
+    calls: list[int] = []
+
+    def counted(texts: list[str]) -> np.ndarray:
+        calls.append(len(texts))
+        return embed(texts)
+
+    encoder = FunctionEncoder(counted, name="counted")
+    assert encoder.dimension == 16
+    calls.clear()
+    with pytest.raises(DataError, match="the query has no token vectors"):
+        TextReranker(encoder, DynaMaxReranker()).rank("wing lift", TEXTS)
+    assert calls == [1]  # the question's
