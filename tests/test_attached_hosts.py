@@ -417,8 +417,8 @@ def test_an_attached_component_is_not_written_to_a_file(host: Host):
 
 def test_a_setting_that_there_is_not_is_named(host: Host):
     for make in (host.ranker, host.retriever):
-        with pytest.raises(DataError, match="has no setting 'tokns'; did you mean 'tokens'"):
-            make(host.store, tokns="colbert")
+        with pytest.raises(DataError, match="has no setting 'tokn_encoder'; did you mean 'token_encoder'"):
+            make(host.store, tokn_encoder="colbert")
         with pytest.raises(DataError, match="unknown system 'surprize'"):
             make(host.store, system="surprize")
 
