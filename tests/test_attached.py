@@ -261,7 +261,9 @@ def test_an_interrupted_run_goes_on_where_it_stopped(store: Store) -> None:
     store.make(WordEncoder(), [f"{TOPICS[i % 4]} number{i}" for i in range(600)])
     with pytest.raises(KeyboardInterrupt):
         Collection.attach(store.client, store.name, embed=Interrupted()).enrich()
-    assert store.client.count(f"{store.name}.surprise").count == 512
+    assert (
+        store.client.count(f"{store.name}.surprise").count == 2 * 512
+    )  # the tokens have points of their own
     encoder = WordEncoder()
     again = Collection.attach(store.client, store.name, embed=encoder).enrich()
     assert str(again).startswith("88 enriched, 512 unchanged")
@@ -587,6 +589,10 @@ class TestErrors:
             "none of 48 points looked at has the key 'txt' for the text; did you mean 'text'",
             text="txt",
         )
+
+    def test_an_id_that_several_points_share(self, local: Store) -> None:
+        local.make(WordEncoder(), payload=lambda i, text: {"text": text, "doc": f"d{i // 2}"})
+        self.refused(local, "several points have the id 'd0' in 'doc'", id="doc")
 
     def test_mixed_payloads(self, local: Store) -> None:
         encoder = WordEncoder()

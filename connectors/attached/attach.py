@@ -467,5 +467,5 @@ def _sparse_of(
 def _files(keep: Keep, connection: Connection, engine: ClientEngine) -> Files:
     if keep is not None and keep != "qdrant":
         return FolderFiles(Path(keep))
-    beside = CollectionFiles(connection.engine(f"{engine.collection}{SUFFIX}.files"))
+    beside = CollectionFiles(connection.engine(f"{engine.collection}{SUFFIX}.files"), engine.spread())
     return beside if keep == "qdrant" else MemoryFiles(beside)

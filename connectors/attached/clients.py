@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import threading
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
 from qdrant_client import AsyncQdrantClient, QdrantClient
@@ -29,6 +30,7 @@ class Connection:
         server: the place, for messages.
         policy: how often a failed request is sent again.
         owned: whether it is closed with the collection.
+        lock: that all its collections are asked under, in local mode.
     """
 
     client: QdrantClient
@@ -36,10 +38,11 @@ class Connection:
     server: str
     policy: RetryPolicy
     owned: bool
+    lock: threading.RLock = field(default_factory=threading.RLock)
 
     def engine(self, collection: str) -> ClientEngine:
         """A collection of it, whether it exists or not."""
-        return ClientEngine(self.client, self.kind, self.server, collection, self.policy)
+        return ClientEngine(self.client, self.kind, self.server, collection, self.policy, lock=self.lock)
 
     def close(self) -> None:
         """Close the connection, if it was opened here."""

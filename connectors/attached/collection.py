@@ -19,7 +19,13 @@ from surprise_rerank.connectors.attached.enriched import (
     EnrichmentRecord,
     packed_tokens,
 )
-from surprise_rerank.connectors.attached.payloads import PayloadLayout, haystack_point, point_id
+from surprise_rerank.connectors.attached.payloads import (
+    PayloadLayout,
+    haystack_point,
+    is_random,
+    point_id,
+    point_of,
+)
 from surprise_rerank.connectors.attached.statistics import (
     Changes,
     CollectionScan,
@@ -52,7 +58,6 @@ ENSEMBLE = "ensemble.npz"
 
 _PAGE = 10_000  # ids in a request
 _REMEMBERED = 1000  # documents whose token vectors were computed: 90 MB, at most
-_RANDOM = {3, 4, 5, 8}  # versions of UUIDs that are hashes or random
 
 
 class AttachedCollection:
@@ -310,7 +315,7 @@ class AttachedCollection:
 
     def _found_enriched(self) -> Enriched:
         name = self._engine.collection + SUFFIX
-        files = CollectionFiles(self._open_engine(f"{name}.files"))
+        files = CollectionFiles(self._open_engine(f"{name}.files"), self._engine.spread())
         content = files.read_file(RECORD)
         record = None if content is None else EnrichmentRecord.from_bytes(content, self.where)
         found = Enriched(self._engine if record is None else self._place(record), files, record)
@@ -340,7 +345,7 @@ class AttachedCollection:
     def _sampled(self, size: int) -> tuple[str, ...]:
         """Ids of points: the smallest where ids are random, or else those of the smallest hashes."""
         first = next(iter(self._engine.scroll((), batch=min(size, 256))), [])
-        if self.engine == "server" and all(_is_random(record.id) for record in first):
+        if self.engine == "server" and all(is_random(record.id) for record in first):
             page = next(iter(self._engine.scroll((), batch=size)), [])
             return tuple(record.id for record in page)
         ids = [record.id for page in self._engine.scroll((), batch=_PAGE) for record in page]
@@ -351,7 +356,7 @@ class AttachedCollection:
         if self.payloads.hashed_ids:
             return {name: haystack_point(name) for name in ids}
         if not self.payloads.id:
-            return {name: _plain_id(name) for name in ids}
+            return {name: point_of(name) for name in ids}
         among = models.FieldCondition(key=self.payloads.id, match=models.MatchAny(any=list(ids)))
         pages = self._engine.scroll(self.payloads.id_fields, condition=models.Filter(must=[among]))
         found = {
@@ -466,20 +471,6 @@ class AttachedCollection:
         found = (record.vectors.get(name) for record in records)
         rows = [np.array([] if own is None else own, np.float32).reshape(-1, size) for own in found]
         return TokenBatch.from_arrays(rows, size)
-
-
-def _plain_id(name: str) -> PointId | None:
-    """The id of a point, where a document's id is one: a number or a UUID."""
-    if name.isdecimal():
-        return int(name)
-    try:
-        return str(uuid.UUID(name))
-    except ValueError:
-        return None
-
-
-def _is_random(name: str) -> bool:
-    return not name.isdecimal() and uuid.UUID(name).version in _RANDOM
 
 
 def _hashed(name: str) -> int:

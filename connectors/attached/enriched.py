@@ -1,13 +1,15 @@
 """What `enrich` added to a foreign collection, or beside it, and how it is read.
 
 In place, points get payload keys that begin with `surprise_`, and a named sparse vector of words. Beside it,
-a collection `NAME.surprise` has a point of the same id for each point. Either way `NAME.surprise.files` has
-the record of what was added, so that everybody who attaches the collection finds it.
+a collection `NAME.surprise` has two points for each point: one of the same id, with words and the hash of the
+text, and one with token vectors, as a payload is read as a whole and theirs is large. Either way the
+collection `NAME.surprise.files` has the record of what was added, so that everybody who attaches finds it.
 """
 
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -151,12 +153,16 @@ class Enriched:
         Returns:
             Place -> packed tokens, of the points whose tokens are up to date.
         """
-        found = self._read(points, (TOKENS, HASH))
+        assert self.record is not None
+        own = {point: point if self.record.in_place else tokens_point(point) for point in points}
+        found = self._read(tuple(dict.fromkeys((*own, *own.values()))), (TOKENS, HASH))
         tokens = {}
         for i, (point, document) in enumerate(zip(points, documents, strict=True)):
-            payload = found[point].payload if point in found else {}
-            if payload.get(HASH) == document.content_hash and TOKENS in payload:
-                tokens[i] = pybase64.b64decode(payload[TOKENS], validate=True)
+            if point not in found or own[point] not in found:
+                continue
+            packed = found[own[point]].payload.get(TOKENS)
+            if packed is not None and found[point].payload.get(HASH) == document.content_hash:
+                tokens[i] = pybase64.b64decode(packed, validate=True)
         return tokens
 
     def unpacked(self, packed: Sequence[bytes]) -> TokenBatch:
@@ -191,6 +197,11 @@ class Enriched:
     ) -> dict[str, Record]:
         ids = [point_id(name) for name in points]
         return {record.id: record for record in self.points.retrieve(ids, fields, vectors)}
+
+
+def tokens_point(point: str) -> str:
+    """The id of the point beside the collection that has another point's token vectors."""
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{point} {TOKENS}"))
 
 
 def moments_payload(mean: float, deviation: float, ensemble: str) -> dict[str, Any]:

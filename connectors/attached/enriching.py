@@ -26,6 +26,7 @@ from surprise_rerank.connectors.attached.enriched import (
     EnrichmentRecord,
     moments_payload,
     packed_tokens,
+    tokens_point,
 )
 from surprise_rerank.connectors.attached.payloads import point_id
 from surprise_rerank.connectors.attached.statistics import dense_of
@@ -184,7 +185,8 @@ class Enricher:
         seconds = time.perf_counter() - begun
         size = sum(_size(payload, sparse) for payload, sparse in changes)
         per = max(len(documents), 1)
-        waiting = sum(len(changed) for _, changed, _ in self._waiting())
+        is_new = self.collection.enriched.record is None
+        waiting = len(self.collection) if is_new else sum(len(changed) for _, changed, _ in self._waiting())
         cut = 0.0
         if self.encoder is not None and self.encoder.window is not None and documents:
             spans = self.encoder.token_spans([document.content for document in documents])
@@ -211,8 +213,11 @@ class Enricher:
             unchanged += len(page) - len(changed) - len(unmeasured)
             advance(len(page))
         removed = 0 if self.record.in_place else self._remove_others(seen)
-        if self.record.words is not None:
-            self._count_words()
+        files = self._enriched.files
+        if self.record.words is not None and (
+            enriched or removed or files.read_file(WORD_STATISTICS) is None
+        ):
+            files.write_file(WORD_STATISTICS, self._word_statistics(seen).to_bytes())
         return EnrichReport(enriched, unchanged, removed, written)
 
     @property
@@ -229,7 +234,8 @@ class Enricher:
         if not self.record.in_place and not engine.exists():
             words = {WORDS: models.SparseVectorParams(modifier=models.Modifier.IDF)}
             sparse = None if self.record.words is None else words
-            engine.create_of({}, {}, sparse_vectors_config=sparse, on_disk_payload=True)
+            spread = self.collection.points.spread()
+            engine.create_of({}, spread, sparse_vectors_config=sparse, on_disk_payload=True)
         elif self.record.in_place and self.record.words is not None:
             engine.add_sparse_vector(WORDS)
         files = self._enriched.files
@@ -290,6 +296,9 @@ class Enricher:
         for (record, _), (document, packed, sparse) in zip(todo, made, strict=True):
             payload, words = self._change(document, packed, sparse)
             payload |= moments.get(record.id, {})
+            if not self.record.in_place and TOKENS in payload:
+                # The point with the hash, which says that the document is finished, comes last.
+                points.append(Point(tokens_point(record.id), {}, {TOKENS: payload.pop(TOKENS)}))
             points.append(Point(point_id(record.id), {} if words is None else {WORDS: words}, payload))
         written = 0
         for part in _by_size(points):
@@ -322,26 +331,21 @@ class Enricher:
 
     def _remove_others(self, seen: set[str]) -> int:
         """Points beside the collection of documents that are gone."""
+        known = seen | {tokens_point(name) for name in seen}
         pages = self._target.scroll((), batch=10_000)
-        gone = [record.id for page in pages for record in page if record.id not in seen]
+        gone = [record.id for page in pages for record in page if record.id not in known]
         if gone:
             self._target.delete([point_id(name) for name in gone])
-        return len(gone)
+        return len(gone) // (1 if self.encoder is None else 2)
 
-    def _count_words(self) -> None:
-        """The statistics of all words, in one scroll."""
-        parts = [
-            TermStatistics.of(
-                TermBatch.of(
-                    [
-                        ((), ()) if (own := record.vectors.get(WORDS)) is None else (own.indices, own.values)
-                        for record in page
-                    ]
-                )
-            )
-            for page in self._target.scroll((), (WORDS,), batch=2000)
-        ]
-        self._enriched.files.write_file(WORD_STATISTICS, TermStatistics.total(parts).to_bytes())
+    def _word_statistics(self, seen: set[str]) -> TermStatistics:
+        """The statistics of the words of these points, in one scroll."""
+        parts = []
+        for page in self._target.scroll((), (WORDS,), batch=2000):
+            own = (record.vectors.get(WORDS) for record in page if record.id in seen)
+            words = [((), ()) if terms is None else (terms.indices, terms.values) for terms in own]
+            parts.append(TermStatistics.of(TermBatch.of(words)))
+        return TermStatistics.total(parts)
 
 
 def remove_enrichment(collection: AttachedCollection) -> bool:

@@ -33,6 +33,7 @@ _NODE_KEYS = frozenset({_NODE, "_node_type", "document_id", "doc_id", "ref_doc_i
 _HAYSTACK = uuid.UUID("3896d314-1e95-4a3a-b45a-945f9f0b541d")
 # More names of a text than tables have: Mem0's `data`, and what vector databases' examples use.
 _TEXTS = (*TEXT_NAMES, "data", "page_content", "chunk", "chunk_text", "raw_text", "document_text")
+_RANDOM = {3, 4, 5, 8}  # versions of UUIDs that are hashes or random
 # Keys that a point of an index of ours has.
 _OWN = frozenset({"id", "title", "text", "metadata", "hash"})
 
@@ -148,6 +149,12 @@ def find_layout(points: Sequence[tuple[str, Payload]], keys: PayloadKeys, where:
     layout = _known(points, names) if not given else None
     if layout is None:
         layout = _plain(payloads, names, keys, where)
+    shared = [name for name, n in Counter(layout.document_id(*own) for own in points).items() if n > 1]
+    if shared:
+        raise DataError(
+            f"{where}: several points have the id {shared[0]!r} in {layout.id!r}; an id is of one point, so "
+            "leave id= out where points are parts of documents"
+        )
     lacking = sum(not layout.document(point, payload).text for point, payload in points)
     return PayloadLayout(
         layout.host, layout.texts, layout.title, layout.id, layout.metadata, lacking, len(points)
@@ -156,12 +163,31 @@ def find_layout(points: Sequence[tuple[str, Payload]], keys: PayloadKeys, where:
 
 def point_id(name: str) -> PointId:
     """The id of a point, from the string that stands for it."""
-    return int(name) if name.isdecimal() else name
+    return int(name) if _is_number(name) else name
+
+
+def point_of(document_id: str) -> PointId | None:
+    """The point that a document's id is, a number or a UUID in any spelling; None for anything else."""
+    if _is_number(document_id):
+        return int(document_id) if int(document_id) < 2**64 else None
+    try:
+        return str(uuid.UUID(document_id))
+    except ValueError:
+        return None
+
+
+def is_random(name: str) -> bool:
+    """Whether the id of a point is a hash or random, so that the smallest ids are a uniform sample."""
+    return not _is_number(name) and uuid.UUID(name).version in _RANDOM
 
 
 def haystack_point(document_id: str) -> str:
     """The id that Haystack gives the point of a document."""
     return str(uuid.uuid5(_HAYSTACK, document_id))
+
+
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdigit()
 
 
 def _known(points: Sequence[tuple[str, Payload]], names: Counter[str]) -> PayloadLayout | None:

@@ -123,6 +123,7 @@ class ClientEngine:
         collection: its name; see `create`.
         policy: how often and how long a failed request is sent again.
         moved: asked when the collection is gone: the name of the one that took its place, if one did.
+        lock: that local mode is asked under, where several engines share a client.
     """
 
     def __init__(
@@ -133,6 +134,7 @@ class ClientEngine:
         collection: str,
         policy: RetryPolicy = DEFAULT_RETRIES,
         moved: Callable[[], str | None] = lambda: None,
+        lock: threading.RLock | None = None,
     ) -> None:
         self.kind: EngineKind = kind
         self.where = f"{where}, collection {collection!r}"
@@ -140,7 +142,7 @@ class ClientEngine:
         self.collection = collection
         self._policy = policy
         self._moved = moved
-        self._lock = threading.RLock()
+        self._lock = lock or threading.RLock()
 
     def exists(self) -> bool:
         """Whether there is such a collection."""
@@ -197,6 +199,14 @@ class ClientEngine:
     def info(self) -> models.CollectionInfo:
         """How the collection is made."""
         return self._call(lambda: self.client.get_collection(self.collection))
+
+    def spread(self) -> dict[str, Any]:
+        """Settings that give another collection as many shards and copies on a cluster as this one has."""
+        if self.kind != "server":
+            return {}
+        params = self.info().config.params
+        names = ("shard_number", "replication_factor", "write_consistency_factor")
+        return {name: value for name in names if (value := getattr(params, name)) is not None}
 
     def metadata(self) -> Mapping[str, Any]:
         """What the collection remembers of how it was made."""

@@ -96,10 +96,12 @@ class CollectionFiles:
 
     Args:
         engine: of the collection.
+        settings: more for `QdrantClient.create_collection`, such as `replication_factor`.
     """
 
-    def __init__(self, engine: ClientEngine) -> None:
+    def __init__(self, engine: ClientEngine, settings: Mapping[str, Any] | None = None) -> None:
         self.engine = engine
+        self._settings = settings or {}
 
     def read_file(self, name: str) -> bytes | None:
         """A file, joined from its parts; the latest content of which all parts exist.
@@ -129,7 +131,7 @@ class CollectionFiles:
         The old parts are deleted when all new ones are stored. A reader finds one of the two, complete.
         """
         if not self.engine.exists():
-            self.engine.create_of({}, {})
+            self.engine.create_of({}, self._settings)
         text = pybase64.b64encode(content).decode("ascii")
         own = hashlib.sha256(content).hexdigest()[:16]
         starts = range(0, len(text), _PART_BYTES)
