@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+import os
+import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import NEEDS_EDGE
-from qdrant_client import QdrantClient, models
+from qdrant_client import AsyncQdrantClient, QdrantClient, models
 from words import WordEncoder
 
 from surprise_rerank.connectors.attached import Collection
@@ -52,7 +54,7 @@ class Counting:
 class LangChain:
     """A collection of langchain-qdrant."""
 
-    def __init__(self) -> None:
+    def __init__(self, url: str | None = None, name: str = "docs", **more: Any) -> None:
         from langchain_core.embeddings import Embeddings
         from langchain_qdrant import QdrantVectorStore
 
@@ -66,7 +68,7 @@ class LangChain:
                 return counting([text])[0]
 
         made = QdrantVectorStore.from_texts(
-            TEXTS, Embedder(), metadatas=METADATA, location=":memory:", collection_name="docs"
+            TEXTS, Embedder(), metadatas=METADATA, collection_name=name, **at(url), **more
         )
         self.store, self.client, self.embed = made, made.client, None
         self.asked = made.as_retriever(search_kwargs={"k": 8})
@@ -113,7 +115,7 @@ class LangChain:
 class LlamaIndex:
     """A collection of llama-index-vector-stores-qdrant, below a `VectorStoreIndex`."""
 
-    def __init__(self) -> None:
+    def __init__(self, url: str | None = None, name: str = "docs", **more: Any) -> None:
         from llama_index.core import StorageContext, VectorStoreIndex
         from llama_index.core.embeddings import BaseEmbedding
         from llama_index.core.schema import TextNode
@@ -130,8 +132,8 @@ class LlamaIndex:
             async def _aget_query_embedding(self, query: str) -> list[float]:
                 return counting([query])[0]
 
-        self.client, self.embed = QdrantClient(":memory:"), Embedder()
-        self.vectors = QdrantVectorStore(client=self.client, collection_name="docs")
+        self.client, self.embed = QdrantClient(**at(url)), Embedder()
+        self.vectors = QdrantVectorStore(client=self.client, collection_name=name, **more)
         nodes = [
             # Only the text is embedded, as everywhere in these tests.
             TextNode(text=text, metadata=meta, excluded_embed_metadata_keys=list(meta))
@@ -184,7 +186,7 @@ class LlamaIndex:
 class Haystack:
     """A collection of qdrant-haystack."""
 
-    def __init__(self) -> None:
+    def __init__(self, url: str | None = None, name: str = "docs") -> None:
         from haystack import Document
         from haystack_integrations.document_stores.qdrant import QdrantDocumentStore
 
@@ -195,7 +197,9 @@ class Haystack:
                 return {"embedding": counting([text])[0]}
 
         self.embed = TextEmbedder()
-        self.store = QdrantDocumentStore(":memory:", embedding_dim=64, similarity="cosine")
+        self.store = QdrantDocumentStore(
+            **at(url), index=name, embedding_dim=64, similarity="cosine", progress_bar=False
+        )
         self.store.write_documents(
             [
                 Document(content=text, meta=meta, embedding=counting([text])[0])
@@ -245,9 +249,15 @@ class Haystack:
         return document.content, {key: document.meta[key] for key in METADATA[0]}, document.score
 
 
-def needs(module: str, host: type) -> Any:
+def at(url: str | None) -> dict[str, Any]:
+    """Where a store is, for its client."""
+    return {"location": ":memory:"} if url is None else {"url": url}
+
+
+def needs(module: str, host: type, *marks: Any) -> Any:
     missing = pytest.mark.skipif(not is_installed(module), reason=f"{module} is not installed")
-    return pytest.param(host, marks=missing, id=host.__name__)
+    name = host.__name__ + (" on a server" if marks else "")
+    return pytest.param((host, bool(marks)), marks=(missing, *marks), id=name)
 
 
 Host = LangChain | LlamaIndex | Haystack
@@ -255,14 +265,39 @@ Host = LangChain | LlamaIndex | Haystack
 
 @pytest.fixture(
     params=[
-        needs("langchain_qdrant", LangChain),
-        needs("llama_index.vector_stores.qdrant", LlamaIndex),
-        needs("haystack_integrations.document_stores.qdrant", Haystack),
+        needs(*store, *marks)
+        for marks in ((), (pytest.mark.server,))
+        for store in (
+            ("langchain_qdrant", LangChain),
+            ("llama_index.vector_stores.qdrant", LlamaIndex),
+            ("haystack_integrations.document_stores.qdrant", Haystack),
+        )
     ]
 )
-def host(request: pytest.FixtureRequest) -> Host:
-    made: Host = request.param()
-    return made
+def host(request: pytest.FixtureRequest) -> Iterator[Host]:
+    make, on_a_server = request.param
+    if not on_a_server:
+        yield make()
+        return
+    url = os.environ.get("QDRANT_URL")
+    if not url:
+        pytest.skip("no Qdrant server: set QDRANT_URL (docker compose up -d)")
+    made = make(url, f"test-{uuid.uuid4()}")
+    yield made
+    for found in collections(made):
+        made.client.delete_collection(found)
+
+
+def name_of(host: Host) -> str:
+    """The collection's name."""
+    store = host.vectors if isinstance(host, LlamaIndex) else host.store
+    return store.index if isinstance(host, Haystack) else store.collection_name
+
+
+def collections(host: Host) -> list[str]:
+    """The host's collection, and what lies beside it."""
+    there = [found.name for found in host.client.get_collections().collections]
+    return [found for found in there if found.startswith(name_of(host))]
 
 
 def everything(host: Host) -> str:
@@ -270,8 +305,7 @@ def everything(host: Host) -> str:
 
     Local mode divides what it stores by its length with every search, so the last bits of vectors drift.
     """
-    (name,) = [own.name for own in host.client.get_collections().collections if "surprise" not in own.name]
-    records, _ = host.client.scroll(name, limit=100, with_vectors=True)
+    records, _ = host.client.scroll(name_of(host), limit=100, with_vectors=True)
     points = [record.model_dump(mode="json") for record in records]
     return json.dumps(json.loads(json.dumps(points), parse_float=lambda own: f"{float(own):.5f}"))
 
@@ -385,7 +419,7 @@ def test_what_is_added_beside_is_used_and_can_be_taken_away(host: Host):
     assert collection.remove_enrichment()
     assert not collection.remove_enrichment()
     assert everything(host) == before
-    assert len(host.client.get_collections().collections) == 1
+    assert collections(host) == [name_of(host)]
 
 
 def test_async_gives_the_same(host: Host):
@@ -435,8 +469,102 @@ def test_what_is_no_store_over_qdrant_says_so():
         attach_store({})
 
 
+def words_of(text: str) -> tuple[list[int], list[float]]:
+    """A sparse vector of some model of the user's: which words there are."""
+    known = sorted({VOCABULARY.index(word) for word in text.split() if word in VOCABULARY})
+    return known, [1.0] * len(known)
+
+
+VOCABULARY = sorted({word for text in TEXTS for word in text.split()})
+
+
+@pytest.mark.skipif(not is_installed("langchain_qdrant"), reason="langchain-qdrant is not installed")
+def test_names_keys_and_the_sparse_model_of_a_langchain_store_are_taken_from_it():
+    from langchain_qdrant import RetrievalMode
+    from langchain_qdrant.sparse_embeddings import SparseEmbeddings, SparseVector
+
+    class Words(SparseEmbeddings):
+        def embed_documents(self, texts: list[str]) -> list[SparseVector]:
+            return [self.embed_query(text) for text in texts]
+
+        def embed_query(self, text: str) -> SparseVector:
+            indices, values = words_of(text)
+            return SparseVector(indices=indices, values=values)
+
+    host = LangChain(
+        retrieval_mode=RetrievalMode.HYBRID,
+        sparse_embedding=Words(),
+        vector_name="own",
+        sparse_vector_name="words",
+        content_payload_key="body",
+        metadata_payload_key="about",
+    )
+    facts = dict(attach_store(host.store).facts())
+    assert facts["dense vector"].startswith("'own'")
+    assert (facts["text"], facts["metadata"], facts["sparse vector"]) == ("body", "about", "'words'")
+    assert facts["ranks by"].startswith("auto")
+    found = host.retrieved(host.retriever(host.store), QUESTION)  # auto, with the words
+    assert {host.view(own)[0] for own in found[:2]} == {TEXTS[1], TEXTS[2]}
+    bread = host.retrieved(host.retriever(host.store, system="bm25"), "bread salt")
+    assert {host.view(own)[0] for own in bread} == {TEXTS[i] for i in (5, 6, 8, 11)}
+    assert host.view(bread[0])[0] == TEXTS[11]
+    ranked = host.ranked(host.ranker(host.store), host.found("bread salt"), "bread salt")
+    assert host.view(ranked[0])[0] == TEXTS[11]
+
+
+@pytest.mark.skipif(
+    not is_installed("haystack_integrations.document_stores.qdrant"),
+    reason="it is not installed",
+)
+def test_haystacks_sparse_embedder_makes_the_questions_words():
+    from haystack import Document
+    from haystack.dataclasses import SparseEmbedding
+    from haystack_integrations.document_stores.qdrant import QdrantDocumentStore
+
+    class SparseTextEmbedder:
+        def run(self, text: str) -> dict[str, SparseEmbedding]:
+            return {"sparse_embedding": SparseEmbedding(*words_of(text))}
+
+    host, sparse = Haystack(), SparseTextEmbedder()
+    store = QdrantDocumentStore(
+        ":memory:", embedding_dim=64, similarity="cosine", use_sparse_embeddings=True, progress_bar=False
+    )
+    rows = zip(TEXTS, METADATA, Counting()(TEXTS), strict=True)
+    store.write_documents(
+        [Document(content=text, meta=meta, embedding=own, **sparse.run(text)) for text, meta, own in rows]
+    )
+    bread = host.retrieved(host.retriever(store, sparse=sparse, system="bm25"), "bread salt")
+    assert {host.view(own)[0] for own in bread} == {TEXTS[i] for i in (5, 6, 8, 11)}
+    ranked = host.ranked(host.ranker(store, sparse=sparse), host.found("bread salt"), "bread salt")
+    assert host.view(ranked[0])[0] == TEXTS[11]
+
+
 @pytest.mark.skipif(not is_installed("llama_index.vector_stores.qdrant"), reason="it is not installed")
 class TestLlamaIndex:
+    def test_a_hybrid_store_brings_its_sparse_model(self):
+        def many(texts: list[str]) -> tuple[list[list[int]], list[list[float]]]:
+            indices, values = zip(*map(words_of, texts), strict=True)
+            return list(indices), list(values)
+
+        host = LlamaIndex(enable_hybrid=True, sparse_doc_fn=many, sparse_query_fn=many)
+        assert dict(attached(host).facts())["ranks by"].startswith("auto")
+        bread = host.retrieved(host.retriever(host.store, system="bm25"), "bread and salt")
+        assert {host.view(own)[0] for own in bread} == {TEXTS[i] for i in (5, 6, 8, 11)}
+
+    def test_an_async_client_alone_will_do(self):
+        from llama_index.core.schema import TextNode
+        from llama_index.vector_stores.qdrant import QdrantVectorStore
+
+        host = LlamaIndex()
+        vectors = QdrantVectorStore(aclient=AsyncQdrantClient(":memory:"), collection_name="docs")
+        nodes = [
+            TextNode(text=text, metadata=meta, embedding=host.embed.get_text_embedding(text))
+            for text, meta in zip(TEXTS, METADATA, strict=True)
+        ]
+        asyncio.run(vectors.async_add(nodes))
+        found = host.retrieved(host.retriever(vectors, embed=host.embed, system="cosine"), QUESTION)
+        assert [own.text for own in found] == [own.text for own in host.found(QUESTION)][:5]
+
     def test_a_store_without_its_index_needs_the_model(self):
         host = LlamaIndex()
         with pytest.raises(DataError, match="QdrantVectorStore does not know the model"):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from conftest import NEEDS_EDGE
 from qdrant_client import QdrantClient, models
+from test_attached_hosts import Mem0Store
 from words import WordEncoder
 
 from surprise_rerank.core.extras import is_installed
@@ -139,13 +140,6 @@ def test_haystack(run: Run):
     (found,) = run("Haystack", {"store": store, "embedder": TextEmbedder()})
     assert len(found) == 3
     assert found[0].endswith(f" 2 {TEXTS[2]}")
-
-
-class Mem0Store:
-    """The attributes of Mem0's own store that it is recognised by."""
-
-    def __init__(self, client: QdrantClient, collection_name: str) -> None:
-        self.client, self.collection_name = client, collection_name
 
 
 def sparse(text: str) -> tuple[list[int], list[float]]:

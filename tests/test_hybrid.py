@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from qdrant_client import models
 from words import WordEncoder
 
 from surprise_rerank.connectors.lucene.bm25 import BM25Index, BM25Retriever
@@ -15,6 +16,7 @@ from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries
+from surprise_rerank.errors import DataError
 from surprise_rerank.eval.retrieval.workspace import has_lucene
 from surprise_rerank.rerank.rerankers import DynaMaxReranker, FusionReranker
 from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, RetrievedScorer
@@ -39,6 +41,11 @@ class Overlap:
     def moments(self, query: str) -> Moments:
         scores = self.score(query, [d.id for d in DOCUMENTS])
         return Moments(scores.mean(), scores.std())
+
+
+def test_a_filter_that_does_not_reach_the_words_is_refused(index: DocumentIndex):
+    with pytest.raises(DataError, match="a filter does not reach the words of a Overlap; leave it out"):
+        HybridRetriever(index, Overlap()).among(models.Filter())
 
 
 @pytest.fixture

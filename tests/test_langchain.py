@@ -22,10 +22,13 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from qdrant_client import models
 
+from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.langchain import SurpriseRerank, SurpriseRetriever
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.systems.loading import pipeline_of, text_reranker_of
+from surprise_rerank.core.workers import awaitable
 from surprise_rerank.documents import Document as Stored
 from surprise_rerank.errors import DataError, MissingExtraError, StoreError
 from surprise_rerank.text_reranker import TextReranker
@@ -221,6 +224,28 @@ def test_the_retriever_hands_out_what_is_stored(index: DocumentIndex) -> None:
     assert kept == {"id": "titled", "title": "Wolves", "tags": ["a"]}
     assert found["1"].metadata.keys() == {"id", "i", "relevance_score"}
     assert titled.metadata["relevance_score"] > found["3"].metadata["relevance_score"]
+
+
+def test_a_filter_of_qdrant_narrows_the_search(index: DocumentIndex) -> None:
+    early = models.Filter(must=[models.FieldCondition(key="metadata.i", range=models.Range(lte=2))])
+    late = models.Filter(must=[models.FieldCondition(key="metadata.i", range=models.Range(gte=2))])
+    retriever = SurpriseRetriever(pipeline=pipeline_of(index, "dynamax"))
+    assert {d.id for d in retriever.invoke(QUESTION, filter=early)} == {"0", "1", "2"}
+    narrowed = retriever.model_copy(update={"filter": late})
+    assert {d.id for d in narrowed.invoke(QUESTION)} == {"2", "3"}
+    assert [d.id for d in narrowed.invoke(QUESTION, filter=early)] == ["2"]
+    elsewhere = replace(retriever.pipeline, retriever=Elsewhere())
+    with pytest.raises(DataError, match="go to a retriever of an index, not to a Elsewhere"):
+        SurpriseRetriever(pipeline=elsewhere).invoke(QUESTION, filter=early)
+
+
+class Elsewhere:
+    """A retriever of somebody else's, without filters."""
+
+    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
+        raise AssertionError("never asked")
+
+    aretrieve = awaitable(retrieve)
 
 
 def test_a_pipeline_with_a_background_answers_off_topic_questions_with_nothing(index: DocumentIndex) -> None:

@@ -343,6 +343,21 @@ def test_retrieved_nodes_carry_id_text_metadata_and_score(named_index: str):
     assert strict.retrieve(OFF_TOPIC) == []
 
 
+def test_filters_narrow_the_search_of_an_index():
+    from llama_index.core.vector_stores import MetadataFilter, MetadataFilters
+    from qdrant_client import models
+
+    with DocumentIndex.open(":memory:", WordEncoder()) as index:
+        index.sync(DOCUMENTS)
+        chosen = MetadataFilters(filters=[MetadataFilter(key="topic", value="dogs")])
+        condition = models.FieldCondition(key="metadata.topic", match=models.MatchValue(value="dogs"))
+        for filters in (chosen, models.Filter(must=[condition])):
+            retriever = SurpriseRetriever(index.pipeline("dynamax"), similarity_top_k=9, filters=filters)
+            found = retriever.retrieve(ON_TOPIC)
+            assert found
+            assert {node.metadata["topic"] for node in found} == {"dogs"}
+
+
 def test_the_postprocessor_finds_what_the_retriever_hands_out():
     encoder = WordEncoder()
     with DocumentIndex.open(":memory:", encoder) as index:

@@ -143,6 +143,30 @@ def test_hybrid_search_needs_no_java(index: DocumentIndex) -> None:
     assert ranking.ids[0] == "d3"
 
 
+@pytest.mark.skipif(not is_installed("qdrant_edge"), reason="the extra 'edge' is not installed")
+def test_every_retriever_can_be_narrowed_beside_its_own_filter(index: DocumentIndex) -> None:
+    even = models.FieldCondition(key="metadata.even", match=models.MatchValue(value=True))
+    own = SearchOptions(filter=YEARS)
+    (query,) = encode_queries(index.encoder, ["w1 w2 w3"])
+    wanted = {d.id for d in DOCUMENTS if d.metadata["year"] >= 1995 and d.metadata["even"]}
+    for retriever in (
+        DenseRetriever(index, options=own),
+        SurpriseRetriever(index, options=own, pool=120),
+        MaxSimRetriever(index, options=own),
+        SparseRetriever(index, options=own),
+        HybridRetriever(index, SparseRetriever(index, own), options=own),
+    ):
+        narrowed = retriever.among(models.Filter(must=[even]))
+        assert type(narrowed) is type(retriever)
+        found = narrowed.retrieve(query, 120)
+        assert len(found) > 0
+        assert set(found.ids) <= wanted
+        if not isinstance(retriever, SparseRetriever):  # which finds what shares a word only
+            assert set(found.ids) == wanted
+    with pytest.raises(DataError, match=r"must be a qdrant_client\.models\.Filter, got dict"):
+        DenseRetriever(index, options=own).among({"must": []})  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_filters_offsets_and_thresholds_pass_through(index: DocumentIndex, mode: str) -> None:
     (query,) = encode_queries(index.encoder, ["w1 w2 w3"])

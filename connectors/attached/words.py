@@ -135,8 +135,9 @@ def sparse_embed(given: Any) -> SparseEmbed:
     """A function from a question to its sparse vector, of what the user has.
 
     Args:
-        given: settings of Qdrant's BM25; or an object of LangChain (`embed_query`), fastembed (`query_embed`)
-            or sentence-transformers (`encode_query`), or a function, that gives indices and values.
+        given: settings of Qdrant's BM25; or an object of LangChain (`embed_query`), Haystack (`run`),
+            fastembed (`query_embed`) or sentence-transformers (`encode_query`), or a function, that gives
+            indices and values.
 
     Raises:
         DataError: if it is none of these.
@@ -147,11 +148,13 @@ def sparse_embed(given: Any) -> SparseEmbed:
         method = getattr(given, name, None)
         if callable(method):
             return lambda text: _sparse(_first(method([text])) if many else method(text), given)
+    if hasattr(given, "run"):
+        return lambda text: _sparse(given.run(text=text)["sparse_embedding"], given)
     if callable(given):
         return lambda text: _sparse(given(text), given)
     raise DataError(
-        f"sparse= must be a function from a question to indices and values, a sparse model of LangChain or "
-        f"fastembed, or Bm25(); got {type(given).__name__}"
+        f"sparse= must be a function from a question to indices and values, a sparse model of "
+        f"LangChain, Haystack or fastembed, or Bm25(); got {type(given).__name__}"
     )
 
 
