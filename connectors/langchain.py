@@ -140,13 +140,14 @@ class SurpriseRetriever(BaseRetriever):
     """The documents that a pipeline finds.
 
     `page_content` is the best passage, or the whole where there are no passages; `Document.id` is the stored
-    id, which `SurpriseRerank` finds again. The metadata are the stored document's, with its `id`, its `title`
+    id, which `SurpriseRerank` finds again. The metadata are the stored document's, with that id, its `title`
     where it has one, `relevance_score`, and `surprise` where the pipeline has a background.
 
     Attributes:
         pipeline: that is searched.
         k: the most documents that are returned; `invoke(question, k=10)` asks for others.
         filter: only documents that it lets through, beside the one of `invoke(question, filter=...)`.
+        id_key: the key of the metadata that the stored id is put under.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
@@ -154,6 +155,7 @@ class SurpriseRetriever(BaseRetriever):
     pipeline: Annotated[Pipeline, _AS_IT_IS] = Field(repr=False, exclude=True)
     k: int = Field(default=4, ge=1)
     filter: models.Filter | None = None
+    id_key: str = "id"
 
     @classmethod
     def load(cls, *, k: int = 4, **settings: Any) -> SurpriseRetriever:
@@ -181,7 +183,7 @@ class SurpriseRetriever(BaseRetriever):
         filter: models.Filter | None = None,  # noqa: A002 - LangChain's name
         **settings: Any,
     ) -> SurpriseRetriever:
-        """One over the collection of a vector store, as it is.
+        """One over the collection of a vector store, as it is; the id is put under `_id`, as the store does.
 
         Args:
             store: a `QdrantVectorStore`, or what else `attach_store` takes.
@@ -198,7 +200,7 @@ class SurpriseRetriever(BaseRetriever):
         """
         collection = attach_store(store, embed=embed, **settings)
         pipeline = collection.pipeline(system, depth=depth, min_surprise=min_surprise)
-        return cls(pipeline=pipeline, k=k, filter=filter)
+        return cls(pipeline=pipeline, k=k, filter=filter, id_key=_POINT_ID)
 
     def _get_relevant_documents(
         self,
@@ -209,7 +211,7 @@ class SurpriseRetriever(BaseRetriever):
         filter: models.Filter | None = None,  # noqa: A002
     ) -> list[Document]:
         found = self._among(filter).search(query, self.k if k is None else k)
-        return [_found(hit) for hit in found]
+        return [_found(hit, self.id_key) for hit in found]
 
     async def _aget_relevant_documents(
         self,
@@ -220,7 +222,7 @@ class SurpriseRetriever(BaseRetriever):
         filter: models.Filter | None = None,  # noqa: A002
     ) -> list[Document]:
         found = await self._among(filter).asearch(query, self.k if k is None else k)
-        return [_found(hit) for hit in found]
+        return [_found(hit, self.id_key) for hit in found]
 
     def _among(self, condition: models.Filter | None) -> Pipeline:
         return filtered(filtered(self.pipeline, self.filter), condition)
@@ -245,13 +247,13 @@ def _copy(document: Document, line: RankedText) -> Document:
     return document.model_copy(update={"metadata": metadata})
 
 
-def _found(hit: Hit) -> Document:
+def _found(hit: Hit, id_key: str) -> Document:
     stored = hit.document
     metadata = {} if stored is None else dict(stored.metadata)
     if stored is not None and stored.title:
         metadata.setdefault("title", stored.title)
     if hit.surprise is not None:
         metadata[SURPRISE] = hit.surprise
-    metadata["id"] = hit.id  # whatever the stored document's own metadata call so
+    metadata[id_key] = hit.id  # whatever the stored document's own metadata call so
     metadata[_RELEVANCE] = hit.score if hit.surprise is None else hit.surprise
     return Document(page_content=hit.text or "", id=hit.id, metadata=metadata)

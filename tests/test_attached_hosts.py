@@ -35,7 +35,7 @@ TEXTS = [
     "salt goes into bread",
 ]
 KINDS = ["animal"] * 3 + ["air"] * 2 + ["food"] * 2 + ["water"] * 2 + ["travel"] * 2 + ["food"]
-METADATA = [{"n": i, "kind": kind, "deep": [i, kind]} for i, kind in enumerate(KINDS)]
+METADATA = [{"n": i, "id": f"own {i}", "kind": kind, "deep": [i, kind]} for i, kind in enumerate(KINDS)]
 QUESTION = "dogs bark at the moon"
 OFF_TOPIC = [f"x{i} y{i} z{i % 3}" for i in range(39)]
 
