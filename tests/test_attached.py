@@ -460,6 +460,30 @@ def test_statistics_beside_the_collection_are_found_by_everybody(store: Store) -
     assert owner.ensemble().count == 3
 
 
+def test_what_is_kept_stays_when_what_was_added_is_taken_away(store: Store, tmp_path: Path) -> None:
+    encoder = WordEncoder()
+    store.make(encoder)
+    collection = Collection.attach(store.client, store.name, embed=encoder, keep="qdrant")
+    collection.set_questions(["where do cats purr", "when did stocks fall", "who barks"])
+    collection.enrich()
+    assert collection.remove_enrichment()
+    assert Collection.attach(store.client, store.name, embed=encoder).ensemble().count == 3
+    assert store.client.collection_exists(f"{store.name}.surprise.files")
+
+
+def test_collections_that_are_kept_in_one_folder_do_not_share_files(local: Store, tmp_path: Path) -> None:
+    encoder = WordEncoder()
+    local.make(encoder)
+    other = Store(local.client, "other")
+    other.make(encoder, TEXTS[:10])
+    first, second = (
+        Collection.attach(local.client, name, embed=encoder, keep=tmp_path)
+        for name in ("foreign", other.name)
+    )
+    assert first.statistics().ensemble.count == len(TEXTS)
+    assert second.statistics().ensemble.count == 10
+
+
 def test_a_threshold_leaves_out_what_other_questions_find_too(local: Store) -> None:
     encoder = WordEncoder()
     local.make(encoder)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
+from urllib.parse import quote
 
 from qdrant_client import models
 
@@ -99,7 +100,8 @@ class Collection(AttachedCollection):
             vector: name of the dense vector, where there are several.
             multivector: name of the multivector of tokens, where there are several.
             sparse_vector: name of the sparse vector, where there are several.
-            keep: where statistics, questions and backgrounds are kept: a folder, or `qdrant` for a collection
+            keep: where statistics, questions and backgrounds are kept: a folder, in which every collection
+                has one of its own, or `qdrant` for a collection
                 `NAME.surprise.files` beside it. Where None they are read from there, and what is new is gone
                 when the process ends.
             api_key: for a url; the environment variable QDRANT_API_KEY by default.
@@ -466,6 +468,6 @@ def _sparse_of(
 
 def _files(keep: Keep, connection: Connection, engine: ClientEngine) -> Files:
     if keep is not None and keep != "qdrant":
-        return FolderFiles(Path(keep))
+        return FolderFiles(Path(keep) / quote(engine.collection, safe=""))
     beside = CollectionFiles(connection.engine(f"{engine.collection}{SUFFIX}.files"), engine.spread())
     return beside if keep == "qdrant" else MemoryFiles(beside)

@@ -364,7 +364,10 @@ def remove_enrichment(collection: AttachedCollection) -> bool:
             enriched.points.delete_vector(WORDS)
     else:
         enriched.points.drop()
-    enriched.files.engine.drop()
+    for name in (WORD_STATISTICS, MOMENTS, RECORD):  # the record last, so that an interrupted call goes on
+        enriched.files.delete_file(name)
+    if not enriched.files.engine.count():  # nobody keeps questions or backgrounds there
+        enriched.files.engine.drop()
     return True
 
 
