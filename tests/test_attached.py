@@ -497,6 +497,19 @@ def test_a_threshold_leaves_out_what_other_questions_find_too(local: Store) -> N
     assert all((hit.surprise or 0) >= 0.9 for hit in found)
 
 
+def test_a_background_of_other_scorers_is_told_of_and_never_mixed(local: Store) -> None:
+    encoder = WordEncoder()
+    local.make(encoder)
+    collection = Collection.attach(local.client, local.name, embed=encoder, keep="qdrant")
+    collection.store_background([f"unrelated thing number {i}" for i in range(40)], "auto")
+    assert next(iter(collection.pipeline("auto").search(QUESTION))).surprise is not None
+    collection.enrich()
+    with pytest.warns(UserWarning, match="has another model or other scorers now"):
+        assert next(iter(collection.pipeline("auto").search(QUESTION))).surprise is None
+    with pytest.raises(DataError, match="make it again with store_background"):
+        collection.pipeline("auto", min_surprise=0.9)
+
+
 def test_stored_texts_are_not_encoded_again_by_a_text_reranker(local: Store) -> None:
     encoder = WordEncoder()
     local.make(encoder, ids=uuids)

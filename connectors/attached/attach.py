@@ -331,7 +331,27 @@ class Collection(AttachedCollection):
                     "min_surprise needs; make one with store_background"
                 )
             return None
-        return QuestionBackground.from_bytes(content, f"{self.where}: background of {built.name}")
+        background = QuestionBackground.from_bytes(content, f"{self.where}: background of {built.name}")
+        if self._is_of(background, built):
+            return background
+        message = (
+            f"{self.where}: the background for {built.name!r} is of {background.scorer} "
+            f"({', '.join(background.names)}), and the system has another model or other scorers now; "
+            "make it again with store_background"
+        )
+        if min_surprise is not None:
+            raise DataError(message)
+        warnings.warn(f"{message}. It is left out", stacklevel=4)
+        return None
+
+    def _is_of(self, background: QuestionBackground, built: BuiltSystem) -> bool:
+        """Whether a background was made by the same model, and by the scorers that a sum has now."""
+        if not background.scorer.startswith(f"{built.name} of {self.model}, "):
+            return False
+        if built.name not in ("auto", "fusion"):
+            return True
+        now = {"bm25": self._inputs().words is not None, "dynamax": self.has_tokens}
+        return all((name in background.names) == is_there for name, is_there in now.items())
 
 
 def _background_file(system: str) -> str:
