@@ -72,6 +72,7 @@ class LangChain:
         )
         self.store, self.client, self.embed = made, made.client, None
         self.asked = made.as_retriever(search_kwargs={"k": 8})
+        self.filtered = made.as_retriever(search_kwargs={"filter": models.Filter()})
 
     def found(self, question: str) -> list[Any]:
         return self.asked.invoke(question)
@@ -119,6 +120,7 @@ class LlamaIndex:
         from llama_index.core import StorageContext, VectorStoreIndex
         from llama_index.core.embeddings import BaseEmbedding
         from llama_index.core.schema import TextNode
+        from llama_index.core.vector_stores import MetadataFilters
         from llama_index.vector_stores.qdrant import QdrantVectorStore
 
         self.counting = counting = Counting()
@@ -142,6 +144,8 @@ class LlamaIndex:
         context = StorageContext.from_defaults(vector_store=self.vectors)
         self.store = VectorStoreIndex(nodes, storage_context=context, embed_model=self.embed)
         self.asked = self.store.as_retriever(similarity_top_k=8)
+        filters = MetadataFilters(filters=[filter_of("n", "<", 3)])
+        self.filtered = self.store.as_retriever(filters=filters)
 
     def found(self, question: str) -> list[Any]:
         return self.asked.retrieve(question)
@@ -188,6 +192,7 @@ class Haystack:
 
     def __init__(self, url: str | None = None, name: str = "docs") -> None:
         from haystack import Document
+        from haystack_integrations.components.retrievers.qdrant import QdrantEmbeddingRetriever
         from haystack_integrations.document_stores.qdrant import QdrantDocumentStore
 
         self.counting = counting = Counting()
@@ -207,13 +212,12 @@ class Haystack:
             ]
         )
         self.client = self.store._client
-        self.asked = self.store
+        self.asked = QdrantEmbeddingRetriever(self.store, top_k=8)
+        filters = {"field": "meta.n", "operator": "<", "value": 3}
+        self.filtered = QdrantEmbeddingRetriever(self.store, filters=filters)
 
     def found(self, question: str) -> list[Any]:
-        from haystack_integrations.components.retrievers.qdrant import QdrantEmbeddingRetriever
-
-        retriever = QdrantEmbeddingRetriever(self.store, top_k=8)
-        return retriever.run(self.embed.run(question)["embedding"])["documents"]
+        return self.asked.run(self.embed.run(question)["embedding"])["documents"]
 
     def ranker(self, store: Any, **settings: Any) -> Any:
         from surprise_rerank.connectors.haystack import SurpriseRanker, SurpriseRerank
@@ -361,6 +365,11 @@ def test_it_can_be_given_what_searches_the_store(host: Host):
     host.counting.texts.clear()
     assert len(host.ranked(ranker, found, QUESTION)) == 5
     assert host.counting.texts == [QUESTION]
+
+
+def test_the_filter_of_a_retriever_is_not_lost(host: Host):
+    with pytest.raises(DataError, match="has a filter; give its store, and to a retriever the filter, too"):
+        host.retriever(host.filtered)
 
 
 @pytest.mark.parametrize("system", ["cosine", "surprise", "fusion"])
