@@ -420,6 +420,7 @@ class TestSearch:
         ("stored", "system"),
         [
             (("--no-bm25",), "auto"),
+            (("--no-packed-tokens",), "auto"),
             (("--no-packed-tokens", "--no-bm25"), "cosine"),
             (("--no-packed-tokens", "--no-bm25", "--tokens", "float16"), "maxsim"),
         ],

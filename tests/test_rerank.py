@@ -492,18 +492,16 @@ def test_a_fusion_leaves_out_a_scorer_whose_vectors_are_not_there_and_says_so():
         assert dict(zip(ranking.ids, ranking.scores, strict=True)) == pytest.approx(expected)
 
 
-def test_dynamax_without_any_token_vector_is_an_error_and_not_all_zeros():
+def test_dynamax_without_any_token_vector_says_why_all_scores_are_0():
     query, candidates, _ = scene()
     none = TokenBatch.from_arrays([np.zeros((0, D))] * len(candidates), D)
     silent = dataclasses.replace(query, tokens=np.zeros((0, D), np.float32))
-    with pytest.raises(DataError, match="has a token vector, which dynamax compares; choose cosine or auto"):
-        DynaMaxReranker().rerank(silent, dataclasses.replace(candidates, tokens=none))
-    assert not DynaMaxReranker().rerank(silent, candidates).scores.any()
-    assert (
-        not DynaMaxReranker()
-        .rerank(dataclasses.replace(silent, text=" "), dataclasses.replace(candidates, tokens=none))
-        .scores.any()
+    ranking = DynaMaxReranker().rerank(silent, dataclasses.replace(candidates, tokens=none))
+    assert not ranking.scores.any()
+    assert ranking.notes == (
+        "neither the question nor any candidate has a token vector, so all scores are 0",
     )
+    assert DynaMaxReranker().rerank(silent, candidates).notes == ()
     with pytest.raises(DataError, match="of dense vectors, such as cosine or auto"):
         DynaMaxReranker().rerank(dataclasses.replace(query, tokens=None), candidates)
 

@@ -95,10 +95,7 @@ class AttachedInputs:
 
 def default_system(inputs: AttachedInputs) -> str:
     """The best system that a collection has enough for."""
-    own = inputs.collection
-    if not (own.has_tokens or inputs.words):
-        return "cosine"
-    return "auto" if is_linear(own.vectors.similarity) else "fusion"
+    return "auto" if is_linear(inputs.collection.vectors.similarity) else "fusion"
 
 
 def build_system(name: str, inputs: AttachedInputs) -> BuiltSystem:

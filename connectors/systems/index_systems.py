@@ -40,10 +40,13 @@ _FEWEST = 32  # documents of the sample, where each has many passages
 
 
 def default_system(index: QdrantIndex) -> str:
-    """The best system that an index stores what is needed for."""
-    if index.manifest.options.packed_tokens:
+    """The best system that an index stores what is needed for; `auto` needs token vectors or words."""
+    options = index.manifest.options
+    if options.packed_tokens:
         return "auto"
-    return "cosine" if index.manifest.options.token_vectors is None else "maxsim"
+    if options.token_vectors is not None:
+        return "maxsim"
+    return "auto" if options.bm25 is not None else "cosine"
 
 
 def build_system(

@@ -168,17 +168,15 @@ class DynaMaxReranker:
         """The pool by similarity of tokens.
 
         Raises:
-            DataError: if token vectors are missing or of another dimension, or nobody has any.
+            DataError: if token vectors are missing or of another dimension.
         """
         asked, documents = query.require_tokens(), candidates.require_tokens()
-        if len(candidates) and query.text.strip() and not len(asked) and not documents.offsets[-1]:
-            # All scores would be 0, which says nothing of the documents.
-            raise DataError(
-                f"neither the question {query.text!r} nor any of {len(candidates)} candidates has a token "
-                "vector, which dynamax compares; choose cosine or auto, or give an encoder that makes them"
-            )
         scores = self.similarity.pool(asked, documents, threads=self.threads, device=self.device)
-        return Ranking.order(candidates, scores, {"dynamax": scores})
+        notes = []
+        if len(candidates) and not len(asked) and not documents.offsets[-1]:
+            # Word vectors know none of the words, or the encoder gives no tokens.
+            notes.append("neither the question nor any candidate has a token vector, so all scores are 0")
+        return Ranking.order(candidates, scores, {"dynamax": scores}, notes)
 
 
 @dataclass(frozen=True, slots=True)
