@@ -19,7 +19,9 @@ from words import WordEncoder
 from surprise_rerank import FunctionEncoder
 from surprise_rerank.connectors.attached import Collection, EnrichCost
 from surprise_rerank.connectors.attached.attach import look
+from surprise_rerank.connectors.attached.enriching import WORD_STATISTICS, Enricher
 from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex
+from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import (
     DataError,
@@ -270,6 +272,149 @@ def test_an_interrupted_run_goes_on_where_it_stopped(store: Store) -> None:
     assert len(encoder.encoded_texts) == 88
 
 
+def test_a_run_that_is_not_finished_is_read_by_nobody(store: Store) -> None:
+    store.make(WordEncoder(), [f"{TOPICS[i % 4]} number{i}" for i in range(600)])
+    with pytest.raises(KeyboardInterrupt):
+        Collection.attach(store.client, store.name, embed=Interrupted()).enrich()
+    reader = Collection.attach(store.client, store.name, embed=WordEncoder())
+    assert any("not finished" in value for _, value in reader.facts())
+    ranking = reader.pipeline().search(QUESTION, 3)
+    assert "dynamax" not in ranking.parts
+    assert len(ranking) == 3
+    assert reader.remove_enrichment()
+
+
+def test_a_killed_run_leaves_no_old_statistics_of_words(
+    local: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = WordEncoder()
+    local.make(encoder)
+    collection = Collection.attach(local.client, local.name, embed=encoder)
+    collection.enrich()
+    local.add(encoder, ["bread of rye"], first=100)
+    with monkeypatch.context() as patched:
+        patched.setattr(Enricher, "_word_statistics", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            collection.sync()
+    assert collection.sync().enriched == 0
+    content = collection.enriched.files.read_file(WORD_STATISTICS)
+    assert content is not None
+    assert TermStatistics.from_bytes(content).points == len(TEXTS) + 1
+
+
+def test_a_collection_of_somebody_else_with_the_name_of_the_place_stays(store: Store) -> None:
+    encoder = WordEncoder()
+    store.make(encoder)
+    other = Store(store.client, f"{store.name}.surprise")
+    other.make(encoder, ["my own data"])
+    collection = Collection.attach(store.client, store.name, embed=encoder)
+    with pytest.raises(DataError, match=r"not made by surprise-rerank.*rename it"):
+        collection.enrich()
+    assert not collection.remove_enrichment()
+    assert len(other.everything()) == 1
+
+
+class Deleting(WordEncoder):
+    """Somebody deletes a point while the first texts are encoded."""
+
+    store: Store
+
+    def encode(self, texts: Any, *arguments: Any, **more: Any) -> Any:
+        self.store.client.delete(self.store.name, models.PointIdsList(points=[7]), wait=True)
+        return super().encode(texts, *arguments, **more)
+
+
+@pytest.mark.parametrize("in_place", [False, True], ids=["beside", "in place"])
+def test_a_point_that_is_deleted_while_it_is_enriched_is_left_out(store: Store, in_place: bool) -> None:
+    store.make(WordEncoder())
+    encoder = Deleting()
+    encoder.store = store
+    collection = Collection.attach(store.client, store.name, embed=encoder)
+    collection.enrich(in_place=in_place)
+    assert store.client.count(store.name).count == len(TEXTS) - 1
+    assert collection.sync().enriched == 0
+    assert "7" not in collection.pipeline("bm25").search("word1 word2 bread stocks", 48).ids
+
+
+def test_documents_that_another_run_enriched_meanwhile_stay(local: Store) -> None:
+    encoder = WordEncoder()
+    local.make(encoder)
+    collection = Collection.attach(local.client, local.name, embed=encoder)
+    collection.enrich()
+    behind = Enricher.planned(collection, tokens=True, words=Bm25(), moments=False, in_place=False)
+    assert behind._remove_others({str(i) for i in range(40)}) == 0
+    local.client.delete(local.name, models.PointIdsList(points=[41, 42]))
+    assert behind._remove_others({str(i) for i in range(40)}) == 2
+
+
+def test_points_without_a_dense_vector_count_as_measured(local: Store) -> None:
+    encoder = WordEncoder()
+    local.make(encoder, vector="dense")
+    local.client.upsert(local.name, [models.PointStruct(id=99, vector={}, payload={"text": "no vector"})])
+    collection = Collection.attach(local.client, local.name, embed=encoder)
+    collection.enrich(in_place=True, moments=True)
+    assert collection.sync().enriched == 0
+    assert collection.pipeline("surprise").search(QUESTION, 5).notes == ()
+    assert len(collection.text_reranker("surprise").rank(QUESTION, TEXTS[:5], ids=[*"01234"])) == 5
+
+
+def test_a_document_is_found_once_by_any_spelling_of_its_id(local: Store) -> None:
+    encoder = WordEncoder()
+    local.make(encoder, ids=uuids)
+    reranker = Collection.attach(local.client, local.name, embed=encoder).text_reranker("cosine")
+    first = uuid.UUID(uuids(1))
+    both = reranker.rank(QUESTION, [TEXTS[1], TEXTS[1]], ids=[str(first), first.hex])
+    assert sorted(line.position for line in both) == [0, 1]
+    either = reranker.rank(QUESTION, [TEXTS[1]], ids=[(first.hex, str(first))])
+    assert [line.position for line in either] == [0]
+
+
+def test_kept_statistics_are_of_the_vectors_and_the_points_that_there_are(
+    local: Store, tmp_path: Path
+) -> None:
+    encoder = WordEncoder()
+    params = models.VectorParams(size=16, distance=models.Distance.COSINE)
+    local.client.create_collection(local.name, {"a": params, "b": params})
+    dense = encoder.encode(TEXTS).dense
+    points = [
+        models.PointStruct(
+            id=i, vector={"a": dense[i].tolist(), "b": (-dense[i]).tolist()}, payload={"text": text}
+        )
+        for i, text in enumerate(TEXTS)
+    ]
+    local.client.upsert(local.name, points)
+
+    def mean(vector: str) -> Any:
+        attached = Collection.attach(local.client, local.name, embed=encoder, vector=vector, keep=tmp_path)
+        return attached.statistics().ensemble
+
+    np.testing.assert_allclose(mean("a").mean, -mean("b").mean, atol=1e-6)
+    local.client.delete(local.name, models.PointIdsList(points=list(range(20))))
+    assert mean("a").count == len(TEXTS) - 20
+
+
+def test_a_background_of_surprise_is_of_its_ensemble(local: Store) -> None:
+    encoder = WordEncoder()
+    local.make(encoder)
+    collection = Collection.attach(local.client, local.name, embed=encoder)
+    collection.store_background([f"unrelated thing number {i}" for i in range(40)], "surprise")
+    assert next(iter(collection.pipeline("surprise").search(QUESTION))).surprise is not None
+    collection.set_questions(["where do cats purr", "when did stocks fall", "who barks"])
+    with pytest.warns(UserWarning, match="make it again with store_background"):
+        collection.pipeline("surprise")
+
+
+def test_questions_of_another_model_are_refused(local: Store) -> None:
+    local.make(WordEncoder())
+    first = Collection.attach(local.client, local.name, embed=WordEncoder(name="first"), keep="qdrant")
+    first.set_questions(["where do cats purr", "when did stocks fall", "who barks"])
+    second = Collection.attach(local.client, local.name, embed=WordEncoder(name="second"))
+    with pytest.raises(DataError, match=r"encoded by 'first'.*set_questions"):
+        second.pipeline("surprise")
+    with pytest.raises(DataError, match="a list of strings"):
+        second.set_questions("why")
+
+
 def test_what_was_added_changed_and_deleted_is_found(store: Store) -> None:
     encoder = WordEncoder()
     store.make(encoder)
@@ -278,6 +423,8 @@ def test_what_was_added_changed_and_deleted_is_found(store: Store) -> None:
     store.add(encoder, ["bread with flour and salt"], first=100)
     store.add(encoder, ["bread of rye"], first=3)
     store.client.delete(store.name, models.PointIdsList(points=[7]), wait=True)
+    old = collection.pipeline("bm25").search("bread of rye", 48)
+    assert old.notes == ("words of 1 of 11 documents are not stored, or of an earlier text; run sync",)
     behind = collection.pipeline("dynamax").search("bread of rye", 5)
     assert any("computed now; run sync" in note for note in behind.notes)
     assert behind.ids[0] == "3"
@@ -296,11 +443,13 @@ def test_a_point_that_its_owner_replaced_is_enriched_again_in_place(store: Store
     collection = Collection.attach(store.client, store.name, embed=encoder)
     collection.enrich(in_place=True, moments=True)
     store.add(encoder, [TEXTS[5]], first=5)  # the same text: an upsert drops what was added
-    note = collection.pipeline("surprise").search(QUESTION, 3).notes
-    assert note == ()
-    assert "1 points carry no moments" in collection.system("surprise").note
+    pipeline = collection.pipeline("surprise")
+    behind = pipeline.search(QUESTION, 48)
+    assert behind.notes == ("1 of 48 documents carry no moments of the ensemble; run sync",)
     assert collection.sync().enriched == 1
-    assert collection.system("surprise").note == ""
+    current = pipeline.search(QUESTION, 48)
+    assert current.notes == ()
+    np.testing.assert_allclose(current.scores, behind.scores, rtol=1e-4, atol=1e-4)
 
 
 def test_surprise_inside_qdrant_is_that_of_the_client(store: Store) -> None:
@@ -548,6 +697,9 @@ def test_without_a_model_of_tokens_those_that_were_added_are_left_out(local: Sto
     ranking = collection.pipeline("auto").search(QUESTION, 3)
     assert "dynamax" not in ranking.parts
     assert any("without token vectors" in note for note in ranking.notes)
+    assert any("of 'tokens'; attach it with that model" in value for _, value in collection.facts())
+    with pytest.raises(DataError, match="of 'tokens'; attach it with that model as token_encoder="):
+        collection.pipeline("dynamax")
     with pytest.raises(DataError, match="has no token vectors; give"):
         collection.enrich()
 

@@ -44,7 +44,7 @@ from surprise_rerank.encoders.function import FunctionEncoder
 from surprise_rerank.encoders.paired import PairedEncoder
 from surprise_rerank.errors import DataError, IndexMismatchError
 from surprise_rerank.pipeline import Pipeline
-from surprise_rerank.rerank.rerankers import CosineReranker
+from surprise_rerank.rerank.rerankers import CosineReranker, SurpriseReranker
 from surprise_rerank.text_reranker import TextReranker
 from surprise_rerank.thresholds.background import QuestionBackground
 
@@ -196,7 +196,11 @@ class Collection(AttachedCollection):
             DataError: if the system ranks inside Qdrant; as `pipeline`.
         """
         built = self.system(system)
-        reranker = CosineReranker(self.vectors.similarity) if built.name == "cosine" else built.reranker
+        reranker = built.reranker
+        if built.name == "cosine":
+            reranker = CosineReranker(self.vectors.similarity)
+        elif built.name == "surprise":
+            reranker = SurpriseReranker(self.ensemble(), weight=1.0)
         if reranker is None:
             raise DataError(
                 f"the system {built.name!r} ranks inside Qdrant; given texts take one of auto, cosine, "
@@ -229,7 +233,7 @@ class Collection(AttachedCollection):
         built = self.system(system)
         pipeline = Pipeline(self.encoder, built.retriever, built.reranker, depth).with_background(
             questions,
-            scorer=f"{built.name} of {self.model}, pools of {depth}",
+            scorer=f"{self._made_by(built)}pools of {depth}",
             documents=len(self),
             on_progress=on_progress,
         )
@@ -344,9 +348,14 @@ class Collection(AttachedCollection):
         warnings.warn(f"{message}. It is left out", stacklevel=4)
         return None
 
+    def _made_by(self, built: BuiltSystem) -> str:
+        """What a background of a system is known by."""
+        ensemble = f"ensemble {self.ensemble().identity}, " if built.name == "surprise" else ""
+        return f"{built.name} of {self.model}, {ensemble}"
+
     def _is_of(self, background: QuestionBackground, built: BuiltSystem) -> bool:
         """Whether a background was made by the same model, and by the scorers that a sum has now."""
-        if not background.scorer.startswith(f"{built.name} of {self.model}, "):
+        if not background.scorer.startswith(self._made_by(built)):
             return False
         if built.name not in ("auto", "fusion"):
             return True
@@ -426,6 +435,8 @@ def _raw(model: Encoder, layout: VectorLayout, where: str) -> Encoder:
     """The model with vectors of the length that the collection compares."""
     if layout.unit:
         return model
+    if isinstance(model, PairedEncoder):
+        return PairedEncoder(_raw(model.dense_encoder, layout, where), model.token_encoder)
     if isinstance(model, FunctionEncoder):
         raw = copy.copy(model)
         raw.unit = False
@@ -488,6 +499,6 @@ def _sparse_of(
 
 def _files(keep: Keep, connection: Connection, engine: ClientEngine) -> Files:
     if keep is not None and keep != "qdrant":
-        return FolderFiles(Path(keep) / quote(engine.collection, safe=""))
+        return FolderFiles(Path(keep) / quote(f"{connection.place} {engine.collection}", safe=" "))
     beside = CollectionFiles(connection.engine(f"{engine.collection}{SUFFIX}.files"), engine.spread())
     return beside if keep == "qdrant" else MemoryFiles(beside)

@@ -5,18 +5,27 @@ from __future__ import annotations
 import inspect
 import threading
 import warnings
-from dataclasses import dataclass, field
+import weakref
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, cast
 
 from qdrant_client import AsyncQdrantClient, QdrantClient
 
 from surprise_rerank.connectors.qdrant.engines import retries
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, open_server
-from surprise_rerank.connectors.qdrant.location import MEMORY, EngineKind, Location, RetryPolicy
+from surprise_rerank.connectors.qdrant.location import (
+    MEMORY,
+    EngineKind,
+    Location,
+    RetryPolicy,
+    shown_url,
+)
 from surprise_rerank.errors import DataError, StoreError, did_you_mean
 
 Reached: TypeAlias = str | Location | QdrantClient | AsyncQdrantClient
 
+_locks: weakref.WeakKeyDictionary[object, threading.RLock] = weakref.WeakKeyDictionary()
+_making = threading.Lock()
 _LOCAL, _SERVER = "the local Qdrant", "the Qdrant server"
 
 
@@ -28,6 +37,7 @@ class Connection:
         client: that sends the requests.
         kind: whether it is a server, or local mode.
         server: the place, for messages.
+        place: where it is, as a name for folders.
         policy: how often a failed request is sent again.
         owned: whether it is closed with the collection.
         lock: that all its collections are asked under, in local mode.
@@ -36,13 +46,22 @@ class Connection:
     client: QdrantClient
     kind: EngineKind
     server: str
+    place: str
     policy: RetryPolicy
     owned: bool
-    lock: threading.RLock = field(default_factory=threading.RLock)
+    lock: threading.RLock
 
     def engine(self, collection: str) -> ClientEngine:
         """A collection of it, whether it exists or not."""
-        return ClientEngine(self.client, self.kind, self.server, collection, self.policy, lock=self.lock)
+        return ClientEngine(
+            self.client,
+            self.kind,
+            self.server,
+            collection,
+            self.policy,
+            lock=self.lock,
+            advice="attach it again",
+        )
 
     def close(self) -> None:
         """Close the connection, if it was opened here."""
@@ -64,11 +83,13 @@ def connect(where: Reached, api_key: str | None = None) -> Connection:
     if isinstance(where, str):
         where = Location(url=where, api_key=api_key)
     if isinstance(where, Location):
-        return Connection(open_server(where), "server", where.server, where.retries, True)
+        client = open_server(where)
+        return Connection(
+            client, "server", where.server, shown_url(where.url or ""), where.retries, True, _lock_of(client)
+        )
     policy = RetryPolicy()
     if isinstance(where, QdrantClient):
-        local = _is_local(where)
-        return Connection(where, "local" if local else "server", _LOCAL if local else _SERVER, policy, False)
+        return _given(where, where, _is_local(where), policy)
     if isinstance(where, AsyncQdrantClient):
         return _of_async(where, policy)
     raise DataError(
@@ -101,11 +122,33 @@ def _is_local(client: QdrantClient | AsyncQdrantClient) -> bool:
 def _of_async(client: AsyncQdrantClient, policy: RetryPolicy) -> Connection:
     """A sync client of the same: ours may be asked in any thread, with or without an event loop."""
     if _is_local(client):
-        return Connection(cast(QdrantClient, _Driven(client)), "local", _LOCAL, policy, False)
+        return _given(cast(QdrantClient, _Driven(client)), client, True, policy)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its owner was told already that a key travels without TLS
         made = QdrantClient(**client.init_options)
-    return Connection(made, "server", _SERVER, policy, True)
+    return replace(_given(made, client, False, policy), owned=True)
+
+
+def _given(
+    client: QdrantClient, source: QdrantClient | AsyncQdrantClient, is_local: bool, policy: RetryPolicy
+) -> Connection:
+    """A client of the user's."""
+    kind: EngineKind = "local" if is_local else "server"
+    server = _LOCAL if is_local else _SERVER
+    return Connection(client, kind, server, _place_of(source), policy, False, _lock_of(source))
+
+
+def _place_of(client: QdrantClient | AsyncQdrantClient) -> str:
+    options = client.init_options
+    given = (options.get(name) for name in ("url", "path", "location", "host"))
+    found = next((str(own) for own in given if own is not None), "localhost")
+    return shown_url(found if options.get("host") is None else f"{found}:{options.get('port', 6333)}")
+
+
+def _lock_of(client: object) -> threading.RLock:
+    """One lock for all that ask a client in local mode, which is for one thread at a time."""
+    with _making:
+        return _locks.setdefault(client, threading.RLock())
 
 
 class _Driven:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -23,6 +24,7 @@ from surprise_rerank.connectors.attached.payloads import (
     PayloadLayout,
     haystack_point,
     is_random,
+    one_id,
     point_id,
     point_of,
 )
@@ -53,7 +55,6 @@ from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.errors import DataError
 from surprise_rerank.surprise.ensemble import Ensemble
 
-STATISTICS = "statistics.npz"
 ENSEMBLE = "ensemble.npz"
 
 _PAGE = 10_000  # ids in a request
@@ -94,6 +95,7 @@ class AttachedCollection:
         self.token_encoder = token_encoder
         self.enriched = self._found_enriched()
         self._statistics: CollectionStatistics | None = None
+        self._is_new = True  # whether kept statistics were not compared with the collection yet
         self._samples: dict[int, tuple[str, ...]] = {}
         self._packed: dict[str, bytes] = {}
         self._lock = threading.RLock()
@@ -138,6 +140,13 @@ class AttachedCollection:
     def has_tokens(self) -> bool:
         """Whether token vectors of documents are stored that a question's can be compared with."""
         return self.vectors.tokens is not None or self._reads_added
+
+    @property
+    def tokens_of_another(self) -> str:
+        """What to do where token vectors were added, and the collection was attached without their model."""
+        record = self.enriched.record
+        model = "" if record is None else record.model
+        return f"its token vectors are of {model!r}; attach it with that model as token_encoder="
 
     @property
     def _reads_added(self) -> bool:
@@ -223,8 +232,9 @@ class AttachedCollection:
                 f"{len(missing)} documents are not in {self.where}, such as {missing[0]!r}; they may have "
                 "been deleted meanwhile"
             )
-        asked = {record.id: name for name, record in there.items()}  # a UUID can be written in two ways
-        return self._candidates([there[name] for name in ids if name in there], fields, asked)
+        # Under the names that were asked for: a UUID can be written in several ways.
+        names = [name for name in dict.fromkeys(ids) if name in there]
+        return self._candidates([there[name] for name in names], fields, names)
 
     def sample(self, size: int, fields: frozenset[Field]) -> Candidates:
         """A uniform sample of the documents, the same for the same points.
@@ -254,7 +264,10 @@ class AttachedCollection:
                 self._statistics = self._kept()
             if self._statistics is None:
                 self._statistics = CollectionStatistics.counted(self.scan, advance=advance)
-                self.files.write_file(STATISTICS, self._statistics.to_bytes())
+                self.files.write_file(self._statistics_file, self._statistics.to_bytes())
+            elif self._is_new and self._statistics.is_far_from(self.scan, len(self)):
+                self.refresh(advance=advance)
+            self._is_new = False
             return self._statistics
 
     def refresh(self, watch: str | None = None, advance: Callable[[int], None] = lambda n: None) -> Changes:
@@ -270,21 +283,27 @@ class AttachedCollection:
             before = self._statistics or self._kept()
             if before is None or (watch is not None and watch != before.watch):
                 found = CollectionStatistics.counted(self.scan, watch or "text", advance)
-                changes = Changes(added=len(found.points), read=len(found.points), counted_again=True)
+                count = len(found.points)
+                changes = Changes(added=0 if before else count, read=count, counted_again=True)
             else:
                 found, changes = before.refreshed(self.scan, advance)
-            self._statistics, self._samples = found, {}
-            self.files.write_file(STATISTICS, found.to_bytes())
+            self._statistics, self._samples, self._is_new = found, {}, False
+            self.files.write_file(self._statistics_file, found.to_bytes())
             return changes
 
     def ensemble(self) -> Ensemble:
         """What surprise is measured against: questions that were set, or the collection's own vectors."""
         content = self.files.read_file(ENSEMBLE)
-        if content is None and self.enriched.record is not None and self.enriched.record.ensemble:
-            return self.enriched.ensemble()
         if content is None:
-            return self.statistics().ensemble
-        return Ensemble.from_bytes(content, f"{self.where}: {ENSEMBLE}")
+            return self.enriched.ensemble() if self.enriched.has_moments else self.statistics().ensemble
+        found = Ensemble.from_bytes(content, f"{self.where}: {ENSEMBLE}")
+        if found.dimension != self.vectors.size or self.model not in ("", found.model):
+            raise DataError(
+                f"{self.where}: the logged questions that are kept were encoded by {found.model!r} "
+                f"({found.dimension} dimensions), the model is {self.model!r} ({self.vectors.size}); give "
+                "them again with set_questions, or none with set_questions([])"
+            )
+        return found
 
     def set_questions(self, questions: Sequence[str]) -> Ensemble:
         """Measure surprise against logged questions, in place of the collection's own vectors.
@@ -295,6 +314,8 @@ class AttachedCollection:
         Raises:
             DataError: if there is one question only.
         """
+        if isinstance(questions, str):
+            raise DataError(f"questions must be a list of strings, got one: {questions[:40]!r}")
         if not questions:
             self.files.delete_file(ENSEMBLE)
             return self.ensemble()
@@ -331,12 +352,18 @@ class AttachedCollection:
         """Reads all points."""
         return CollectionScan(self._engine, self.vectors, self.payloads, self.model)
 
+    @property
+    def _statistics_file(self) -> str:
+        """Of these vectors; others of the collection have files of their own."""
+        names = f"{self.vectors.dense}\0{self.vectors.sparse}"
+        return f"statistics-{hashlib.sha256(names.encode()).hexdigest()[:8]}.npz"
+
     def _kept(self) -> CollectionStatistics | None:
         """The statistics that are kept, if they are of these vectors."""
-        content = self.files.read_file(STATISTICS)
+        content = self.files.read_file(self._statistics_file)
         if content is None:
             return None
-        found = CollectionStatistics.from_bytes(content, f"{self.where}: {STATISTICS}")
+        found = CollectionStatistics.from_bytes(content, f"{self.where}: {self._statistics_file}")
         kind = (found.ensemble.dimension, found.ensemble.similarity, found.terms is None)
         own = (self.vectors.size, self.vectors.similarity, self.vectors.sparse is None)
         same = self.model in ("", found.ensemble.model) or not found.ensemble.model
@@ -393,19 +420,26 @@ class AttachedCollection:
         return tuple(names)
 
     def _candidates(
-        self, records: Sequence[Record], fields: frozenset[Field], names: Mapping[str, str] | None = None
+        self, records: Sequence[Record], fields: frozenset[Field], names: Sequence[str] | None = None
     ) -> Candidates:
         """The pool; points without a dense vector are left out where those are asked for.
 
         Args:
             records: points.
             fields: what to fill.
-            names: point -> the id of its document, where it was asked for by one.
+            names: the documents' ids, where they were asked for.
+
+        Raises:
+            DataError: if several points have one id.
         """
+        if names is None:
+            names = [self.payloads.document_id(record.id, record.payload) for record in records]
+            if self.payloads.id and len(set(names)) < len(names):
+                raise one_id(self.where, self.payloads.id, names)
         dense = None
         if "dense" in fields:
             dense, rows = dense_of(records, self.vectors)
-            records = [records[i] for i in rows]
+            records, names = [records[i] for i in rows], [names[i] for i in rows]
         documents = None
         if "documents" in fields or ("tokens" in fields and self._reads_added):
             documents = tuple(self.payloads.document(record.id, record.payload) for record in records)
@@ -413,14 +447,15 @@ class AttachedCollection:
         notes: tuple[str, ...] = ()
         if "tokens" in fields:
             tokens, notes = self._tokens(records, documents)
+        terms: TermBatch | None = None
+        if "terms" in fields:
+            terms, more = self._terms(records, documents)
+            notes += more
         return Candidates(
-            ids=tuple(
-                self.payloads.document_id(record.id, record.payload) if names is None else names[record.id]
-                for record in records
-            ),
+            ids=tuple(names),
             dense=dense,
             tokens=tokens,
-            terms=self._terms(records) if "terms" in fields else None,
+            terms=terms,
             documents=documents if "documents" in fields else None,
             notes=notes,
         )
@@ -442,12 +477,22 @@ class AttachedCollection:
         )
         return self.enriched.unpacked([stored[i] for i in range(len(records))]), (note,)
 
-    def _terms(self, records: Sequence[Record]) -> TermBatch:
+    def notes_of_words(self, pool: Candidates) -> tuple[str, ...]:
+        """What a reader of a ranking by added words must know: of how many documents they are out of date."""
+        points = self.points_of(pool.ids)
+        if pool.documents is None or not len(pool):
+            return ()
+        _, old = self.enriched.words_of([str(points[name]) for name in pool.ids], pool.documents)
+        return _old_words(old, len(pool))
+
+    def _terms(
+        self, records: Sequence[Record], documents: Sequence[Document] | None
+    ) -> tuple[TermBatch, tuple[str, ...]]:
+        """The words of points: their own sparse vectors, or what was added."""
         if self.enriched.words is None:
-            return terms_of(records, self.vectors)
-        found = self.enriched.vectors([record.id for record in records])
-        own = (found.get(record.id) for record in records)
-        return TermBatch.of([((), ()) if words is None else (words.indices, words.values) for words in own])
+            return terms_of(records, self.vectors), ()
+        terms, old = self.enriched.words_of([record.id for record in records], documents)
+        return terms, _old_words(old, len(records))
 
     def _computed(self, documents: Sequence[Document]) -> list[bytes]:
         """Packed token vectors of documents that are not enriched yet; the last ones are remembered."""
@@ -471,6 +516,11 @@ class AttachedCollection:
         found = (record.vectors.get(name) for record in records)
         rows = [np.array([] if own is None else own, np.float32).reshape(-1, size) for own in found]
         return TokenBatch.from_arrays(rows, size)
+
+
+def _old_words(old: int, count: int) -> tuple[str, ...]:
+    note = f"words of {old} of {count} documents are not stored, or of an earlier text; run sync"
+    return (note,) if old else ()
 
 
 def _hashed(name: str) -> int:

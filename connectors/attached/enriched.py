@@ -23,6 +23,7 @@ from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.schema import Record
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles
+from surprise_rerank.core.terms import TermBatch
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder
@@ -55,6 +56,7 @@ class EnrichmentRecord:
         token_dimension: of the token vectors.
         words: settings of the sparse vectors; None without them.
         ensemble: identity of the ensemble whose moments points carry; empty without them.
+        complete: whether a run came to its end; until then nobody reads what was added.
         schema: of the record.
     """
 
@@ -64,6 +66,7 @@ class EnrichmentRecord:
     token_dimension: int = 0
     words: Bm25 | None = None
     ensemble: str = ""
+    complete: bool = False
     schema: int = _SCHEMA
 
     def to_bytes(self) -> bytes:
@@ -101,7 +104,8 @@ class EnrichmentRecord:
             *([f"moments over the ensemble {self.ensemble}"] if self.ensemble else []),
         ]
         place = "in place" if self.in_place else "beside it"
-        return [("enriched", f"{place}: {', '.join(parts)}")]
+        state = "" if self.complete else "; not finished, and not read: enrich again"
+        return [("enriched", f"{place}: {', '.join(parts)}{state}")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +125,17 @@ class Enriched:
     @property
     def has_tokens(self) -> bool:
         """Whether it has token vectors."""
-        return self.record is not None and bool(self.record.model)
+        return self.record is not None and self.record.complete and bool(self.record.model)
 
     @property
     def words(self) -> Bm25 | None:
         """The settings of its sparse vectors; None without them."""
-        return None if self.record is None else self.record.words
+        return self.record.words if self.record is not None and self.record.complete else None
+
+    @property
+    def has_moments(self) -> bool:
+        """Whether points carry moments, of an ensemble that is kept."""
+        return self.record is not None and self.record.complete and bool(self.record.ensemble)
 
     def check(self, name: str, fingerprint: str, where: str) -> None:
         """Refuse a model that is not the one of the token vectors.
@@ -181,16 +190,26 @@ class Enriched:
             raise DataError(f"{self.points.where}: the ensemble of its moments is gone; enrich it again")
         return Ensemble.from_bytes(content, f"{self.points.where}: {MOMENTS}")
 
-    def behind(self) -> int:
-        """How many points carry no moments of the record's ensemble; they must be in place."""
+    def behind(self, points: Sequence[str] | None = None) -> int:
+        """How many of these points, or of all, carry no moments of the record's ensemble."""
         assert self.record is not None
         match = models.FieldCondition(key=STATISTICS, match=models.MatchValue(value=self.record.ensemble))
-        return self.points.count(models.Filter(must_not=[match]))
+        among: list[models.Condition] = []
+        if points is not None:
+            among.append(models.HasIdCondition(has_id=[point_id(own) for own in points]))
+        return self.points.count(models.Filter(must=among, must_not=[match]))
 
-    def vectors(self, points: Sequence[str]) -> dict[str, Any]:
-        """Point -> its sparse vector of words, where it has one."""
-        found = self._read(points, (), (WORDS,))
-        return {name: record.vectors[WORDS] for name, record in found.items() if WORDS in record.vectors}
+    def words_of(self, points: Sequence[str], documents: Sequence[Document] | None) -> tuple[TermBatch, int]:
+        """The words of points; and how many of the documents, where given, have other texts now."""
+        found = self._read(points, (HASH,), (WORDS,))
+        own = [found.get(point) for point in points]
+        vectors = [None if record is None else record.vectors.get(WORDS) for record in own]
+        terms = TermBatch.of([((), ()) if v is None else (v.indices, v.values) for v in vectors])
+        if documents is None:
+            return terms, 0
+        hashes = (None if record is None else record.payload.get(HASH) for record in own)
+        pairs = zip(hashes, documents, strict=True)
+        return terms, sum(known != document.content_hash for known, document in pairs)
 
     def _read(
         self, points: Sequence[str], fields: Sequence[str], vectors: Sequence[str] = ()

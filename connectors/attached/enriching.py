@@ -38,11 +38,12 @@ from surprise_rerank.core.terms import TermBatch
 from surprise_rerank.core.vectors import is_linear
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, token_dimension
-from surprise_rerank.errors import DataError
+from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.surprise.ensemble import Ensemble
 
 WORD_STATISTICS = "words.npz"
 
+_MARK = {"surprise-rerank": "beside"}  # metadata of a collection that was made here
 _PAGE = 256  # points that are read, encoded and written together
 _TRIED = 32  # documents that a dry run encodes, for its estimate
 
@@ -167,12 +168,13 @@ class Enricher:
             ensemble="" if ensemble is None else ensemble.identity,
         )
         before = collection.enriched.record
-        if before is not None and replace(before, ensemble="") != replace(record, ensemble=""):
+        if before is not None and not _is_alike(before, record):
             raise DataError(
                 f"{collection.where} was enriched otherwise before ({before.facts()[0][1]}); take that away "
                 "first, with remove_enrichment() (surprise-rerank enrich --remove)"
             )
-        return cls(collection, record, encoder if tokens else None, ensemble)
+        begun = replace(record, complete=before is not None and before.complete)
+        return cls(collection, begun, encoder if tokens else None, ensemble)
 
     def cost(self) -> EnrichCost:
         """What `run` would cost. Some documents are encoded for it, and nothing is written."""
@@ -213,11 +215,11 @@ class Enricher:
             unchanged += len(page) - len(changed) - len(unmeasured)
             advance(len(page))
         removed = 0 if self.record.in_place else self._remove_others(seen)
-        files = self._enriched.files
-        if self.record.words is not None and (
-            enriched or removed or files.read_file(WORD_STATISTICS) is None
-        ):
-            files.write_file(WORD_STATISTICS, self._word_statistics(seen).to_bytes())
+        if self.record.words is not None and (enriched or removed or self._counted() != len(seen)):
+            statistics = self._word_statistics(seen)
+            self._enriched.files.write_file(WORD_STATISTICS, statistics.to_bytes())
+        if not self.record.complete:
+            self._enriched.files.write_file(RECORD, replace(self.record, complete=True).to_bytes())
         return EnrichReport(enriched, unchanged, removed, written)
 
     @property
@@ -229,19 +231,25 @@ class Enricher:
         return self.collection.enriched_as(self.record)
 
     def _prepare(self) -> None:
-        """Make the place. The record comes first: what is there can then be taken away, whatever happens."""
-        engine = self._target
-        if not self.record.in_place and not engine.exists():
+        """Make the place. The record comes before it: what is there can be taken away, whatever happens.
+
+        Raises:
+            DataError: if somebody else's collection has the name of the place.
+        """
+        engine, files = self._target, self._enriched.files
+        is_there = not self.record.in_place and engine.exists()
+        if is_there:
+            _require_ours(engine)
+        if self.ensemble is not None:
+            files.write_file(MOMENTS, self.ensemble.to_bytes())
+        files.write_file(RECORD, self.record.to_bytes())
+        if not self.record.in_place and not is_there:
             words = {WORDS: models.SparseVectorParams(modifier=models.Modifier.IDF)}
             sparse = None if self.record.words is None else words
             spread = self.collection.points.spread()
-            engine.create_of({}, spread, sparse_vectors_config=sparse, on_disk_payload=True)
+            engine.create_of({}, spread, sparse_vectors_config=sparse, on_disk_payload=True, metadata=_MARK)
         elif self.record.in_place and self.record.words is not None:
             engine.add_sparse_vector(WORDS)
-        files = self._enriched.files
-        files.write_file(RECORD, self.record.to_bytes())
-        if self.ensemble is not None:
-            files.write_file(MOMENTS, self.ensemble.to_bytes())
 
     def _waiting(
         self, *, vectors: bool = False
@@ -303,28 +311,41 @@ class Enricher:
         written = 0
         for part in _by_size(points):
             written += sum(point.size for point in part)
-            if not self.record.in_place:
+            if self.record.in_place:
+                self._add_to(part)
+            else:
                 self._target.upsert(part)
-                continue
+        return written
+
+    def _add_to(self, points: Sequence[Point]) -> None:
+        """Add to points in place; those that their owner has deleted meanwhile are left out."""
+        try:
             # The payload has the hash, which says that the point is finished: it comes last.
-            vectors = [(point.id, point.vectors) for point in part if point.vectors]
+            vectors = [(point.id, point.vectors) for point in points if point.vectors]
             if vectors:
                 self._target.set_vectors(vectors)
-            self._target.set_payloads([(point.id, point.payload) for point in part])
-        return written
+            self._target.set_payloads([(point.id, point.payload) for point in points])
+        except (StoreError, KeyError):  # local mode has no error of its own for it
+            there = {record.id for record in self._target.retrieve([point.id for point in points], ())}
+            left = [point for point in points if str(point.id) in there]
+            if len(left) == len(points):
+                raise
+            self._add_to(left)
 
     def _measure(self, records: Sequence[Record]) -> int:
         """Write the moments of points that have the rest; returns the bytes, about."""
-        changes = [(point_id(name), payload) for name, payload in self._moments(records).items()]
-        self._target.set_payloads(changes)
-        return sum(Point(name, {}, payload).size for name, payload in changes)
+        points = [Point(point_id(name), {}, payload) for name, payload in self._moments(records).items()]
+        self._add_to(points)
+        return sum(point.size for point in points)
 
     def _moments(self, records: Sequence[Record]) -> dict[str, Payload]:
         if self.ensemble is None or not records:
             return {}
         vectors, rows = dense_of(records, self.collection.vectors)
         found = self.ensemble.moments(vectors)
-        return {
+        # A point without a dense vector is found by no search: it counts as finished.
+        every = {record.id: {STATISTICS: self.record.ensemble} for record in records}
+        return every | {
             records[row].id: moments_payload(mean, deviation, self.record.ensemble)
             for row, mean, deviation in zip(rows, found.mean, found.deviation, strict=True)
         }
@@ -333,10 +354,20 @@ class Enricher:
         """Points beside the collection of documents that are gone."""
         known = seen | {tokens_point(name) for name in seen}
         pages = self._target.scroll((), batch=10_000)
-        gone = [record.id for page in pages for record in page if record.id not in known]
+        others = [record.id for page in pages for record in page if record.id not in known]
+        # Another run may have enriched documents that were added behind this one.
+        ids = [point_id(name) for name in others]
+        there = {record.id for record in self.collection.points.retrieve(ids, ())}
+        there |= {tokens_point(name) for name in there}
+        gone = [name for name in others if name not in there]
         if gone:
             self._target.delete([point_id(name) for name in gone])
         return len(gone) // (1 if self.encoder is None else 2)
+
+    def _counted(self) -> int:
+        """Of how many points the statistics of words are; -1 without any."""
+        content = self._enriched.files.read_file(WORD_STATISTICS)
+        return -1 if content is None else TermStatistics.from_bytes(content).points
 
     def _word_statistics(self, seen: set[str]) -> TermStatistics:
         """The statistics of the words of these points, in one scroll."""
@@ -348,11 +379,27 @@ class Enricher:
         return TermStatistics.total(parts)
 
 
+def _is_alike(one: EnrichmentRecord, other: EnrichmentRecord) -> bool:
+    """Whether both are of the same things in the same place; moments can be of another ensemble."""
+    plain = [replace(own, ensemble=str(bool(own.ensemble)), complete=True) for own in (one, other)]
+    return plain[0] == plain[1]
+
+
+def _require_ours(engine: ClientEngine) -> None:
+    if _MARK.items() <= dict(engine.metadata()).items() or not engine.count():
+        return
+    raise DataError(
+        f"{engine.where} was not made by surprise-rerank, but has the name of what is added beside a "
+        "collection; rename it, or enrich in place"
+    )
+
+
 def remove_enrichment(collection: AttachedCollection) -> bool:
     """Take away everything that was added, in place or beside; returns whether there was anything.
 
     Raises:
         StoreError: if the collection cannot be written to.
+        DataError: if what is beside it is somebody else's.
     """
     enriched = collection.enriched
     record = enriched.record
@@ -362,7 +409,8 @@ def remove_enrichment(collection: AttachedCollection) -> bool:
         enriched.points.delete_fields(KEYS)
         if record.words is not None:
             enriched.points.delete_vector(WORDS)
-    else:
+    elif enriched.points.exists():
+        _require_ours(enriched.points)
         enriched.points.drop()
     for name in (WORD_STATISTICS, MOMENTS, RECORD):  # the record last, so that an interrupted call goes on
         enriched.files.delete_file(name)

@@ -151,13 +151,19 @@ def find_layout(points: Sequence[tuple[str, Payload]], keys: PayloadKeys, where:
         layout = _plain(payloads, names, keys, where)
     shared = [name for name, n in Counter(layout.document_id(*own) for own in points).items() if n > 1]
     if shared:
-        raise DataError(
-            f"{where}: several points have the id {shared[0]!r} in {layout.id!r}; an id is of one point, so "
-            "leave id= out where points are parts of documents"
-        )
+        raise one_id(where, layout.id, shared * 2)
     lacking = sum(not layout.document(point, payload).text for point, payload in points)
     return PayloadLayout(
         layout.host, layout.texts, layout.title, layout.id, layout.metadata, lacking, len(points)
+    )
+
+
+def one_id(where: str, key: str, names: Sequence[str]) -> DataError:
+    """The error for ids that several points share."""
+    shared = next(name for name, n in Counter(names).items() if n > 1)
+    return DataError(
+        f"{where}: several points have the id {shared!r} in {key!r}; an id is of one point, so leave id= out "
+        "where points are parts of documents"
     )
 
 

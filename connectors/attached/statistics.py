@@ -151,6 +151,17 @@ class CollectionStatistics:
         found = CollectionStatistics(ensemble, terms, *_sorted(points, watched), stale, self.watch)
         return found, Changes(added, changed, deleted, len(fresh))
 
+    def is_far_from(self, scan: CollectionScan, count: int) -> bool:
+        """Whether a collection of so many points is another one, or has changed much.
+
+        Its number of points is compared, and whether the first ones are known.
+        """
+        if abs(count - len(self.points)) > _STALE * max(count, 1):
+            return True
+        first = next(iter(scan.engine.scroll((), batch=64)), [])
+        own = np.array([_mark(record.id) for record in first], np.uint64)
+        return bool(len(own)) and float(np.isin(own, self.points).mean()) < 1 - _STALE
+
     def to_bytes(self) -> bytes:
         """The content of a file: plain arrays."""
         file = io.BytesIO()

@@ -72,11 +72,19 @@ class AttachedInputs:
     @property
     def lacks(self) -> str:
         """What there is not, in words."""
+        own = self.collection
         absent = [
-            *([] if self.collection.has_tokens else ["token vectors"]),
+            *([] if own.has_tokens else ["token vectors"]),
             *([] if self.words is not None else ["words"]),
         ]
-        return f"without {' and '.join(absent)}: the collection has none" if absent else ""
+        if not absent:
+            return ""
+        why = "the collection has none"
+        if own.enriched.record is not None and not own.enriched.record.complete:
+            why = "enriching is not finished"
+        elif own.enriched.has_tokens and not own.has_tokens:
+            why = f"{own.tokens_of_another}"
+        return f"without {' and '.join(absent)}: {why}"
 
     def _own_terms(self) -> TermStatistics:
         terms = self.collection.statistics().terms
@@ -87,8 +95,8 @@ class AttachedInputs:
         content = self.collection.enriched.files.read_file(WORD_STATISTICS)
         if content is None:
             raise DataError(
-                f"{self.collection.where}: the words that were added are not counted yet, as enriching was "
-                "interrupted; run sync (surprise-rerank enrich)"
+                f"{self.collection.where}: the statistics of the words that were added are gone; run sync "
+                "(surprise-rerank enrich)"
             )
         return TermStatistics.from_bytes(content)
 
@@ -123,12 +131,8 @@ def _surprise(inputs: AttachedInputs) -> BuiltSystem:
     own = inputs.collection
     record = own.enriched.record
     ensemble = own.ensemble()
-    if record is not None and record.ensemble == ensemble.identity:
-        behind = own.enriched.behind()
-        if not behind:
-            return BuiltSystem("surprise", MomentsRetriever(own, inputs.options))
-        note = f"{behind} points carry no moments of the ensemble, so they are computed here; run sync"
-        return BuiltSystem("surprise", inputs.dense, SurpriseReranker(ensemble, weight=1.0), note=note)
+    if record is not None and own.enriched.has_moments and record.ensemble == ensemble.identity:
+        return BuiltSystem("surprise", MomentsRetriever(own, ensemble, inputs.options))
     members = f"client: z over an ensemble of {ensemble.count} members"
     return BuiltSystem("surprise", inputs.dense, SurpriseReranker(ensemble, weight=1.0), members)
 
@@ -147,7 +151,10 @@ def _maxsim(inputs: AttachedInputs) -> BuiltSystem:
 
 
 def _dynamax(inputs: AttachedInputs) -> BuiltSystem:
-    if not inputs.collection.has_tokens:
+    own = inputs.collection
+    if own.enriched.has_tokens and not own.has_tokens:
+        raise DataError(f"{own.where}: {own.tokens_of_another}")
+    if not own.has_tokens:
         raise _without(inputs, "token vectors, which dynamax compares", "enrich(tokens=True)")
     reranking = "client: dynamax of the token vectors of all of these"
     return BuiltSystem("dynamax", inputs.dense, DynaMaxReranker(), reranking)

@@ -11,6 +11,7 @@ from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.attached.collection import AttachedCollection
+from surprise_rerank.connectors.attached.enriched import WORDS
 from surprise_rerank.connectors.attached.payloads import point_id
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
@@ -61,6 +62,8 @@ class SparseWords(ExplainingRetriever):
         ids, scores = self.search(query.text, depth)
         pool = self.index.fetch(ids, fields, skip_missing=True)
         known = dict(zip(ids, scores.tolist(), strict=True))
+        if self.points is not self.index.points or self.vector == WORDS:
+            pool = replace(pool, notes=(*pool.notes, *self.index.notes_of_words(pool)))
         return replace(pool, scores={"bm25": np.array([known[name] for name in pool.ids], np.float64)})
 
     def steps(self, query: Query, depth: int) -> list[str]:

@@ -123,6 +123,7 @@ class ClientEngine:
         collection: its name; see `create`.
         policy: how often and how long a failed request is sent again.
         moved: asked when the collection is gone: the name of the one that took its place, if one did.
+        advice: what to do when it is gone.
         lock: that local mode is asked under, where several engines share a client.
     """
 
@@ -135,13 +136,14 @@ class ClientEngine:
         policy: RetryPolicy = DEFAULT_RETRIES,
         moved: Callable[[], str | None] = lambda: None,
         lock: threading.RLock | None = None,
+        advice: str = "index again",
     ) -> None:
         self.kind: EngineKind = kind
         self.where = f"{where}, collection {collection!r}"
         self.client = client
         self.collection = collection
         self._policy = policy
-        self._moved = moved
+        self._moved, self._advice = moved, advice
         self._lock = lock or threading.RLock()
 
     def exists(self) -> bool:
@@ -412,10 +414,12 @@ class ClientEngine:
         """Send a request that reads; where the collection was replaced meanwhile, to the one in its place."""
         try:
             return self._call(lambda: request(self.collection))
-        except retries.CollectionGone:
+        except retries.CollectionGone as error:
             name = self._moved()
             if name is None or name == self.collection:
-                raise
+                raise retries.CollectionGone(
+                    f"{self.where}: the collection does not exist any more; {self._advice}"
+                ) from error
             self.collection = name
             return self._call(lambda: request(name))
 
