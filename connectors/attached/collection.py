@@ -108,7 +108,7 @@ class AttachedCollection:
     @property
     def id_key(self) -> str:
         """The key of a document's id in the payload; empty where the point's id is it."""
-        return self.payloads.id
+        return self.payloads.id_path
 
     @property
     def metadata_key(self) -> str:
@@ -384,14 +384,24 @@ class AttachedCollection:
             return {name: haystack_point(name) for name in ids}
         if not self.payloads.id:
             return {name: point_of(name) for name in ids}
-        among = models.FieldCondition(key=self.payloads.id, match=models.MatchAny(any=list(ids)))
-        pages = self._engine.scroll(self.payloads.id_fields, condition=models.Filter(must=[among]))
-        found = {
-            self.payloads.document_id(record.id, record.payload): point_id(record.id)
-            for page in pages
-            for record in page
+        found: dict[str, PointId] = {}
+        for condition in self.payloads.id_conditions(ids):
+            if any(name not in found for name in ids):
+                pages = self._engine.scroll(
+                    self.payloads.id_fields, condition=models.Filter(must=[condition])
+                )
+                found |= {self._name_of(record): point_id(record.id) for page in pages for record in page}
+        others = {name: point_of(name) for name in ids if name not in found}
+        asked = [point for point in others.values() if point is not None]
+        there = self._engine.retrieve(asked, self.payloads.id_fields)
+        unnamed = {record.id for record in there if self._name_of(record) == record.id}
+        found |= {
+            name: point for name, point in others.items() if point is not None and str(point) in unnamed
         }
         return {name: found.get(name) for name in ids}
+
+    def _name_of(self, record: Record) -> str:
+        return self.payloads.document_id(record.id, record.payload)
 
     def names_of(self, points: Sequence[str]) -> dict[str, str]:
         """Point -> its document's id, of the points that are there."""

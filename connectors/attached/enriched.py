@@ -18,7 +18,7 @@ import numpy as np
 import pybase64
 from qdrant_client import models
 
-from surprise_rerank.connectors.attached.payloads import PREFIX, point_id
+from surprise_rerank.connectors.attached.payloads import ADDED_KEYS, ADDED_WORDS, point_id
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.schema import Record
@@ -34,12 +34,8 @@ from surprise_rerank.surprise.ensemble import Ensemble
 RECORD = "enriched.json"
 MOMENTS = "moments.npz"  # the ensemble that points carry moments of
 
-# Payload keys, and the sparse vector; in place each begins with the prefix, too, so that it is told apart.
-TOKENS, MU, SIGMA, STATISTICS, HASH = (
-    PREFIX + name for name in ("tokens", "mu", "sigma", "statistics", "hash")
-)
-WORDS = PREFIX + "words"
-KEYS = (TOKENS, MU, SIGMA, STATISTICS, HASH)
+TOKENS, MU, SIGMA, STATISTICS, HASH = KEYS = ADDED_KEYS
+WORDS = ADDED_WORDS
 SUFFIX = ".surprise"
 
 _SCHEMA = 1

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
+
+from qdrant_client import models
 
 from surprise_rerank.connectors.qdrant.schema import PointId
 from surprise_rerank.connectors.readers.fields import (
@@ -24,8 +27,9 @@ from surprise_rerank.errors import DataError, did_you_mean
 
 Payload: TypeAlias = Mapping[str, Any]
 
-# What `enrich` adds in place has names that begin so, and is no part of a document.
-PREFIX = "surprise_"
+# What `enrich` adds to points in place, which is no part of a document: payload keys and a sparse vector.
+ADDED_KEYS = ("surprise_tokens", "surprise_mu", "surprise_sigma", "surprise_statistics", "surprise_hash")
+ADDED_WORDS = "surprise_words"
 
 _NODE = "_node_content"  # LlamaIndex: a node as JSON
 _NODE_KEYS = frozenset({_NODE, "_node_type", "document_id", "doc_id", "ref_doc_id"})
@@ -36,11 +40,15 @@ _TEXTS = (*TEXT_NAMES, "data", "page_content", "chunk", "chunk_text", "raw_text"
 _RANDOM = {3, 4, 5, 8}  # versions of UUIDs that are hashes or random
 # Keys that a point of an index of ours has.
 _OWN = frozenset({"id", "title", "text", "metadata", "hash"})
+_PLAIN = re.compile(r"[\w-]+")  # what Qdrant takes for keys without quotes
+_INTEGER = re.compile(r"-?[0-9]{1,18}")  # what fits 64 bits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PayloadKeys:
-    """Which keys of a payload are what; None finds the key by its name. A dot leads into an object.
+    """Which keys of a payload are what; None finds the key by its name.
+
+    A dot leads into an object, where no key is called so with its dot.
 
     Attributes:
         text: of the text.
@@ -67,6 +75,8 @@ class PayloadLayout:
         metadata: key of the metadata; empty where all other keys are.
         lacking: how many of the points that were looked at have no text.
         seen: how many were looked at.
+        id_path: what a filter of Qdrant calls the key of the id.
+        numbers: whether most ids are integers, which a filter tells from strings.
     """
 
     host: str
@@ -76,40 +86,59 @@ class PayloadLayout:
     metadata: str = ""
     lacking: int = 0
     seen: int = 0
+    id_path: str = ""
+    numbers: bool = False
 
     @property
     def hashed_ids(self) -> bool:
         """Whether a point's id follows from its document's id."""
-        return self.host == "Haystack"
+        return self.host == "Haystack" and self.id == "id"
 
     @property
     def id_fields(self) -> tuple[str, ...]:
-        """The keys that a document's id is read from."""
-        return (self.id.partition(".")[0],) if self.id else ()
+        """What to fetch of a payload for the document's id."""
+        return selectors(self.id) if self.id else ()
 
     def text_fields(self) -> tuple[str, ...]:
-        """The keys that a document's content is read from."""
-        names = (*self.texts, *([self.title] if self.title else []))
-        return tuple(dict.fromkeys(name.partition(".")[0] for name in names))
+        """What to fetch of a payload for the document's content."""
+        names = (
+            *self.texts,
+            *(["text"] if _NODE in self.texts else []),
+            *([self.title] if self.title else []),
+        )
+        return tuple(dict.fromkeys(path for name in names for path in selectors(name)))
+
+    def id_conditions(self, ids: Sequence[str]) -> list[models.FieldCondition]:
+        """What finds documents by ids that the payload has, likeliest first.
+
+        A filter matches integers by integers only, and strings by strings; an index is of one of both.
+        """
+        numbers = [int(name) for name in ids if _INTEGER.fullmatch(name)]
+        kinds: list[list[int] | list[str]] = [numbers, list(ids)] if self.numbers else [list(ids), numbers]
+        return [
+            models.FieldCondition(key=self.id_path, match=models.MatchAny(any=own)) for own in kinds if own
+        ]
 
     def document_id(self, point: str, payload: Payload) -> str:
         """The id of the document that a point is; the point's where its payload has none."""
-        return (id_string(_at(payload, self.id)) if self.id else None) or point
+        return (id_string(at(payload, self.id)) if self.id else None) or point
 
     def document(self, point: str, payload: Payload) -> Document:
         """The document that a point is. A point without a text is a document without one."""
         name = self.document_id(point, payload)
         if _NODE in self.texts:
-            return _node(name, payload)
-        found = ((key, _at(payload, key)) for key in self.texts)
-        key, text = next(((key, own) for key, own in found if isinstance(own, str)), ("", ""))
-        title = _at(payload, self.title) if self.title else None
+            key, (text, values) = _NODE, _node(payload)
+        else:
+            found = ((key, at(payload, key)) for key in self.texts)
+            key, text = next(((key, own) for key, own in found if isinstance(own, str)), ("", ""))
+            values = payload
+        title = at(payload, self.title) if self.title else None
         if self.metadata:
-            inner = _at(payload, self.metadata)
+            inner = at(payload, self.metadata)
             values = inner if isinstance(inner, Mapping) else {}
         else:
             taken = {key, self.title, self.id}
-            values = {own: value for own, value in payload.items() if own not in taken}
+            values = {own: value for own, value in values.items() if own not in taken}
         return Document(name, text, title if isinstance(title, str) else "", _metadata(values))
 
     def facts(self) -> list[tuple[str, str]]:
@@ -137,24 +166,36 @@ def find_layout(points: Sequence[tuple[str, Payload]], keys: PayloadKeys, where:
         DataError: if no key is known to hold the text, or a named one is in no point; lists the keys.
     """
     payloads = [payload for _, payload in points]
-    names = Counter(name for payload in payloads for name in payload if not name.startswith(PREFIX))
+    names = Counter(name for payload in payloads for name in payload if name not in ADDED_KEYS)
     given = {name: own for name, own in _named(keys).items() if own is not None}
     for name, own in given.items():
-        if payloads and all(_at(payload, own) is None for payload in payloads):
+        if payloads and all(at(payload, own) is None for payload in payloads):
             hint = did_you_mean(own, names)
             raise DataError(
                 f"{where}: none of {len(payloads)} points looked at has the key {own!r} for the {name}; "
                 f"{hint}there are {shown(names)}"
             )
-    layout = _known(points, names) if not given else None
-    if layout is None:
+    layout = _known(points, names)
+    if layout is None or (_NODE in layout.texts and keys.text):
         layout = _plain(payloads, names, keys, where)
+    else:
+        layout = replace(
+            layout,
+            texts=(keys.text,) if keys.text else layout.texts,
+            title=keys.title or layout.title,
+            id=keys.id or layout.id,
+            metadata=keys.metadata or layout.metadata,
+        )
     shared = [name for name, n in Counter(layout.document_id(*own) for own in points).items() if n > 1]
     if shared:
         raise one_id(where, layout.id, shared * 2)
-    lacking = sum(not layout.document(point, payload).text for point, payload in points)
-    return PayloadLayout(
-        layout.host, layout.texts, layout.title, layout.id, layout.metadata, lacking, len(points)
+    numbers = sum(isinstance(at(payload, layout.id), int) for payload in payloads)
+    return replace(
+        layout,
+        lacking=sum(not layout.document(point, payload).text for point, payload in points),
+        seen=len(points),
+        id_path=paths(layout.id)[layout.id not in names] if layout.id else "",
+        numbers=2 * numbers > len(points),
     )
 
 
@@ -165,6 +206,26 @@ def one_id(where: str, key: str, names: Sequence[str]) -> DataError:
         f"{where}: several points have the id {shared!r} in {key!r}; an id is of one point, so leave id= out "
         "where points are parts of documents"
     )
+
+
+def at(payload: Payload, key: str) -> Any:
+    """The value at a key, or at keys with dots between them; None where there is none."""
+    if key in payload:
+        return payload[key]
+    value: Any = payload
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
+def paths(key: str) -> tuple[str, str]:
+    """What a filter calls a key, and keys with dots between them."""
+    return _quoted(key), ".".join(_quoted(part) for part in key.split("."))
+
+
+def selectors(key: str) -> tuple[str, ...]:
+    """What to ask Qdrant for, so that `at` finds a key: a key with a dot of its own is one in quotes."""
+    return tuple(dict.fromkeys((_quoted(key), _quoted(key.partition(".")[0]))))
 
 
 def point_id(name: str) -> PointId:
@@ -247,18 +308,13 @@ def _letters(name: str, payloads: Sequence[Payload]) -> int:
     return sum(len(own) for own in (payload.get(name) for payload in payloads) if isinstance(own, str))
 
 
-def _at(payload: Payload, path: str) -> Any:
-    """The value at a key, or at keys with dots between them."""
-    if path in payload:
-        return payload[path]
-    value: Any = payload
-    for key in path.split("."):
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value
+def _quoted(key: str) -> str:
+    """A key as Qdrant calls it: in quotes, where it has a dot, a space or the like."""
+    return key if _PLAIN.fullmatch(key) else f'"{key}"'
 
 
-def _node(name: str, payload: Payload) -> Document:
-    """The document in a payload of LlamaIndex."""
+def _node(payload: Payload) -> tuple[str, Mapping[str, Any]]:
+    """The text and the metadata in a payload of LlamaIndex."""
     content = payload.get(_NODE)
     try:
         node = json.loads(content) if isinstance(content, str) else {}
@@ -272,14 +328,14 @@ def _node(name: str, payload: Payload) -> Document:
     values = node.get("metadata")
     if not isinstance(values, Mapping):
         values = {own: value for own, value in payload.items() if own not in _NODE_KEYS}
-    return Document(name, text if isinstance(text, str) else "", "", _metadata(values))
+    return text if isinstance(text, str) else "", values
 
 
 def _metadata(values: Mapping[str, Any]) -> dict[str, Any]:
     """The metadata as JSON, without what was added in place; what is no JSON is left out."""
     found = {}
     for name, value in values.items():
-        if name.startswith(PREFIX):
+        if name in ADDED_KEYS:
             continue
         try:
             found[name] = json_value(value, name)

@@ -19,16 +19,26 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from qdrant_client import models
 
-from surprise_rerank.connectors.attached.payloads import Payload, PayloadLayout, point_id
+from surprise_rerank.connectors.attached.payloads import (
+    ADDED_KEYS,
+    Payload,
+    PayloadLayout,
+    at,
+    paths,
+    point_id,
+    selectors,
+)
 from surprise_rerank.connectors.attached.vectors import VectorLayout
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.schema import Record
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
+from surprise_rerank.connectors.readers.fields import shown
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.files import UNREADABLE_ARCHIVE
 from surprise_rerank.core.terms import TermBatch
-from surprise_rerank.errors import DataError
+from surprise_rerank.errors import DataError, did_you_mean
 from surprise_rerank.surprise.ensemble import Ensemble
 
 Marks = npt.NDArray[np.uint64]
@@ -39,6 +49,7 @@ _SAMPLE = 4096  # vectors that are kept, for similarities without exact moments
 _BYTES = 8 * 2**20  # of a page of vectors, as JSON
 _NUMBER = 12  # bytes of a number in it
 _LOOKED_UP = 500  # points in a request
+_SHOWN = 64  # points whose keys a message lists
 _FORMAT = 1
 
 
@@ -95,7 +106,11 @@ class CollectionStatistics:
             scan: reads the collection.
             watch: what later refreshes watch.
             advance: called with the number of points of every page.
+
+        Raises:
+            DataError: if a key is watched that no point has.
         """
+        scan.check(watch)
         ensemble, terms = scan.nothing()
         points: list[int] = []
         watched: list[int] = []
@@ -231,13 +246,35 @@ class CollectionScan:
         none = None if self.vectors.sparse is None else TermStatistics.of(TermBatch.empty(0))
         return ensemble, none
 
+    def check(self, watch: str) -> None:
+        """Refuse to watch a key that no point has.
+
+        Raises:
+            DataError: if there is none; lists the keys of some points.
+        """
+        if watch in ("text", "ids"):
+            return
+        empty: list[models.Condition] = [
+            models.IsEmptyCondition(is_empty=models.PayloadField(key=path)) for path in paths(watch)
+        ]
+        having = models.Filter(must_not=[models.Filter(must=empty)])
+        if any(self.engine.scroll((), batch=1, condition=having)):
+            return
+        some = next(iter(self.engine.scroll(None, batch=_SHOWN)), [])
+        names = {own: None for record in some for own in record.payload if own not in ADDED_KEYS}
+        if some:
+            raise DataError(
+                f"{self.engine.where}: no point has the key {watch!r} to watch; "
+                f"{did_you_mean(watch, names)}there are {shown(names)}; or watch text, or ids"
+            )
+
     def pages(self, watch: str, *, vectors: bool = True) -> Iterator[list[Record]]:
         """All points, with what is watched of them."""
         fields: tuple[str, ...] = ()
         if watch == "text":
             fields = self.payloads.text_fields()
         elif watch != "ids":
-            fields = (watch.partition(".")[0],)
+            fields = selectors(watch)
         names = self._names if vectors else ()
         size = max(1, min(10_000, _BYTES // (_NUMBER * self.vectors.size))) if vectors else 2000
         batch = size if fields or vectors else 10_000
@@ -256,7 +293,7 @@ class CollectionScan:
         if watch == "text":
             document = self.payloads.document("-", payload)
             return _mark(document.content_hash)
-        return _mark(json.dumps(payload.get(watch), sort_keys=True, default=str))
+        return _mark(json.dumps(at(payload, watch), sort_keys=True, default=str))
 
     def dense(self, page: Sequence[Record]) -> Float32Array:
         """(n, d) dense vectors of those points that have one, as they are compared.

@@ -179,8 +179,8 @@ def _auto(inputs: AttachedInputs) -> BuiltSystem:
     own = inputs.collection.vectors
     if not is_linear(own.similarity):
         raise DataError(
-            f"{inputs.collection.where} compares vectors that are not of length 1 by {own.distance.value}; "
-            "auto reads cosines and dot products: choose fusion, surprise or cosine"
+            f"{inputs.collection.where} compares its vectors by {own.distance.value}, which orders them "
+            "otherwise than the cosine or dot product that auto reads: choose fusion, surprise or cosine"
         )
     corpus, tokens, words = _sampled(inputs, AUTO_SAMPLE_SIZE)
     reranking = (

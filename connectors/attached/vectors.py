@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from qdrant_client import models
 
-from surprise_rerank.connectors.attached.payloads import PREFIX
+from surprise_rerank.connectors.attached.payloads import ADDED_WORDS
 from surprise_rerank.connectors.qdrant.engines.base import UNNAMED
 from surprise_rerank.core.arrays import Float32Array, unit_rows
 from surprise_rerank.core.vectors import VectorSimilarity
@@ -56,8 +56,13 @@ class VectorLayout:
 
     @property
     def similarity(self) -> VectorSimilarity:
-        """How documents are compared with questions here. Of unit vectors every distance is the cosine."""
-        return "dot" if self.unit else _SIMILARITIES[self.distance]
+        """How documents are compared with questions here.
+
+        |x - y|^2 = 2 - 2 <x, y> for unit vectors, so that their Euclidean distance orders as the cosine does;
+        the sum of |x_i - y_i| does not.
+        """
+        own = _SIMILARITIES[self.distance]
+        return "dot" if self.unit and own != "manhattan" else own
 
     @property
     def score(self) -> str:
@@ -114,7 +119,7 @@ def find_vectors(
             one than the model's; lists what there is.
     """
     dense, multi = _params(config)
-    words = {name: own for name, own in (config.sparse_vectors or {}).items() if not name.startswith(PREFIX)}
+    words = {name: own for name, own in (config.sparse_vectors or {}).items() if name != ADDED_WORDS}
     if not dense:
         raise DataError(
             f"{where} has no dense vectors, which documents are found by; it has "
@@ -150,12 +155,11 @@ def are_unit(vectors: Float32Array) -> bool:
 def _params(
     config: models.CollectionParams,
 ) -> tuple[dict[str, models.VectorParams], dict[str, models.VectorParams]]:
-    """Dense vectors and multivectors by name, without what `enrich` added."""
+    """Dense vectors and multivectors by name."""
     given: Any = config.vectors or {}
     named = given if isinstance(given, Mapping) else {UNNAMED: given}
-    own = {name: params for name, params in named.items() if not name.startswith(PREFIX)}
-    dense = {name: params for name, params in own.items() if params.multivector_config is None}
-    return dense, {name: params for name, params in own.items() if name not in dense}
+    dense = {name: params for name, params in named.items() if params.multivector_config is None}
+    return dense, {name: params for name, params in named.items() if name not in dense}
 
 
 def _chosen(option: str, asked: str | None, known: Mapping[str, Any], where: str) -> str:
