@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import os
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
@@ -113,12 +113,13 @@ class Collection(AttachedCollection):
             IndexMismatchError: if the collection is an index of surprise-rerank, or was enriched with another
                 model of tokens.
         """
+        keys = PayloadKeys(text=text, title=title, id=id, metadata=metadata)
+        names = {"vector": vector, "multivector": multivector, "sparse_vector": sparse_vector}
+        _check_kinds(collection, keep, {**asdict(keys), **names})
         connection = connect(where, api_key)
         try:
             engine = existing(connection, collection)
             model = None if embed is None else as_encoder(embed, name=_anonymous(embed, collection))
-            keys = PayloadKeys(text=text, title=title, id=id, metadata=metadata)
-            names = {"vector": vector, "multivector": multivector, "sparse_vector": sparse_vector}
             layout, payloads, records = _look(engine, keys, names, model)
             if model is not None:
                 model = _raw(model, layout, engine.where)
@@ -398,6 +399,17 @@ def look(
         *payloads.facts(),
         *([("enriched", "no")] if record is None else record.facts()),
     ]
+
+
+def _check_kinds(collection: Any, keep: Any, names: Mapping[str, Any]) -> None:
+    """Refuse names that are no strings, and what is no place to keep files."""
+    if not isinstance(collection, str):
+        raise DataError(f"collection={collection!r}: expected its name, a string")
+    for name, own in names.items():
+        if not isinstance(own, str | None):
+            raise DataError(f"{name}={own!r}: expected one name, a string, or None to find it")
+    if not isinstance(keep, str | os.PathLike | None):
+        raise DataError(f"keep={keep!r}: expected a folder, 'qdrant' or None")
 
 
 def _anonymous(embed: Any, collection: str) -> str | None:

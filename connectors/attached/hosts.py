@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from surprise_rerank.connectors.attached.attach import Collection
+from surprise_rerank.connectors.attached.clients import connect, existing
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.errors import DataError, refuse_unknown
 
@@ -109,9 +110,15 @@ def _langchain(store: Any) -> _Store:
     if store.vector_name:
         settings["vector"] = store.vector_name
     sparse = getattr(store, "_sparse_embeddings", None)
-    if sparse is not None:
+    # A dense store may have a sparse model that it never asks.
+    if sparse is not None and (store.retrieval_mode != "dense" or _has_sparse(store)):
         settings |= {"sparse": sparse, "sparse_vector": store.sparse_vector_name}
     return _Store(store.client, store.collection_name, store.embeddings, settings)
+
+
+def _has_sparse(store: Any) -> bool:
+    params = existing(connect(store.client), store.collection_name).info().config.params
+    return store.sparse_vector_name in (params.sparse_vectors or {})
 
 
 def _llama_index(store: Any) -> _Store:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from qdrant_client import models
@@ -19,11 +19,12 @@ from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetrieve
 from surprise_rerank.connectors.qdrant.schema import Record
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions, Stage, request
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
+from surprise_rerank.connectors.readers.fields import shown
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.terms import TermBatch
-from surprise_rerank.errors import DataError
+from surprise_rerank.errors import DataError, ModelError, SurpriseRerankError
 
 SparseEmbed: TypeAlias = Callable[[str], SparseVector]
 
@@ -32,6 +33,7 @@ _BEST = 100
 # Of a text's terms, how many its stored vector must have, to be of the same function.
 _SAME = 0.9
 _COMPARED = 8  # texts
+_START = 60  # characters of what was given, in a message
 _FILTERED = 4  # times as many are asked for, where a filter is on another collection
 
 
@@ -143,18 +145,39 @@ def sparse_embed(given: Any) -> SparseEmbed:
             indices and values.
 
     Raises:
-        DataError: if it is none of these.
+        DataError: if it is none of these. The function raises it, if what is given gives no sparse vector,
+            and ModelError, if it fails.
     """
     if isinstance(given, Bm25):
         return given.query
+    ask, who = _asked(given), getattr(given, "__name__", type(given).__name__)
+
+    def embed(text: str) -> SparseVector:
+        try:
+            found = ask(text)
+        except SurpriseRerankError:
+            raise
+        except Exception as error:  # of a function that anybody may have written
+            raise ModelError(
+                f"the sparse model {who} failed for {text[:30]!r}: {type(error).__name__}: {error}"
+            ) from error
+        return _sparse(found, who)
+
+    return embed
+
+
+def _asked(given: Any) -> Callable[[str], Any]:
+    """What gives a question's sparse vector, as its package has them."""
     for name, many in (("embed_query", False), ("query_embed", True), ("encode_query", True)):
         method = getattr(given, name, None)
         if callable(method):
-            return lambda text: _sparse(_first(method([text])) if many else method(text), given)
+            if many:
+                return lambda text: _first(method([text]))
+            return cast(Callable[[str], Any], method)
     if hasattr(given, "run"):
-        return lambda text: _sparse(given.run(text=text)["sparse_embedding"], given)
+        return lambda text: given.run(text=text)["sparse_embedding"]
     if callable(given):
-        return lambda text: _sparse(given(text), given)
+        return cast(Callable[[str], Any], given)
     raise DataError(
         f"sparse= must be a function from a question to indices and values, a sparse model of "
         f"LangChain, Haystack or fastembed, or Bm25(); got {type(given).__name__}"
@@ -177,28 +200,46 @@ def _first(found: Any) -> Any:
     return found[0] if hasattr(found, "__getitem__") else next(iter(found))
 
 
-def _sparse(found: Any, source: Any) -> SparseVector:
+def _sparse(found: Any, who: str) -> SparseVector:
     """Indices ascending, and their values; zeros are no terms."""
     if hasattr(found, "coalesce"):  # a row of a sparse tensor of torch
         entries = found.coalesce()
         indices, values = entries.indices()[-1].cpu().numpy(), entries.values().cpu().numpy()
-    elif isinstance(found, dict):
+    elif isinstance(found, dict) and {"indices", "values"} <= found.keys():
         indices, values = found["indices"], found["values"]
     elif isinstance(found, tuple) and len(found) == 2:
         indices, values = found
     elif hasattr(found, "indices") and hasattr(found, "values"):
         indices, values = found.indices, found.values
     else:
+        keys = f" with the keys {shown(found)}" if isinstance(found, dict) else ""
         raise DataError(
-            f"{type(source).__name__} gave a {type(found).__name__} for a question; a sparse vector has "
+            f"the sparse model {who} gave a {type(found).__name__}{keys} for a question; a sparse vector has "
             "indices and values"
         )
-    terms, weights = np.asarray(indices, np.uint32).reshape(-1), np.asarray(values, np.float32).reshape(-1)
+    try:
+        terms, weights = np.asarray(indices).reshape(-1), np.asarray(values, np.float32).reshape(-1)
+        whole = bool(np.all((terms >= 0) & (terms < 2**32) & (terms % 1 == 0)))
+    except (TypeError, ValueError, RuntimeError) as error:  # RuntimeError: of torch
+        raise DataError(
+            f"the sparse model {who} gave indices {_start(indices)} and values {_start(values)}; expected "
+            "numbers"
+        ) from error
+    if not whole or len(np.unique(terms)) < len(terms):
+        raise DataError(
+            f"the sparse model {who} gave the indices {_start(terms.tolist())}; expected whole numbers from "
+            "0 to 2^32 - 1, each once"
+        )
     if len(terms) != len(weights) or not np.isfinite(weights).all():
         raise DataError(
-            f"{type(source).__name__} gave {len(terms)} indices and {len(weights)} values; both must be as "
+            f"the sparse model {who} gave {len(terms)} indices and {len(weights)} values; both must be as "
             "many, and the values finite"
         )
     order = np.argsort(terms, kind="stable")
     order = order[weights[order] != 0]
-    return SparseVector(terms[order], weights[order])
+    return SparseVector(terms[order].astype(np.uint32), weights[order])
+
+
+def _start(found: Any) -> str:
+    text = str(found)
+    return text if len(text) <= _START else f"{text[:_START]} ..."

@@ -179,7 +179,10 @@ def _own_name(model: Any) -> str:
         name = getattr(model, "__name__", "")
         if name and not name.startswith("<"):
             return str(name)
-        raise DataError("a function without a name tells its vectors from no others; give name=...")
+        raise DataError(
+            "a function without a name tells its vectors from no others; give name=... with it, as in "
+            "FunctionEncoder(embed, name=...)"
+        )
     for attribute in ("name", "model_name", "model", "model_id", "deployment"):
         if _found(model, attribute) and isinstance(found := getattr(model, attribute), str) and found:
             return found

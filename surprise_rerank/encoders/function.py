@@ -146,9 +146,16 @@ class FunctionEncoder:
 
         Raises:
             DataError: if the function returns too many or too few vectors, some that are not finite, or of
-                another dimension; names it and the text.
+                another dimension; names it and the text. If texts is one string, or has something else.
             ModelError: if it keeps failing; its exception is the cause.
         """
+        if isinstance(texts, str):
+            raise DataError(f"{self.name!r} is given the string {texts[:30]!r}; give a list of texts")
+        for place, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise DataError(
+                    f"text {place} for {self.name!r} is of type {type(text).__name__}; give a list of strings"
+                )
         plain = [encodable(text) for text in texts]
         found: list[tuple[list[int], Float32Array]] = []
         for rows in self._batches(plain):
