@@ -74,6 +74,15 @@ def test_status_tells_what_is_found_or_which_option_is_missing(desk: Desk) -> No
     assert (facts["points"], facts["text"], facts["enriched"]) == ("40", "inhalt", "no")
 
 
+def test_status_of_a_name_that_there_is_not_lists_those_that_there_are(desk: Desk) -> None:
+    name = f"own-{uuid.uuid4()}"
+    with DocumentIndex.open(None, WordEncoder(), url=desk.where[1], collection=name) as index:
+        index.sync([Document("1", "a")])
+    wrong = Desk(desk.where[1], desk.name[:-2]).refused("status")
+    assert f"; did you mean {desk.name!r}? there is " in wrong
+    assert f"{name}@" not in wrong
+
+
 def test_enrich_asks_writes_goes_on_and_takes_away(desk: Desk) -> None:
     keys = ("--text", "inhalt")
     assert "nothing was written" in desk.run("enrich", "--dry-run", *keys)

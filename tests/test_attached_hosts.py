@@ -519,6 +519,38 @@ def test_names_keys_and_the_sparse_model_of_a_langchain_store_are_taken_from_it(
     assert host.view(ranked[0])[0] == TEXTS[11]
 
 
+@pytest.mark.skipif(not is_installed("langchain_qdrant"), reason="langchain-qdrant is not installed")
+def test_the_sparse_model_of_a_dense_langchain_store_is_taken_where_the_collection_has_its_vector():
+    from langchain_qdrant import QdrantVectorStore, RetrievalMode
+    from langchain_qdrant.sparse_embeddings import SparseEmbeddings, SparseVector
+
+    class Unasked(SparseEmbeddings):
+        def embed_documents(self, texts: list[str]) -> list[SparseVector]:
+            raise NotImplementedError
+
+        def embed_query(self, text: str) -> SparseVector:
+            return SparseVector(indices=[1], values=[1.0])
+
+    made = LangChain().store
+
+    def dense() -> QdrantVectorStore:
+        return QdrantVectorStore(
+            made.client,
+            "docs",
+            made.embeddings,
+            sparse_embedding=Unasked(),
+            sparse_vector_name="mine",
+            retrieval_mode=RetrievalMode.DENSE,
+        )
+
+    without = attach_store(dense())
+    assert without.vectors.sparse is None
+    assert without.pipeline("cosine").search(QUESTION)
+    config = models.SparseVectorNameConfig(sparse=models.SparseVectorConfig())
+    made.client.create_vector_name("docs", "mine", config)
+    assert attach_store(dense()).vectors.sparse == "mine"
+
+
 @pytest.mark.skipif(
     not is_installed("haystack_integrations.document_stores.qdrant"),
     reason="it is not installed",

@@ -41,7 +41,7 @@ def test_a_function_is_called_by_its_name():
     assert as_encoder(own_model, name="v2").name == "v2"
     assert as_encoder(functools.partial(own_model), name="part").encode(TEXTS).dense.shape == (3, 16)
     for nameless in (lambda texts: texts, functools.partial(own_model)):
-        with pytest.raises(DataError, match="give name="):
+        with pytest.raises(DataError, match=r"give name=.*FunctionEncoder\(embed, name="):
             as_encoder(nameless)
 
 

@@ -17,12 +17,14 @@ from surprise_rerank.connectors.qdrant.location import MEMORY, EngineKind, Locat
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
 from surprise_rerank.connectors.qdrant.storage.base import check, differs
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles
-from surprise_rerank.errors import ForeignCollectionError, NoIndexError, StoreError
+from surprise_rerank.errors import ForeignCollectionError, NoIndexError, StoreError, did_you_mean
 
 T = TypeVar("T")
 
 _FORBIDDEN = frozenset('<>:"/\\|?*\0\x1f')  # what Qdrant refuses in the name of a collection
 _VERSION = re.compile(r"[0-9]+(-[0-9a-f]{8})?")
+_OF_VERSION = re.compile(rf".+@{_VERSION.pattern}(\.files)?")
+_LISTED = 12  # names in a message
 
 
 class ServerStorage:
@@ -102,7 +104,10 @@ class ServerStorage:
                     "choose another name for an index"
                 )
             if expected is None:
-                raise NoIndexError(f"there is no index at {where}; make one first, or give its name")
+                there = retries.call(lambda: _names(client), where, policy)
+                hint = did_you_mean(name, there)
+                listed = f"; {hint}there is {', '.join(there[:_LISTED])}" if there else ""
+                raise NoIndexError(f"there is no index at {where}{listed}; make one first, or give its name")
             storage = cls(client, location, "1", expected, settings)
             storage.promote()
         else:
@@ -221,6 +226,13 @@ def _version_in_use(client: QdrantClient, name: str) -> str | None:
         if alias.alias_name == name and stem == name and _VERSION.fullmatch(version):
             return version
     return None
+
+
+def _names(client: QdrantClient) -> list[str]:
+    """Indexes and collections of others, without the collections that versions of indexes are in."""
+    aliases = [alias.alias_name for alias in client.get_aliases().aliases]
+    own = [found.name for found in client.get_collections().collections]
+    return sorted({*aliases, *(name for name in own if not _OF_VERSION.fullmatch(name))})
 
 
 def _number(version: str) -> int:
