@@ -164,6 +164,28 @@ def test_a_collection_of_any_shape_is_ranked_as_it_is(store: Store, shape: str) 
     assert set(encoder.encoded_texts) == {QUESTION}
 
 
+@pytest.mark.parametrize("shape", ["1536 dimensions of a function", "sparse and dense", "multivectors"])
+def test_everything_works_with_every_shape(store: Store, tmp_path: Path, shape: str) -> None:
+    words, tokens = WordEncoder(1536, "api"), WordEncoder(16, "tokens")
+    own = {"sparse and dense": {"words": True}, "multivectors": {"tokens": True}}.get(shape, {})
+    store.make(words if not own else tokens, ids=uuids, **own)
+    api = FunctionEncoder(lambda texts: words.encode(texts).dense, name="api")
+    model: Any = tokens if own else api
+    attached = Collection.attach(store.client, store.name, embed=model, token_encoder=tokens, keep=tmp_path)
+    only = models.Filter(must=[models.FieldCondition(key="year", match=models.MatchValue(value=2003))])
+    for system in ("cosine", "surprise", "auto"):
+        found = next(iter(attached.pipeline(system, filter=only).search(QUESTION, 3)))
+        assert found.document is not None
+        assert "bread" in found.document.text
+        assert found.document.metadata == {"year": 2003}
+    attached.store_background([f"unrelated thing number {i}" for i in range(40)], "cosine")
+    assert attached.pipeline("cosine", min_surprise=0.9).search("bread needs flour and water").ids
+    attached.enrich()
+    assert {"bm25", "dynamax"} <= set(attached.pipeline("auto").search(QUESTION).parts)
+    assert attached.remove_enrichment()
+    assert len(attached.pipeline("auto").search(QUESTION, 3)) == 3
+
+
 @pytest.mark.parametrize("distance", [models.Distance.DOT, models.Distance.EUCLID, models.Distance.MANHATTAN])
 def test_vectors_that_are_not_of_length_1_are_compared_as_the_collection_does(
     store: Store, distance: models.Distance
