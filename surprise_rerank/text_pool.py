@@ -29,7 +29,7 @@ _logger = logging.getLogger("surprise_rerank")
 # A vector of the encoder's own model has a larger cosine with what the encoder gives for the text, also where
 # metadata were embedded with it. Vectors of two models have cosines around 0.
 _SAME_MODEL = 0.5
-# Ids that a warning shows.
+# Ids that are shown at level debug.
 _SHOWN = 3
 
 
@@ -49,11 +49,13 @@ class GivenTexts:
         texts: in words.
         ids: what each may be stored under, the best first; empty for a text without one.
         vectors: row -> (d,) float32 its dense vector, for those that have one; of one dimension, finite.
+        has_ids: whether whoever gives them says what they are stored under, if anything.
     """
 
     texts: Sequence[str]
     ids: Sequence[tuple[str, ...]]
     vectors: Mapping[int, Float32Array]
+    has_ids: bool = True
 
     @property
     def positions(self) -> list[str]:
@@ -120,7 +122,8 @@ class TextPools:
                     "is none"
                 )
         own = [_alternatives(given) for given in ids or [None] * len(texts)]
-        return GivenTexts(texts, own, {} if vectors is None else _checked_vectors(vectors))
+        known = {} if vectors is None else _checked_vectors(vectors)
+        return GivenTexts(texts, own, known, ids is not None)
 
     def pool(self, query: Query, given: GivenTexts, needs: frozenset[Field]) -> TextPool:
         """The candidates of these texts, with these fields."""
@@ -243,15 +246,13 @@ class TextPools:
         """A note on how many texts are stored; a warning, too, the first time that none is."""
         count = len(given.texts)
         _logger.debug("stored %d of %d", known, count)
-        if count and not known and "none is stored" not in self.known:
+        if count and not known and given.has_ids and "none is stored" not in self.known:
             self.known["none is stored"] = True
             tried = _distinct(given.ids)
-            shown = ", ".join(repr(name) for name in tried[:_SHOWN]) + (", ..." if tried[_SHOWN:] else "")
-            _logger.warning(
-                "none of %d texts is stored, so all are encoded: %s",
-                count,
-                f"the index has none of the ids {shown}" if tried else "none came with an id",
-            )
+            # What is asked is nobody's business at this level: a server writes it into its log.
+            why = "the index has none of their ids (see level debug)" if tried else "none came with an id"
+            _logger.warning("none of %d texts is stored, so all are encoded: %s", count, why)
+            _logger.debug("the ids that were looked for: %s", tried[:_SHOWN])
         others = f"; {count - known} were encoded" if known < count else ""
         return f"stored {known} of {count}{others}"
 

@@ -116,7 +116,7 @@ def _is_loopback(address: str) -> bool:
 def _forwarded(logger: FilteringBoundLogger) -> Iterator[None]:
     """The libraries' own warnings as lines of this log."""
     handler = ForwardingHandler(logger)
-    sources = [logging.getLogger(name) for name in ("uvicorn.error", "asyncio")]
+    sources = [logging.getLogger(name) for name in ("uvicorn.error", "asyncio", "surprise_rerank")]
     for source in sources:
         source.addHandler(handler)
         source.propagate = False

@@ -40,7 +40,8 @@ def rerank(opened: Opened, asked: RerankRequest, stop: threading.Event) -> dict[
     if most is not None and (encoder.window is None or most < encoder.window):
         texts = shortened(encoder, texts, most)
     ids = [_stored_id(document) for document in asked.documents]
-    ranked = opened.rerank(asked.query, texts, ids, asked.top_n, least, encoder)
+    known = ids if any(ids) else None
+    ranked = opened.rerank(asked.query, texts, known, asked.top_n, least, encoder)
     results: list[dict[str, Any]] = [
         {"index": text.position, "relevance_score": score}
         for text, score in zip(ranked, falling(ranked), strict=True)
