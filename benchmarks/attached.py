@@ -57,6 +57,7 @@ def main() -> None:
         one.add_argument("--url", help="of a Qdrant server; local mode in memory by default")
     given = parser.parse_args()
     client = QdrantClient(url=given.url, timeout=600) if given.url else QdrantClient(":memory:")
+    _clean(client)  # what a run that was killed has left
     try:
         given.run(given, client)
     finally:
