@@ -14,10 +14,9 @@ from urllib.parse import quote
 
 from qdrant_client import models
 
-from surprise_rerank.candidates import Query
 from surprise_rerank.connectors.attached.clients import Connection, Reached, connect, existing
 from surprise_rerank.connectors.attached.collection import AttachedCollection
-from surprise_rerank.connectors.attached.enriched import RECORD, SUFFIX, EnrichmentRecord
+from surprise_rerank.connectors.attached.enriched import SUFFIX, EnrichmentRecord
 from surprise_rerank.connectors.attached.enriching import (
     EnrichCost,
     Enricher,
@@ -39,7 +38,7 @@ from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchO
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files, FolderFiles, MemoryFiles
 from surprise_rerank.connectors.systems.built import BuiltSystem
 from surprise_rerank.encoders.adapting import as_encoder
-from surprise_rerank.encoders.base import Encoder, encode_queries, token_dimension
+from surprise_rerank.encoders.base import Encoder, token_dimension
 from surprise_rerank.encoders.function import FunctionEncoder
 from surprise_rerank.encoders.paired import PairedEncoder
 from surprise_rerank.errors import DataError, IndexMismatchError
@@ -313,11 +312,6 @@ class Collection(AttachedCollection):
             *(("note", note) for note in self._notes),
         ]
 
-    def encoded(self, question: str) -> Query:
-        """A question with its vectors."""
-        (query,) = encode_queries(self.encoder, [question])
-        return query
-
     def _run(self, enricher: Enricher, show_progress: bool) -> EnrichReport:
         with Terminal(quiet=not show_progress).bar("enriching", len(self), "docs") as advance:
             report = enricher.run(advance)
@@ -389,10 +383,10 @@ def look(
         names = {name: keys.pop(name, None) for name in ("vector", "multivector", "sparse_vector")}
         layout, payloads, _ = _look(engine, PayloadKeys(**keys), names, None)
         count = engine.count()
-        content = CollectionFiles(connection.engine(f"{collection}{SUFFIX}.files")).read_file(RECORD)
+        files = CollectionFiles(connection.engine(f"{collection}{SUFFIX}.files"))
+        record = EnrichmentRecord.read(files, engine.where)
     finally:
         connection.close()
-    record = None if content is None else EnrichmentRecord.from_bytes(content, engine.where)
     return [
         ("points", str(count)),
         *layout.facts(),
@@ -512,5 +506,5 @@ def _sparse_of(
 def _files(keep: Keep, connection: Connection, engine: ClientEngine) -> Files:
     if keep is not None and keep != "qdrant":
         return FolderFiles(Path(keep) / quote(f"{connection.place} {engine.collection}", safe=" "))
-    beside = CollectionFiles(connection.engine(f"{engine.collection}{SUFFIX}.files"), engine.spread())
+    beside = CollectionFiles(connection.engine(f"{engine.collection}{SUFFIX}.files"), engine.spread)
     return beside if keep == "qdrant" else MemoryFiles(beside)

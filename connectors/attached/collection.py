@@ -14,7 +14,6 @@ from qdrant_client import models
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.attached.enriched import (
     KEYS,
-    RECORD,
     SUFFIX,
     Enriched,
     EnrichmentRecord,
@@ -336,9 +335,8 @@ class AttachedCollection:
 
     def _found_enriched(self) -> Enriched:
         name = self._engine.collection + SUFFIX
-        files = CollectionFiles(self._open_engine(f"{name}.files"), self._engine.spread())
-        content = files.read_file(RECORD)
-        record = None if content is None else EnrichmentRecord.from_bytes(content, self.where)
+        files = CollectionFiles(self._open_engine(f"{name}.files"), self._engine.spread)
+        record = EnrichmentRecord.read(files, self.where)
         found = Enriched(self._engine if record is None else self._place(record), files, record)
         if found.has_tokens and self.token_encoder is not None:
             found.check(self.token_encoder.name, self.token_encoder.fingerprint, self.where)

@@ -21,8 +21,8 @@ from qdrant_client import models
 from surprise_rerank.connectors.attached.payloads import ADDED_KEYS, ADDED_WORDS, point_id
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.lexical import Bm25
-from surprise_rerank.connectors.qdrant.schema import Record
-from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles
+from surprise_rerank.connectors.qdrant.schema import Record, to_terms
+from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files
 from surprise_rerank.core.terms import TermBatch
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
@@ -91,6 +91,16 @@ class EnrichmentRecord:
                 f"reads {_SCHEMA}); upgrade, or take it away with 'surprise-rerank enrich --remove'"
             )
         return found
+
+    @classmethod
+    def read(cls, files: Files, where: str) -> EnrichmentRecord | None:
+        """The record that is kept; None where nothing was added.
+
+        Raises:
+            DataError: as `from_bytes`.
+        """
+        content = files.read_file(RECORD)
+        return None if content is None else cls.from_bytes(content, where)
 
     def facts(self) -> list[tuple[str, str]]:
         """Names and values for `status`."""
@@ -186,26 +196,22 @@ class Enriched:
             raise DataError(f"{self.points.where}: the ensemble of its moments is gone; enrich it again")
         return Ensemble.from_bytes(content, f"{self.points.where}: {MOMENTS}")
 
-    def behind(self, points: Sequence[str] | None = None) -> int:
-        """How many of these points, or of all, carry no moments of the record's ensemble."""
+    def behind(self, points: Sequence[str]) -> int:
+        """How many of these points carry no moments of the record's ensemble."""
         assert self.record is not None
         match = models.FieldCondition(key=STATISTICS, match=models.MatchValue(value=self.record.ensemble))
-        among: list[models.Condition] = []
-        if points is not None:
-            among.append(models.HasIdCondition(has_id=[point_id(own) for own in points]))
-        return self.points.count(models.Filter(must=among, must_not=[match]))
+        among = models.HasIdCondition(has_id=[point_id(own) for own in points])
+        return self.points.count(models.Filter(must=[among], must_not=[match]))
 
     def words_of(self, points: Sequence[str], documents: Sequence[Document] | None) -> tuple[TermBatch, int]:
         """The words of points; and how many of the documents, where given, have other texts now."""
         found = self._read(points, (HASH,), (WORDS,))
-        own = [found.get(point) for point in points]
-        vectors = [None if record is None else record.vectors.get(WORDS) for record in own]
-        terms = TermBatch.of([((), ()) if v is None else (v.indices, v.values) for v in vectors])
+        own = [found.get(point, Record(point, {}, {})) for point in points]
+        terms = to_terms(own, WORDS)
         if documents is None:
             return terms, 0
-        hashes = (None if record is None else record.payload.get(HASH) for record in own)
-        pairs = zip(hashes, documents, strict=True)
-        return terms, sum(known != document.content_hash for known, document in pairs)
+        pairs = zip(own, documents, strict=True)
+        return terms, sum(record.payload.get(HASH) != document.content_hash for record, document in pairs)
 
     def _read(
         self, points: Sequence[str], fields: Sequence[str], vectors: Sequence[str] = ()

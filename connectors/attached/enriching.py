@@ -32,9 +32,8 @@ from surprise_rerank.connectors.attached.payloads import point_id
 from surprise_rerank.connectors.attached.statistics import dense_of
 from surprise_rerank.connectors.qdrant.engines.client import REQUEST_BYTES, ClientEngine
 from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
-from surprise_rerank.connectors.qdrant.schema import Payload, Point, Record, packed_text
+from surprise_rerank.connectors.qdrant.schema import Payload, Point, Record, packed_text, to_terms
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
-from surprise_rerank.core.terms import TermBatch
 from surprise_rerank.core.vectors import is_linear
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, token_dimension
@@ -373,9 +372,8 @@ class Enricher:
         """The statistics of the words of these points, in one scroll."""
         parts = []
         for page in self._target.scroll((), (WORDS,), batch=2000):
-            own = (record.vectors.get(WORDS) for record in page if record.id in seen)
-            words = [((), ()) if terms is None else (terms.indices, terms.values) for terms in own]
-            parts.append(TermStatistics.of(TermBatch.of(words)))
+            own = [record for record in page if record.id in seen]
+            parts.append(TermStatistics.of(to_terms(own, WORDS)))
         return TermStatistics.total(parts)
 
 

@@ -15,7 +15,6 @@ import io
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +31,7 @@ from surprise_rerank.connectors.attached.payloads import (
 )
 from surprise_rerank.connectors.attached.vectors import VectorLayout
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
-from surprise_rerank.connectors.qdrant.schema import Record
+from surprise_rerank.connectors.qdrant.schema import Record, to_terms
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.connectors.readers.fields import shown
 from surprise_rerank.core.arrays import Float32Array
@@ -322,8 +321,7 @@ def dense_of(page: Sequence[Record], layout: VectorLayout) -> tuple[Float32Array
 
 def terms_of(page: Sequence[Record], layout: VectorLayout) -> TermBatch:
     """The sparse vectors of points; a point without one has no terms."""
-    found: list[Any] = [record.vectors.get(layout.sparse or "") for record in page]
-    return TermBatch.of([((), ()) if own is None else (own.indices, own.values) for own in found])
+    return to_terms(page, layout.sparse or "")
 
 
 def _mark(text: str) -> int:

@@ -16,7 +16,7 @@ from surprise_rerank.connectors.attached.payloads import point_id
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
 from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever, in_words
-from surprise_rerank.connectors.qdrant.schema import Record
+from surprise_rerank.connectors.qdrant.schema import Record, to_terms
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions, Stage, request
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.connectors.readers.fields import shown
@@ -110,8 +110,7 @@ class SparseWords(ExplainingRetriever):
         asked = request([self._stage(sparse, _BEST)], _BEST, (), (self.vector,))
         found = self.points.query(asked)
         scores = np.array([record.score for record in found], np.float64)
-        best = TermBatch.of([(r.vectors[self.vector].indices, r.vectors[self.vector].values) for r in found])
-        return self.statistics().moments(sparse, best, scores, idf=self.idf)
+        return self.statistics().moments(sparse, to_terms(found, self.vector), scores, idf=self.idf)
 
     def _stage(self, sparse: SparseVector, limit: int) -> Stage:
         vector = models.SparseVector(indices=sparse.indices.tolist(), values=sparse.values.tolist())

@@ -165,9 +165,9 @@ def to_tokens(payloads: Sequence[Mapping[str, Any]], dimension: int) -> TokenBat
     return TokenBatch.unpack([pybase64.b64decode(p[TOKENS], validate=True) for p in payloads], dimension)
 
 
-def to_terms(points: Sequence[Point | Record]) -> TermBatch:
-    """The sparse vectors of several points; a text without a term has none."""
-    found: list[Any] = [point.vectors.get(BM25) for point in points]
+def to_terms(points: Sequence[Point | Record], vector: str = BM25) -> TermBatch:
+    """The sparse vectors of several points, by name; a text without a term has none."""
+    found: list[Any] = [point.vectors.get(vector) for point in points]
     return TermBatch.of([((), ()) if own is None else (own.indices, own.values) for own in found])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -96,12 +96,13 @@ class CollectionFiles:
 
     Args:
         engine: of the collection.
-        settings: more for `QdrantClient.create_collection`, such as `replication_factor`.
+        settings: gives more for `QdrantClient.create_collection`, such as `replication_factor`. It is asked
+            when the collection is made, as that may take a request.
     """
 
-    def __init__(self, engine: ClientEngine, settings: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, engine: ClientEngine, settings: Callable[[], Mapping[str, Any]] = dict) -> None:
         self.engine = engine
-        self._settings = settings or {}
+        self._settings = settings
 
     def read_file(self, name: str) -> bytes | None:
         """A file, joined from its parts; the latest content of which all parts exist.
@@ -131,7 +132,7 @@ class CollectionFiles:
         The old parts are deleted when all new ones are stored. A reader finds one of the two, complete.
         """
         if not self.engine.exists():
-            self.engine.create_of({}, self._settings)
+            self.engine.create_of({}, self._settings())
         text = pybase64.b64encode(content).decode("ascii")
         own = hashlib.sha256(content).hexdigest()[:16]
         starts = range(0, len(text), _PART_BYTES)
