@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from surprise_rerank.core.arrays import unit_rows
-from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.core.tokens import TokenBatch, pack_tokens, unpack_tokens
 from surprise_rerank.errors import DataError
 from surprise_rerank.similarities import kernels, products
 from surprise_rerank.similarities.dynamax import DynaMax, membership
@@ -112,7 +112,7 @@ def test_int8_pools_equal_the_pair_on_the_dequantised_tokens(similarity: DynaMax
         expected = similarity.pair(query, batch[i]) ** power
         bound = int8_error(similarity, query, batch[i])
         assert abs(score**power - expected) <= bound + 1e-5 * (1 + abs(expected))
-    stored = TokenBatch.unpack(batch.pack(), batch.dimension)
+    stored = unpack_tokens(pack_tokens(batch), batch.dimension)
     np.testing.assert_array_equal(similarity.pool(query, stored), scores)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surprise_rerank.core.extras import is_installed
-from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.core.tokens import TokenBatch, pack_tokens, unpack_tokens
 from surprise_rerank.errors import DataError
 from surprise_rerank.similarities.bags import Bag, BagSimilarity, Texts
 from surprise_rerank.similarities.kernels import with_own_memberships
@@ -113,8 +113,8 @@ def test_the_pool_equals_the_pair(name: str, seed: int, in_context: bool):
 def test_pools_as_an_index_stores_them_equal_the_pair_on_the_same_tokens(name: str, seed: int, storage: str):
     """Packed and unpacked, with the memberships of tokens in their own texts. bfloat16 rounds products."""
     texts = with_odd_texts(draw_texts(np.random.default_rng(seed), 4, in_context=True))
-    packed = with_own_memberships(texts.batch.stored(storage)).pack()
-    stored = Texts(TokenBatch.unpack(packed, D), texts.words)
+    packed = pack_tokens(with_own_memberships(texts.batch.stored(storage)))
+    stored = Texts(unpack_tokens(packed, D), texts.words)
     assert stored.batch.storage == storage
     scores = BUILT[name].pool(texts[0], stored)
     pairs = [BUILT[name].pair(texts[0], stored[i]) for i in range(len(stored))]

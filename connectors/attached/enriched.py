@@ -24,7 +24,7 @@ from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.schema import Record, to_terms
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files
 from surprise_rerank.core.terms import TermBatch
-from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.core.tokens import TokenBatch, pack_tokens, unpack_tokens
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.errors import DataError, IndexMismatchError
@@ -183,7 +183,7 @@ class Enriched:
     def unpacked(self, packed: Sequence[bytes]) -> TokenBatch:
         """Token vectors of packed ones."""
         assert self.record is not None
-        return TokenBatch.unpack(packed, self.record.token_dimension)
+        return unpack_tokens(packed, self.record.token_dimension)
 
     def ensemble(self) -> Ensemble:
         """The ensemble that points carry moments of.
@@ -237,4 +237,4 @@ def packed_tokens(encoder: Encoder, documents: Sequence[Document]) -> list[bytes
         DataError: if the encoder has no token vectors.
     """
     encoded = encoder.encode([document.content for document in documents], kind="document")
-    return with_own_memberships(encoded.require_tokens().stored("int8")).pack()
+    return pack_tokens(with_own_memberships(encoded.require_tokens().stored("int8")))

@@ -28,6 +28,7 @@ import numpy.typing as npt
 import scipy.fft
 
 from surprise_rerank.core.arrays import Float32Array, Float64Array, matrix, unit_rows
+from surprise_rerank.core.tokens.rotation import spreading_signs
 from surprise_rerank.errors import DataError
 
 TokenStorage: TypeAlias = Literal["float16", "uint8"]
@@ -147,11 +148,7 @@ def _document_scale(n: int) -> float:
 
 def _rotated(unit: Float32Array) -> Float32Array:
     """Rows (m, d) -> (m, d + 1), the same products among them, each summing to 0."""
-    place = np.arange(unit.shape[1])
-    # The Rudin-Shapiro sequence, whose transform is flat: without signs, a vector whose components are all
-    # alike would end up in one component.
-    signs = np.where(np.bitwise_count(place & place >> 1) % 2, -1, 1).astype(np.float32)
-    coefficients = np.pad(unit * signs, ((0, 0), (1, 0)))
+    coefficients = np.pad(unit * spreading_signs(unit.shape[1]), ((0, 0), (1, 0)))
     return scipy.fft.idct(coefficients, axis=1, norm="ortho").astype(np.float32, copy=False)
 
 

@@ -28,7 +28,7 @@ from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.core.files import disk_errors, whole_file, whole_folder
 from surprise_rerank.core.moments import Moments
-from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.core.tokens import TokenBatch, pack_tokens, unpack_tokens
 from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.neighbours import KEY_BLOCK, Keys
@@ -90,7 +90,7 @@ def store_chunk(
             with pyarrow.OSFile(str(draft / _IDS), "wb") as sink, ipc.new_file(sink, batch.schema) as writer:
                 writer.write_batch(batch)
             if tokens is not None:
-                packed = tokens.pack()
+                packed = pack_tokens(tokens)
                 (draft / _TOKENS).write_bytes(b"".join(packed))
                 np.save(draft / _TOKEN_ENDS, np.cumsum([len(p) for p in packed], dtype=np.int64))
             about = {"digest": digest, "rows": len(ids)}
@@ -276,7 +276,7 @@ class EncodedCorpus:
                     start = int(ends[row - 1]) if row else 0
                     file.seek(start)
                     packed[place] = file.read(int(ends[row]) - start)
-        return TokenBatch.unpack(packed)
+        return unpack_tokens(packed)
 
     def keys(self, ensemble: Ensemble, first: int, device: str = "cpu") -> Keys:
         """The block of rows that begins at a multiple of `KEY_BLOCK`, with their moments.

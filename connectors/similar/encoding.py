@@ -20,7 +20,7 @@ from surprise_rerank.connectors.similar.corpus import (
     store_chunk,
 )
 from surprise_rerank.core.arrays import Float32Array, matrix, unit_rows
-from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.core.tokens import TokenBatch, pack_tokens
 from surprise_rerank.documents import Document, encodable
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.errors import DataError
@@ -52,7 +52,7 @@ class Vectors:
     Attributes:
         name: what to call them.
         batches: (ids, (n, d) vectors), which can be iterated several times; vectors are scaled to length 1.
-            With token vectors: (ids, vectors, tokens), the tokens in int8 with their own memberships.
+            With token vectors: (ids, vectors, tokens), the tokens in any form.
         tokens: whether batches have tokens.
     """
 
@@ -151,7 +151,7 @@ def store_vectors(folder: Path, given: Vectors) -> list[str]:
         named = hashlib.sha256("\0".join(names_of_rows).encode())
         named.update(rows.tobytes())
         for own in tokens:
-            named.update(b"".join(own.pack()))
+            named.update(b"".join(pack_tokens(own)))
         names.append(chunk_name(0, number))
         store_chunk(folder, names[-1], named.hexdigest(), names_of_rows, rows, *tokens)
     return names

@@ -293,7 +293,8 @@ class AutoReranker:
             scores, usual = (
                 DynaMax().pool(tokens, batch, threads=self.threads) for batch in (documents, sample)
             )
-        own, usual = without_length(scores, documents.lengths, usual, sample.lengths, self.settings.lengths)
+        lengths = documents.token_counts, sample.token_counts
+        own, usual = without_length(scores, lengths[0], usual, lengths[1], self.settings.lengths)
         return _ScorerResult(scores, surprise_normalized(own, Moments.of(usual)))
 
     def _trust(self, results: Mapping[str, _ScorerResult], order: list[int]) -> float:

@@ -84,7 +84,7 @@ class Texts:
     """n texts, as `Bag`s that share their arrays.
 
     Attributes:
-        tokens: n lists of token vectors; None where no encoder made them.
+        tokens: n lists of token vectors, none of them merged; None where no encoder made them.
         words: n lists of words, aligned with the token vectors where there are any.
 
     Raises:
@@ -173,8 +173,13 @@ class Texts:
             return self
         tokens = self.batch
         sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept, dtype=np.int64)])
-        batch = TokenBatch(
-            tokens.directions[kept], tokens.scales[kept], tokens.norms[kept], sums[tokens.offsets]
+        batch = replace(
+            tokens,
+            directions=tokens.directions[kept],
+            scales=tokens.scales[kept],
+            norms=tokens.norms[kept],
+            offsets=sums[tokens.offsets],
+            own=None,
         )
         if self.words is None:
             return Texts(batch)
@@ -221,7 +226,7 @@ def word_lists(
 def known_tokens(tokens: TokenBatch) -> npt.NDArray[np.bool_]:
     """(total,) whether a token's vector is not zero."""
     known: npt.NDArray[np.bool_] = (tokens.scales > 0) & (tokens.norms > 0)
-    if tokens.directions.dtype != np.int8:  # whose scales are 0 for zero vectors
+    if tokens.storage in ("float32", "float16", "bfloat16"):  # others have the scale 0 for zero vectors
         known &= tokens.directions.any(axis=1)
     return known
 

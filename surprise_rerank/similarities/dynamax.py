@@ -204,7 +204,8 @@ class DynaMax:
             query: (m, d) token vectors.
             documents: n texts of dimension d.
             query_weights: (m,) of the query's tokens in the universe; 1 by default.
-            document_weights: (total,) of the documents' tokens in it, where the universe is joint.
+            document_weights: (total,) of the documents' vectors in it, where the universe is joint. A vector
+                that stands for several tokens counts as often besides.
             threads: how many to use; as many as torch uses by default.
             device: where to multiply: `cpu`, `cuda`, ...
 
@@ -234,8 +235,10 @@ class DynaMax:
         sizes = sets.overlap(membership(x, x), in_query) @ _filled(query_weights, len(x))
         if maxima.of_documents is not None:
             parts = sets.overlap(maxima.of_documents, self._own_membership(documents, threads))
+            if documents.members is not None:
+                parts = parts * documents.weights
             if document_weights is not None:
-                parts = parts * _filled(document_weights, len(documents.directions))
+                parts = parts * _filled(document_weights, len(documents.scales))
             sizes = sizes + _sums(parts, documents)
         return sets.quotient(*sizes)
 

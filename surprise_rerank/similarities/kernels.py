@@ -20,7 +20,9 @@ import torch
 
 from surprise_rerank.core.arrays import Float32Array, FloatArray, IntArray, row_norms
 from surprise_rerank.core.device import device_of
-from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.core.tokens.batch import TokenBatch
+from surprise_rerank.core.tokens.form import TokenForm
+from surprise_rerank.core.tokens.rotation import rotated
 from surprise_rerank.errors import DataError
 from surprise_rerank.similarities.products import multiplier
 
@@ -76,19 +78,24 @@ def pool_maxima(
     m = len(query)
     _require_in_range(row_norms(query), np.ones(1) if unit_tokens else documents.norms)
     in_query = torch.zeros((len(documents), m))
-    in_documents = torch.zeros(len(documents.directions)) if of_documents else None
+    in_documents = torch.zeros(len(documents.scales)) if of_documents else None
     place = device_of(device)
     chunks = _chunks(documents.offsets, m, place) if m else []
     factors = torch.from_numpy(documents.scales if unit_tokens else documents.scales * documents.norms)
     lengths, stored, x = torch.from_numpy(documents.lengths), _tensor(documents), torch.from_numpy(query)
 
     largest = max((int(documents.offsets[b] - documents.offsets[a]) for a, b in chunks), default=0)
-    multiply = multiplier(x.to(place), stored.dtype, largest)
+    multiply = multiplier(x.to(place), documents.code or stored.dtype, largest)
+    # Codes are of residuals: <q, x> = <q, x - m> + <q, m>, where x is not zero.
+    of_means = None if documents.centers is None else torch.from_numpy(documents.centers @ rotated(query).T)
+    lasting = torch.from_numpy((documents.norms > 0).astype(np.float32) if unit_tokens else documents.norms)
     with _using(threads):
         for start, stop in chunks:
             rows = slice(int(documents.offsets[start]), int(documents.offsets[stop]))
             products = multiply(stored[rows].to(place)).mul_(factors[rows, None].to(place))
             owners = torch.repeat_interleave(torch.arange(stop - start), lengths[start:stop]).to(place)
+            if of_means is not None:
+                products.addcmul_(of_means[start:stop].to(place)[owners], lasting[rows, None].to(place))
             best = torch.zeros((stop - start, m), device=place)  # the floor that maxima start from
             best.scatter_reduce_(0, owners[:, None].expand(-1, m), products, "amax")
             in_query[start:stop] = best.cpu()
@@ -110,7 +117,7 @@ def own_memberships(documents: TokenBatch, *, threads: int | None = None) -> Flo
     if documents.own is not None:
         return documents.own
     _require_in_range(documents.norms, documents.norms)
-    own = torch.zeros(len(documents.directions))
+    own = torch.zeros(len(documents.scales))
     with _using(threads):
         for i in np.flatnonzero(documents.lengths).tolist():
             tokens, first = torch.from_numpy(documents[i]), int(documents.offsets[i])
@@ -123,6 +130,15 @@ def own_memberships(documents: TokenBatch, *, threads: int | None = None) -> Flo
 def with_own_memberships(documents: TokenBatch) -> TokenBatch:
     """The batch with its `own_memberships`, so that they are not computed for each question."""
     return replace(documents, own=own_memberships(documents))
+
+
+def in_form(tokens: TokenBatch, form: TokenForm) -> TokenBatch:
+    """Token vectors as they are stored: in a form, with their own memberships where this is no code.
+
+    Of a code, they are computed when a question asks for them, which few do.
+    """
+    stored = form.of(tokens)
+    return stored if stored.code is not None else with_own_memberships(stored)
 
 
 def _tensor(documents: TokenBatch) -> torch.Tensor:

@@ -12,6 +12,10 @@ from typing import TypeAlias
 
 import torch
 
+from surprise_rerank.core.arrays import Float32Array
+from surprise_rerank.core.tokens.codes import TokenCode
+from surprise_rerank.core.tokens.rotation import rotated
+
 # (t, d) stored tokens, t at most the rows that it was made for -> (t, m) float32, valid until the next call.
 Multiplier: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
 
@@ -22,17 +26,20 @@ _FINER = 2 * _LEVELS
 _ROW_STEP = 128
 
 
-def multiplier(query: torch.Tensor, stored: torch.dtype, rows: int) -> Multiplier:
+def multiplier(query: torch.Tensor, stored: torch.dtype | TokenCode, rows: int) -> Multiplier:
     """The fastest multiplier of stored tokens with these query tokens, on the query's device.
 
     Args:
         query: (m, d) float32.
-        stored: dtype of the stored tokens: float32, float16, bfloat16 or int8.
+        stored: dtype of the stored tokens: float32, float16, bfloat16 or int8; or their code.
         rows: the most stored tokens of a call.
     """
     on_cpu = query.device.type == "cpu"
     # torch's int8 product of one component is wrong.
-    if stored == torch.int8 and on_cpu and query.shape[1] > 1 and multiplies_int8():
+    in_int8 = on_cpu and query.shape[1] > 1 and multiplies_int8()
+    if isinstance(stored, TokenCode):
+        return _Coded(query, stored, rows, in_int8=in_int8)
+    if stored == torch.int8 and in_int8:
         return _Int8(query, rows)
     if not on_cpu and stored in (torch.float16, torch.bfloat16):
         return _Native(query, stored, rows)
@@ -143,3 +150,49 @@ class _Int8:
         raw = torch._int_mm(tokens, self._parts, out=self._raw[:t])
         whole = self._out[:t].copy_(raw[:, :m])
         return whole.add_(raw[:, m:], alpha=1 / _FINER).mul_(self._level)
+
+
+class _Coded:
+    """Codes of some bits, unpacked part by part into a block that stays in the processor's cache.
+
+    A component is a whole number c from 0 to L = 2^b - 1 that stands for the level l = 2 c - L, so that
+    <q, l> = 2 <q, c> - L sum(q): the codes are multiplied as they are. Where the processor multiplies int8,
+    the query is rounded to it, once: that adds at most half of max|q_i| / 127 for each component, which
+    is a fiftieth of the code's own error at 2 bits and a tenth at 4.
+    """
+
+    def __init__(self, query: torch.Tensor, code: TokenCode, rows: int, *, in_int8: bool) -> None:
+        self._code, self._in_int8, place = code, in_int8, query.device
+        width, m = code.width * code.parts, len(query)
+        turned: Float32Array = rotated(query.cpu().numpy())
+        asked = torch.zeros((m, width), device=place)
+        asked[:, : query.shape[1]] = torch.from_numpy(turned)
+        self._level = torch.ones(m, device=place)
+        if in_int8:
+            smallest = torch.finfo(torch.float32).tiny
+            self._level = asked.abs().amax(dim=1).clamp_min(smallest) / _LEVELS
+            asked = (asked / self._level[:, None]).round()
+        self._offset = asked.sum(dim=1) * code.largest
+        self._query = (asked.to(torch.int8) if in_int8 else asked).T
+        self._block = torch.zeros((rows, width), dtype=torch.uint8, device=place)
+        self._wide = torch.empty((0 if in_int8 else rows, width), device=place)
+        self._raw = torch.empty((rows if in_int8 else 0, m), dtype=torch.int32, device=place)
+        self._out = torch.empty((rows, m), device=place)
+
+    def __call__(self, codes: torch.Tensor) -> torch.Tensor:
+        t = len(codes)
+        block, out = self._unpacked(codes), self._out[:t]
+        if self._in_int8:
+            out.copy_(torch._int_mm(block.view(torch.int8), self._query, out=self._raw[:t]))
+        else:
+            torch.mm(self._wide[:t].copy_(block), self._query, out=out)
+        return out.mul_(2).sub_(self._offset).mul_(self._level)
+
+    def _unpacked(self, codes: torch.Tensor) -> torch.Tensor:
+        """(t, d) components from 0 to L."""
+        block, width, largest = self._block[: len(codes)], self._code.width, self._code.largest
+        for part in range(self._code.parts):
+            own = block[:, part * width : (part + 1) * width]
+            torch.bitwise_right_shift(codes, part * self._code.bits, out=own)
+            own.bitwise_and_(largest)
+        return block

@@ -71,7 +71,8 @@ class SimilarityReranker:
         reads = self.similarity.inputs
         tokens = None
         if "vectors" in reads:
-            tokens = candidates.require_tokens()
+            # Each word has a vector of its own, and every similarity counts tokens, not merged vectors.
+            tokens = candidates.require_tokens().expanded()
         if self.encoder is None or "words" not in reads:
             return Texts(tokens)
         if candidates.passages is not None:
