@@ -9,7 +9,7 @@ from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import IndexOptions
 from surprise_rerank.connectors.qdrant.manifest import Manifest
-from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.core.tokens import TokenBatch, pack_tokens, unpack_tokens
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import (
     Encoded,
@@ -106,7 +106,7 @@ def test_an_index_that_must_store_tokens_refuses_an_encoder_without_them(open_in
 @pytest.mark.parametrize("storage", ["float16", "uint8"])
 def test_an_index_stores_tokens_of_another_dimension(open_index: Opener, storage: str):
     encoder = WideTokens()
-    with open_index(encoder, options=IndexOptions(token_vectors=storage)) as index:
+    with open_index(encoder, options=IndexOptions(token_storage="int8", token_vectors=storage)) as index:
         index.sync(DOCUMENTS)
         assert (index.manifest.dimension, index.manifest.token_dimension) == (16, 24)
     with open_index(encoder) as index:
@@ -138,7 +138,7 @@ def test_a_manifest_of_an_earlier_version_has_tokens_of_its_dimension():
 
 
 def test_packed_tokens_tell_their_dimension():
-    packed = TokenBatch.from_arrays([np.ones((2, 5)), np.zeros((0, 5))]).pack()
-    assert TokenBatch.unpack(packed).dimension == 5
+    packed = pack_tokens(TokenBatch.from_arrays([np.ones((2, 5)), np.zeros((0, 5))]))
+    assert unpack_tokens(packed).dimension == 5
     with pytest.raises(DataError, match="packed tokens 1 have dimension 5, expected 3"):
-        TokenBatch.unpack([*TokenBatch.from_arrays([np.ones((1, 3))]).pack(), packed[0]])
+        unpack_tokens([*pack_tokens(TokenBatch.from_arrays([np.ones((1, 3))])), packed[0]])

@@ -22,6 +22,7 @@ from surprise_rerank.candidates import Query
 from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex, Location
 from surprise_rerank.connectors.qdrant.schema import point_id
 from surprise_rerank.core.extras import is_installed
+from surprise_rerank.core.tokens import TokenForm
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import DataError, IndexMismatchError, StoreError
@@ -53,10 +54,12 @@ def test_what_was_stored_comes_back(open_index: Opener) -> None:
     expected = encoder.encode([d.content for d in reversed(DOCUMENTS)])
     np.testing.assert_allclose(found.dense, expected.dense, atol=1e-6)
     assert found.tokens is not None
-    packed = expected.tokens.stored("int8")
+    packed = TokenForm().of(expected.tokens)
     np.testing.assert_array_equal(found.tokens.directions, packed.directions)
     np.testing.assert_array_equal(found.tokens.offsets, packed.offsets)
     np.testing.assert_array_equal(found.tokens.norms, packed.norms)
+    np.testing.assert_array_equal(found.tokens.centers, packed.centers)
+    np.testing.assert_array_equal(found.tokens.token_counts, expected.tokens.lengths)
 
 
 def test_nothing_is_encoded_again_when_nothing_changed(open_index: Opener) -> None:

@@ -32,7 +32,7 @@ from surprise_rerank.connectors.qdrant.schema import (
     WITH_VECTORS,
     point_id,
 )
-from surprise_rerank.connectors.qdrant.search.pools import Pools, packed_tokens
+from surprise_rerank.connectors.qdrant.search.pools import Pools
 from surprise_rerank.connectors.qdrant.search.queries import (
     NO_OPTIONS,
     SearchOptions,
@@ -42,7 +42,9 @@ from surprise_rerank.connectors.qdrant.search.queries import (
 from surprise_rerank.connectors.qdrant.storage.base import Storage
 from surprise_rerank.connectors.qdrant.storage.folder import FolderStorage
 from surprise_rerank.connectors.qdrant.storage.server import ServerStorage
+from surprise_rerank.connectors.qdrant.storage.tokens import stored_tokens
 from surprise_rerank.connectors.qdrant.writing import statistics
+from surprise_rerank.connectors.qdrant.writing.carrying import CarriedVectors
 from surprise_rerank.connectors.qdrant.writing.indexing import Indexer, SyncReport
 from surprise_rerank.connectors.qdrant.writing.locking import exclusive
 from surprise_rerank.connectors.qdrant.writing.pipeline import delete_documents
@@ -77,6 +79,7 @@ class QdrantIndex:
         self._encoder = encoder
         self._statistics: Statistics | None = None
         self._terms = KeptTerms(storage)
+        self._carried: CarriedVectors | None = None  # while this is filled with those of the version before
         self._density: float | None = None
         self.is_closed = False
         # One change at a time: a pass of statistics must not give a document the moments of its old text.
@@ -248,7 +251,7 @@ class QdrantIndex:
                     on_progress(count)
 
             with self._changing_points() as points:
-                indexer = Indexer(self.storage.engine, points, maker, report)
+                indexer = Indexer(self.storage.engine, points, maker, report, self._carried)
                 return indexer.run(documents, prune=prune, encoded=encoded)
 
     @exclusive
@@ -277,7 +280,9 @@ class QdrantIndex:
         """Index everything again into a new version, and replace this one by it in one step.
 
         Until then this version answers. After an error it stays in use, and another call continues. The new
-        version keeps the ensemble if the model is the same.
+        version keeps the ensemble if the model is the same. Of documents that have not changed, it takes over
+        the vectors, where they lose nothing by it: the model and the passages must be the same, and the form
+        of the token vectors the same or smaller.
 
         Args:
             documents: the whole collection.
@@ -297,7 +302,9 @@ class QdrantIndex:
             same_model = model.fingerprint == self.manifest.fingerprint
             if same_model:
                 statistics.carry_over(self.storage, made)
+            successor._carried = CarriedVectors(self.storage, made.manifest, model)
             report = successor.sync(documents, prune=True, show_progress=show_progress)
+            successor._carried = None
             kept = successor.statistics()
             if kept is not None:  # an interrupted call may have stored those of another ensemble
                 statistics.refresh(made, kept, lambda count: None)
@@ -394,7 +401,7 @@ class QdrantIndex:
         Point ids are hashes: this is a uniform sample, the same in every engine.
         """
         records = self.storage.engine.smallest(size, (ID,), WITH_VECTORS)
-        tokens = packed_tokens(self.storage, [record.id for record in records])
+        tokens = stored_tokens(self.storage, records)
         return tuple(record.payload[ID] for record in records), tokens
 
     def term_statistics(self) -> TermStatistics:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, TypeAlias, get_args
 
 from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.multivectors import TokenStorage
-from surprise_rerank.connectors.qdrant.schema import SCHEMA_VERSION
+from surprise_rerank.connectors.qdrant.schema import READ_SCHEMAS, SCHEMA_VERSION
 from surprise_rerank.core.extras import is_installed
+from surprise_rerank.core.tokens.batch import BITS, STORAGES, Storage
+from surprise_rerank.core.tokens.form import TokenForm
 from surprise_rerank.encoders.base import Encoder, token_dimension
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError, IndexMismatchError
@@ -30,7 +32,11 @@ class IndexOptions:
     Attributes:
         passages: how documents are split that are longer than the model reads; None cuts them, as the
             published figures of some data sets assume.
-        packed_tokens: whether int8 token vectors are in the payload, for scores that are computed here.
+        packed_tokens: whether token vectors are in a payload, for scores that are computed here.
+        token_storage: bits of their components: `1bit`, `2bit`, `4bit` or `int8`. None takes what an index
+            that exists has; a new one gets `TokenForm`'s default.
+        pooling: tokens of a document that are merged into one vector, on average; 1 merges none. None takes
+            what an index that exists has; a new one merges as `TokenForm` does by default, and none in int8.
         token_vectors: whether they are stored as a multivector too, for MaxSim inside Qdrant, and how.
         surprise_vector: whether the augmented vector is stored, for first-stage search by surprise.
         bm25: settings of the sparse vectors for lexical search inside Qdrant; None stores none, and is the
@@ -42,6 +48,8 @@ class IndexOptions:
 
     passages: Passages | None = field(default_factory=Passages)
     packed_tokens: bool = True
+    token_storage: Storage | None = None
+    pooling: float | None = None
     token_vectors: TokenStorage | None = None
     surprise_vector: bool = False
     bm25: Bm25 | None = field(default_factory=_usual_bm25)
@@ -51,6 +59,7 @@ class IndexOptions:
 
     def __post_init__(self) -> None:
         choices: dict[str, tuple[Any, ...]] = {
+            "token_storage": STORAGES,
             "token_vectors": get_args(TokenStorage),
             "quantization": get_args(Quantization),
         }
@@ -58,10 +67,30 @@ class IndexOptions:
             if getattr(self, name) not in (None, *allowed):
                 known = ", ".join(allowed)
                 raise DataError(f"{name}={getattr(self, name)!r} is not known; choose None or one of {known}")
+        _ = self.token_form  # refuses a pooling that is none
         for path, kind in self.payload_indexes.items():
             if kind not in get_args(PayloadType):
                 known = ", ".join(get_args(PayloadType))
                 raise DataError(f"the payload index {path!r} is of type {kind!r}; choose one of {known}")
+
+    @property
+    def token_form(self) -> TokenForm:
+        """The form of packed token vectors."""
+        usual = TokenForm()
+        storage = self.token_storage or usual.storage
+        pooling = usual.pooling if storage in BITS else 1
+        return TokenForm(storage, pooling if self.pooling is None else self.pooling)
+
+    @property
+    def stores_tokens(self) -> bool:
+        """Whether token vectors are stored, in any place."""
+        return self.packed_tokens or self.token_vectors is not None
+
+    @property
+    def settled(self) -> IndexOptions:
+        """The same, with the numbers that a new index gets where none were asked for."""
+        form = self.token_form
+        return replace(self, token_storage=form.storage, pooling=form.pooling)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
@@ -73,11 +102,16 @@ class IndexOptions:
         passages, bm25 = values["passages"], values["bm25"]
         return cls(
             **{
+                **_BEFORE_CODES,
                 **values,
                 "passages": None if passages is None else Passages(**passages),
                 "bm25": None if bm25 is None else Bm25.from_json(bm25),
             }
         )
+
+
+# Of indexes whose options do not say.
+_BEFORE_CODES: Mapping[str, Any] = {"token_storage": "int8", "pooling": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +183,8 @@ class Manifest:
             DataError: if token vectors are to be stored, and the encoder has none.
         """
         tokens = token_dimension(encoder)
-        chosen = options or IndexOptions(packed_tokens=tokens is not None)
-        if tokens is None and (chosen.packed_tokens or chosen.token_vectors):
+        chosen = (options or IndexOptions(packed_tokens=tokens is not None)).settled
+        if tokens is None and chosen.stores_tokens:
             raise DataError(
                 f"the index stores token vectors, and the encoder {encoder.name!r} has none; take those of "
                 "another model (token_encoder=load_encoder()), or make the index with "
@@ -171,10 +205,10 @@ class Manifest:
         """
         try:
             schema = int(values["schema"])
-            if schema != SCHEMA_VERSION:
+            if schema not in READ_SCHEMAS:
                 raise IndexMismatchError(
-                    f"{where} has schema version {schema}, this version reads {SCHEMA_VERSION}; "
-                    "delete it and index again"
+                    f"{where} has schema version {schema}, this version reads "
+                    f"{' and '.join(map(str, READ_SCHEMAS))}; delete it and index again"
                 )
             return cls(
                 model=str(values["model"]),
@@ -213,7 +247,7 @@ class Manifest:
         """
         for option in fields(IndexOptions):
             ours, theirs = getattr(self.options, option.name), getattr(expected, option.name)
-            if ours != theirs:
+            if ours != theirs and not (option.name in _BEFORE_CODES and theirs is None):
                 raise IndexMismatchError(
                     f"{where} was made with {option.name}={ours!r}, asked for is {theirs!r}; leave the "
                     "options away to take it as it is, or rebuild the index with the new ones"

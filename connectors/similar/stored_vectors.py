@@ -10,8 +10,8 @@ import numpy as np
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.qdrant.schema import DENSE, ID, WITH_VECTORS, Record
-from surprise_rerank.connectors.qdrant.search.pools import packed_tokens
 from surprise_rerank.connectors.qdrant.storage.base import Storage
+from surprise_rerank.connectors.qdrant.storage.tokens import stored_tokens
 from surprise_rerank.connectors.similar.encoding import Vectors
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.tokens import TokenBatch
@@ -66,8 +66,4 @@ class _Stored:
     def _batch(self, storage: Storage, records: Sequence[Record]) -> _Batch:
         ids = [record.payload[ID] for record in records]
         vectors = np.array([record.vectors[DENSE] for record in records], np.float32)
-        if not self._tokens:
-            return ids, vectors
-        from surprise_rerank.similarities.kernels import with_own_memberships  # which needs torch
-
-        return ids, vectors, with_own_memberships(packed_tokens(storage, [record.id for record in records]))
+        return (ids, vectors, stored_tokens(storage, records)) if self._tokens else (ids, vectors)

@@ -17,19 +17,16 @@ from surprise_rerank.connectors.qdrant.schema import (
     NUMBER,
     PASSAGE_FIELDS,
     PASSAGES,
-    TOKENS,
     Record,
     point_id,
     to_document,
     to_passage,
     to_terms,
-    to_tokens,
-    tokens_id,
 )
 from surprise_rerank.connectors.qdrant.search.queries import SearchOptions, Stage, request, rescored
 from surprise_rerank.connectors.qdrant.storage.base import Storage
+from surprise_rerank.connectors.qdrant.storage.tokens import stored_tokens
 from surprise_rerank.core.arrays import Float32Array
-from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
 
@@ -189,7 +186,7 @@ class Pools:
             ids=tuple(p[ID] for p in payloads),
             scores={} if name is None else {name: np.array([r.score for r in records], np.float64)},
             dense=_dense(records, dimension) if "dense" in fields else None,
-            tokens=packed_tokens(self.storage, [r.id for r in records]) if "tokens" in fields else None,
+            tokens=stored_tokens(self.storage, records) if "tokens" in fields else None,
             terms=to_terms(records) if "terms" in fields else None,
             documents=tuple(documents[p[ID]] for p in payloads) if "documents" in fields else None,
         )
@@ -206,22 +203,6 @@ class Pools:
             firsts = self.storage.engine.retrieve([point_id(name) for name in missing], DOCUMENT_FIELDS)
             whole.update((record.payload[ID], to_document(record.payload)) for record in firsts)
         return whole
-
-
-def packed_tokens(storage: Storage, points: Sequence[str]) -> TokenBatch:
-    """The token vectors of points, in their order.
-
-    Raises:
-        DataError: if the index stores none, or lacks some.
-    """
-    if not storage.manifest.options.packed_tokens:
-        raise DataError("the index holds no token vectors (it was made with packed_tokens=False)")
-    found = storage.engine.retrieve([tokens_id(point) for point in points], (TOKENS,)) if points else []
-    payloads = {record.id: record.payload for record in found}
-    missing = sum(tokens_id(point) not in payloads for point in points)
-    if missing:
-        raise DataError(f"{missing} documents were deleted meanwhile, or lost their token vectors; ask again")
-    return to_tokens([payloads[tokens_id(point)] for point in points], storage.manifest.token_dimension)
 
 
 def _dense(records: Sequence[Record], dimension: int) -> Float32Array:

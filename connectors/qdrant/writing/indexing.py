@@ -21,6 +21,7 @@ from surprise_rerank.connectors.qdrant.schema import (
     point_id,
     stored_hash,
 )
+from surprise_rerank.connectors.qdrant.writing.carrying import CarriedVectors
 from surprise_rerank.connectors.qdrant.writing.pipeline import (
     Job,
     StoppedError,
@@ -84,12 +85,14 @@ class Indexer:
         points: stores and deletes their points.
         maker: makes their points.
         on_progress: called with the number of documents of every finished part.
+        carried: has the vectors of documents that have not changed since the version before.
     """
 
     engine: Engine
     points: PointWriter
     maker: PointMaker
     on_progress: Callable[[int], None] | None = None
+    carried: CarriedVectors | None = None
     _counts: _Counts = field(default_factory=_Counts)
     _seen: dict[str, None] = field(default_factory=dict)  # ids, in their order
 
@@ -183,8 +186,12 @@ class Indexer:
             return
         for start in range(0, len(pieces), _WINDOW):
             part = pieces[start : start + _WINDOW]
-            texts = [piece.text for piece in part]
-            yield from self.maker.points(part, self.maker.encoder.encode(texts, kind="document"))
+            yield from self.maker.points(part, self._encoded(part))
+
+    def _encoded(self, pieces: Sequence[Piece]) -> Encoded:
+        if self.carried is not None:
+            return self.carried.encoded(pieces)
+        return self.maker.encoder.encode([piece.text for piece in pieces], kind="document")
 
     def _require_unique(self, documents: Sequence[Document]) -> None:
         for document in documents:

@@ -28,7 +28,8 @@ from surprise_rerank.connectors.qdrant.schema import (
 )
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 from surprise_rerank.core.arrays import Float32Array
-from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.core.tokens.batch import TokenBatch
+from surprise_rerank.core.tokens.packing import pack_tokens
 from surprise_rerank.documents import Document, Passage
 from surprise_rerank.encoders.base import Encoded, Encoder, token_dimension
 from surprise_rerank.errors import DataError
@@ -104,9 +105,9 @@ class PointMaker:
         ]
         if tokens is None or not self.options.packed_tokens:
             return [(point,) for point in found]
-        from surprise_rerank.similarities.kernels import with_own_memberships  # which needs torch
+        from surprise_rerank.similarities.kernels import in_form  # which needs torch
 
-        packed = with_own_memberships(tokens.stored("int8")).pack()
+        packed = pack_tokens(in_form(tokens, self.options.token_form))
         return [
             (Point(tokens_id(point.id), {}, {TOKENS: packed_text(own)}), point)
             for point, own in zip(found, packed, strict=True)
@@ -120,7 +121,7 @@ class PointMaker:
 
     def _tokens(self, encoded: Encoded, count: int) -> TokenBatch | None:
         """The token vectors of so many texts, where the index stores any."""
-        if not self.options.packed_tokens and self.options.token_vectors is None:
+        if not self.options.stores_tokens:
             return None
         tokens, dimension = encoded.require_tokens(), token_dimension(self.encoder)
         if (len(tokens), tokens.dimension) != (count, dimension):

@@ -49,6 +49,17 @@ class IndexArguments:
         flag="--packed-tokens/--no-packed-tokens",
         help="Token vectors for auto, dynamax and fusion.  [default: packed-tokens]",
     )
+    token_storage: str | None = option(
+        None,
+        choices=("1bit", "2bit", "4bit", "int8"),
+        help="Bits of their components.  [default: 1bit]",
+    )
+    pooling: float | None = option(
+        None,
+        low=1,
+        metavar="N",
+        help="Tokens that are merged into one vector, on average.  [default: 3.5, of int8 none]",
+    )
     tokens: str | None = option(
         None,
         choices=("float16", "uint8", _NONE),
@@ -94,6 +105,8 @@ class IndexArguments:
             "passages": self._passages(base.passages),
             "bm25": self._bm25(base.bm25),
             "packed_tokens": self.packed_tokens,
+            "token_storage": self.token_storage,
+            "pooling": self.pooling,
             "token_vectors": self.tokens,
             "surprise_vector": self.surprise_vector,
             "quantization": self.quantization,

@@ -1,0 +1,94 @@
+"""Vectors of the version before: a rebuilt index need not encode documents that have not changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from surprise_rerank.connectors.qdrant.manifest import Manifest
+from surprise_rerank.connectors.qdrant.schema import DENSE, HASH, ID, Record, point_id, stored_hash
+from surprise_rerank.connectors.qdrant.storage.base import Storage, differs
+from surprise_rerank.connectors.qdrant.storage.tokens import stored_tokens
+from surprise_rerank.connectors.qdrant.writing.points import Piece
+from surprise_rerank.core.tokens.batch import TokenBatch
+from surprise_rerank.core.tokens.form import INT8
+from surprise_rerank.encoders.base import Encoded, Encoder
+from surprise_rerank.errors import DataError
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedVectors:
+    """Encodes what has changed, and takes the rest from the version before.
+
+    Attributes:
+        before: that version.
+        after: how the new one is made.
+        encoder: of the new one.
+    """
+
+    before: Storage
+    after: Manifest
+    encoder: Encoder
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether the new version's vectors are the old ones, or can be made of them without a loss."""
+        old, new = self.before.manifest, self.after
+        if differs(replace(old, options=new.options), new) or old.options.passages != new.options.passages:
+            return False
+        made = new.options.token_form.is_made_of(old.options.token_form)
+        if new.options.token_vectors is not None:  # which are of all tokens
+            made = made and old.options.token_form == INT8
+        return not new.options.stores_tokens or (old.options.packed_tokens and made)
+
+    def encoded(self, pieces: Sequence[Piece]) -> Encoded:
+        """Vectors of pieces; token vectors are as they were stored, or in the form of the new version."""
+        known = self._known(pieces) if self.is_possible else {}
+        rows = [i for i in range(len(pieces)) if i not in known]
+        fresh = self.encoder.encode([pieces[i].text for i in rows], kind="document") if rows else None
+        if fresh is not None and not known:
+            return fresh
+        dense = np.empty((len(pieces), self.after.dimension), np.float32)
+        if fresh is not None:
+            dense[rows] = fresh.dense
+        dense[list(known)] = np.array([record.vectors[DENSE] for record, _ in known.values()], np.float32)
+        if not self.after.options.stores_tokens:
+            return Encoded(dense)
+        from surprise_rerank.similarities.kernels import in_form  # which needs torch
+
+        parts = [tokens for _, tokens in known.values() if tokens is not None]
+        if fresh is not None:
+            parts.append(fresh.require_tokens())
+        form = self.after.options.token_form
+        joined = TokenBatch.concatenate([in_form(part, form) for part in parts])
+        return Encoded(dense, joined.take(np.argsort([*known, *rows])))
+
+    def _known(self, pieces: Sequence[Piece]) -> dict[int, tuple[Record, TokenBatch | None]]:
+        """Place -> what is stored of each piece whose document is stored as it is now.
+
+        Pieces whose tokens are damaged are omitted, and thereby encoded anew.
+        """
+        own = [point_id(p.document.id, p.passage.number if p.passage else 0) for p in pieces]
+        firsts = [point_id(p.document.id) for p in pieces]
+        points = tuple(dict.fromkeys((*own, *firsts)))
+        found = {r.id: r for r in self.before.engine.retrieve(points, (ID, HASH), (DENSE,))}
+        records = {
+            i: found[point]
+            for i, (piece, point, first) in enumerate(zip(pieces, own, firsts, strict=True))
+            if {point, first} <= found.keys() and found[first].payload[HASH] == stored_hash(piece.document)
+        }
+        if not self.after.options.stores_tokens:
+            return {i: (record, None) for i, record in records.items()}
+        return {i: (records[i], tokens) for i, tokens in self._tokens(records).items()}
+
+    def _tokens(self, records: Mapping[int, Record]) -> dict[int, TokenBatch]:
+        try:
+            stored = stored_tokens(self.before, list(records.values()))
+        except DataError:
+            if len(records) > 1:
+                parts = [self._tokens({i: record}) for i, record in records.items()]
+                return {i: tokens for part in parts for i, tokens in part.items()}
+            return {}
+        return {i: stored.between(row, row + 1) for row, i in enumerate(records)}
