@@ -288,14 +288,14 @@ class QdrantIndex:
             documents: the whole collection.
             encoder: another model, as for `open`, or the same.
             token_encoder: gives the token vectors in its place, as for `open`.
-            options: others, or the same.
+            options: others, or the same; token vectors of before schema 4 get their new default form.
             show_progress: as for `sync`.
 
         Raises:
             IndexingError: if documents cannot be stored.
         """
         model = _model(self.encoder if encoder is None else encoder, token_encoder) or self.encoder
-        chosen = options or self.manifest.options
+        chosen = options or self.manifest.options_when_rebuilt
         made = self.storage.successor(Manifest.of(model, chosen))
         try:
             successor = type(self)(made, model)

@@ -12,7 +12,7 @@ from surprise_rerank.connectors.qdrant.multivectors import TokenStorage
 from surprise_rerank.connectors.qdrant.schema import READ_SCHEMAS, SCHEMA_VERSION
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.core.tokens.batch import BITS, STORAGES, Storage
-from surprise_rerank.core.tokens.form import TokenForm
+from surprise_rerank.core.tokens.form import INT8, TokenForm
 from surprise_rerank.encoders.base import Encoder, token_dimension
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError, IndexMismatchError
@@ -34,7 +34,7 @@ class IndexOptions:
             published figures of some data sets assume.
         packed_tokens: whether token vectors are in a payload, for scores that are computed here.
         token_storage: bits of their components: `1bit`, `2bit`, `4bit` or `int8`. None takes what an index
-            that exists has; a new one gets `TokenForm`'s default.
+            that exists has; a new one gets `TokenForm.usual`.
         pooling: tokens of a document that are merged into one vector, on average; 1 merges none. None takes
             what an index that exists has; a new one merges as `TokenForm` does by default, and none in int8.
         token_vectors: whether they are stored as a multivector too, for MaxSim inside Qdrant, and how.
@@ -75,10 +75,9 @@ class IndexOptions:
 
     @property
     def token_form(self) -> TokenForm:
-        """The form of packed token vectors."""
-        usual = TokenForm()
-        storage = self.token_storage or usual.storage
-        pooling = usual.pooling if storage in BITS else 1
+        """The form of packed token vectors; int8 where it is not settled yet."""
+        storage = self.token_storage or INT8.storage
+        pooling = TokenForm().pooling if storage in BITS else 1
         return TokenForm(storage, pooling if self.pooling is None else self.pooling)
 
     @property
@@ -86,11 +85,14 @@ class IndexOptions:
         """Whether token vectors are stored, in any place."""
         return self.packed_tokens or self.token_vectors is not None
 
-    @property
-    def settled(self) -> IndexOptions:
-        """The same, with the numbers that a new index gets where none were asked for."""
-        form = self.token_form
-        return replace(self, token_storage=form.storage, pooling=form.pooling)
+    def settled(self, dimension: int) -> IndexOptions:
+        """The same, with what a new index gets where nothing was asked for.
+
+        Args:
+            dimension: of the token vectors.
+        """
+        chosen = replace(self, token_storage=self.token_storage or TokenForm.usual(dimension).storage)
+        return replace(chosen, pooling=chosen.token_form.pooling)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
@@ -183,7 +185,7 @@ class Manifest:
             DataError: if token vectors are to be stored, and the encoder has none.
         """
         tokens = token_dimension(encoder)
-        chosen = (options or IndexOptions(packed_tokens=tokens is not None)).settled
+        chosen = (options or IndexOptions(packed_tokens=tokens is not None)).settled(tokens or 0)
         if tokens is None and chosen.stores_tokens:
             raise DataError(
                 f"the index stores token vectors, and the encoder {encoder.name!r} has none; take those of "
@@ -191,6 +193,13 @@ class Manifest:
                 "IndexOptions(packed_tokens=False, token_vectors=None)"
             )
         return cls(encoder.name, encoder.fingerprint, encoder.dimension, chosen, token_dimension=tokens or 0)
+
+    @property
+    def options_when_rebuilt(self) -> IndexOptions:
+        """The same options; an index from before there were codes did not choose int8: the default then."""
+        if self.schema == SCHEMA_VERSION:
+            return self.options
+        return replace(self.options, token_storage=None, pooling=None)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""

@@ -52,7 +52,7 @@ class IndexArguments:
     token_storage: str | None = option(
         None,
         choices=("1bit", "2bit", "4bit", "int8"),
-        help="Bits of their components.  [default: 1bit]",
+        help="Bits of their components.  [default: 1bit; 2bit or 4bit under 256 dimensions]",
     )
     pooling: float | None = option(
         None,

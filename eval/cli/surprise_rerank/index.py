@@ -84,7 +84,8 @@ def index(
     existing = _manifest(location)
     if existing is None:
         rebuild = False  # there is nothing to keep
-    options = storing.options(None if existing is None else existing.options)
+    before = None if existing is None else existing.options_when_rebuilt if rebuild else existing.options
+    options = storing.options(before)
     encoder = load_model(model or (existing.model if existing else DEFAULTS.model))
     begun = time.perf_counter()
     with (

@@ -1,0 +1,115 @@
+"""Token vectors of an index that is rebuilt: taken over where nothing is lost, encoded anew elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from surprise_rerank import Document
+from surprise_rerank.connectors.qdrant import IndexOptions
+from surprise_rerank.connectors.qdrant.manifest import Manifest
+from surprise_rerank.connectors.qdrant.schema import TOKENS, packed_text, point_id, tokens_id
+from surprise_rerank.core.tokens import TokenForm
+from surprise_rerank.encoders.passages import Passages
+from tests.conftest import Opener
+from tests.words import WordEncoder
+
+DOCUMENTS = [Document(f"d{i}", " ".join(f"word{(i * j) % 23}" for j in range(5 + 9 * i))) for i in range(9)]
+INT8 = IndexOptions(token_storage="int8")
+ALL = frozenset({"dense", "tokens"})
+
+
+def test_a_new_index_says_how_its_tokens_are_stored(open_index: Opener):
+    encoder = WordEncoder()
+    with open_index(encoder) as index:
+        index.sync(DOCUMENTS)
+        form = index.manifest.options.token_form
+        assert form == TokenForm.usual(encoder.dimension)
+        found = index.fetch(["d8"], ALL).require_tokens()
+        assert (found.storage, found.token_counts.tolist()) == (form.storage, [77])
+        assert found.lengths.tolist() == [form.least]
+    with open_index(encoder, options=IndexOptions()) as index:  # asks for nothing in particular
+        assert index.manifest.options.token_form == form
+
+
+def test_an_index_from_before_codes_opens_and_keeps_int8(open_index: Opener):
+    encoder = WordEncoder()
+    with open_index(encoder, options=INT8) as index:
+        index.sync(DOCUMENTS[:5])
+        values = index.manifest.to_json() | {"schema": 3}
+        del values["options"]["token_storage"], values["options"]["pooling"]
+        index.storage.save(Manifest.from_json(values, "here"))
+    with open_index(encoder, options=IndexOptions()) as index:
+        assert index.manifest.schema == 3
+        index.sync(DOCUMENTS)
+        assert index.fetch(["d0", "d8"], ALL).require_tokens().storage == "int8"
+        encoder.encoded_texts.clear()
+        index.rebuild(DOCUMENTS)
+        assert encoder.encoded_texts == []
+        assert index.manifest.options.token_form == TokenForm.usual(encoder.dimension)
+        assert index.manifest.schema == 4
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reads"),
+    [
+        (INT8, IndexOptions(token_storage="1bit"), 0),
+        (INT8, IndexOptions(token_storage="2bit", pooling=2), 0),
+        (INT8, INT8, 0),
+        (IndexOptions(token_storage="1bit"), IndexOptions(token_storage="1bit"), 0),
+        (IndexOptions(token_storage="4bit", pooling=1), IndexOptions(token_storage="2bit"), 0),
+        (IndexOptions(token_storage="1bit"), IndexOptions(token_storage="2bit"), 9),
+        (IndexOptions(token_storage="2bit", pooling=2), IndexOptions(token_storage="2bit", pooling=4), 9),
+        (IndexOptions(token_storage="1bit"), INT8, 9),
+        (INT8, IndexOptions(token_storage="1bit", passages=Passages(tokens=40)), 9),
+        (IndexOptions(packed_tokens=False), IndexOptions(token_storage="1bit"), 9),
+        (IndexOptions(token_storage="1bit"), IndexOptions(packed_tokens=False), 0),
+    ],
+)
+def test_a_rebuilt_index_encodes_only_what_it_cannot_make(
+    open_index: Opener, before: IndexOptions, after: IndexOptions, reads: int
+):
+    encoder = WordEncoder()
+    with open_index(encoder, options=before) as index:
+        index.sync(DOCUMENTS)
+        encoder.encoded_texts.clear()
+        index.rebuild(DOCUMENTS, options=after)
+        assert len(encoder.encoded_texts) >= reads if reads else encoder.encoded_texts == []
+        expected = encoder.encode([d.content for d in DOCUMENTS])
+        if after.passages is not None and after.passages.tokens:
+            return
+        fields = ALL if after.packed_tokens else frozenset({"dense"})
+        found = index.fetch([d.id for d in DOCUMENTS], fields)
+        np.testing.assert_allclose(found.dense, expected.dense, atol=1e-6)
+        if after.packed_tokens:
+            form = index.manifest.options.token_form
+            wanted = form.of(expected.require_tokens())
+            assert found.require_tokens().lengths.tolist() == wanted.lengths.tolist()
+            assert found.require_tokens().storage == form.storage
+
+
+def test_changed_documents_are_encoded_in_a_rebuild_and_keep_their_place(open_index: Opener):
+    encoder = WordEncoder()
+    with open_index(encoder, options=INT8) as index:
+        index.sync(DOCUMENTS)
+        encoder.encoded_texts.clear()
+        changed = [replace(DOCUMENTS[0], text="blue green"), *DOCUMENTS[1:8], Document("new", "red")]
+        index.rebuild(changed, options=IndexOptions(token_storage="2bit"))
+        assert sorted(encoder.encoded_texts) == ["blue green", "red"]
+        found = index.fetch([d.id for d in changed], ALL)
+        np.testing.assert_allclose(found.dense, encoder.encode([d.content for d in changed]).dense, atol=1e-6)
+        assert found.require_tokens().token_counts.tolist() == [2, *(5 + 9 * i for i in range(1, 8)), 1]
+
+
+def test_damaged_tokens_are_encoded_anew(open_index: Opener):
+    encoder = WordEncoder()
+    with open_index(encoder) as index:
+        index.sync(DOCUMENTS)
+        broken = tokens_id(point_id("d3"))
+        index.storage.engine.set_payloads([(broken, {TOKENS: packed_text(b"SRT3 and nonsense")})])
+        encoder.encoded_texts.clear()
+        index.rebuild(DOCUMENTS)
+        assert encoder.encoded_texts == [DOCUMENTS[3].content]
+        assert index.fetch(["d3"], ALL).require_tokens().token_counts.tolist() == [32]
