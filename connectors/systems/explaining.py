@@ -294,7 +294,7 @@ def _matches(
     # Tokens that are stored for Qdrant alone cannot be read again.
     tokens = encoder.encode(texts).require_tokens() if found.tokens is None else found.tokens.take(chosen)
     return {
-        row: token_matches(query.require_tokens(), tokens[i], query_words, words[i], weights)
+        row: token_matches(query.require_tokens(), tokens.between(i, i + 1), query_words, words[i], weights)
         for i, row in enumerate(shown)
     }
 

@@ -7,7 +7,7 @@ document's token that is nearest to it:
     mu_D(x_j) = max(0, max over k of <x_j, y_k>)
 
 so every term belongs to one token of each side. For unit tokens of equal weight this is ColBERT's MaxSim
-divided by the number of tokens.
+divided by the number of tokens. Where tokens were merged, y_k is the vector of several ones.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from surprise_rerank.core.arrays import FloatArray, unit_rows
+from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError
 from surprise_rerank.similarities.bags import same_dimension
 from surprise_rerank.similarities.dynamax import membership
@@ -30,11 +31,14 @@ class TokenMatch:
 
     Attributes:
         token: of the question, in the model's spelling.
-        match: the document's, in the model's spelling; None where no token has a similarity above 0.
+        match: the document's, in the model's spelling; None where no token has a similarity above 0. Of a
+            vector that stands for several tokens, the one that is spelled as the question's, or the first.
         position: the number of that token in the document (or its passage), from 0; None likewise.
-        similarity: their cosine; 0 without a match.
+        similarity: their cosine, as near as the document's vectors are stored; 0 without a match.
         contribution: what the pair adds to the score; the contributions of all tokens sum to it.
         share: the contribution as a part of the score; 0 where the score is 0.
+        members: the spelling of every token that the vector stands for, in the document's order; the match
+            alone where none were merged, and empty without a match.
     """
 
     token: str
@@ -43,6 +47,12 @@ class TokenMatch:
     similarity: float
     contribution: float
     share: float
+    members: tuple[str, ...] = ()
+
+    def matched(self, most: int) -> str:
+        """The words that matched, each once, the match first; "..." where there are more than `most`."""
+        words = list(dict.fromkeys([self.match, *self.members] if self.match is not None else []))
+        return " · ".join(word for word in words[:most] if word) + (" ..." if len(words) > most else "")
 
     def to_json(self) -> dict[str, Any]:
         """The fields as JSON values."""
@@ -51,49 +61,59 @@ class TokenMatch:
 
 def token_matches(
     query: FloatArray,
-    document: FloatArray,
+    document: FloatArray | TokenBatch,
     query_words: Sequence[str],
     document_words: Sequence[str],
     weights: FloatArray | None = None,
 ) -> list[TokenMatch]:
-    """The match of every token of a question; the contributions sum to `DynaMax().pair(query, document)`.
+    """The match of every token of a question; contributions sum to DynaMax's inclusion of the question.
 
     Args:
         query: (m, d) token vectors.
-        document: (k, d) token vectors.
+        document: (k, d) token vectors; or a batch of one text, as it is stored, of k tokens.
         query_words: m strings, of `Encoder.words`.
         document_words: k strings.
         weights: (m,) of the question's tokens; 1 by default.
 
     Raises:
-        DataError: if dimensions differ, or there are not as many strings as vectors.
+        DataError: if dimensions differ, or there are not as many strings as tokens.
     """
-    for name, tokens, words in (("query", query, query_words), ("document", document, document_words)):
-        if len(tokens) != len(words):
+    if not isinstance(document, TokenBatch):
+        document = TokenBatch.from_arrays([document])
+    for name, count, words in (
+        ("query", len(query), query_words),
+        ("document", int(document.token_counts.sum()), document_words),
+    ):
+        if count != len(words):
             raise DataError(
-                f"{len(words)} words for {len(tokens)} token vectors of the {name}; take both from one "
+                f"{len(words)} words for {count} token vectors of the {name}; take both from one "
                 "encoder and one text"
             )
     if not len(query):
         return []
-    same_dimension(query, document.shape[1])
-    x, y = unit_rows(query), unit_rows(document)
+    same_dimension(query, document.dimension)
+    # What a code estimates has not exactly length 1, and counts as it is.
+    x, y = unit_rows(query), document.estimates()
     ours, theirs = membership(x, x), membership(y, x)
     counts = np.ones(len(x)) if weights is None else np.asarray(weights, np.float64)
     added = counts * np.minimum(ours, theirs) / (float(counts @ ours) or 1.0)
     shares = added / (added.sum() or 1.0)
     nearest = (x.astype(np.float64) @ y.astype(np.float64).T).argmax(axis=1) if len(y) else np.zeros(len(x))
+    owners = np.arange(len(y)) if document.members is None else document.members.owners
     matches = []
     for j, word in enumerate(query_words):
-        k = int(nearest[j]) if theirs[j] > 0 else None
+        positions = np.flatnonzero(owners == nearest[j]).tolist() if theirs[j] > 0 else []
+        same = [k for k in positions if document_words[k].casefold() == word.casefold()]
+        position = next(iter(same or positions), None)
         matches.append(
             TokenMatch(
                 token=word,
-                match=None if k is None else document_words[k],
-                position=k,
-                similarity=float(theirs[j]),
+                match=None if position is None else document_words[position],
+                position=position,
+                similarity=min(float(theirs[j]), 1.0),
                 contribution=float(added[j]),
                 share=float(shares[j]),
+                members=tuple(document_words[k] for k in positions),
             )
         )
     return matches

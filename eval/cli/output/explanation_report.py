@@ -12,10 +12,12 @@ from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.diagnosis.explanation import RankingExplanation, ScoreDistribution, ScorerShare, span
 from surprise_rerank.eval.cli.output.console import shortened
 from surprise_rerank.eval.reports.report import Column, Mark, Plot, Report, Series, Table
+from surprise_rerank.similarities.token_matches import TokenMatch
 from surprise_rerank.surprise.score import probability
 
 _BARS = 10  # candidates whose scores are drawn
 _COMPARED = 4  # documents whose tokens are side by side
+_WORDS_COMPARED, _WORDS = 2, 5  # of the tokens that were merged into one vector
 
 
 def explanation_report(
@@ -139,7 +141,7 @@ def _best_matches(explanation: RankingExplanation) -> Table:
     cells = [
         (
             matches[0].token,
-            *("" if m.match is None else f"{m.match} {m.similarity:.2f} {m.share:.0%}" for m in matches),
+            *("" if m.match is None else _in_short(m) for m in matches),
         )
         for matches in zip(*(explanation.matches[row] for row in rows), strict=True)
     ]
@@ -151,8 +153,20 @@ def _best_matches(explanation: RankingExplanation) -> Table:
         tuple(cells),
         notes=(
             "Behind a token: its similarity to the question's token, and its share of the DynaMax score.",
+            *_of_merged(explanation),
         ),
     )
+
+
+def _in_short(match: TokenMatch) -> str:
+    return f"{match.matched(_WORDS_COMPARED)} {match.similarity:.2f} {match.share:.0%}"
+
+
+def _of_merged(explanation: RankingExplanation) -> list[str]:
+    found = (match for matches in explanation.matches.values() for match in matches)
+    if all(len(match.members) < 2 for match in found):
+        return []
+    return ["Words with a dot between them were merged into one vector."]
 
 
 def _tokens(explanation: RankingExplanation) -> Table:
@@ -167,7 +181,7 @@ def _tokens(explanation: RankingExplanation) -> Table:
             row + 1,
             explanation.ranking.ids[row],
             match.token,
-            match.match or "",
+            match.matched(_WORDS),
             match.similarity,
             match.contribution,
             100 * match.share,
@@ -181,7 +195,10 @@ def _tokens(explanation: RankingExplanation) -> Table:
         columns,
         rows,
         keys=3,
-        notes=("Of each token of the question the nearest one in the document's best passage.",),
+        notes=(
+            "Of each token of the question the nearest one in the document's best passage.",
+            *_of_merged(explanation),
+        ),
         detail=True,
     )
 
