@@ -1,13 +1,23 @@
-"""`python -m benchmarks.study left-out --data DATA`: the tables of docs/defaults.md."""
+"""The tables of docs/defaults.md (`left-out`) and of docs/tokens.md (`tokens`)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import click
 
 from benchmarks.study.left_out import STEPS, Study, chosen_table, parts_table, quality_table
 from benchmarks.study.reading import read_collection
+from benchmarks.study.token_forms import REFERENCE, VARIANTS, Tokens, measured, read_tokens
+from benchmarks.study.token_tables import (
+    Results,
+    append_rows,
+    collections_table,
+    forms_table,
+    left_out_table,
+    read_rows,
+)
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.files import cache_folder
 from surprise_rerank.encoders.loading import load_encoder
@@ -29,6 +39,12 @@ SPLITS = {
     "demo": "train",
 }
 MODELS = ("all-MiniLM-L6-v2", "multilingual-e5-small", "glove-6b-50d")
+# Token vectors that no index holds: name -> the model that they are made of, and how.
+SHAPES: Mapping[str, tuple[str, Callable[[Tokens, str], Tokens]]] = {
+    f"{MODELS[0]} projected to 128": (MODELS[0], Tokens.projected),  # of the shape of ColBERT's
+    f"{MODELS[0]} without punctuation": (MODELS[0], Tokens.without_punctuation),
+    f"{MODELS[0]} without repeats": (MODELS[0], Tokens.without_repeats),
+}
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -74,6 +90,73 @@ def left_out(
             Report("Left-out collections", (*tables, parts_table(study), chosen_table(study, chosen))),
             reports,
         )
+    except SurpriseRerankError as error:
+        raise click.ClickException(str(error)) from error
+
+
+@main.command()
+@click.option("--data", type=click.Path(path_type=Path), required=True, help="The folder with beir/.")
+@click.option("--model", "models", multiple=True, help="As for rerank-eval; several times.  [default: three]")
+@click.option("--dataset", "names", multiple=True, type=click.Choice(list(SPLITS)), help="[default: all]")
+@click.option("--form", "forms", multiple=True, type=click.Choice(list(VARIANTS)), help="[default: all]")
+@click.option("--questions", type=click.IntRange(2), default=200, show_default=True, help="Of each data set.")
+@click.option(
+    "--rows",
+    "path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    help="Where every row is kept; what it has is not measured again.",
+)
+@options_of(CacheFolder)
+@report_option
+@quiet_option
+def tokens(
+    data: Path,
+    models: tuple[str, ...],
+    names: tuple[str, ...],
+    forms: tuple[str, ...],
+    questions: int,
+    path: Path,
+    cache: Path | None,
+    reports: tuple[Path, ...],
+    *,
+    quiet: bool,
+) -> None:
+    """What token vectors lose in every form, and which one all collections but one would choose."""
+    terminal, folder = Terminal(quiet=quiet), cache or cache_folder()
+    wanted = [REFERENCE, *(form for form in forms or VARIANTS if form != REFERENCE)]
+    try:
+        known = {(row.collection, row.model, row.form) for row in read_rows(path)}
+        for model in models or (*MODELS, *SHAPES):
+            base, shape = SHAPES.get(model, (model, None))
+            encoder = load_encoder(base, cache=folder)
+            label = model if shape else encoder.name
+            for name in names or SPLITS:
+                missing = [form for form in wanted if (Path(name).name, label, form) not in known]
+                if not missing:
+                    continue
+                spec = str(data / "beir" / name) if (data / "beir" / name).is_dir() else name
+                dataset = load_dataset(spec, SPLITS[name])
+                read = read_tokens(
+                    dataset, spec, encoder, cache=folder, questions=questions, terminal=terminal
+                )
+                read = shape(read, label) if shape else read
+                variants = {form: VARIANTS[form] for form in dict.fromkeys((REFERENCE, *missing))}
+                with terminal.bar(f"{name}, {label}", len(variants), "forms") as advance:
+                    rows = measured(read, variants, advance)
+                append_rows(path, [row for row in rows if row.form in missing])
+        results = Results(read_rows(path))
+        wide = [model for model in results.models if model in MODELS[:2]]
+        choices = {"wide": wide, **{model: [model] for model in results.models if model not in wide}}
+        report = Report(
+            "Forms of token vectors",
+            (
+                *(forms_table(results, model) for model in results.models),
+                *(left_out_table(results, name, own) for name, own in choices.items() if own),
+                collections_table(results),
+            ),
+        )
+        present(report, reports)
     except SurpriseRerankError as error:
         raise click.ClickException(str(error)) from error
 
