@@ -13,6 +13,7 @@ import numpy.typing as npt
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.core.arrays import Float32Array, unit_rows
 from surprise_rerank.core.terms import TermBatch
+from surprise_rerank.core.tokens import TokenForm
 from surprise_rerank.documents import Document, Passage
 from surprise_rerank.encoders.base import Encoder, token_dimension
 from surprise_rerank.encoders.paired import PairedEncoder
@@ -35,6 +36,11 @@ _SHOWN = 3
 
 class StoredDocuments(Protocol):
     """What has vectors of documents by id, such as `connectors.stored.StoredCandidates`."""
+
+    @property
+    def token_form(self) -> TokenForm:
+        """The form of their token vectors; texts that are not stored get it, too, so that scores compare."""
+        ...
 
     def candidates(self, query: Query, ids: Sequence[str], fields: frozenset[Field]) -> Candidates:
         """Those of these documents that are stored, in this order, with these fields and all scores."""
@@ -152,6 +158,8 @@ class TextPools:
         fresh = self._fresh(given, parts, whole, needs, tokens_read)
         if split and self.passages is not None:
             fresh = replace(fresh, passages=tuple(part.passage for part in parts), best=self.passages.best)
+        if self.stored is not None and fresh.tokens is not None:
+            fresh = replace(fresh, tokens=self.stored.token_form.of(fresh.tokens))
         pool = fresh if stored is None else _joined(stored, fresh, given.texts)
         # White space before a text is no part of a document's content.
         before = {positions[row]: len(given.texts[row]) - len(given.texts[row].lstrip()) for row in split}
@@ -287,8 +295,6 @@ def _checked_vectors(vectors: Vectors) -> dict[int, Float32Array]:
 
 def _joined(stored: Candidates, fresh: Candidates, texts: Sequence[str]) -> Candidates:
     """Both pools in a row; in passages where one of them is, and by the stored ones' rule."""
-    if stored.tokens is not None and fresh.tokens is not None:
-        fresh = replace(fresh, tokens=fresh.tokens.stored(stored.tokens.storage))
     if stored.passages is None and fresh.passages is None:
         return stored.join(fresh)
     best = fresh.best if stored.passages is None else stored.best

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import os
 import uuid
 from collections.abc import Callable, Iterator
@@ -19,9 +21,13 @@ from words import WordEncoder
 from surprise_rerank import FunctionEncoder
 from surprise_rerank.connectors.attached import Collection, EnrichCost
 from surprise_rerank.connectors.attached.attach import look
+from surprise_rerank.connectors.attached.enriched import RECORD, TOKENS
 from surprise_rerank.connectors.attached.enriching import WORD_STATISTICS, Enricher
-from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex
+from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex, IndexOptions
+from surprise_rerank.connectors.qdrant.schema import packed_text
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
+from surprise_rerank.core.tokens import TokenForm, pack_tokens
+from surprise_rerank.core.tokens.batch import Storage
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import (
     DataError,
@@ -30,6 +36,7 @@ from surprise_rerank.errors import (
     ModelError,
     StoreError,
 )
+from surprise_rerank.similarities.kernels import in_form
 from surprise_rerank.surprise.ensemble import Ensemble
 
 pytestmark = [NEEDS_EDGE, pytest.mark.filterwarnings("ignore:Payload indexes:UserWarning")]
@@ -268,6 +275,97 @@ def test_enriching_changes_nothing_of_the_owners_and_can_be_taken_away(store: St
     names = [found.name for found in store.client.get_collections().collections]
     assert [name for name in names if name.startswith(store.name)] == [store.name]
     assert not collection.remove_enrichment()
+
+
+LONG = [f"{TEXTS[i]} {' '.join(f'more{i * k % 97}' for k in range(1, 200))}" for i in range(24)]
+
+
+@pytest.mark.parametrize("in_place", [False, True], ids=["beside", "in place"])
+@pytest.mark.parametrize("form", [("1bit", 3.5), ("int8", None), ("2bit", 1)], ids=str)
+def test_token_vectors_that_are_added_have_the_form_that_was_asked_for(
+    store: Store, tmp_path: Path, in_place: bool, form: tuple[Storage, float | None]
+) -> None:
+    storage, pooling = form
+    encoder = WordEncoder()
+    store.make(encoder, LONG)
+    collection = Collection.attach(store.client, store.name, embed=encoder)
+    asked = {"token_storage": storage, "pooling": pooling, "in_place": in_place}
+    cost = collection.enrich(**asked, dry_run=True)
+    assert isinstance(cost, EnrichCost)
+    chosen = TokenForm.chosen(storage, pooling)
+    packed = pack_tokens(in_form(encoder.encode(LONG).require_tokens(), chosen))
+    tokens = sum(len(packed_text(own)) for own in packed)
+    # Words and hashes take about as much as 1-bit tokens of 16 components.
+    assert tokens < cost.bytes < tokens + 40_000
+    collection.enrich(**asked)
+    assert any(str(chosen) in value for _, value in collection.facts())
+    options = IndexOptions(token_storage=storage, pooling=pooling, passages=None)
+    with DocumentIndex.open(tmp_path, encoder, options=options) as index:
+        index.sync([Document(str(i), text) for i, text in enumerate(LONG)])
+        own = index.pipeline("dynamax").search(QUESTION, 24)
+    for again in (collection, Collection.attach(store.client, store.name, embed=encoder)):
+        found = again.pipeline("dynamax").search(QUESTION, 24)
+        assert dict(zip(found.ids, found.scores, strict=True)) == pytest.approx(
+            dict(zip(own.ids, own.scores, strict=True)), abs=1e-5
+        )
+    with pytest.raises(DataError, match=r"was enriched otherwise before .*dimensions, " + storage):
+        collection.enrich(token_storage="4bit", in_place=in_place)
+    encoder.encoded_texts.clear()
+    assert str(collection.enrich(in_place=in_place)).startswith("0 enriched, 24 unchanged")
+    assert not encoder.encoded_texts
+
+
+@pytest.mark.parametrize("storage", ["1bit", "int8"])
+def test_documents_that_are_behind_are_compared_in_the_form_of_the_others(
+    local: Store, storage: Storage
+) -> None:
+    encoder = WordEncoder()
+    local.make(encoder, LONG)
+    collection = Collection.attach(local.client, local.name, embed=encoder)
+    collection.enrich(token_storage=storage, pooling=3)
+    local.client.set_payload(local.name, {"text": LONG[1]}, [0])
+    behind = collection.pipeline("dynamax").search(QUESTION, 24)
+    assert any("of 1 of 24 documents are not stored" in note for note in behind.notes)
+    scores = dict(zip(behind.ids, behind.scores, strict=True))
+    assert scores["0"] == pytest.approx(scores["1"], abs=1e-6)
+    collection.sync()
+    found = collection.pipeline("dynamax").search(QUESTION, 24)
+    assert scores == pytest.approx(dict(zip(found.ids, found.scores, strict=True)), abs=1e-6)
+
+
+def test_what_was_added_before_there_were_codes_is_read_and_kept_up_to_date(local: Store) -> None:
+    encoder = WordEncoder()
+    local.make(encoder, LONG)
+    collection = Collection.attach(local.client, local.name, embed=encoder)
+    collection.enrich(token_storage="int8")
+    files = collection.enriched.files
+    record = json.loads(files.read_file(RECORD) or b"")
+    assert record["schema"] == 1
+    assert "token_form" not in record
+    again = Collection.attach(local.client, local.name, embed=encoder)
+    local.add(encoder, [QUESTION], first=24)
+    assert str(again.sync()).startswith("1 enriched, 24 unchanged")
+    assert json.loads(files.read_file(RECORD) or b"") == record
+    assert again.pipeline("dynamax").search(QUESTION, 1).ids == ("24",)
+    files.write_file(RECORD, json.dumps({**record, "schema": 3}).encode())
+    with pytest.raises(DataError, match="enriched by another version"):
+        Collection.attach(local.client, local.name, embed=encoder)
+
+
+@pytest.mark.parametrize("damage", ["flipped", "cut", "foreign", "no text"])
+def test_damaged_token_vectors_are_named_with_their_document(local: Store, damage: str) -> None:
+    encoder = WordEncoder()
+    local.make(encoder, LONG)
+    collection = Collection.attach(local.client, local.name, embed=encoder)
+    collection.enrich(in_place=True)
+    (point,) = local.client.retrieve(local.name, [7])
+    packed = bytearray(base64.b64decode((point.payload or {})[TOKENS]))
+    packed[-1] ^= 1
+    others = {"cut": packed[:-9], "foreign": b"PK\3\4" + packed, "flipped": packed}
+    bad = "***" if damage == "no text" else base64.b64encode(others[damage]).decode()
+    local.client.set_payload(local.name, {TOKENS: bad}, [7])
+    with pytest.raises(DataError, match=r"tokens of document '7'"):
+        collection.pipeline("dynamax").search(QUESTION, 24)
 
 
 class Interrupted(WordEncoder):

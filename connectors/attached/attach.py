@@ -37,6 +37,8 @@ from surprise_rerank.connectors.qdrant.schema import Record
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files, FolderFiles, MemoryFiles
 from surprise_rerank.connectors.systems.built import BuiltSystem
+from surprise_rerank.core.tokens import TokenForm
+from surprise_rerank.core.tokens.batch import Storage
 from surprise_rerank.encoders.adapting import as_encoder
 from surprise_rerank.encoders.base import Encoder, token_dimension
 from surprise_rerank.encoders.function import FunctionEncoder
@@ -248,6 +250,8 @@ class Collection(AttachedCollection):
         words: bool | Bm25 = True,
         moments: bool = False,
         in_place: bool = False,
+        token_storage: Storage | None = None,
+        pooling: float | None = None,
         dry_run: bool = False,
         show_progress: bool = False,
     ) -> EnrichReport | EnrichCost:
@@ -259,6 +263,9 @@ class Collection(AttachedCollection):
             moments: each point's mean and deviation over the ensemble, for surprise inside Qdrant; in place
                 only.
             in_place: to the collection's own points; into a collection `NAME.surprise` beside it otherwise.
+            token_storage: bits of the token vectors' components: `1bit`, `2bit`, `4bit` or `int8`; as they
+                were added before, or as a new index has them, where None.
+            pooling: tokens that are merged into one vector, on average; 1 merges none. Likewise.
             dry_run: report what it would cost, and write nothing.
             show_progress: a bar on the error stream.
 
@@ -267,7 +274,13 @@ class Collection(AttachedCollection):
             StoreError: if it cannot be written; what was written before stays.
         """
         settings = words if isinstance(words, Bm25) else (Bm25() if words else None)
-        enricher = Enricher.planned(self, tokens=tokens, words=settings, moments=moments, in_place=in_place)
+        form = None
+        if (token_storage, pooling) != (None, None):
+            size = None if self.token_encoder is None else token_dimension(self.token_encoder)
+            form = TokenForm.chosen(token_storage, pooling, size or 0)
+        enricher = Enricher.planned(
+            self, tokens=tokens, words=settings, moments=moments, in_place=in_place, form=form
+        )
         return enricher.cost() if dry_run else self._run(enricher, show_progress)
 
     def sync(self, *, show_progress: bool = False) -> EnrichReport:

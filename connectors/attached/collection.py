@@ -48,7 +48,7 @@ from surprise_rerank.connectors.qdrant.search.queries import (
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.terms import TermBatch
-from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.core.tokens import TokenBatch, TokenForm
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.errors import DataError
@@ -57,7 +57,7 @@ from surprise_rerank.surprise.ensemble import Ensemble
 ENSEMBLE = "ensemble.npz"
 
 _PAGE = 10_000  # ids in a request
-_REMEMBERED = 1000  # documents whose token vectors were computed: 90 MB, at most
+_REMEMBERED = 1000  # documents whose token vectors were computed: 90 MB, at most, in int8
 
 
 class AttachedCollection:
@@ -139,6 +139,11 @@ class AttachedCollection:
     def has_tokens(self) -> bool:
         """Whether token vectors of documents are stored that a question's can be compared with."""
         return self.vectors.tokens is not None or self._reads_added
+
+    @property
+    def token_form(self) -> TokenForm:
+        """The form of the token vectors that are fetched: multivectors come as they are."""
+        return self.enriched.token_form if self._reads_added else TokenForm("float32", 1)
 
     @property
     def tokens_of_another(self) -> str:
@@ -476,14 +481,15 @@ class AttachedCollection:
             return self._multivectors(records), ()
         stored = self.enriched.stored_tokens([record.id for record in records], documents)
         missing = [i for i in range(len(records)) if i not in stored]
-        if not missing:
-            return self.enriched.unpacked([stored[i] for i in range(len(records))]), ()
         stored |= zip(missing, self._computed([documents[i] for i in missing]), strict=True)
+        found = self.enriched.unpacked([stored[i] for i in range(len(records))], documents)
+        if not missing:
+            return found, ()
         note = (
             f"token vectors of {len(missing)} of {len(records)} documents are not stored, or of an earlier "
             "text, and were computed now; run sync"
         )
-        return self.enriched.unpacked([stored[i] for i in range(len(records))]), (note,)
+        return found, (note,)
 
     def notes_of_words(self, pool: Candidates) -> tuple[str, ...]:
         """What a reader of a ranking by added words must know: of how many documents they are out of date."""
@@ -507,7 +513,7 @@ class AttachedCollection:
         fresh = [own for own in documents if own.content_hash not in self._packed]
         if fresh:
             assert self.token_encoder is not None  # a record of tokens is read with one only
-            packed = packed_tokens(self.token_encoder, fresh)
+            packed = packed_tokens(self.token_encoder, fresh, self.token_form)
             with self._lock:
                 if len(self._packed) > _REMEMBERED:
                     self._packed.clear()

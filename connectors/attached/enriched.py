@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,11 +24,12 @@ from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.schema import Record, to_terms
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files
 from surprise_rerank.core.terms import TermBatch
-from surprise_rerank.core.tokens import TokenBatch, pack_tokens, unpack_tokens
+from surprise_rerank.core.tokens import TokenBatch, TokenForm, pack_tokens, unpack_tokens
+from surprise_rerank.core.tokens.form import INT8
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.errors import DataError, IndexMismatchError
-from surprise_rerank.similarities.kernels import with_own_memberships
+from surprise_rerank.similarities.kernels import in_form
 from surprise_rerank.surprise.ensemble import Ensemble
 
 RECORD = "enriched.json"
@@ -38,7 +39,8 @@ TOKENS, MU, SIGMA, STATISTICS, HASH = KEYS = ADDED_KEYS
 WORDS = ADDED_WORDS
 SUFFIX = ".surprise"
 
-_SCHEMA = 1
+# 2 says in which form token vectors are. Before, they were all in int8.
+_SCHEMA, _IN_INT8 = 2, 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,7 @@ class EnrichmentRecord:
         model: of the token vectors; empty without them.
         fingerprint: of its weights.
         token_dimension: of the token vectors.
+        token_form: of them, as they are stored.
         words: settings of the sparse vectors; None without them.
         ensemble: identity of the ensemble whose moments points carry; empty without them.
         complete: whether a run came to its end; until then nobody reads what was added.
@@ -60,14 +63,19 @@ class EnrichmentRecord:
     model: str = ""
     fingerprint: str = ""
     token_dimension: int = 0
+    token_form: TokenForm = INT8
     words: Bm25 | None = None
     ensemble: str = ""
     complete: bool = False
     schema: int = _SCHEMA
 
     def to_bytes(self) -> bytes:
-        """As JSON."""
-        return json.dumps(asdict(self)).encode()
+        """As JSON; of int8 tokens as versions before have it, which can then read them."""
+        values = asdict(self)
+        if self.token_form == INT8:
+            del values["token_form"]
+            values["schema"] = _IN_INT8
+        return json.dumps(values).encode()
 
     @classmethod
     def from_bytes(cls, content: bytes, where: str) -> EnrichmentRecord:
@@ -78,19 +86,23 @@ class EnrichmentRecord:
         """
         try:
             values: dict[str, Any] = json.loads(content)
-            words = values.pop("words")
-            found = cls(**values, words=None if words is None else Bm25.from_json(words))
+            words, form = values.pop("words"), values.pop("token_form", INT8.to_json())
+            found = cls(
+                **values,
+                words=None if words is None else Bm25.from_json(words),
+                token_form=TokenForm.from_json(form),
+            )
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise DataError(
                 f"{where}: the record of what was added is damaged; take it away with 'surprise-rerank "
                 "enrich --remove', and add it again"
             ) from error
-        if found.schema != _SCHEMA:
+        if found.schema not in (_SCHEMA, _IN_INT8):
             raise DataError(
                 f"{where} was enriched by another version (its record has the form {found.schema}, this one "
                 f"reads {_SCHEMA}); upgrade, or take it away with 'surprise-rerank enrich --remove'"
             )
-        return found
+        return replace(found, schema=_SCHEMA)
 
     @classmethod
     def read(cls, files: Files, where: str) -> EnrichmentRecord | None:
@@ -104,8 +116,9 @@ class EnrichmentRecord:
 
     def facts(self) -> list[tuple[str, str]]:
         """Names and values for `status`."""
+        stored = f"{self.token_dimension} dimensions, {self.token_form}"
         parts = [
-            *([f"tokens of {self.model} ({self.token_dimension} dimensions)"] if self.model else []),
+            *([f"tokens of {self.model} ({stored})"] if self.model else []),
             *([f"words (BM25, {self.words.language})"] if self.words else []),
             *([f"moments over the ensemble {self.ensemble}"] if self.ensemble else []),
         ]
@@ -132,6 +145,11 @@ class Enriched:
     def has_tokens(self) -> bool:
         """Whether it has token vectors."""
         return self.record is not None and self.record.complete and bool(self.record.model)
+
+    @property
+    def token_form(self) -> TokenForm:
+        """The form of its token vectors."""
+        return INT8 if self.record is None else self.record.token_form
 
     @property
     def words(self) -> Bm25 | None:
@@ -167,6 +185,9 @@ class Enriched:
 
         Returns:
             Place -> packed tokens, of the points whose tokens are up to date.
+
+        Raises:
+            DataError: if some are damaged; names the document.
         """
         assert self.record is not None
         own = {point: point if self.record.in_place else tokens_point(point) for point in points}
@@ -177,13 +198,24 @@ class Enriched:
                 continue
             packed = found[own[point]].payload.get(TOKENS)
             if packed is not None and found[point].payload.get(HASH) == document.content_hash:
-                tokens[i] = pybase64.b64decode(packed, validate=True)
+                try:
+                    tokens[i] = pybase64.b64decode(packed, validate=True)
+                except (ValueError, TypeError) as error:
+                    raise DataError(
+                        f"packed tokens of document {document.id!r} are damaged: {error}; enrich the "
+                        "collection again, after remove_enrichment() (surprise-rerank enrich --remove)"
+                    ) from error
         return tokens
 
-    def unpacked(self, packed: Sequence[bytes]) -> TokenBatch:
-        """Token vectors of packed ones."""
+    def unpacked(self, packed: Sequence[bytes], documents: Sequence[Document]) -> TokenBatch:
+        """Token vectors of packed ones.
+
+        Raises:
+            DataError: if some are damaged; names the document.
+        """
         assert self.record is not None
-        return unpack_tokens(packed, self.record.token_dimension)
+        names = [f"of document {document.id!r}" for document in documents]
+        return unpack_tokens(packed, self.record.token_dimension, names)
 
     def ensemble(self) -> Ensemble:
         """The ensemble that points carry moments of.
@@ -230,11 +262,11 @@ def moments_payload(mean: float, deviation: float, ensemble: str) -> dict[str, A
     return {MU: float(np.float32(mean)), SIGMA: float(np.float32(deviation)), STATISTICS: ensemble}
 
 
-def packed_tokens(encoder: Encoder, documents: Sequence[Document]) -> list[bytes]:
-    """Token vectors of documents as they are stored: in int8, with their own memberships.
+def packed_tokens(encoder: Encoder, documents: Sequence[Document], form: TokenForm) -> list[bytes]:
+    """Token vectors of documents as they are stored.
 
     Raises:
         DataError: if the encoder has no token vectors.
     """
     encoded = encoder.encode([document.content for document in documents], kind="document")
-    return pack_tokens(with_own_memberships(encoded.require_tokens().stored("int8")))
+    return pack_tokens(in_form(encoded.require_tokens(), form))

@@ -34,6 +34,8 @@ from surprise_rerank.connectors.qdrant.engines.client import REQUEST_BYTES, Clie
 from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
 from surprise_rerank.connectors.qdrant.schema import Payload, Point, Record, packed_text, to_terms
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
+from surprise_rerank.core.tokens import TokenForm
+from surprise_rerank.core.tokens.form import INT8
 from surprise_rerank.core.vectors import is_linear
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, token_dimension
@@ -122,6 +124,7 @@ class Enricher:
         moments: bool,
         in_place: bool,
         ensemble: Ensemble | None = None,
+        form: TokenForm | None = None,
     ) -> Enricher:
         """What is asked for, if it makes sense.
 
@@ -132,6 +135,7 @@ class Enricher:
             moments: whether points get moments.
             in_place: whether the collection's own points get them.
             ensemble: that moments are over; the collection's where None.
+            form: of the token vectors; what is there, or the usual one of new indexes, where None.
 
         Raises:
             DataError: if nothing is asked for, moments beside the collection, or tokens without a model of
@@ -158,15 +162,18 @@ class Enricher:
             )
         if moments and ensemble is None:
             ensemble = collection.ensemble()
+        before = collection.enriched.record
+        if form is None:
+            form = TokenForm.chosen(None, None, size or 0) if before is None else before.token_form
         record = EnrichmentRecord(
             in_place=in_place,
             model=encoder.name if tokens and encoder is not None else "",
             fingerprint=encoder.fingerprint if tokens and encoder is not None else "",
             token_dimension=size or 0 if tokens else 0,
+            token_form=form if tokens else INT8,
             words=words,
             ensemble="" if ensemble is None else ensemble.identity,
         )
-        before = collection.enriched.record
         if before is not None and not _is_alike(before, record):
             raise DataError(
                 f"{collection.where} was enriched otherwise before ({before.facts()[0][1]}); take that away "
@@ -281,7 +288,7 @@ class Enricher:
         n = len(documents)
         packed: Sequence[bytes | None] = [None] * n
         if self.encoder is not None and n:
-            packed = packed_tokens(self.encoder, documents)
+            packed = packed_tokens(self.encoder, documents, self.record.token_form)
         words: Sequence[SparseVector | None] = [None] * n
         if self.record.words is not None:
             words = self.record.words.documents([document.content for document in documents])

@@ -52,7 +52,7 @@ from surprise_rerank.connectors.qdrant.writing.points import PointMaker
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.connectors.qdrant.writing.term_upkeep import KeptTerms, PointWriter
-from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.core.tokens import TokenBatch, TokenForm
 from surprise_rerank.core.workers import awaitable
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.adapting import as_encoder
@@ -186,6 +186,11 @@ class QdrantIndex:
     def manifest(self) -> Manifest:
         """How the index was made."""
         return self.storage.manifest
+
+    @property
+    def token_form(self) -> TokenForm:
+        """The form of its packed token vectors."""
+        return self.manifest.options.token_form
 
     @property
     def encoder(self) -> Encoder:

@@ -11,7 +11,7 @@ from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.multivectors import TokenStorage
 from surprise_rerank.connectors.qdrant.schema import READ_SCHEMAS, SCHEMA_VERSION
 from surprise_rerank.core.extras import is_installed
-from surprise_rerank.core.tokens.batch import BITS, STORAGES, Storage
+from surprise_rerank.core.tokens.batch import STORAGES, Storage
 from surprise_rerank.core.tokens.form import INT8, TokenForm
 from surprise_rerank.encoders.base import Encoder, token_dimension
 from surprise_rerank.encoders.passages import Passages
@@ -76,9 +76,7 @@ class IndexOptions:
     @property
     def token_form(self) -> TokenForm:
         """The form of packed token vectors; int8 where it is not settled yet."""
-        storage = self.token_storage or INT8.storage
-        pooling = TokenForm().pooling if storage in BITS else 1
-        return TokenForm(storage, pooling if self.pooling is None else self.pooling)
+        return TokenForm.chosen(self.token_storage or INT8.storage, self.pooling)
 
     @property
     def stores_tokens(self) -> bool:
@@ -91,8 +89,8 @@ class IndexOptions:
         Args:
             dimension: of the token vectors.
         """
-        chosen = replace(self, token_storage=self.token_storage or TokenForm.usual(dimension).storage)
-        return replace(chosen, pooling=chosen.token_form.pooling)
+        form = TokenForm.chosen(self.token_storage, self.pooling, dimension)
+        return replace(self, token_storage=form.storage, pooling=form.pooling)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""

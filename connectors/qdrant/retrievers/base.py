@@ -13,6 +13,7 @@ from qdrant_client import models
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
 from surprise_rerank.connectors.qdrant.location import EngineKind
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions, Stage
+from surprise_rerank.core.tokens import TokenForm
 from surprise_rerank.core.workers import awaitable
 
 
@@ -32,6 +33,11 @@ class SearchedIndex(Protocol):
     @property
     def metadata_key(self) -> str:
         """The key of the metadata in the payload, for filters; empty where they are the payload."""
+        ...
+
+    @property
+    def token_form(self) -> TokenForm:
+        """The form of the token vectors that are fetched."""
         ...
 
     def __len__(self) -> int: ...

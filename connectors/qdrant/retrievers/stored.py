@@ -10,6 +10,7 @@ import numpy as np
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.qdrant.retrievers.base import SearchedIndex
 from surprise_rerank.connectors.qdrant.retrievers.hybrid import LexicalIndex
+from surprise_rerank.core.tokens import TokenForm
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,11 @@ class StoredCandidates:
 
     index: SearchedIndex
     words: LexicalIndex | None = None
+
+    @property
+    def token_form(self) -> TokenForm:
+        """The form of their token vectors."""
+        return self.index.token_form
 
     def candidates(self, query: Query, ids: Sequence[str], fields: frozenset[Field]) -> Candidates:
         """Those of these documents that the index has, in this order; with BM25's scores, if any."""

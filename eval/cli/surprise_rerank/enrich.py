@@ -14,6 +14,7 @@ from surprise_rerank.eval.cli.output.console import Output
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant.location import Location
+    from surprise_rerank.core.tokens.batch import Storage
 
 _EXAMPLES = """\b
 Examples:
@@ -33,6 +34,17 @@ Examples:
     help="The model of the token vectors; any, whatever made the dense vectors.",
 )
 @click.option("--tokens/--no-tokens", default=True, help="Add token vectors.  [default: yes]")
+@click.option(
+    "--token-storage",
+    type=click.Choice(("1bit", "2bit", "4bit", "int8")),
+    help="Bits of the components of token vectors.  [default: as they are, or as a new index has them]",
+)
+@click.option(
+    "--pooling",
+    metavar="N",
+    type=click.FloatRange(min=1),
+    help="Tokens that are merged into one vector, on average.  [default: 3.5, of int8 none]",
+)
 @click.option("--words/--no-words", default=True, help="Add the words, for BM25.  [default: yes]")
 @click.option("--moments", is_flag=True, help="Add moments for surprise inside Qdrant; with --in-place.")
 @click.option("--in-place", is_flag=True, help="Write to the collection's own points, not beside them.")
@@ -49,6 +61,8 @@ def enrich(
     words: bool,
     moments: bool,
     in_place: bool,
+    token_storage: Storage | None,
+    pooling: float | None,
     dry_run: bool,
     remove: bool,
     out: Output,
@@ -77,6 +91,8 @@ def enrich(
             words=words,
             moments=moments,
             in_place=in_place,
+            token_storage=token_storage,
+            pooling=pooling,
             dry_run=dry_run,
             show_progress=out.shows_progress,
         )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from surprise_rerank.core.tokens.batch import STORAGES, Storage, TokenBatch
+from surprise_rerank.core.tokens.batch import BITS, STORAGES, Storage, TokenBatch
 from surprise_rerank.core.tokens.pooling import pooled_tokens
 from surprise_rerank.errors import DataError
 
@@ -47,6 +47,22 @@ class TokenForm:
     def usual(cls, dimension: int) -> TokenForm:
         """What new indexes store: fewer components get more bits, as the error of a code grows."""
         return cls("1bit" if dimension >= _FOR_1_BIT else "2bit" if dimension >= _FOR_2_BITS else "4bit")
+
+    @classmethod
+    def chosen(cls, storage: Storage | None, pooling: float | None, dimension: int = 0) -> TokenForm:
+        """What is asked for, and what is usual where nothing is: tokens are merged where they become codes.
+
+        Args:
+            storage: the usual one of the dimension where None.
+            pooling: tokens that are merged into one vector; 1 keeps all.
+            dimension: of the token vectors.
+
+        Raises:
+            DataError: if there is no such form.
+        """
+        storage = storage or cls.usual(dimension).storage
+        merged = cls().pooling if storage in BITS else 1
+        return cls(storage, merged if pooling is None else pooling)
 
     def of(self, tokens: TokenBatch) -> TokenBatch:
         """Token vectors in this form; what is merged already is not merged again."""
