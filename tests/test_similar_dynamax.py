@@ -22,7 +22,7 @@ from surprise_rerank.connectors.similar.job import SimilarityJob
 from surprise_rerank.connectors.similar.settings import SimilaritySettings
 from surprise_rerank.connectors.similar.threads import Threads
 from surprise_rerank.connectors.similar.workers import Sources, Workers
-from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.core.tokens import TokenBatch, TokenForm
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders import PairedEncoder
 from surprise_rerank.errors import DataError, StoreError
@@ -37,6 +37,7 @@ pytest.importorskip("pyarrow")
 WORDS = ["dog", "cat", "wolf", "fox", "tree", "leaf", "root", "stone", "river", "sea", "ship", "sail", "wind"]
 SETTINGS = SimilaritySettings(k=3, similarity="dynamax", ensemble_sample=12)
 DEFINITION = DynaMax("jaccard", "joint")
+FORMS = [TokenForm(storage, pooling, 3) for storage in ("int8", "4bit", "1bit") for pooling in (1, 3)]
 
 
 def texts(count: int, seed: int = 0, dimension: int = 24, longest: int = 12) -> TokenBatch:
@@ -109,6 +110,27 @@ def test_the_similarity_is_dynamax_as_published(seed):
         assert found[i] == pytest.approx(DEFINITION.pool(first.text(i), second), abs=1e-6)
         pairs = [DEFINITION.pair(first.text(i), second.text(j)) for j in range(5)]
         assert found[i] == pytest.approx(pairs, abs=1e-6)
+
+
+@given(seed=st.integers(0, 2**16), form=st.sampled_from(FORMS), products=st.integers(1, 600))
+@trials(max_examples=40, deadline=None)
+def test_a_vector_that_tokens_were_merged_into_counts_as_often(seed, form, products):
+    first, second = (form.of(texts(n, seed + n, longest=30)) for n in (4, 5))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jaccard, "_PRODUCTS", products)
+        found = joint_jaccard(first, second)
+    assert np.array_equal(found, joint_jaccard(second, first).T)
+    assert np.array_equal(found, joint_jaccard(first.expanded(), second.expanded()))
+    known = [float(first.text(i).any()) for i in range(4)]
+    assert np.diag(joint_jaccard(first, first)) == pytest.approx(known, abs=1e-6)
+    x, y = first.stored("int8"), second.stored("int8")
+    for i in range(4):
+        for j in range(5):
+            weights = [side.between(k, k + 1).weights for side, k in ((x, i), (y, j))]
+            pair = DEFINITION.pair(
+                x.text(i), y.text(j), query_weights=weights[0], document_weights=weights[1]
+            )
+            assert found[i, j] == pytest.approx(pair, abs=1e-6)
 
 
 @pytest.mark.parametrize("dimension", [24, 1100])

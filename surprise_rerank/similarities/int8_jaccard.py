@@ -8,7 +8,8 @@ X and Y, each of which belongs to its own text with membership 1, so that
 The last bits of `DynaMax.pool` depend on the rest of the pool, because its sums begin where a chunk begins.
 Here tokens are compared as stored, in int8. Their products are whole numbers, which are exact in any order of
 summation. Memberships are added up in whole numbers of 2^-32, which is exact, too. So the result does not
-depend on blocks, threads, workers or processors, and J(X, Y) = J(Y, X).
+depend on blocks, threads, workers or processors, and J(X, Y) = J(Y, X). A vector that several tokens were
+merged into counts as many times, which are whole numbers.
 """
 
 from __future__ import annotations
@@ -78,7 +79,8 @@ class _Side:
 
     def __init__(self, batch: TokenBatch, place: torch.device) -> None:
         self.offsets = batch.offsets
-        self.sizes = _sums((batch.scales * batch.norms > 0).astype(np.int64), batch.offsets)
+        self.weights = batch.weights
+        self.sizes = _sums(self.weights * (batch.scales * batch.norms > 0), batch.offsets)
         self.tokens = torch.from_numpy(np.ascontiguousarray(batch.directions)).to(place)
         self.scales = torch.from_numpy(np.ascontiguousarray(batch.scales)).to(place)
 
@@ -110,7 +112,8 @@ def _common(
     in_x = torch.zeros((n, shares.shape[0]), device=shares.device)
     for text in np.flatnonzero(np.diff(starts)).tolist():
         torch.amax(shares[:, int(starts[text]) : int(starts[text + 1])], dim=1, out=in_x[text])
-    whole: Float64Array = (_sums(_parts(in_y), starts).T + _sums(_parts(in_x), lasts)) / _PARTS
+    inside = _sums(_parts(in_y) * x.weights[columns], starts).T
+    whole: Float64Array = (inside + _sums(_parts(in_x) * y.weights[rows], lasts)) / _PARTS
     return whole
 
 
