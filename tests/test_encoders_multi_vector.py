@@ -181,7 +181,7 @@ def test_an_index_of_a_colbert_model_comes_back_as_it_was_stored(
     documents = [
         Document(str(i), text) for i, text in enumerate(["red fish", "blue bird sings", "a b c d e"])
     ]
-    options = IndexOptions(Passages(overlap=2), token_vectors="float16")
+    options = IndexOptions(Passages(overlap=2), token_storage="int8", token_vectors="float16")
     with open_index(WordEncoder(), token_encoder=encoder, options=options) as index:
         index.sync(documents)
         assert (index.manifest.dimension, index.manifest.token_dimension) == (16, DIMENSION)

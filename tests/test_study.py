@@ -103,11 +103,16 @@ def collection(dataset: RetrievalDataset, folder: Path, encoder: WordEncoder, ca
     return read_collection(dataset, str(folder), encoder, cache=cache)
 
 
+def stored(encoder: WordEncoder, texts: list[str]) -> TokenBatch:
+    """Token vectors as a new index has them."""
+    return TokenForm.usual(encoder.dimension).of(encoder.encode(texts).tokens)
+
+
 def of_the_product(case: Case, encoder: WordEncoder, dataset: RetrievalDataset) -> tuple[Query, Candidates]:
     """The question and its pool as a re-ranker of an index is given them."""
     (query,) = encode_queries(encoder, [dataset.queries[case.name]], [case.name])
     texts = {document.id: document.content for document in dataset.documents}
-    tokens = encoder.encode([texts[name] for name in case.ids]).tokens.stored("int8")
+    tokens = stored(encoder, [texts[name] for name in case.ids])
     pool = Candidates(
         tuple(case.ids),
         scores={"bm25": case.bm25},
@@ -136,9 +141,7 @@ def test_the_row_auto_is_what_the_product_ranks(
 ) -> None:
     corpus = collection.corpus
     texts = {document.id: document.content for document in dataset.documents}
-    tokens: TokenBatch = encoder.encode([texts[corpus.ids[row]] for row in corpus.first]).tokens.stored(
-        "int8"
-    )
+    tokens = stored(encoder, [texts[corpus.ids[row]] for row in corpus.first])
     auto = AutoReranker(corpus.ensemble, tokens, corpus.words, settings, threads=1)
     for case in collection.cases:
         expected = auto.rerank(*of_the_product(case, encoder, dataset))

@@ -86,7 +86,7 @@ class _Reader:
         self.settings: Bm25 = index.manifest.options.bm25
         self.places = {name: i for i, name in enumerate(names)}
         rows = np.array([self.places[name] for name in sample], np.int64)
-        self.corpus = Corpus(tuple(names), found.require_dense(), self.tokens.lengths, found.terms, rows)
+        self.corpus = Corpus(tuple(names), found.require_dense(), self.tokens.token_counts, found.terms, rows)
         self.usual: TokenBatch = self.tokens.take(rows)
         terms = found.terms
         self.vocabulary, place = np.unique(terms.terms, return_inverse=True)
