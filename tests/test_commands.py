@@ -285,7 +285,8 @@ class TestIndex:
 
     def test_every_storage_option_is_stored(self, bench: Bench) -> None:
         bench.fill("--engine", "local", "--tokens", "uint8", "--quantization", "int8", "--on-disk",
-                   "--no-packed-tokens", "--token-storage", "2bit", "--pooling", "2.5", "--no-bm25", "--payload-index", "metadata.year=integer",
+                   "--no-packed-tokens", "--token-storage", "2bit", "--pooling", "2.5", "--no-bm25",
+                   "--payload-index", "metadata.year=integer",
                    "--payload-index", "metadata.author=keyword")  # fmt: skip
         options = bench.json("status", "--index", bench.index)["manifest"]["options"]
         assert options == {

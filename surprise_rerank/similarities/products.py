@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TypeAlias
 
+import numpy as np
 import torch
 
-from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.tokens.codes import TokenCode
 from surprise_rerank.core.tokens.rotation import rotated
 
@@ -153,7 +153,7 @@ class _Int8:
 
 
 class _Coded:
-    """Codes of some bits, unpacked part by part into a block that stays in the processor's cache.
+    """Codes of some bits, unpacked into a block that stays in the processor's cache.
 
     A component is a whole number c from 0 to L = 2^b - 1 that stands for the level l = 2 c - L, so that
     <q, l> = 2 <q, c> - L sum(q): the codes are multiplied as they are. Where the processor multiplies int8,
@@ -164,17 +164,19 @@ class _Coded:
     def __init__(self, query: torch.Tensor, code: TokenCode, rows: int, *, in_int8: bool) -> None:
         self._code, self._in_int8, place = code, in_int8, query.device
         width, m = code.width * code.parts, len(query)
-        turned: Float32Array = rotated(query.cpu().numpy())
         asked = torch.zeros((m, width), device=place)
-        asked[:, : query.shape[1]] = torch.from_numpy(turned)
-        self._level = torch.ones(m, device=place)
+        asked[:, : query.shape[1]] = torch.from_numpy(rotated(query.cpu().numpy()))
+        self._by_numpy = code.bits == 1 and place.type == "cpu"
+        if self._by_numpy:  # whose order is that of the bytes
+            asked = asked.view(m, code.parts, code.width).transpose(1, 2).reshape(m, width)
+        level = torch.ones(m, device=place)
         if in_int8:
             smallest = torch.finfo(torch.float32).tiny
-            self._level = asked.abs().amax(dim=1).clamp_min(smallest) / _LEVELS
-            asked = (asked / self._level[:, None]).round()
-        self._offset = asked.sum(dim=1) * code.largest
+            level = asked.abs().amax(dim=1).clamp_min(smallest) / _LEVELS
+            asked = (asked / level[:, None]).round()
+        self._factor, self._offset = 2 * level, asked.sum(dim=1) * code.largest * level
         self._query = (asked.to(torch.int8) if in_int8 else asked).T
-        self._block = torch.zeros((rows, width), dtype=torch.uint8, device=place)
+        self._block = torch.empty((0 if self._by_numpy else rows, width), dtype=torch.uint8, device=place)
         self._wide = torch.empty((0 if in_int8 else rows, width), device=place)
         self._raw = torch.empty((rows if in_int8 else 0, m), dtype=torch.int32, device=place)
         self._out = torch.empty((rows, m), device=place)
@@ -186,13 +188,18 @@ class _Coded:
             out.copy_(torch._int_mm(block.view(torch.int8), self._query, out=self._raw[:t]))
         else:
             torch.mm(self._wide[:t].copy_(block), self._query, out=out)
-        return out.mul_(2).sub_(self._offset).mul_(self._level)
+        return out.mul_(self._factor).sub_(self._offset)
 
     def _unpacked(self, codes: torch.Tensor) -> torch.Tensor:
-        """(t, d) components from 0 to L."""
-        block, width, largest = self._block[: len(codes)], self._code.width, self._code.largest
+        """(t, width) components from 0 to L."""
+        if self._by_numpy:  # three times as fast as torch's shifts
+            return torch.from_numpy(np.unpackbits(codes.numpy(), axis=1, bitorder="little"))
+        block, width, mask = self._block[: len(codes)], self._code.width, self._code.largest
+        if width % 8 == 0:  # eight bytes at a time, which is three times as fast, too
+            codes, block = codes.view(torch.int64), self._block[: len(codes)].view(torch.int64)
+            width, mask = width // 8, mask * 0x0101010101010101
         for part in range(self._code.parts):
             own = block[:, part * width : (part + 1) * width]
             torch.bitwise_right_shift(codes, part * self._code.bits, out=own)
-            own.bitwise_and_(largest)
-        return block
+            own.bitwise_and_(mask)
+        return self._block[: len(codes)]

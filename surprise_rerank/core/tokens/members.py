@@ -32,7 +32,7 @@ class Members:
         offsets: (n + 1,) int64; text i owns the entries offsets[i] to offsets[i + 1].
     """
 
-    owners: IntArray
+    owners: npt.NDArray[np.integer]
     offsets: IntArray
 
     @classmethod
@@ -46,7 +46,7 @@ class Members:
         """(n,) tokens of each text."""
         return np.diff(self.offsets)
 
-    def text(self, i: int) -> IntArray:
+    def text(self, i: int) -> npt.NDArray[np.integer]:
         """(tokens,) the vector of each token of text i."""
         return self.owners[self.offsets[i] : self.offsets[i + 1]]
 
@@ -65,7 +65,7 @@ class Members:
         Args:
             vectors: (n + 1,) where the vectors of each text begin.
         """
-        return self.owners + np.repeat(vectors[:-1], self.lengths)
+        return np.repeat(vectors[:-1], self.lengths) + self.owners
 
     def counts(self, vectors: IntArray) -> npt.NDArray[np.int64]:
         """(vectors,) how many tokens each vector stands for."""

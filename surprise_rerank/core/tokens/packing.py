@@ -15,8 +15,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,14 +32,17 @@ _BEFORE, _HEADER_BEFORE = (
 )  # magic, storage, rows of factors, dimension, vectors
 _CHECKED = _HEADER.size - 4  # bytes of the header before the checksum
 _DTYPES: Mapping[Storage, str] = {"float32": "<f4", "float16": "<f2", "bfloat16": "<u2", "int8": "|i1"}
+_SIZES: Mapping[str, int] = {kind: np.dtype(kind).itemsize for kind in ("|u1", *_DTYPES.values())}
 _OWNERS: Mapping[int, str] = {1: "|u1", 2: "<u2", 4: "<u4"}
+_NOTHING: npt.NDArray[Any] = np.zeros(0, np.uint8)
 
 
 def pack_tokens(tokens: TokenBatch) -> list[bytes]:
     """One byte string for each text."""
     factors = [tokens.scales, tokens.norms] + ([] if tokens.own is None else [tokens.own])
     code = STORAGES.index(tokens.storage)
-    directions = tokens.directions.astype(_kind(tokens.storage), copy=False)
+    kinds = ("|u1", "<f2") if tokens.code is not None else (_DTYPES[tokens.storage], "<f4")
+    directions = tokens.directions.astype(kinds[0], copy=False)
     largest = tokens.largest_norms() if tokens.code is not None else np.ones(len(tokens), np.float32)
     packed = []
     for i in range(len(tokens)):
@@ -50,7 +52,7 @@ def pack_tokens(tokens: TokenBatch) -> list[bytes]:
         own[1] /= largest[i]
         owners = None if tokens.members is None else tokens.members.text(i)
         size = 0 if owners is None else 1 if count <= 1 << 8 else 2 if count <= 1 << 16 else 4
-        body = own.astype(_factor_kind(tokens.storage)).tobytes()
+        body = own.astype(kinds[1]).tobytes()
         if tokens.centers is not None:
             steps, step = to_steps(tokens.centers[i : i + 1])
             body += step.astype("<f4").tobytes() + steps.tobytes()
@@ -77,64 +79,41 @@ def unpack_tokens(
         DataError: if a string is not what `pack_tokens` writes, was changed since, is of another dimension,
             or of another storage than the first.
     """
-    texts = [_Text.of(data, names[i] if names else str(i)) for i, data in enumerate(packed)]
-    first = texts[0] if texts else None
-    d = dimension if dimension is not None else first.dimension if first else 0
-    for text in texts:
-        text.check(d, texts[0])
-    storage: Storage = first.storage if first else "int8"
-    code = TokenCode(BITS[storage], d) if storage in BITS else None
-    kind, width = _kind(storage), code.width if code else d
-    factors = [
-        np.zeros((first.factors if first else 2, 0), np.float32),
-        *(text.read_factors() for text in texts),
+    names = names or [str(i) for i in range(len(packed))]
+    headers = [_header(data, name) for data, name in zip(packed, names, strict=True)]
+    if not headers:
+        return TokenBatch.from_arrays([], dimension or 0).stored("int8")
+    layout = _Layout.of(headers[0])
+    expected = layout.dimension if dimension is None else dimension
+    for header, name in zip(headers, names, strict=True):
+        if header.dimension != expected:
+            raise DataError(f"packed tokens {name} have dimension {header.dimension}, expected {expected}")
+        if (own := _Layout.of(header)) != layout:
+            raise DataError(f"packed tokens {name} are {own}, those of {names[0]} {layout}; pack them alike")
+    parts = [
+        layout.read(data, header, name) for data, header, name in zip(packed, headers, names, strict=True)
     ]
-    scales, norms, *own = np.concatenate(factors, axis=1)
-    directions = [np.zeros((0, width), kind), *(text.read_vectors(kind, width) for text in texts)]
-    members = None
-    if first and first.owner_bytes:
-        owners = np.concatenate([text.read_owners() for text in texts])
-        members = Members(owners, offsets_of(np.array([text.tokens for text in texts], np.int64)))
+    factors, means, owners, vectors = zip(*parts, strict=True)
+    scales, norms, *own_memberships = np.concatenate(factors, axis=1)
     return TokenBatch(
-        np.concatenate(directions),
+        np.concatenate(vectors),
         scales,
         norms,
-        offsets_of(np.array([text.vectors for text in texts], dtype=np.int64)),
-        own[0] if own else None,
-        members,
-        code,
-        np.stack([text.read_mean() for text in texts]) if code is not None else None,
+        offsets_of(np.array([header.vectors for header in headers], np.int64)),
+        own_memberships[0] if own_memberships else None,
+        Members(np.concatenate(owners), offsets_of(np.array([header.tokens for header in headers], np.int64)))
+        if layout.merged
+        else None,
+        layout.code,
+        np.stack(means) if layout.code is not None else None,
     )
 
 
-def _kind(storage: Storage) -> str:
-    return _DTYPES.get(storage, "|u1")
+class _Header(NamedTuple):
+    """What the header of a packed text says; `start` is where the factors begin."""
 
-
-def _factor_kind(storage: Storage) -> str:
-    return "<f2" if storage in BITS else "<f4"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Text:
-    """A packed text, whose header is read.
-
-    Attributes:
-        data: the whole.
-        name: of the text, for errors.
-        storage: of the vectors.
-        factors: rows of factors.
-        owner_bytes: of a member; 0 where no tokens were merged.
-        dimension: d.
-        vectors: how many.
-        tokens: how many, where some were merged.
-        largest: what norms are parts of.
-        start: where the factors begin.
-    """
-
-    data: bytes | bytearray
-    name: str
-    storage: Storage
+    magic: bytes
+    storage: int
     factors: int
     owner_bytes: int
     dimension: int
@@ -143,92 +122,77 @@ class _Text:
     largest: float
     start: int
 
+
+def _header(data: bytes | bytearray, name: str) -> _Header:
+    magic = bytes(data[:4])
+    header = {_MAGIC: _HEADER, _BEFORE: _HEADER_BEFORE}.get(magic)
+    if header is None or len(data) < header.size:
+        raise _damaged(name, f"{len(data)} bytes that do not begin as they should")
+    fields = header.unpack_from(data)
+    if magic == _MAGIC:
+        _, storage, factors, owner_bytes, _, dimension, vectors, tokens, largest, checksum = fields
+        if zlib.crc32(memoryview(data)[_HEADER.size :], zlib.crc32(data[:_CHECKED])) != checksum:
+            raise _damaged(name, "their checksum is another one")
+    else:
+        (_, storage, factors, dimension, vectors), owner_bytes, tokens, largest = fields, 0, 0, 1.0
+    if not (storage < len(STORAGES) and factors in (2, 3) and owner_bytes in (0, *_OWNERS)):
+        raise _damaged(name, "their header says what no version writes")
+    return _Header(magic, storage, factors, owner_bytes, dimension, vectors, tokens, largest, header.size)
+
+
+class _Layout(NamedTuple):
+    """How packed texts lie in their bytes.
+
+    Attributes:
+        storage: of the vectors.
+        factors: rows of factors.
+        dimension: d.
+        merged: whether tokens were merged.
+    """
+
+    storage: Storage
+    factors: int
+    dimension: int
+    merged: bool
+
     @classmethod
-    def of(cls, data: bytes | bytearray, name: str) -> _Text:
-        magic = bytes(data[:4])
-        header = {_MAGIC: _HEADER, _BEFORE: _HEADER_BEFORE}.get(magic)
-        if header is None or len(data) < header.size:
-            raise _damaged(name, f"{len(data)} bytes that do not begin as they should")
-        fields: tuple[Any, ...] = header.unpack_from(data)
-        if magic == _MAGIC:
-            _, code, factors, owner_bytes, _, d, vectors, tokens, largest, checksum = fields
-            view = memoryview(data)
-            if zlib.crc32(view[header.size :], zlib.crc32(view[:_CHECKED])) != checksum:
-                raise _damaged(name, "their checksum is another one")
-        else:
-            (_, code, factors, d, vectors), owner_bytes, tokens, largest = fields, 0, 0, 1.0
-        if not (code < len(STORAGES) and factors in (2, 3) and owner_bytes in (0, *_OWNERS)):
-            raise _damaged(name, "their header says what no version writes")
-        text = cls(data, name, STORAGES[code], factors, owner_bytes, d, vectors, tokens, largest, header.size)
-        if len(data) != text._vectors_at + vectors * text._vector_bytes:
+    def of(cls, header: _Header) -> _Layout:
+        return cls(STORAGES[header.storage], header.factors, header.dimension, header.owner_bytes > 0)
+
+    @property
+    def code(self) -> TokenCode | None:
+        bits = BITS.get(self.storage)
+        return None if bits is None else TokenCode(bits, self.dimension)
+
+    def read(
+        self, data: bytes | bytearray, header: _Header, name: str
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
+        """(factors, vectors) factors, (d,) mean, (tokens,) owners, (vectors, width) directions."""
+        d, count, bits = self.dimension, header.vectors, BITS.get(self.storage)
+        kind, width = ("<f4", d) if bits is None else ("<f2", -(-d * bits // 8))
+        mean_at = header.start + header.factors * count * (4 if bits is None else 2)
+        owners_at = mean_at + (0 if bits is None else 4 + d)
+        vectors_at = owners_at + header.tokens * header.owner_bytes
+        of_vectors = "|u1" if bits is not None else _DTYPES[self.storage]
+        if len(data) != vectors_at + count * width * _SIZES[of_vectors]:
             raise _damaged(name, f"{len(data)} bytes are not as many as their header says")
-        return text
+        raw = np.frombuffer(data, kind, header.factors * count, header.start)
+        factors, mean, owners = raw.reshape(header.factors, count).astype(np.float32), _NOTHING, _NOTHING
+        if header.magic == _BEFORE:
+            factors[:2] = factors[1::-1]  # norms came first
+        if bits is not None:
+            factors[1] *= np.float32(header.largest)
+            step = np.frombuffer(data, "<f4", 1, mean_at)
+            mean = np.frombuffer(data, np.int8, d, mean_at + 4) * step
+        if header.owner_bytes:
+            owners = np.frombuffer(data, _OWNERS[header.owner_bytes], header.tokens, owners_at)
+            if len(owners) and owners.max() >= count:
+                raise _damaged(name, "tokens belong to vectors that are not there")
+        vectors = np.frombuffer(data, of_vectors, count * width, vectors_at).reshape(count, width)
+        return factors, mean, owners, vectors
 
-    def check(self, dimension: int, first: _Text) -> None:
-        """Refuse what does not fit the other texts."""
-        if self.dimension != dimension:
-            raise DataError(
-                f"packed tokens {self.name} have dimension {self.dimension}, expected {dimension}"
-            )
-        if (self.storage, self.factors, bool(self.owner_bytes)) != (
-            first.storage,
-            first.factors,
-            bool(first.owner_bytes),
-        ):
-            raise DataError(
-                f"packed tokens {self.name} are {self._described}, those of {first.name} {first._described}; "
-                "pack them alike"
-            )
-
-    def read_factors(self) -> npt.NDArray[np.float32]:
-        """(factors, vectors): scales, norms and own memberships."""
-        raw = np.frombuffer(self.data, _factor_kind(self.storage), self.factors * self.vectors, self.start)
-        rows = raw.reshape(self.factors, self.vectors).astype(np.float32)
-        if bytes(self.data[:4]) == _BEFORE:
-            rows[:2] = rows[1::-1]  # norms came first
-        elif self.largest != 1:
-            rows[1] *= np.float32(self.largest)
-        return rows
-
-    def read_owners(self) -> npt.NDArray[np.int64]:
-        """(tokens,) the vector of each token."""
-        owners = np.frombuffer(self.data, _OWNERS[self.owner_bytes], self.tokens, self._owners_at)
-        return owners.astype(np.int64)
-
-    def read_vectors(self, kind: str, width: int) -> npt.NDArray[Any]:
-        """(vectors, width), without a copy."""
-        return np.frombuffer(self.data, kind, self.vectors * width, self._vectors_at).reshape(
-            self.vectors, width
-        )
-
-    def read_mean(self) -> npt.NDArray[np.float32]:
-        """(d,) the rotated mean of a text in codes."""
-        step = np.frombuffer(self.data, "<f4", 1, self._mean_at)
-        steps = np.frombuffer(self.data, np.int8, self.dimension, self._mean_at + 4)
-        mean: npt.NDArray[np.float32] = (steps * step).astype(np.float32)
-        return mean
-
-    @property
-    def _mean_at(self) -> int:
-        return self.start + self.factors * self.vectors * np.dtype(_factor_kind(self.storage)).itemsize
-
-    @property
-    def _owners_at(self) -> int:
-        return self._mean_at + (4 + self.dimension if self.storage in BITS else 0)
-
-    @property
-    def _vectors_at(self) -> int:
-        return self._owners_at + self.tokens * self.owner_bytes
-
-    @property
-    def _vector_bytes(self) -> int:
-        if self.storage in BITS:
-            return TokenCode(BITS[self.storage], self.dimension).width
-        return self.dimension * np.dtype(_kind(self.storage)).itemsize
-
-    @property
-    def _described(self) -> str:
-        merged = ", merged" if self.owner_bytes else ""
+    def __str__(self) -> str:
+        merged = ", merged" if self.merged else ""
         return f"{self.storage} with {self.factors} factors a vector{merged}"
 
 
