@@ -13,9 +13,10 @@ from surprise_rerank.eval.retrieval.workspace import Workspace, index_key
 
 
 def index_of(dataset: str, cache: Path, encoder: Encoder) -> Path:
-    """The folder of the index that rerank-eval made of a data set."""
+    """The folder of the index that rerank-eval made of a data set, with --token-storage int8."""
     key = index_key(dataset, load_dataset(dataset, None))
-    return cache / Workspace(cache, key, encoder, None, Terminal(quiet=True)).name / "qdrant"
+    workspace = Workspace(cache, key, encoder, None, Terminal(quiet=True), token_storage="int8")
+    return cache / workspace.name / "qdrant"
 
 
 def documents_of(dataset: str, cache: Path, encoder: Encoder) -> tuple[list[Document], Encoded]:

@@ -49,7 +49,7 @@ def read_collection(
     """
     terminal = terminal or Terminal(quiet=True)
     chosen = dict(list(dataset.queries.items())[:questions])
-    workspace = Workspace(cache, index_key(spec, dataset), encoder, None, terminal)
+    workspace = Workspace(cache, index_key(spec, dataset), encoder, None, terminal, token_storage="int8")
     path = cache / workspace.name / "study" / f"{_digest(dataset, chosen)}.npz"
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -113,6 +113,8 @@ def evaluate(
         url=settings.qdrant_url,
         terminal=terminal,
         passages=settings.passages,
+        token_storage=settings.token_storage,
+        pooling=settings.pooling,
     )
     lessons = Lessons(settings.dataset, settings.fit, dataset.split, encoder, terminal)
     if any("judgements" in _needs(system) for system in systems.values()):
@@ -134,8 +136,10 @@ def evaluate(
                 notes.append(f"{name}: {built.note}")
             notes.extend(_remarks(name, run, dataset))
         engine = resources.index.engine
+        form = resources.index.manifest.options.token_form
     seconds_in_all = time.perf_counter() - start
     notes.extend(_lengths(settings, encoder))
+    notes.append(f"token vectors: {form}")
     notes.append(f"encoding a question takes {1000 * encoding:.1f} ms more; {seconds_in_all:.1f} s in all")
     facts = {
         "settings": {
@@ -148,6 +152,7 @@ def evaluate(
         "questions": len(dataset.queries),
         "model": {"name": encoder.name, "fingerprint": encoder.fingerprint, "dimension": encoder.dimension},
         "engine": engine,
+        "token_form": form.to_json(),
         "seconds_in_all": seconds_in_all,
     }
     name = f"{dataset.name}/{dataset.split}"

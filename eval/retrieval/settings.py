@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 Test: TypeAlias = Literal["randomization", "bootstrap"]
+TokenStorage: TypeAlias = Literal["1bit", "2bit", "4bit", "int8"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,8 @@ class RetrievalSettings:
         qdrant_url: of a server in place of the embedded store.
         cache: folder of the indexes; None for the user's cache folder.
         passages: split documents that are longer than the model reads, instead of cutting them.
+        token_storage: bits of the stored token vectors, as for an index; None for its default.
+        pooling: tokens that are merged into one vector, on average, as for an index; None for its default.
         limit: look at the first questions and a part of the corpus only.
     """
 
@@ -51,6 +54,8 @@ class RetrievalSettings:
     qdrant_url: str | None = None
     cache: Path | None = None
     passages: bool = False
+    token_storage: TokenStorage | None = None
+    pooling: float | None = None
     limit: int | None = None
 
 

@@ -26,6 +26,7 @@ from surprise_rerank.errors import DataError
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, judged_questions
 from surprise_rerank.eval.retrieval.fitting import Lessons
 from surprise_rerank.eval.retrieval.pools import Resources
+from surprise_rerank.eval.retrieval.settings import TokenStorage
 from surprise_rerank.similarities.bags import Texts, word_lists
 from surprise_rerank.similarities.registry import CorpusStatistics, FittedOn
 from surprise_rerank.similarities.word_weights import WordStatistics
@@ -63,6 +64,8 @@ class Workspace:
         url: of a Qdrant server in place of the embedded store.
         terminal: for progress and messages.
         passages: split documents that are longer than the model reads, instead of cutting them.
+        token_storage: as for `IndexOptions`.
+        pooling: as for `IndexOptions`.
     """
 
     cache: Path
@@ -71,17 +74,21 @@ class Workspace:
     url: str | None
     terminal: Terminal
     passages: bool = False
+    token_storage: TokenStorage | None = None
+    pooling: float | None = None
 
     @property
     def options(self) -> IndexOptions:
         """What the index stores."""
-        return IndexOptions(passages=Passages() if self.passages else None)
+        passages = Passages() if self.passages else None
+        return IndexOptions(passages, token_storage=self.token_storage, pooling=self.pooling)
 
     @property
     def name(self) -> str:
         """Folder and collection: readable, and different for every data set, model and what is stored."""
         stored = {"passages": self.passages, "sparse": self.options.bm25 is not None}
         parts = [part for part, is_stored in stored.items() if is_stored]
+        parts += [str(asked) for asked in (self.token_storage, self.pooling) if asked is not None]
         key = "\0".join((self.key, self.encoder.name, *parts))
         named = " ".join((self.key, Path(self.encoder.name).name, *parts))
         readable = re.sub(r"[^A-Za-z0-9]+", "-", named)
@@ -110,6 +117,7 @@ class Workspace:
                 url=self.url,
             )
             stack.enter_context(index)
+            self._renew(index, dataset)
             self._report(self._sync(index, dataset), index)
             words = None
             if lucene:
@@ -130,6 +138,12 @@ class Workspace:
                 fitting=fitting,
                 lessons=lessons,
             )
+
+    def _renew(self, index: DocumentIndex, dataset: RetrievalDataset) -> None:
+        """Give an index of an earlier version the token vectors that figures are of now."""
+        if index.manifest.options != index.manifest.options_when_rebuilt:
+            self.terminal.say(f"storing the token vectors of {index.where} anew")
+            index.rebuild(dataset.documents)
 
     def _sync(self, index: DocumentIndex, dataset: RetrievalDataset) -> SyncReport:
         with self.terminal.bar("indexing", len(dataset.documents), "docs") as advance:
@@ -160,7 +174,7 @@ class Workspace:
         @cache
         def sample() -> Texts:
             texts = {document.id: document.content for document in dataset.documents}
-            return Texts(tokens, word_lists(self.encoder, [texts[name] for name in ids]))
+            return Texts(tokens.expanded(), word_lists(self.encoder, [texts[name] for name in ids]))
 
         def fitting(fitted_on: frozenset[FittedOn]) -> CorpusStatistics:
             return CorpusStatistics(

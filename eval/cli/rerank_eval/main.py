@@ -23,7 +23,7 @@ from surprise_rerank.eval.cli.rerank_eval import off_topic as off_topic_command
 from surprise_rerank.eval.cli.rerank_eval import sentences as sentences_command
 from surprise_rerank.eval.cli.rerank_eval import sts as sts_command
 from surprise_rerank.eval.cli.rerank_eval import words as words_command
-from surprise_rerank.eval.retrieval.settings import DEFAULTS, RetrievalSettings, Test
+from surprise_rerank.eval.retrieval.settings import DEFAULTS, RetrievalSettings, Test, TokenStorage
 
 # Not inside the parentheses of a measure's parameters: RBP(p=0.8, rel=1).
 _SEPARATOR = re.compile(r"[,\s]+(?![^()]*\))")
@@ -146,6 +146,18 @@ Shell completion (bash; zsh and fish likewise):
     default=DEFAULTS.passages,
     help="Split documents that are longer than the model reads; their best passage counts. Without it they "
     "are cut, as published figures assume.  [default: no-passages]",
+)
+@click.option(
+    "--token-storage",
+    type=click.Choice(get_args(TokenStorage)),
+    help="Bits of the stored token vectors; int8 is that of most published figures.  [default: as "
+    "in an index]",
+)
+@click.option(
+    "--pooling",
+    type=click.FloatRange(min=1),
+    metavar="N",
+    help="Tokens that are merged into one vector, on average.  [default: as in an index]",
 )
 @click.option("--qdrant-url", envvar="QDRANT_URL", help="A Qdrant server instead of the embedded one.")
 @click.option(

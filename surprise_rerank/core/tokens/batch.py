@@ -132,10 +132,9 @@ class TokenBatch:
     @property
     def nbytes(self) -> int:
         """Bytes that the arrays take."""
-        arrays = [self.directions, self.scales, self.norms, self.offsets, self.own, self.centers]
-        if self.members is not None:
-            arrays += [self.members.owners, self.members.offsets]
-        return sum(array.nbytes for array in arrays if array is not None)
+        arrays = (self.directions, self.scales, self.norms, self.offsets, self.own, self.centers)
+        members = self.members.owners.nbytes + self.members.offsets.nbytes if self.members is not None else 0
+        return members + sum(array.nbytes for array in arrays if array is not None)
 
     @property
     def dimension(self) -> int:
