@@ -47,6 +47,7 @@ QUESTIONS = [" ".join(RANDOM.choice(WORDS, size=4)) for _ in range(25)]
 FULL = IndexOptions(
     passages=None,
     surprise_vector=True,
+    token_storage="int8",
     token_vectors="float16",
     bm25=Bm25() if is_installed("qdrant_edge") else None,
 )

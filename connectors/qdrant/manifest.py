@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, TypeAlias, get_args
 
 from surprise_rerank.connectors.qdrant.lexical import Bm25
-from surprise_rerank.connectors.qdrant.multivectors import TokenStorage
+from surprise_rerank.connectors.qdrant.location import EngineKind
+from surprise_rerank.connectors.qdrant.multivectors import CODED, TokenStorage
 from surprise_rerank.connectors.qdrant.schema import READ_SCHEMAS, SCHEMA_VERSION
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.core.tokens.batch import STORAGES, Storage
@@ -37,7 +38,9 @@ class IndexOptions:
             that exists has; a new one gets `TokenForm.usual`.
         pooling: tokens of a document that are merged into one vector, on average; 1 merges none. None takes
             what an index that exists has; a new one merges as `TokenForm` does by default, and none in int8.
-        token_vectors: whether they are stored as a multivector too, for MaxSim inside Qdrant, and how.
+        token_vectors: whether they are stored as a multivector too, for MaxSim inside Qdrant, and how: in
+            `float16`, in bytes (`uint8`), or in codes of 4, 2 or 1 bits (`turbo4`, `turbo2`, `turbo1`), which
+            Edge and servers from 1.18 on have. They are merged by the same `pooling`.
         surprise_vector: whether the augmented vector is stored, for first-stage search by surprise.
         bm25: settings of the sparse vectors for lexical search inside Qdrant; None stores none, and is the
             default where `qdrant_edge`, which computes them, is not installed.
@@ -75,7 +78,7 @@ class IndexOptions:
 
     @property
     def token_form(self) -> TokenForm:
-        """The form of packed token vectors; int8 where it is not settled yet."""
+        """The form of token vectors, int8 where it is not settled yet; multivectors are merged as it says."""
         return TokenForm.chosen(self.token_storage or INT8.storage, self.pooling)
 
     @property
@@ -244,6 +247,20 @@ class Manifest:
             raise IndexMismatchError(
                 f"{where} was made by model {self._label()}, asked for is {expected._label()}; "
                 "use that model, or another folder or collection, or index again"
+            )
+
+    def check_engine(self, kind: EngineKind, where: str) -> None:
+        """Refuse an engine that cannot store what the options say.
+
+        Raises:
+            DataError: if it is local mode, and multivectors are to be in codes.
+        """
+        storage = self.options.token_vectors
+        if kind == "local" and storage in CODED:
+            raise DataError(
+                f"token_vectors={storage!r} is computed by Qdrant Edge, or by a server from 1.18 on, and "
+                f"{where} is of qdrant-client's local mode; choose engine='edge' or a url, or "
+                "token_vectors='float16'"
             )
 
     def check_options(self, expected: IndexOptions, where: str) -> None:

@@ -1,4 +1,4 @@
-"""Token vectors as Qdrant's multivectors, so that Qdrant itself computes MaxSim: in float16, or in bytes.
+"""Token vectors as Qdrant's multivectors, so that Qdrant itself computes MaxSim: in float16, bytes or codes.
 
 MaxSim adds, over the query's tokens, the largest cosine that a token of the document has with it (Khattab and
 Zaharia 2020, arXiv:2004.12832). Qdrant's dot product of unit vectors gives it; for float16 that is all. Bytes
@@ -16,11 +16,16 @@ Then query token . document token = 128 K + 128 sum(r) + s S cosine, but for rou
 the cosine alone. Rounding gives it an error of deviation sqrt((1/S^2 + 1/s^2) / 12), about .015 / sqrt(n).
 On scifact (all-MiniLM-L6-v2, d = 384; questions of 21 tokens, MaxSim about 5.9), the error of MaxSim is .0035
 (root mean square) and .018 at most; in float16 .0001 and .0004.
+
+turbo4, turbo2 and turbo1 are vectors in float16 on disk, and beside them codes of 4, 2 or 1 bits a component
+in memory: Qdrant's TurboQuant (Zandieh, Daliri, Hadian and Mirrokni 2025, arXiv:2504.19874). MaxSim is
+computed from the codes; the vectors are what Qdrant makes new codes of.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
@@ -28,10 +33,14 @@ import numpy.typing as npt
 import scipy.fft
 
 from surprise_rerank.core.arrays import Float32Array, Float64Array, matrix, unit_rows
+from surprise_rerank.core.tokens.codes import Bits
 from surprise_rerank.core.tokens.rotation import spreading_signs
 from surprise_rerank.errors import DataError
 
-TokenStorage: TypeAlias = Literal["float16", "uint8"]
+TokenStorage: TypeAlias = Literal["float16", "uint8", "turbo4", "turbo2", "turbo1"]
+
+# Bits of a component in the codes that Qdrant computes with, where there are some.
+CODED: Mapping[str, Bits] = {"turbo4": 4, "turbo2": 2, "turbo1": 1}
 
 _ZERO = 128  # the byte of the value 0
 _LARGEST = 127  # and how far one may be from it
@@ -40,28 +49,33 @@ _RANGE = 4.5
 
 
 def dimension(d: int, storage: TokenStorage) -> int:
-    """Dimension of the multivectors in Qdrant: d in float16, about 1.02 d + 1 in bytes.
+    """Dimension of the multivectors in Qdrant: d in float16 and in codes, about 1.02 d + 1 in bytes.
 
     Args:
         d: of the token vectors.
-        storage: the collection's datatype.
+        storage: of the multivectors.
 
     Raises:
         DataError: if the storage is not known.
     """
     _require_storage(storage)
-    return d if storage == "float16" else d + 1 + _padding(d + 1)
+    return d + 1 + _padding(d + 1) if storage == "uint8" else d
+
+
+def datatype(storage: TokenStorage) -> Literal["float16", "uint8"]:
+    """The collection's datatype of the vectors."""
+    return "uint8" if storage == "uint8" else "float16"
 
 
 def document_vectors(tokens: npt.ArrayLike, storage: TokenStorage) -> Float32Array:
-    """A document's multivector, for a collection of `Distance.DOT` and that datatype.
+    """A document's multivector, for a collection of `Distance.DOT` and that storage.
 
     Qdrant refuses empty multivectors: a document without tokens gets one row that has cosine 0 with every
     query token, as a token of zeros has.
 
     Args:
         tokens: (n, d), of any length.
-        storage: the collection's datatype.
+        storage: of the multivectors.
 
     Returns:
         (max(n, 1), dimension(d, storage)); whole numbers from 0 to 255 for uint8.
@@ -70,7 +84,7 @@ def document_vectors(tokens: npt.ArrayLike, storage: TokenStorage) -> Float32Arr
         DataError: if tokens are not finite numbers of shape (n, d).
     """
     unit = _unit_tokens(tokens, storage)
-    if storage == "float16":
+    if storage != "uint8":
         return unit
     rotated = _rotated(unit)
     n = rotated.shape[1]
@@ -83,7 +97,7 @@ def query_vectors(tokens: npt.ArrayLike, storage: TokenStorage) -> Float32Array:
 
     Args:
         tokens: (m, d), of any length; for m = 0 there is one row, with which every document scores the same.
-        storage: the collection's datatype.
+        storage: of the multivectors.
 
     Returns:
         (max(m, 1), dimension(d, storage)).
@@ -92,7 +106,7 @@ def query_vectors(tokens: npt.ArrayLike, storage: TokenStorage) -> Float32Array:
         DataError: if tokens are not finite numbers of shape (m, d).
     """
     unit = _unit_tokens(tokens, storage)
-    if storage == "float16":
+    if storage != "uint8":
         return unit
     steps, _ = _query_steps(unit)
     return np.pad(steps, ((0, 0), (0, _padding(steps.shape[1])))) + np.float32(_ZERO)
@@ -104,7 +118,7 @@ def similarities(scores: npt.ArrayLike, query_tokens: npt.ArrayLike, storage: To
     Args:
         scores: (k,) of documents stored as `document_vectors`, for `query_vectors(query_tokens, storage)`.
         query_tokens: (m, d) the query's tokens.
-        storage: the collection's datatype.
+        storage: of the multivectors.
 
     Returns:
         (k,) the sum over query tokens of the largest cosine with a token of the document; 0 for m = 0.
@@ -114,7 +128,7 @@ def similarities(scores: npt.ArrayLike, query_tokens: npt.ArrayLike, storage: To
     """
     given = np.asarray(scores, dtype=np.float64)
     unit = _unit_tokens(query_tokens, storage)
-    if storage == "float16":
+    if storage != "uint8":
         return given
     steps, scale = _query_steps(unit)
     n = steps.shape[1]

@@ -35,7 +35,7 @@ from surprise_rerank.connectors.qdrant.location import (
     shown_url,
 )
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
-from surprise_rerank.connectors.qdrant.multivectors import TokenStorage
+from surprise_rerank.connectors.qdrant.multivectors import CODED, TokenStorage, datatype
 from surprise_rerank.connectors.qdrant.multivectors import dimension as token_dimension
 from surprise_rerank.connectors.qdrant.schema import (
     BM25,
@@ -50,6 +50,7 @@ from surprise_rerank.connectors.qdrant.schema import (
 )
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.files import disk_errors
+from surprise_rerank.core.tokens.codes import Bits
 from surprise_rerank.errors import DataError, StoreError, did_you_mean
 
 T = TypeVar("T")
@@ -158,15 +159,24 @@ class ClientEngine:
             settings: see `create_of`.
 
         Raises:
-            DataError: if there is no such setting of a collection.
+            DataError: if there is no such setting of a collection, or local mode has no such storage.
         """
-        self.create_of(
-            _vector_params(manifest),
-            settings,
-            sparse_vectors_config=_sparse_params(manifest.options),
-            on_disk_payload=True,
-            metadata=manifest.to_json(),
-        )
+        manifest.check_engine(self.kind, self.where)
+        try:
+            self.create_of(
+                _vector_params(manifest),
+                settings,
+                sparse_vectors_config=_sparse_params(manifest.options),
+                on_disk_payload=True,
+                metadata=manifest.to_json(),
+            )
+        except StoreError as error:
+            if manifest.options.token_vectors not in CODED:
+                raise
+            raise StoreError(
+                f"{error}. token_vectors={manifest.options.token_vectors!r} is TurboQuant, which Qdrant has "
+                "from 1.18 on; upgrade it, or choose token_vectors='float16'"
+            ) from error
         if self.kind == "server":  # local mode has no payload indexes, and warns of the request
             for path, kind in payload_indexes(manifest.options).items():
                 schema = models.PayloadSchemaType(kind)
@@ -450,11 +460,13 @@ def _vector_params(manifest: Manifest) -> dict[str, models.VectorParams]:
 
 
 def _token_params(d: int, storage: TokenStorage) -> models.VectorParams:
+    bits = CODED.get(storage)
     return models.VectorParams(
         size=token_dimension(d, storage),
         distance=models.Distance.DOT,
         multivector_config=models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM),
-        datatype=models.Datatype(storage),
+        datatype=models.Datatype(datatype(storage)),
+        quantization_config=None if bits is None else _turbo(bits),
         # They only re-score what another stage found: a graph of them would be built in vain.
         hnsw_config=models.HnswConfigDiff(m=0),
         on_disk=True,
@@ -476,6 +488,11 @@ def _quantization(options: IndexOptions) -> models.QuantizationConfig | None:
             return models.BinaryQuantization(binary=models.BinaryQuantizationConfig())
         case _:
             return None
+
+
+def _turbo(bits: Bits) -> models.TurboQuantization:
+    size = models.TurboQuantBitSize(f"bits{bits}")
+    return models.TurboQuantization(turbo=models.TurboQuantQuantizationConfig(bits=size, always_ram=True))
 
 
 def _vectors(vectors: Mapping[str, StoredVector]) -> Any:

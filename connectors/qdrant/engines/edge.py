@@ -21,7 +21,7 @@ from surprise_rerank.connectors.qdrant.engines.edge_shard import Shard
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.location import EngineKind
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
-from surprise_rerank.connectors.qdrant.multivectors import TokenStorage
+from surprise_rerank.connectors.qdrant.multivectors import CODED, TokenStorage, datatype
 from surprise_rerank.connectors.qdrant.multivectors import dimension as token_dimension
 from surprise_rerank.connectors.qdrant.schema import (
     BM25,
@@ -36,6 +36,7 @@ from surprise_rerank.connectors.qdrant.schema import (
 )
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.extras import import_extra
+from surprise_rerank.core.tokens.codes import Bits
 
 if TYPE_CHECKING:
     import qdrant_edge
@@ -226,14 +227,23 @@ def _config(manifest: Manifest) -> qdrant_edge.EdgeConfig:
 
 def _token_params(d: int, storage: TokenStorage) -> qdrant_edge.EdgeVectorParams:
     kinds = qdrant_edge.VectorStorageDatatype
+    bits = CODED.get(storage)
     return qdrant_edge.EdgeVectorParams(
         size=token_dimension(d, storage),
         distance=qdrant_edge.Distance.Dot,
         multivector_config=qdrant_edge.MultiVectorConfig(qdrant_edge.MultiVectorComparator.MaxSim),
-        datatype=kinds.Float16 if storage == "float16" else kinds.Uint8,
+        datatype=kinds.Uint8 if datatype(storage) == "uint8" else kinds.Float16,
+        quantization_config=None if bits is None else _turbo(bits),
+        memory=None if bits is None else qdrant_edge.Memory.Cold,
         # They only re-score what another stage found: a graph of them would be built in vain.
         hnsw_config=qdrant_edge.HnswIndexConfig(m=0, ef_construct=100, full_scan_threshold=10_000),
     )
+
+
+def _turbo(bits: Bits) -> Any:
+    sizes = qdrant_edge.TurboQuantBitSize
+    size = {4: sizes.Bits4, 2: sizes.Bits2, 1: sizes.Bits1}[bits]
+    return qdrant_edge.TurboQuantQuantizationConfig(bits=size, memory=qdrant_edge.Memory.Pinned)
 
 
 def _quantization(options: IndexOptions) -> Any:

@@ -210,8 +210,9 @@ class MaxSimRetriever(ExplainingRetriever):
     """The nearest by cosine, re-scored inside Qdrant by MaxSim: inclusion over the query's universe.
 
     Scores are the mean over the query's tokens of the largest cosine, which is what `DynaMaxReranker` gives
-    but for negative cosines, and for the storage's rounding. The index needs
-    `IndexOptions(token_vectors="float16")` or `"uint8"`.
+    but for negative cosines, and for the storage's rounding. Where the index merges tokens, they are of the
+    merged ones. The index needs `IndexOptions(token_vectors="float16")` or another of them. Codes (`"turbo4"`
+    and fewer bits) are not scored again with the vectors that they were made of.
 
     Attributes:
         index: where the documents are.

@@ -77,12 +77,14 @@ class Stage:
         using: the vector's name; None for a formula.
         name: what the stage does, for `explain`.
         limit: how many points it passes to the next stage, if there is one.
+        params: of Qdrant, for a stage that has its own.
     """
 
     query: Any
     using: str | None
     name: str
     limit: int
+    params: models.SearchParams | None = None
 
 
 def dense_vector(query: Query) -> Float32Array:
@@ -113,8 +115,12 @@ def sparse_stage(query: SparseVector, using: str, limit: int) -> Stage:
 
 
 def maxsim_stage(query_vectors: Any, limit: int) -> Stage:
-    """MaxSim of token vectors."""
-    return Stage(_nearest(query_vectors.tolist()), TOKEN_VECTORS, "MaxSim of token vectors", limit)
+    """MaxSim of token vectors: of their codes, where there are some.
+
+    Every point of the pool would be scored again with the vectors themselves, at the price of both.
+    """
+    own = models.SearchParams(quantization=models.QuantizationSearchParams(rescore=False))
+    return Stage(_nearest(query_vectors.tolist()), TOKEN_VECTORS, "MaxSim of token vectors", limit, own)
 
 
 def formula_stage(limit: int, mu: str = MU, sigma: str = SIGMA) -> Stage:
@@ -152,6 +158,7 @@ def request(
     """One request of several stages, each over what the one before it found.
 
     The filter and the search parameters apply to the first stage, the threshold and the offset to the last.
+    Later stages have parameters of their own.
 
     Args:
         stages: in the order in which they run.
@@ -169,7 +176,7 @@ def request(
             limit=stage.limit,
             prefetch=inner,
             filter=options.filter if stage is first else None,
-            params=options.params if stage is first else None,
+            params=options.params if stage is first else stage.params,
         )
     is_single = inner is None
     return models.QueryRequest(
@@ -180,7 +187,7 @@ def request(
         offset=options.offset,
         score_threshold=options.score_threshold,
         filter=options.filter if is_single else None,
-        params=options.params if is_single else None,
+        params=options.params if is_single else last.params,
         with_payload=list(fields) or False,
         with_vector=list(vectors) or False,
     )

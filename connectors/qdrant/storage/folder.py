@@ -35,6 +35,7 @@ class FolderStorage(FolderFiles):
 
     def __init__(self, folder: Path, version: int, kind: EngineKind, manifest: Manifest) -> None:
         self.where = str(folder)
+        manifest.check_engine(kind, self.where)
         self._folder, self._version, self._kind = folder, version, kind
         self._own = folder / str(version)
         super().__init__(self._own, self.where)
@@ -69,8 +70,9 @@ class FolderStorage(FolderFiles):
             if expected is None:
                 raise NoIndexError(f"there is no index at {folder}; make one first, or give its folder")
             _require_free(folder)
-            folder.mkdir(parents=True, exist_ok=True)
             chosen: EngineKind = kind or ("edge" if is_installed("qdrant_edge") else "local")
+            expected.check_engine(chosen, str(folder))
+            folder.mkdir(parents=True, exist_ok=True)
             _write_json(folder / VERSION_FILE, {"engine": chosen, "version": 1})
             return cls(folder, 1, chosen, expected)
 

@@ -12,8 +12,8 @@ from surprise_rerank.connectors.qdrant.schema import DENSE, HASH, ID, Record, po
 from surprise_rerank.connectors.qdrant.storage.base import Storage, differs
 from surprise_rerank.connectors.qdrant.storage.tokens import stored_tokens
 from surprise_rerank.connectors.qdrant.writing.points import Piece
-from surprise_rerank.core.tokens.batch import TokenBatch
-from surprise_rerank.core.tokens.form import INT8
+from surprise_rerank.core.tokens.batch import BITS, TokenBatch
+from surprise_rerank.core.tokens.form import TokenForm
 from surprise_rerank.encoders.base import Encoded, Encoder
 from surprise_rerank.errors import DataError
 
@@ -39,9 +39,15 @@ class CarriedVectors:
         if differs(replace(old, options=new.options), new) or old.options.passages != new.options.passages:
             return False
         made = new.options.token_form.is_made_of(old.options.token_form)
-        if new.options.token_vectors is not None:  # which are of all tokens
-            made = made and old.options.token_form == INT8
+        if new.options.token_vectors is not None:
+            made = made and old.options.token_form.storage not in BITS
         return not new.options.stores_tokens or (old.options.packed_tokens and made)
+
+    @property
+    def _form(self) -> TokenForm:
+        """Of what `encoded` gives: that of the new version, but of what multivectors are made of, too."""
+        own = self.after.options
+        return own.token_form if own.token_vectors is None else replace(own.token_form, storage="float32")
 
     def encoded(self, pieces: Sequence[Piece]) -> Encoded:
         """Vectors of pieces; token vectors are as they were stored, or in the form of the new version."""
@@ -61,8 +67,7 @@ class CarriedVectors:
         parts = [tokens for _, tokens in known.values() if tokens is not None]
         if fresh is not None:
             parts.append(fresh.require_tokens())
-        form = self.after.options.token_form
-        joined = TokenBatch.concatenate([in_form(part, form) for part in parts])
+        joined = TokenBatch.concatenate([in_form(part, self._form) for part in parts])
         return Encoded(dense, joined.take(np.argsort([*known, *rows])))
 
     def _known(self, pieces: Sequence[Piece]) -> dict[int, tuple[Record, TokenBatch | None]]:

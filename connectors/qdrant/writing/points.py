@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions
 from surprise_rerank.connectors.qdrant.multivectors import document_vectors
@@ -93,9 +91,9 @@ class PointMaker:
         payloads = [_payload(piece) for piece in pieces]
         tokens = self._tokens(encoded, len(pieces))
         if tokens is not None and self.options.token_vectors is not None:
+            tokens = self.options.token_form.merged(tokens)
             for i, own in enumerate(vectors):
-                rows = np.asarray(tokens[i], np.float32)
-                own[TOKEN_VECTORS] = document_vectors(rows, self.options.token_vectors)
+                own[TOKEN_VECTORS] = document_vectors(tokens.text(i, unit=True), self.options.token_vectors)
         self._add_statistics(encoded.dense, vectors, payloads)
         if self.options.bm25 is not None:
             self._add_terms(self.options.bm25, [piece.text for piece in pieces], vectors)

@@ -62,7 +62,7 @@ class IndexArguments:
     )
     tokens: str | None = option(
         None,
-        choices=("float16", "uint8", _NONE),
+        choices=("float16", "uint8", "turbo4", "turbo2", "turbo1", _NONE),
         help="Token vectors for MaxSim inside Qdrant.  [default: none]",
     )
     surprise_vector: bool | None = option(

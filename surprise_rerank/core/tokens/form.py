@@ -66,7 +66,11 @@ class TokenForm:
 
     def of(self, tokens: TokenBatch) -> TokenBatch:
         """Token vectors in this form; what is merged already is not merged again."""
-        return pooled_tokens(tokens, self.pooling, self.least).stored(self.storage)
+        return self.merged(tokens).stored(self.storage)
+
+    def merged(self, tokens: TokenBatch) -> TokenBatch:
+        """Token vectors merged as in this form, and stored as they are or in float32."""
+        return pooled_tokens(tokens, self.pooling, self.least)
 
     def is_made_of(self, other: TokenForm) -> bool:
         """Whether this form can be made of vectors in another one, which has lost no more."""
