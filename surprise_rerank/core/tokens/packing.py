@@ -31,6 +31,7 @@ _BEFORE, _HEADER_BEFORE = (
     struct.Struct("<4sBBHI"),
 )  # magic, storage, rows of factors, dimension, vectors
 _CHECKED = _HEADER.size - 4  # bytes of the header before the checksum
+_ADVICE = "rebuild the index, or pack the text again"
 _DTYPES: Mapping[Storage, str] = {"float32": "<f4", "float16": "<f2", "bfloat16": "<u2", "int8": "|i1"}
 _SIZES: Mapping[str, int] = {kind: np.dtype(kind).itemsize for kind in ("|u1", *_DTYPES.values())}
 _OWNERS: Mapping[int, str] = {1: "|u1", 2: "<u2", 4: "<u4"}
@@ -87,7 +88,9 @@ def unpack_tokens(
     expected = layout.dimension if dimension is None else dimension
     for header, name in zip(headers, names, strict=True):
         if header.dimension != expected:
-            raise DataError(f"packed tokens {name} have dimension {header.dimension}, expected {expected}")
+            raise DataError(
+                f"packed tokens {name} have dimension {header.dimension}, expected {expected}; {_ADVICE}"
+            )
         if (own := _Layout.of(header)) != layout:
             raise DataError(f"packed tokens {name} are {own}, those of {names[0]} {layout}; pack them alike")
     parts = [
@@ -199,5 +202,5 @@ class _Layout(NamedTuple):
 def _damaged(name: str, why: str) -> DataError:
     return DataError(
         f"packed tokens {name}: {why}; they were damaged, or not written by this version of surprise-rerank; "
-        "index the text again"
+        f"{_ADVICE}"
     )
