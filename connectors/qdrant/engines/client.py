@@ -61,6 +61,9 @@ PayloadChoice: TypeAlias = Sequence[str] | models.PayloadSelectorExclude | None
 # Changes in one request; each is a small operation of its own.
 _OPERATIONS = 500
 REQUEST_BYTES = 8 * 2**20  # a quarter of what a server takes
+# A server compresses its answers for clients that say they read gzip, as gRPC's do: a pool's token vectors,
+# which are as good as random, then take 30 ms instead of 2.
+_UNCOMPRESSED = {"grpc.compression_enabled_algorithms_bitset": 1}
 # Arguments of `QdrantClient.create_collection` that are not the user's.
 _OURS = frozenset({"self", "collection_name", "vectors_config", "sparse_vectors_config", "kwargs"})
 
@@ -79,6 +82,7 @@ def open_server(location: Location) -> QdrantClient:
             timeout=math.ceil(location.timeout),
             prefer_grpc=location.prefer_grpc,
             grpc_port=location.grpc_port,
+            grpc_options=dict(_UNCOMPRESSED),  # to which the client adds
             check_compatibility=False,
         )
     except UnicodeEncodeError:  # it contains the whole key, as a header
