@@ -178,7 +178,7 @@ def to_tokens(payloads: Sequence[Mapping[str, Any]], dimension: int, names: Sequ
     packed = []
     for payload, name in zip(payloads, names, strict=True):
         try:
-            packed.append(pybase64.b64decode(payload.get(TOKENS), validate=True))
+            packed.append(pybase64.b64decode(payload.get(TOKENS, ""), validate=True))
         except (ValueError, TypeError) as error:
             raise DataError(f"packed tokens {name} are damaged: {error}; rebuild the index") from error
     return unpack_tokens(packed, dimension, names)
