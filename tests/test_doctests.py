@@ -53,7 +53,7 @@ def test_the_walk_finds_modules_and_the_modules_have_examples():
     "page",
     [
         *("scores.md", "qdrant.md", "encoders.md", "classification.md", "thresholds.md", "rag.md"),
-        *("similar.md", "diagnosis.md"),
+        *("similar.md", "diagnosis.md", "tokens.md"),
     ],
 )
 def test_examples_in_the_documentation_are_true(page: str):

@@ -104,8 +104,8 @@ def collection(dataset: RetrievalDataset, folder: Path, encoder: WordEncoder, ca
 
 
 def stored(encoder: WordEncoder, texts: list[str]) -> TokenBatch:
-    """Token vectors as a new index has them."""
-    return TokenForm.usual(encoder.dimension).of(encoder.encode(texts).tokens)
+    """Token vectors as the study's index has them."""
+    return encoder.encode(texts).require_tokens().stored("int8")
 
 
 def of_the_product(case: Case, encoder: WordEncoder, dataset: RetrievalDataset) -> tuple[Query, Candidates]:

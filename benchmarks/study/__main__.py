@@ -15,6 +15,7 @@ from benchmarks.study.token_tables import (
     append_rows,
     collections_table,
     forms_table,
+    kept_table,
     left_out_table,
     read_rows,
 )
@@ -146,13 +147,15 @@ def tokens(
                     rows = measured(read, variants, advance)
                 append_rows(path, [row for row in rows if row.form in missing])
         results = Results(read_rows(path))
-        wide = [model for model in results.models if model in MODELS[:2]]
-        choices = {"wide": wide, **{model: [model] for model in results.models if model not in wide}}
+        fewer = [name for name in results.models if " without " in name]
+        wide = [name for name in results.models if name in MODELS[:2]]
+        choices = {"wide": wide, **{name: [name] for name in results.models if name not in (*wide, *fewer)}}
         report = Report(
             "Forms of token vectors",
             (
-                *(forms_table(results, model) for model in results.models),
+                *(forms_table(results, name) for name in results.models if name not in fewer),
                 *(left_out_table(results, name, own) for name, own in choices.items() if own),
+                *([kept_table(results, MODELS[0], fewer)] if fewer else []),
                 collections_table(results),
             ),
         )

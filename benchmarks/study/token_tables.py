@@ -36,7 +36,6 @@ class Results:
 
     Attributes:
         rows: (form, collection, model) -> row; each collection and model has the reference.
-        forms: those that every collection and model has.
         collections: their names.
         models: their names.
     """
@@ -46,13 +45,17 @@ class Results:
             (row.form, row.collection, row.model): row for row in rows
         }
         self.collections = list(dict.fromkeys(name for _, name, _ in self.rows))
-        self.models = list(dict.fromkeys(model for _, _, model in self.rows))
-        forms = dict.fromkeys(form for form, _, _ in self.rows)
-        self.forms = [
-            form
-            for form in forms
-            if all((form, c, m) in self.rows for c in self.collections for m in self.models)
-        ]
+        self._dimensions = {row.model: row.dimension for row in self.rows.values()}
+        self.models = list(self._dimensions)
+
+    def has(self, form: str, models: Sequence[str]) -> list[str]:
+        """The collections that have a form of all these models."""
+        return [name for name in self.collections if all((form, name, m) in self.rows for m in models)]
+
+    def forms(self, models: Sequence[str]) -> list[str]:
+        """Those that all collections have that the reference has."""
+        forms, whole = dict.fromkeys(form for form, _, _ in self.rows), self.has(REFERENCE, models)
+        return [form for form in forms if self.has(form, models) == whole]
 
     def difference(self, form: str, measure: str, collection: str, model: str) -> float:
         """To int8, of nDCG@10."""
@@ -69,8 +72,8 @@ class Results:
 
     def small(self, models: Sequence[str]) -> list[str]:
         """The forms of at most `LIMIT` bytes in base64 for a document of 240 tokens."""
-        name = self.collections[0]
-        sizes = {form: max(self.rows[form, name, m].packed_240 for m in models) for form in self.forms}
+        name = self.has(REFERENCE, models)[0]
+        sizes = {f: max(self.rows[f, name, m].packed_240 for m in models) for f in self.forms(models)}
         return [form for form, size in sizes.items() if size * _BASE64 <= LIMIT]
 
     def chosen(self, collections: Sequence[str], models: Sequence[str]) -> str:
@@ -85,14 +88,14 @@ class Results:
 
     def usual(self, model: str) -> str:
         """The form of a new index."""
-        return str(Variant(TokenForm.usual(self.rows[REFERENCE, self.collections[0], model].dimension)))
+        return str(Variant(TokenForm.usual(self._dimensions[model])))
 
 
 def forms_table(results: Results, model: str) -> Table:
     """Every form of a model: its mean over the collections, and its worst collection."""
     rows: list[tuple[Cell, ...]] = []
-    names = results.collections
-    for form in results.forms:
+    for form in dict.fromkeys(form for form, _, own in results.rows if own == model):
+        names = results.has(form, [model])
         own = [results.rows[form, name, model] for name in names]
         quality: list[float] = []
         for measure in MEASURES:
@@ -100,27 +103,26 @@ def forms_table(results: Results, model: str) -> Table:
             quality += [float(np.mean(away)), min(away)]
         size = own[0].packed_240
         means = [float(np.mean([getattr(row, of) for row in own])) for of in ("vectors", "rho", "time")]
-        rows.append((form, size, round(size * _BASE64), means[0], *quality, *means[1:]))
+        rows.append((form, len(names), size, round(size * _BASE64), means[0], *quality, *means[1:]))
     columns = (
-        Column("form"),
-        *(Column("bytes, 240 tokens"), Column("in base64"), Column("vectors", 1)),
+        *(Column("form"), Column("collections"), Column("bytes, 240 tokens"), Column("in base64")),
+        Column("vectors", 1),
         *(Column(name) for measure in MEASURES for name in (measure, f"{measure}, worst")),
         *(Column("rank correlation", 3), Column("time", 2)),
     )
     notes = (
-        f"means over {', '.join(names)}: nDCG@10 less int8's, and that of the worst collection",
+        f"nDCG@10 less int8's, means over the collections, of {', '.join(results.has(REFERENCE, [model]))}; "
+        "and that of the worst one",
         f"rank correlation (Spearman) of inclusion with int8's; time of inclusion over {DEPTH}, int8's: 1",
     )
-    return Table(
-        f"forms-{model}", f"Token vectors in fewer bytes: {model}", columns, tuple(rows), notes=notes
-    )
+    return Table(f"forms-{model}", f"Forms of token vectors: {model}", columns, tuple(rows), notes=notes)
 
 
 def collections_table(results: Results) -> Table:
     """The usual form on each collection, with int8's values."""
     rows: list[tuple[Cell, ...]] = []
     for model in results.models:
-        for name in results.collections if results.usual(model) in results.forms else ():
+        for name in results.has(results.usual(model), [model]):
             base, row = (results.rows[of, name, model] for of in (REFERENCE, results.usual(model)))
             values = [value for of in MEASURES for value in (getattr(base, of), getattr(row, of))]
             rows.append((model, name, row.form, *values, base.packed, row.packed))
@@ -135,16 +137,17 @@ def collections_table(results: Results) -> Table:
 def left_out_table(results: Results, name: str, models: Sequence[str]) -> Table:
     """For each collection the small form that all others would choose, and what it gives there."""
     rows: list[tuple[Cell, ...]] = []
-    for left in results.collections:
-        form = results.chosen([other for other in results.collections if other != left], models)
+    names = results.has(REFERENCE, models)
+    for left in names:
+        form = results.chosen([other for other in names if other != left], models)
         rows.append((left, form, *(results.mean(form, of, [left], models) for of in MEASURES)))
     means = np.array([row[2:] for row in rows], float).mean(axis=0).tolist()
     rows.append(("mean", "", *means))
-    chosen = {"none": results.chosen(results.collections, models), "the default": results.usual(models[0])}
-    for label, form in ((label, form) for label, form in chosen.items() if form in results.forms):
-        rows.append((label, form, *(results.mean(form, of, results.collections, models) for of in MEASURES)))
+    chosen = {"none": results.chosen(names, models), "the default": results.usual(models[0])}
+    for label, form in ((label, form) for label, form in chosen.items() if form in results.forms(models)):
+        rows.append((label, form, *(results.mean(form, of, names, models) for of in MEASURES)))
     columns = (Column("left out"), Column("chosen on the others"), *(Column(of) for of in MEASURES))
-    worth = {form: results.worth(form, results.collections, models) for form in results.small(models)}
+    worth = {form: results.worth(form, names, models) for form in results.small(models)}
     notes = (
         "nDCG@10 less int8's, mean over the models; chosen by the mean of fusion and auto",
         f"of forms of at most {LIMIT} bytes in base64 for 240 tokens, with that mean over all collections: "
@@ -152,3 +155,18 @@ def left_out_table(results: Results, name: str, models: Sequence[str]) -> Table:
     )
     title = f"The form, each collection left out once: {', '.join(models)}"
     return Table(f"token-choice-{name}", title, columns, tuple(rows), notes=notes)
+
+
+def kept_table(results: Results, base: str, models: Sequence[str]) -> Table:
+    """What leaving tokens out before they are merged gives, on the collections that all have."""
+    form = results.usual(base)
+    names = [name for name in results.has(form, [base, *models]) if name in results.has(REFERENCE, models)]
+    rows: list[tuple[Cell, ...]] = []
+    for model in (base, *models):
+        for kind in (REFERENCE, form):
+            own = [results.rows[kind, name, model] for name in names]
+            means = [float(np.mean([getattr(row, of) for row in own])) for of in (*MEASURES, "packed")]
+            rows.append((model, kind, *means))
+    columns = (*(Column("tokens"), Column("form")), *(Column(of) for of in MEASURES), Column("bytes", 0))
+    title = f"Tokens left out: mean nDCG@10 of {', '.join(names)}"
+    return Table("token-kept", title, columns, tuple(rows), keys=2)
