@@ -34,7 +34,7 @@ from threadpoolctl import threadpool_limits
 from surprise_rerank.connectors.readers import open_documents
 from surprise_rerank.connectors.similar.encoding import Vectors, store_documents
 from surprise_rerank.connectors.similar.job import SimilarityJob
-from surprise_rerank.connectors.similar.settings import SimilaritySettings
+from surprise_rerank.connectors.similar.settings import USUAL, SimilaritySettings
 from surprise_rerank.connectors.similar.threads import Threads
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.encoders.loading import load_encoder
@@ -224,13 +224,13 @@ def encoded(source: str, count: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         encoder = load_encoder()
         encoder.encode([texts[0].content])
-        for tokens in (False, True):
+        for tokens in (None, USUAL):
             place = Path(folder) / str(tokens)
             place.mkdir()
             store = partial(store_documents, place, "chunk", texts, lambda: encoder, "", tokens)
             seconds = timed(store)
             kept = bytes_under(place) / len(texts)
-            words = "with token vectors" if tokens else "without token vectors"
+            words = "with token vectors" if tokens is not None else "without token vectors"
             print(
                 f"\n{len(texts)} documents of {source}, {words}: {len(texts) / seconds:.1f} a second, "
                 f"{kept:,.0f} bytes each on disk"

@@ -9,7 +9,7 @@ import pytest
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "scale.md"
 TEXT = PAGE.read_text(encoding="utf-8")
-LETTERS = {"d": 384.0, "k": 10.0, "t": 240.0, "pool": 100.0, "sample": 256.0, "w": 1.0}
+LETTERS = {"d": 384.0, "k": 10.0, "v": 70.0, "pool": 100.0, "sample": 256.0, "w": 1.0}
 FUNCTIONS = {"min": min, "max": max}
 _UNITS = ((365.25 * 86400, "years"), (86400, "days"), (3600, "h"), (60, "min"), (1, "s"))
 _SIZES = ((1e18, "EB"), (1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))

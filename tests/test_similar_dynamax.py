@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,12 +18,14 @@ from surprise_rerank.connectors.similar import dynamax, encoding
 from surprise_rerank.connectors.similar import settings as similar_settings
 from surprise_rerank.connectors.similar.corpus import EncodedCorpus
 from surprise_rerank.connectors.similar.dynamax import DynaMaxMoments, sample_rows
-from surprise_rerank.connectors.similar.encoding import Model
+from surprise_rerank.connectors.similar.encoding import Model, Vectors
+from surprise_rerank.connectors.similar.groups import usual_threshold
 from surprise_rerank.connectors.similar.job import SimilarityJob
-from surprise_rerank.connectors.similar.settings import SimilaritySettings
+from surprise_rerank.connectors.similar.settings import USUAL, SimilaritySettings
 from surprise_rerank.connectors.similar.threads import Threads
 from surprise_rerank.connectors.similar.workers import Sources, Workers
-from surprise_rerank.core.tokens import TokenBatch, TokenForm
+from surprise_rerank.core.tokens import TokenBatch, TokenForm, pack_tokens, unpack_tokens
+from surprise_rerank.core.tokens.form import INT8
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders import PairedEncoder
 from surprise_rerank.errors import DataError, StoreError
@@ -197,6 +200,85 @@ def test_every_document_gets_its_neighbours_by_definition(tmp_path, monkeypatch)
         assert row["dynamax"] == pytest.approx(similarity[d, n], abs=1e-6)
         assert row["surprise"] >= np.sort(z[d])[-row["rank"]] - 1e-4
     assert "cosine" not in rows[0]
+
+
+def long_documents(count: int) -> list[Document]:
+    random = np.random.default_rng(7)
+    return [Document(f"d{i}", " ".join(random.choice(WORDS, 150))) for i in range(count)]
+
+
+@pytest.mark.parametrize("form", [None, TokenForm("1bit"), TokenForm("int8", 2), INT8], ids=str)
+def test_tokens_are_stored_and_compared_in_the_form_that_was_asked_for(tmp_path, form):
+    asked = {} if form is None else {"token_storage": form.storage, "pooling": form.pooling}
+    model, given = Model("words", WordEncoder), Sources(["a"], [long_documents(20)])
+    done = SimilarityJob(tmp_path, replace(SETTINGS, **asked), model=model)
+    done.prepare(given)
+    assert done.documents.token_form == (form or USUAL)
+    own = (form or USUAL).of(WordEncoder().encode([d.content for d in long_documents(20)]).require_tokens())
+    stored = done.documents.tokens_of(np.arange(20))
+    assert np.array_equal(stored.directions, unpack_tokens(pack_tokens(own)).stored("int8").directions)
+    for row in rows_of(done):
+        i, j = (int(row[name][1:]) for name in ("document", "neighbour"))
+        score = DEFINITION.pool(
+            stored.text(i), stored.take([j]), query_weights=stored.between(i, i + 1).weights
+        )
+        assert row["dynamax"] == pytest.approx(score[0], abs=1e-6)
+    # What is there is taken as it is, and nothing else is mixed with it.
+    again = SimilarityJob(tmp_path, replace(SETTINGS, k=2), model=Model("words", lambda: 1 / 0))
+    again.prepare(given)
+    assert again.documents.token_form == (form or USUAL)
+    other = SimilarityJob(tmp_path, replace(SETTINGS, token_storage="2bit"), model=model)
+    with pytest.raises(DataError, match=r"another job \(not the same token form\)"):
+        other.prepare(given)
+
+
+def test_documents_that_are_compared_with_given_tokens_get_their_form(tmp_path):
+    form = TokenForm("1bit", 3)
+    encoded = WordEncoder().encode([d.content for d in long_documents(12)])
+    batch = ([f"d{i}" for i in range(12)], encoded.dense, form.of(encoded.require_tokens()))
+    given, others = Vectors("mine", [batch], True, form), Sources(["a"], [long_documents(12)[:6]])
+    settings = replace(SETTINGS, k=1, ensemble_sample=4)
+    done = SimilarityJob(tmp_path / "one", settings, model=Model("words", WordEncoder))
+    done.prepare(given, others)
+    assert done.neighbours.token_form == form
+    best = {row["document"]: row for row in rows_of(done)}
+    for i in range(6):
+        assert best[f"d{i}"]["dynamax"] == pytest.approx(1.0, abs=1e-6)
+    wrong = SimilarityJob(tmp_path / "other", replace(settings, token_storage="int8"))
+    with pytest.raises(DataError, match=r"of mine are stored as 1bit, 3 tokens merged .* and int8, 3.5 "):
+        wrong.prepare(given)
+
+
+def test_chunks_of_versions_before_are_taken_as_they_are():
+    own = documents(3)
+    digest = hashlib.sha256(b"m\0True")
+    for document in own:
+        digest.update(f"\0{len(document.id)}\0{document.id}{document.content_hash}".encode())
+    assert encoding.digest_of(own, "m", INT8) == digest.hexdigest()
+    every = {encoding.digest_of(own, "m", form) for form in (None, INT8, USUAL, TokenForm("4bit", 3))}
+    assert len(every) == 4
+
+
+def test_damaged_tokens_are_named_with_their_document(tmp_path):
+    done = job(tmp_path)
+    (path,) = (tmp_path / "documents").glob("chunk-*/tokens.bin")
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1  # of the last document
+    path.write_bytes(content)
+    with pytest.raises(DataError, match="tokens of document '59': their checksum"):
+        done.documents.tokens_of(np.array([3, 59]))
+
+
+def test_near_duplicates_have_smaller_similarities_in_few_bits():
+    assert usual_threshold("dynamax", USUAL) == usual_threshold("both", INT8) == 0.9
+    assert 0.9 > usual_threshold("both", TokenForm("2bit")) > usual_threshold("dynamax", TokenForm("1bit"))
+    assert usual_threshold("cosine", TokenForm("1bit")) == usual_threshold("cosine", None) == 0.95
+
+
+@pytest.mark.parametrize("wrong", [{"token_storage": "3bit"}, {"pooling": 0.5}, {"similarity": "cosine"}])
+def test_forms_that_make_no_sense_are_refused(wrong):
+    with pytest.raises(DataError, match=r"3bit|at least 1|are for similarity"):
+        replace(SETTINGS, **{"pooling": 2, **wrong})
 
 
 def test_blocks_parts_threads_and_chunks_do_not_change_a_byte(tmp_path, monkeypatch):

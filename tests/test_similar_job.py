@@ -186,7 +186,7 @@ def test_vectors_that_do_not_fit_are_refused(tmp_path, batch, message):
 
 def test_the_corpus_hands_out_any_rows(tmp_path, small_chunks):
     own = documents(50)
-    done = job(tmp_path, SimilaritySettings(similarity="dynamax"))
+    done = job(tmp_path, SimilaritySettings(similarity="dynamax", token_storage="int8"))
     done.prepare(sources(own))
     rows = np.array([49, 0, 17, 17, 3])
     encoded = WordEncoder().encode([own[i].content for i in rows])
@@ -196,7 +196,7 @@ def test_the_corpus_hands_out_any_rows(tmp_path, small_chunks):
         done.documents.vectors(15, 18), done.documents.vectors_of(np.arange(15, 18))
     )
     tokens = done.documents.tokens_of(rows)
-    assert tokens.own is not None
+    assert tokens.storage == "int8"
     np.testing.assert_array_equal(tokens.directions, encoded.tokens.stored("int8").directions)
     assert done.documents.ids(np.zeros(0, np.int64)).to_pylist() == []
 
@@ -224,7 +224,7 @@ def test_two_workers_that_store_one_chunk_agree(tmp_path):
 
 def test_vectors_are_those_of_the_chunk_in_whatever_order_texts_are_long(tmp_path):
     own = [Document(str(i), " ".join(WORDS[: 1 + i % 7])) for i in range(300)]
-    store_documents(tmp_path, "chunk", own, WordEncoder, model="words", tokens=False)
+    store_documents(tmp_path, "chunk", own, WordEncoder, model="words", tokens=None)
     stored = np.load(tmp_path / "chunk" / "vectors.npy")
     np.testing.assert_array_equal(stored, WordEncoder().encode([d.content for d in own]).dense)
 

@@ -31,6 +31,7 @@ from surprise_rerank.connectors.similar.encoding import (
 from surprise_rerank.connectors.similar.index.location import IndexLocation
 from surprise_rerank.connectors.similar.scoring import PartScorer, moments_of
 from surprise_rerank.connectors.similar.workers import ScoringTask, Sources
+from surprise_rerank.core.tokens import TokenForm
 from surprise_rerank.documents import Document
 from surprise_rerank.surprise.ensemble import Ensemble
 
@@ -89,7 +90,7 @@ class RayWorkers:
         return sum(int(row["count"]) for row in map_rows(reads, self._actors))
 
     def encode(
-        self, folder: Path, documents: Sources, model: Model, tokens: bool, advance: Advance
+        self, folder: Path, documents: Sources, model: Model, tokens: TokenForm | None, advance: Advance
     ) -> tuple[list[str], list[dict[str, Any]]]:
         """See `Workers`. Each source is read by one task, and its chunks are encoded by all workers.
 
@@ -165,7 +166,9 @@ class RayWorkers:
         self._is_ours = ray_pipeline.connect(self._address, self._init) or self._is_ours
 
 
-def encode_chunks(folder: Path, shared: SharedObject[Model], tokens: bool) -> Callable[[Row], Row]:
+def encode_chunks(
+    folder: Path, shared: SharedObject[Model], tokens: TokenForm | None
+) -> Callable[[Row], Row]:
     """Encodes chunks and stores them; loads the model when the first chunk needs it."""
     model = shared.get()
     load = cache(model.load)

@@ -28,7 +28,8 @@ from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.core.files import disk_errors, whole_file, whole_folder
 from surprise_rerank.core.moments import Moments
-from surprise_rerank.core.tokens import TokenBatch, pack_tokens, unpack_tokens
+from surprise_rerank.core.tokens import TokenBatch, TokenForm, pack_tokens, unpack_tokens
+from surprise_rerank.core.tokens.form import INT8
 from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.neighbours import KEY_BLOCK, Keys
@@ -36,6 +37,7 @@ from surprise_rerank.surprise.neighbours import KEY_BLOCK, Keys
 EXTRA = "similar"  # the extra with pyarrow
 NAMES = ("documents", "against")  # of a job's corpora
 CORPUS_FILE, CHUNK_FILE = "corpus.json", "chunk.json"
+_FORM = "token form"
 _IDS, _VECTORS, _TOKENS, _TOKEN_ENDS = "ids.arrow", "vectors.npy", "tokens.bin", "tokens.npy"
 # Rows whose moments are merged before they are merged with others, always in the same order.
 ENSEMBLE_ROWS = 65_536
@@ -72,7 +74,7 @@ def store_chunk(
         digest: of what it is made of; see `is_stored`.
         ids: n of them.
         vectors: (n, d) unit vectors.
-        tokens: of n texts, with their own memberships, where token vectors are compared.
+        tokens: of n texts, where token vectors are compared.
 
     Raises:
         StoreError: if the disk is full, or cannot be written.
@@ -187,6 +189,18 @@ def read_metadata(folder: Path) -> dict[str, Any] | None:
     return dict(about)
 
 
+def made_in(form: TokenForm | None) -> dict[str, Any]:
+    """What a corpus is made of besides, by the form of its token vectors: nothing for int8, as before."""
+    return {} if form is None or form == INT8 else {_FORM: form.to_json()}
+
+
+def form_of(made_of: Mapping[str, Any]) -> TokenForm | None:
+    """The form that `made_in` told; None without token vectors."""
+    if not made_of.get("tokens"):
+        return None
+    return TokenForm.from_json(made_of[_FORM]) if _FORM in made_of else INT8
+
+
 class EncodedCorpus:
     """A complete corpus; workers open it by its folder.
 
@@ -228,6 +242,11 @@ class EncodedCorpus:
     def __len__(self) -> int:
         return int(self._starts[-1])
 
+    @property
+    def token_form(self) -> TokenForm | None:
+        """The form of its token vectors; None without any."""
+        return form_of(self.made_of)
+
     @cached_property
     def dimension(self) -> int:
         """Dimension d of the vectors."""
@@ -266,7 +285,11 @@ class EncodedCorpus:
         return pyarrow.concat_arrays(parts).take(pyarrow.array(order))
 
     def tokens_of(self, rows: IntArray) -> TokenBatch:
-        """The token vectors of any rows, in int8, with their own memberships."""
+        """The token vectors of any rows, in int8, in which they are compared.
+
+        Raises:
+            DataError: if some are damaged; names the document.
+        """
         packed: list[bytes] = [b""] * len(rows)
         for chunk, places in self._by_chunk(rows):
             ends = np.load(self.folder / chunk.name / _TOKEN_ENDS)
@@ -276,7 +299,8 @@ class EncodedCorpus:
                     start = int(ends[row - 1]) if row else 0
                     file.seek(start)
                     packed[place] = file.read(int(ends[row]) - start)
-        return unpack_tokens(packed)
+        names = [f"of document {name!r}" for name in self.ids(rows).to_pylist()]
+        return unpack_tokens(packed, names=names).stored("int8")
 
     def keys(self, ensemble: Ensemble, first: int, device: str = "cpu") -> Keys:
         """The block of rows that begins at a multiple of `KEY_BLOCK`, with their moments.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -20,7 +21,8 @@ from surprise_rerank.connectors.similar.corpus import (
     store_chunk,
 )
 from surprise_rerank.core.arrays import Float32Array, matrix, unit_rows
-from surprise_rerank.core.tokens import TokenBatch, pack_tokens
+from surprise_rerank.core.tokens import TokenBatch, TokenForm, pack_tokens
+from surprise_rerank.core.tokens.form import INT8
 from surprise_rerank.documents import Document, encodable
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.errors import DataError
@@ -54,11 +56,13 @@ class Vectors:
         batches: (ids, (n, d) vectors), which can be iterated several times; vectors are scaled to length 1.
             With token vectors: (ids, vectors, tokens), the tokens in any form.
         tokens: whether batches have tokens.
+        form: of the tokens, where it is known. Documents that are compared with them get it, too.
     """
 
     name: str
     batches: Iterable[tuple[Sequence[str], Float32Array] | tuple[Sequence[str], Float32Array, TokenBatch]]
     tokens: bool = False
+    form: TokenForm | None = None
 
 
 def chunk_name(source: int, number: int) -> str:
@@ -73,9 +77,11 @@ def chunks_of(documents: Iterable[Document]) -> Iterator[list[Document]]:
         yield chunk
 
 
-def digest_of(documents: Sequence[Document], model: str, tokens: bool) -> str:
+def digest_of(documents: Sequence[Document], model: str, tokens: TokenForm | None) -> str:
     """Digits that differ where the documents of a chunk, their order, the model, or what is kept does."""
-    digest = hashlib.sha256(f"{model}\0{tokens}".encode())
+    # Before there were forms, chunks had tokens in int8, or none.
+    kept = str(tokens is not None) if tokens in (None, INT8) else json.dumps(tokens.to_json())
+    digest = hashlib.sha256(f"{model}\0{kept}".encode())
     for document in documents:
         digest.update(f"\0{len(document.id)}\0{document.id}{document.content_hash}".encode())
     return digest.hexdigest()
@@ -87,7 +93,7 @@ def store_documents(
     documents: Sequence[Document],
     load: Callable[[], Encoder],
     model: str,
-    tokens: bool,
+    tokens: TokenForm | None,
 ) -> None:
     """Encode a chunk and store it, unless it is there.
 
@@ -100,7 +106,7 @@ def store_documents(
         documents: of the chunk, in order.
         load: gives the encoder; called only if there is something to encode.
         model: its name.
-        tokens: whether token vectors are kept.
+        tokens: the form in which token vectors are kept; None for none.
 
     Raises:
         DataError: if an id is empty.
@@ -113,7 +119,7 @@ def store_documents(
     digest = digest_of(documents, model, tokens)
     if is_stored(folder, name, digest):
         return
-    from surprise_rerank.similarities.kernels import with_own_memberships  # which needs torch
+    from surprise_rerank.similarities.kernels import in_form  # which needs torch
 
     encoder = load()
     order = sorted(range(len(documents)), key=lambda i: -len(documents[i].content))
@@ -123,8 +129,8 @@ def store_documents(
         rows = order[start : start + _WINDOW]
         encoded = encoder.encode([documents[i].content for i in rows], kind="document")
         dense[rows] = encoded.dense
-        if tokens:
-            parts.append(with_own_memberships(encoded.require_tokens().stored("int8")))
+        if tokens is not None:
+            parts.append(in_form(encoded.require_tokens(), tokens))
     kept = TokenBatch.concatenate(parts).take(np.argsort(order)) if parts else None
     store_chunk(folder, name, digest, [d.id for d in documents], dense, kept)
 

@@ -18,16 +18,17 @@ from typing import Any
 
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.similar import corpus as corpora
-from surprise_rerank.connectors.similar.corpus import CHUNK_FILE, EncodedCorpus
+from surprise_rerank.connectors.similar.corpus import CHUNK_FILE, EncodedCorpus, form_of, made_in
 from surprise_rerank.connectors.similar.encoding import CHUNK, Model, Vectors, store_vectors
 from surprise_rerank.connectors.similar.folder import delete_stale_files
 from surprise_rerank.connectors.similar.index import augmented
 from surprise_rerank.connectors.similar.index.location import IndexLocation
 from surprise_rerank.connectors.similar.outputs import part_batches
-from surprise_rerank.connectors.similar.settings import SimilaritySettings
+from surprise_rerank.connectors.similar.settings import USUAL, SimilaritySettings
 from surprise_rerank.connectors.similar.threads import Threads
 from surprise_rerank.connectors.similar.workers import ScoringTask, Sources, Workers
 from surprise_rerank.core.files import disk_errors, whole_file
+from surprise_rerank.core.tokens import TokenForm
 from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.surprise.ensemble import Ensemble
 
@@ -90,8 +91,12 @@ class SimilarityJob:
             device_of(self._device)  # before anything is encoded
         if self.settings.mode == "index":
             augmented.require_shared(self._index, self._workers)  # before anything is encoded
-        queries = self._corpus(documents, "documents")
-        keys = queries if against is None else self._corpus(against, "against")
+        queries = self._corpus(documents, "documents", self.settings.token_form)
+        keys = queries
+        if against is not None:
+            keys = self._corpus(against, "against", queries.token_form)
+        if self.settings.needs_tokens:
+            _require_alike(queries, keys, self.settings.token_form)
         if queries.dimension != keys.dimension:
             raise DataError(
                 f"vectors of dimension {queries.dimension} cannot be compared with vectors of dimension "
@@ -189,7 +194,8 @@ class SimilarityJob:
                     file.write(ensemble.to_bytes())
         return path
 
-    def _corpus(self, documents: Sources | Vectors, name: str) -> EncodedCorpus:
+    def _corpus(self, documents: Sources | Vectors, name: str, form: TokenForm | None) -> EncodedCorpus:
+        """The corpus of a folder; encoded documents get the form of token vectors that is given, if any."""
         folder = self.folder / name
         if isinstance(documents, Vectors):
             if self.settings.needs_tokens and not documents.tokens:
@@ -198,18 +204,23 @@ class SimilarityJob:
                     "none; give documents and a model, or choose similarity 'cosine'"
                 )
             made = {"sources": [documents.name], "model": "", "tokens": documents.tokens, "chunk": 0}
+            if documents.tokens:
+                made |= made_in(documents.form)
             corpora.begin(folder, made)
             return corpora.complete(folder, [], store_vectors(folder, documents))
         if self._model is None:
             raise DataError("documents need a model that encodes them; give model=, or their vectors")
         # What was encoded with its tokens serves the cosine, too.
         before = (corpora.read_metadata(folder) or {}).get("made_of", {})
-        tokens = self.settings.needs_tokens or bool(before.get("tokens"))
+        tokens = None
+        if self.settings.needs_tokens or before.get("tokens"):
+            tokens = form or form_of(before) or USUAL
         made_of = {
             "sources": list(documents.names),
             "model": self._model.name,
-            "tokens": tokens,
+            "tokens": tokens is not None,
             "chunk": CHUNK,
+            **made_in(tokens),
         }
         corpora.begin(folder, made_of)
         with self._terminal.bar(f"reading {name}", None, "docs"):
@@ -217,6 +228,19 @@ class SimilarityJob:
         with self._terminal.bar(f"encoding {name}", total, "docs") as advance:
             names, skipped = self._workers.encode(folder, documents, self._model, tokens, advance)
         return corpora.complete(folder, skipped, names)
+
+
+def _require_alike(queries: EncodedCorpus, keys: EncodedCorpus, wanted: TokenForm | None) -> None:
+    """Refuse token vectors of two forms, whose similarities would not be of one kind."""
+    for corpus in (queries, keys):
+        expected = wanted or queries.token_form
+        if corpus.token_form != expected:
+            where = ", ".join(corpus.made_of["sources"])
+            raise DataError(
+                f"the token vectors of {where} are stored as {corpus.token_form}, and {expected} was "
+                "expected; leave out token_storage and pooling (--token-storage, --pooling), or give "
+                "documents that are encoded"
+            )
 
 
 def _is_full(error: BaseException | None) -> bool:

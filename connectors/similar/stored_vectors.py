@@ -45,7 +45,7 @@ def stored_vectors(index: QdrantIndex, *, tokens: bool = False, show_progress: b
             f"{index.where} holds no packed token vectors, which dynamax compares; choose similarity "
             "'cosine', or give the documents' files"
         )
-    return Vectors(index.where, _Stored(index, tokens, show_progress), tokens)
+    return Vectors(index.where, _Stored(index, tokens, show_progress), tokens, index.token_form)
 
 
 class _Stored:

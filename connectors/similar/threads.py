@@ -24,6 +24,7 @@ from surprise_rerank.connectors.similar.encoding import (
 )
 from surprise_rerank.connectors.similar.scoring import PartScorer, moments_of
 from surprise_rerank.connectors.similar.workers import ScoringTask, Sources
+from surprise_rerank.core.tokens import TokenForm
 from surprise_rerank.surprise.ensemble import Ensemble
 
 
@@ -44,7 +45,7 @@ class Threads:
         return count_unique(documents.sources)
 
     def encode(
-        self, folder: Path, documents: Sources, model: Model, tokens: bool, advance: Advance
+        self, folder: Path, documents: Sources, model: Model, tokens: TokenForm | None, advance: Advance
     ) -> tuple[list[str], list[dict[str, Any]]]:
         """See `Workers`."""
         load, names = cache(model.load), []

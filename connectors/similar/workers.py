@@ -15,6 +15,7 @@ from surprise_rerank.connectors.similar.encoding import Model
 from surprise_rerank.connectors.similar.index.location import IndexLocation
 from surprise_rerank.connectors.similar.settings import SimilaritySettings
 from surprise_rerank.core.arrays import IntArray
+from surprise_rerank.core.tokens import TokenForm
 from surprise_rerank.documents import Document
 from surprise_rerank.surprise.ensemble import Ensemble
 
@@ -81,7 +82,7 @@ class Workers(Protocol):
         ...
 
     def encode(
-        self, folder: Path, documents: Sources, model: Model, tokens: bool, advance: Advance
+        self, folder: Path, documents: Sources, model: Model, tokens: TokenForm | None, advance: Advance
     ) -> tuple[list[str], list[dict[str, Any]]]:
         """Store all chunks of a corpus; returns their names in order, and what sources left out.
 
@@ -89,7 +90,7 @@ class Workers(Protocol):
             folder: of the corpus.
             documents: to be read.
             model: encodes them.
-            tokens: whether token vectors are kept.
+            tokens: the form in which token vectors are kept; None for none.
             advance: called with the number of documents of every chunk that is stored.
         """
         ...

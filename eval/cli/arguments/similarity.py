@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -45,6 +45,17 @@ class SimilarityArguments:
         low=1,
         metavar="N",
         help="For `both`: how many candidates are scored again.  [default: 100]",
+    )
+    token_storage: Literal["1bit", "2bit", "4bit", "int8"] | None = option(
+        None,
+        choices=("1bit", "2bit", "4bit", "int8"),
+        help="For DynaMax: bits of the components of tokens.  [default: int8, or as they are stored]",
+    )
+    pooling: float | None = option(
+        None,
+        low=1,
+        metavar="N",
+        help="For DynaMax: tokens that are merged into one vector, on average.  [default: 3.5, or as stored]",
     )
     mode: Literal["exact", "index"] = option(
         "exact", help="Compare with every document, or search an index in Qdrant."
@@ -84,7 +95,10 @@ class SimilarityArguments:
         self._require(self.similarity == "both", "--similarity both", pool=self.pool)
         self._require(self.mode == "index", "--mode index", ef=self.ef, sample_check=self.sample_check)
         self._require(self.groups is not None, "--groups FILE", duplicate=self.duplicate)
-        given = {name: value for name, value in (("pool", self.pool), ("ef", self.ef)) if value is not None}
+        of_tokens = {"token_storage": self.token_storage, "pooling": self.pooling}
+        self._require(self.similarity != "cosine", "--similarity dynamax or both", **of_tokens)
+        asked: dict[str, Any] = {"pool": self.pool, "ef": self.ef, **of_tokens}
+        given = {name: value for name, value in asked.items() if value is not None}
         if self.duplicate is not None:
             from surprise_rerank.connectors.similar.groups import require_threshold
 
