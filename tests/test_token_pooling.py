@@ -1,0 +1,179 @@
+"""Tokens that are merged: which, into how many vectors, and what still knows each of them."""
+
+from __future__ import annotations
+
+import math
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from words import WordEncoder
+
+from surprise_rerank.candidates import Candidates, Query
+from surprise_rerank.core.tokens import TokenBatch, TokenForm, pooled_tokens
+from surprise_rerank.core.tokens.batch import Storage
+from surprise_rerank.core.tokens.pooling import clusters
+from surprise_rerank.documents import Document
+from surprise_rerank.errors import DataError
+from surprise_rerank.similarities.dynamax import DynaMax
+from surprise_rerank.similarities.fuzzy_bags import WeightedDynaMax
+from surprise_rerank.similarities.reranker import SimilarityReranker
+from surprise_rerank.similarities.word_weights import OncePerWord
+
+
+def vectors(count: int, seed: int = 0, dimension: int = 12) -> np.ndarray:
+    """Tokens of lengths that differ, some of which are repeated."""
+    random = np.random.default_rng(seed)
+    made = random.normal(size=(count, dimension)) * random.uniform(0.5, 3, (count, 1))
+    return made[random.integers(0, max(count, 1), count)].astype(np.float32)
+
+
+def texts(seed: int, lengths: list[int]) -> TokenBatch:
+    return TokenBatch.from_arrays([vectors(n, seed + i) for i, n in enumerate(lengths)], 12)
+
+
+FACTORS = st.sampled_from([1.3, 2, 3.5, 10, 1000])
+
+
+@given(st.integers(0, 2**16), st.lists(st.integers(0, 40), max_size=6), FACTORS, st.integers(1, 20))
+@settings(max_examples=60, deadline=None)
+def test_every_token_belongs_to_one_vector_which_is_the_mean_of_its_own(
+    seed: int, lengths: list[int], factor: float, least: int
+) -> None:
+    tokens = texts(seed, lengths)
+    merged = pooled_tokens(tokens, factor, least)
+    assert merged.token_counts.tolist() == lengths
+    assert merged.weights.sum() == sum(lengths)
+    assert merged.members is not None
+    for i, n in enumerate(lengths):
+        k = max(math.ceil(n / factor), min(n, least))
+        owners = merged.members.text(i)
+        assert merged.lengths[i] == k
+        assert np.array_equal(np.unique(owners), np.arange(k))
+        # Numbered in the order of their first members.
+        firsts = [int(np.flatnonzero(owners == own)[0]) for own in range(k)]
+        assert firsts == sorted(firsts)
+        for own in range(k):
+            np.testing.assert_allclose(merged[i][own], tokens[i][owners == own].mean(axis=0), atol=1e-5)
+
+
+@given(st.integers(0, 2**16), st.lists(st.integers(0, 40), min_size=1, max_size=6), FACTORS)
+@settings(max_examples=30, deadline=None)
+def test_a_text_is_merged_alike_in_any_batch_and_again(seed: int, lengths: list[int], factor: float) -> None:
+    tokens = texts(seed, lengths)
+    form = TokenForm("1bit", factor, 3)
+    whole, again = form.of(tokens), form.of(tokens)
+    for i in range(len(lengths)):
+        alone = form.of(tokens.take([i]))
+        for one in (whole.between(i, i + 1), again.take([i])):
+            assert np.array_equal(one.directions, alone.directions)
+            assert np.array_equal(one.estimates(), alone.estimates())
+            assert one.members is not None
+            assert alone.members is not None
+            assert np.array_equal(one.members.owners, alone.members.owners)
+
+
+@given(st.integers(0, 2**16), st.lists(st.integers(0, 30), min_size=1, max_size=5))
+@settings(max_examples=30, deadline=None)
+def test_expanded_vectors_stand_where_their_tokens_stood(seed: int, lengths: list[int]) -> None:
+    merged = pooled_tokens(texts(seed, lengths), 3)
+    every = merged.expanded()
+    assert every.lengths.tolist() == lengths
+    assert every.weights.tolist() == [1] * sum(lengths)
+    assert merged.members is not None
+    for i in range(len(lengths)):
+        assert np.array_equal(every[i], merged[i][merged.members.text(i)])
+    assert every.expanded() is every
+
+
+def test_ward_merges_what_is_nearest() -> None:
+    angles = np.radians([0, 90, 2, 180, 92, 4])
+    unit = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+    assert clusters(unit, 2).tolist() == [0, 1, 0, 2, 1, 0]
+    assert clusters(unit, 3).tolist() in ([0, 1, 0, 1, 1, 0], [0, 0, 0, 1, 0, 0])
+    assert clusters(unit, 3, least=4).max() == 3
+
+
+def test_one_token_and_none_stay_what_they_are() -> None:
+    tokens = TokenBatch.from_arrays([vectors(1), np.zeros((0, 12)), vectors(1, 1)], 12)
+    for storage in ("float32", "int8", "1bit"):
+        merged = TokenForm(storage, 3.5).of(tokens)
+        assert merged.lengths.tolist() == merged.token_counts.tolist() == [1, 0, 1]
+        np.testing.assert_allclose(merged[0], tokens[0], atol=0.05)
+    assert len(pooled_tokens(TokenBatch.from_arrays([], 12), 3)) == 0
+
+
+def test_tokens_of_zeros_share_a_vector_that_nothing_is_similar_to() -> None:
+    own = vectors(9)
+    own[[1, 4, 8]] = 0
+    merged = pooled_tokens(TokenBatch.from_arrays([own, np.zeros((3, 12))]), 2)
+    assert merged.members is not None
+    owners = merged.members.text(0)
+    assert len({int(owners[i]) for i in (1, 4, 8)}) == 1
+    assert (owners == owners[1]).sum() == 3
+    assert merged.lengths.tolist() == [3 + 1, 1]
+    for form in (TokenForm("1bit", 2, 1), TokenForm("int8", 2, 1)):
+        stored = form.of(TokenBatch.from_arrays([own, np.zeros((3, 12))]))
+        assert not stored[0][owners[1]].any()
+        assert not stored[1].any()
+
+
+def test_repeated_tokens_are_merged_before_others() -> None:
+    three = np.eye(3, dtype=np.float32)
+    merged = pooled_tokens(TokenBatch.from_arrays([np.tile(three, (7, 1))]), 7)
+    np.testing.assert_allclose(merged[0], three)
+    assert merged.weights.tolist() == [7, 7, 7]
+    same = pooled_tokens(TokenBatch.from_arrays([np.ones((50, 4))]), 5)
+    np.testing.assert_allclose(same.estimates(), np.full((10, 4), 0.5), atol=1e-6)
+
+
+def test_ten_thousand_tokens_take_no_square_of_memory() -> None:
+    tokens = TokenBatch.from_arrays([vectors(10_000)])
+    tracemalloc.start()
+    merged = pooled_tokens(tokens, 3.5)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert merged.lengths.tolist() == [math.ceil(10_000 / 3.5)]
+    assert merged.weights.sum() == 10_000
+    # All distances at once would be 400 MB.
+    assert peak < 40e6
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_tokens_that_are_no_numbers_are_refused_before_they_are_merged(value: float) -> None:
+    own = vectors(9)
+    own[3, 2] = value
+    with pytest.raises(DataError, match="NaN or infinite"):
+        TokenForm().of(TokenBatch.from_arrays([own]))
+
+
+@pytest.mark.parametrize(("factor", "least"), [(0.9, 1), (float("nan"), 1), (2, 0)])
+def test_factors_that_make_no_sense_are_refused(factor: float, least: int) -> None:
+    with pytest.raises(DataError, match="at least 1"):
+        pooled_tokens(TokenBatch.from_arrays([vectors(5)]), factor, least)
+    with pytest.raises(DataError, match="at least 1"):
+        TokenForm("int8", factor, least)
+
+
+@pytest.mark.parametrize("storage", ["float32", "int8", "1bit"])
+def test_a_similarity_that_reads_words_gets_a_vector_for_each(storage: Storage) -> None:
+    encoder = WordEncoder(dimension=64)
+    words = [f"word{i}" for i in range(12)]
+    contents = [" ".join(np.random.default_rng(i).choice(words, 90)) for i in range(4)]
+    documents = tuple(Document(str(i), text) for i, text in enumerate(contents))
+    tokens = encoder.encode(contents).require_tokens()
+    # As many vectors as different words: the tokens of each word have one of their own.
+    merged = TokenForm(storage, 7.5, 12).of(tokens)
+    assert merged.lengths.tolist() == [12] * 4
+    own = encoder.encode(["word3 word5"], "query").require_tokens()
+    query = Query("word3 word5", tokens=own[0])
+    similarity = WeightedDynaMax(DynaMax("jaccard", "joint"), OncePerWord())
+    assert {"words", "vectors"} <= similarity.inputs
+    found = []
+    for batch in (tokens, merged):
+        pool = Candidates(ids=tuple("0123"), tokens=batch, documents=documents)
+        ranking = SimilarityReranker(similarity, encoder).rerank(query, pool)
+        found.append(dict(zip(ranking.ids, ranking.scores, strict=True)))
+    assert found[1] == pytest.approx(found[0], abs=0.15 if storage == "1bit" else 0.01)
