@@ -57,7 +57,7 @@ from surprise_rerank.surprise.ensemble import Ensemble
 ENSEMBLE = "ensemble.npz"
 
 _PAGE = 10_000  # ids in a request
-_REMEMBERED = 1000  # documents whose token vectors were computed: 90 MB, at most, in int8
+_REMEMBERED = 1000  # documents whose token vectors were computed: 6 MB; in int8 90
 
 
 class AttachedCollection:
