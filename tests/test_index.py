@@ -54,7 +54,7 @@ def test_what_was_stored_comes_back(open_index: Opener) -> None:
     expected = encoder.encode([d.content for d in reversed(DOCUMENTS)])
     np.testing.assert_allclose(found.dense, expected.dense, atol=1e-6)
     assert found.tokens is not None
-    packed = TokenForm().of(expected.tokens)
+    packed = TokenForm.usual(encoder.dimension).of(expected.tokens)
     np.testing.assert_array_equal(found.tokens.directions, packed.directions)
     np.testing.assert_array_equal(found.tokens.offsets, packed.offsets)
     np.testing.assert_array_equal(found.tokens.norms, packed.norms)
