@@ -371,7 +371,7 @@ def test_columns_of_vectors_must_be_there_and_fit(rest: QdrantRest):
 
 def test_documents_that_a_server_does_not_take_are_told_as_an_error_of_ours():
     table = pyarrow.Table.from_pylist(rows_of(documents(3)))
-    with QdrantRest(limit=500) as server:
+    with QdrantRest(limit=600) as server:
         settings = {"retries": RetryPolicy(attempts=1)}
         (answer,) = IndexWriter(IndexTarget(server.url, model=WORDS, settings=settings))(table).to_pylist()
     assert answer["error"] == "StoreError"

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from conftest import Opener
+from words import WordEncoder
 
 from surprise_rerank import Document
 from surprise_rerank.connectors.qdrant import IndexOptions
@@ -13,8 +15,6 @@ from surprise_rerank.connectors.qdrant.manifest import Manifest
 from surprise_rerank.connectors.qdrant.schema import TOKENS, packed_text, point_id, tokens_id
 from surprise_rerank.core.tokens import TokenForm
 from surprise_rerank.encoders.passages import Passages
-from tests.conftest import Opener
-from tests.words import WordEncoder
 
 DOCUMENTS = [Document(f"d{i}", " ".join(f"word{(i * j) % 23}" for j in range(5 + 9 * i))) for i in range(9)]
 INT8 = IndexOptions(token_storage="int8")
