@@ -6,13 +6,20 @@
 Everything is of one process and one index; the questions' encoding is left out, as it is the same for all.
 The ways take turns, ten questions each, so that a busy machine slows all of them; medians. Turns of single
 questions would charge one way for torch's threads of the one before, which wait for more work in a loop.
+
+Two indexes of the same documents: one stores tokens as a new index does, merged and as codes, with the merged
+ones as a float16 multivector; the other every token, as int8 and as a float16 multivector. `--only NAME` runs
+the ways whose name has it, for the process's peak of memory.
 """
 
 from __future__ import annotations
 
 import argparse
+import resource
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +37,7 @@ from surprise_rerank.connectors.qdrant import (
     SurpriseRetriever,
 )
 from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever
-from surprise_rerank.encoders.base import encode_queries
+from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.eval.retrieval.datasets import load_dataset
 from surprise_rerank.pipeline import Retriever
@@ -39,7 +46,15 @@ from surprise_rerank.rerank.rerankers import Reranker
 OPTIONS = IndexOptions(
     passages=None, surprise_vector=True, token_vectors="float16", bm25=Bm25(), payload_indexes={}
 )
+EVERY_TOKEN = replace(OPTIONS, token_storage="int8", pooling=1.0, surprise_vector=False, bm25=None)
 _TURN = 10
+NATIVE = "MaxSim inside Qdrant (float16), ids only"
+CLIENT = "DynaMax on the client, codes"
+RATIOS = (
+    ("DynaMax on the client / MaxSim inside Qdrant, every token", CLIENT, NATIVE),
+    ("formula / plain search, ids only", "surprise by formula, ids only", "cosine, ids only"),
+    ("formula / plain search, documents", "surprise by formula, documents", "cosine, documents"),
+)
 Way = Callable[[Query], object]
 
 
@@ -54,6 +69,29 @@ def retrieved(retriever: Retriever, depth: int, *, documents: bool = False) -> C
     return lambda query: retriever.retrieve(query, depth, fields)
 
 
+def opened(folder: Path, options: IndexOptions, given: argparse.Namespace, encoder: Encoder) -> DocumentIndex:
+    """An index of the data set, made from the vectors of another where it is not there yet."""
+    fresh = not folder.exists()
+    index = DocumentIndex.open(folder, encoder, options=options)
+    if fresh:
+        documents, encoded = documents_of(given.dataset, given.cache, encoder)
+        index.sync(documents, encoded=encoded, show_progress=True)
+        if options.surprise_vector:
+            index.set_ensemble(index.ensemble(), source="documents", show_progress=True)
+    return index
+
+
+def report(seconds: dict[str, list[float]]) -> None:
+    """Print each way's times, their ratios, and the memory."""
+    medians = {name: 1000 * float(np.median(own)) for name, own in seconds.items()}
+    for name, own in seconds.items():
+        print(f"{name:<45} {medians[name]:8.2f} ms   95 %: {1000 * float(np.quantile(own, 0.95)):8.2f} ms")
+    for what, above, below in RATIOS:
+        if above in medians and below in medians:
+            print(f"{what}: {medians[above] / medians[below]:.2f}")
+    print(f"peak memory of this process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -61,15 +99,13 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--depth", type=int, default=100)
     parser.add_argument("--questions", type=int, default=100)
+    parser.add_argument("--only", default="", help="run the ways whose name has this")
     given = parser.parse_args()
     encoder = load_encoder()
-    folder = given.cache / f"serving-{given.dataset.replace('/', '-')}"
-    fresh = not folder.exists()
-    with DocumentIndex.open(folder, encoder, options=OPTIONS) as index:
-        if fresh:
-            documents, encoded = documents_of(given.dataset, given.cache, encoder)
-            index.sync(documents, encoded=encoded, show_progress=True)
-            index.set_ensemble(index.ensemble(), source="documents", show_progress=True)
+    with ExitStack() as stack:
+        folder = given.cache / f"serving-{given.dataset.replace('/', '-')}"
+        index = stack.enter_context(opened(folder, OPTIONS, given, encoder))
+        every = stack.enter_context(opened(folder.with_suffix(".every-token"), EVERY_TOKEN, given, encoder))
         questions = list(load_dataset(given.dataset, None).queries.values())[: given.questions]
         queries = encode_queries(encoder, questions)
         depth = given.depth
@@ -87,13 +123,20 @@ def main() -> None:
             "surprise on the client, from the ensemble": reranked(
                 dense, SurpriseReranker(index.ensemble(), weight=1.0), depth
             ),
-            "MaxSim inside Qdrant (float16), ids only": retrieved(MaxSimRetriever(index, exact=True), depth),
-            "DynaMax on the client, packed tokens": reranked(dense, DynaMaxReranker(), depth),
+            NATIVE: retrieved(MaxSimRetriever(every, exact=True), depth),
+            "MaxSim inside Qdrant (float16, merged), ids": retrieved(
+                MaxSimRetriever(index, exact=True), depth
+            ),
+            CLIENT: reranked(dense, DynaMaxReranker(), depth),
+            "DynaMax on the client, int8, every token": reranked(
+                DenseRetriever(every, exact=True), DynaMaxReranker(), depth
+            ),
             "BM25 inside Qdrant, ids only": retrieved(SparseRetriever(index), depth),
             "BM25 + cosine, both scores, no JVM": retrieved(
                 HybridRetriever(index, SparseRetriever(index), exact=True), depth
             ),
         }
+        ways = {name: way for name, way in ways.items() if given.only in name}
         seconds: dict[str, list[float]] = {name: [] for name in ways}
         for way in ways.values():
             way(queries[0])
@@ -105,17 +148,7 @@ def main() -> None:
                     begun = time.perf_counter()
                     way(query)
                     seconds[name].append(time.perf_counter() - begun)
-    medians = {name: 1000 * float(np.median(own)) for name, own in seconds.items()}
-    for name, own in seconds.items():
-        print(f"{name:<45} {medians[name]:8.2f} ms   95 %: {1000 * float(np.quantile(own, 0.95)):8.2f} ms")
-    client, native = (
-        medians[n]
-        for n in ("DynaMax on the client, packed tokens", "MaxSim inside Qdrant (float16), ids only")
-    )
-    print(f"DynaMax on the client / MaxSim inside Qdrant: {client / native:.2f}")
-    for suffix in ("ids only", "documents"):
-        ratio = medians[f"surprise by formula, {suffix}"] / medians[f"cosine, {suffix}"]
-        print(f"formula / plain search, {suffix}: {ratio:.2f}")
+    report(seconds)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
+import torch
 
 from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray, unit_rows
 from surprise_rerank.core.tokens import TokenBatch
@@ -42,8 +43,9 @@ def membership(tokens: FloatArray, universe: FloatArray) -> Float64Array:
     """
     if len(tokens) == 0:
         return np.zeros(len(universe))
-    similarities = np.asarray(tokens, np.float64) @ np.asarray(universe, np.float64).T
-    best: Float64Array = np.maximum(similarities.max(axis=0), 0.0)
+    # In torch as the products before: numpy's threads would wait in a loop beside torch's.
+    x, u = (torch.from_numpy(np.array(given, np.float64, order="C")) for given in (tokens, universe))
+    best: Float64Array = (x @ u.T).amax(dim=0).clamp_min_(0.0).numpy()
     return best
 
 

@@ -87,7 +87,9 @@ def pool_maxima(
     largest = max((int(documents.offsets[b] - documents.offsets[a]) for a, b in chunks), default=0)
     multiply = multiplier(x.to(place), documents.code or stored.dtype, largest)
     # Codes are of residuals: <q, x> = <q, x - m> + <q, m>, where x is not zero.
-    of_means = None if documents.centers is None else torch.from_numpy(documents.centers @ rotated(query).T)
+    of_means = None
+    if documents.centers is not None:  # not in numpy: its threads would wait in a loop beside torch's
+        of_means = torch.from_numpy(documents.centers) @ torch.from_numpy(rotated(query)).T
     lasting = torch.from_numpy((documents.norms > 0).astype(np.float32) if unit_tokens else documents.norms)
     with _using(threads):
         for start, stop in chunks:
