@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -118,3 +119,9 @@ def test_the_command_names_the_document_and_its_rebuild_mends_it(
     code, shown, _ = run(*asked)
     assert code == 0
     assert BROKEN in shown
+
+
+def test_the_tokens_of_a_point_are_at_the_same_uuid_as_ever():
+    for name in ("a", "ä b", ""):
+        point = point_id(name)
+        assert tokens_id(point) == str(uuid.uuid5(uuid.UUID(point), TOKENS))

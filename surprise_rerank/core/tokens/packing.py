@@ -15,27 +15,24 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from surprise_rerank.core.arrays import Float32Array, IntArray
 from surprise_rerank.core.tokens.batch import BITS, STORAGES, Storage, TokenBatch
 from surprise_rerank.core.tokens.codes import TokenCode, to_steps
 from surprise_rerank.core.tokens.members import Members, offsets_of
 from surprise_rerank.errors import DataError
 
 _MAGIC, _HEADER = b"SRT3", struct.Struct("<4sBBBBHIIfI")
-_BEFORE, _HEADER_BEFORE = (
-    b"SRT2",
-    struct.Struct("<4sBBHI"),
-)  # magic, storage, rows of factors, dimension, vectors
+_BEFORE, _HEADER_BEFORE = b"SRT2", struct.Struct("<4sBBHI")  # storage, factors, dimension, vectors
 _CHECKED = _HEADER.size - 4  # bytes of the header before the checksum
 _ADVICE = "rebuild the index, or pack the text again"
 _DTYPES: Mapping[Storage, str] = {"float32": "<f4", "float16": "<f2", "bfloat16": "<u2", "int8": "|i1"}
-_SIZES: Mapping[str, int] = {kind: np.dtype(kind).itemsize for kind in ("|u1", *_DTYPES.values())}
 _OWNERS: Mapping[int, str] = {1: "|u1", 2: "<u2", 4: "<u4"}
-_NOTHING: npt.NDArray[Any] = np.zeros(0, np.uint8)
 
 
 def pack_tokens(tokens: TokenBatch) -> list[bytes]:
@@ -84,67 +81,21 @@ def unpack_tokens(
     headers = [_header(data, name) for data, name in zip(packed, names, strict=True)]
     if not headers:
         return TokenBatch.from_arrays([], dimension or 0).stored("int8")
-    layout = _Layout.of(headers[0])
+    layout = headers[0].layout
     expected = layout.dimension if dimension is None else dimension
     for header, name in zip(headers, names, strict=True):
-        if header.dimension != expected:
+        own = header.layout
+        if own.dimension != expected:
             raise DataError(
-                f"packed tokens {name} have dimension {header.dimension}, expected {expected}; {_ADVICE}"
+                f"packed tokens {name} have dimension {own.dimension}, expected {expected}; {_ADVICE}"
             )
-        if (own := _Layout.of(header)) != layout:
+        if own != layout:
             raise DataError(f"packed tokens {name} are {own}, those of {names[0]} {layout}; pack them alike")
-    parts = [
-        layout.read(data, header, name) for data, header, name in zip(packed, headers, names, strict=True)
-    ]
-    factors, means, owners, vectors = zip(*parts, strict=True)
-    scales, norms, *own_memberships = np.concatenate(factors, axis=1)
-    return TokenBatch(
-        np.concatenate(vectors),
-        scales,
-        norms,
-        offsets_of(np.array([header.vectors for header in headers], np.int64)),
-        own_memberships[0] if own_memberships else None,
-        Members(np.concatenate(owners), offsets_of(np.array([header.tokens for header in headers], np.int64)))
-        if layout.merged
-        else None,
-        layout.code,
-        np.stack(means) if layout.code is not None else None,
-    )
-
-
-class _Header(NamedTuple):
-    """What the header of a packed text says; `start` is where the factors begin."""
-
-    magic: bytes
-    storage: int
-    factors: int
-    owner_bytes: int
-    dimension: int
-    vectors: int
-    tokens: int
-    largest: float
-    start: int
-
-
-def _header(data: bytes | bytearray, name: str) -> _Header:
-    magic = bytes(data[:4])
-    header = {_MAGIC: _HEADER, _BEFORE: _HEADER_BEFORE}.get(magic)
-    if header is None or len(data) < header.size:
-        raise _damaged(name, f"{len(data)} bytes that do not begin as they should")
-    fields = header.unpack_from(data)
-    if magic == _MAGIC:
-        _, storage, factors, owner_bytes, _, dimension, vectors, tokens, largest, checksum = fields
-        if zlib.crc32(memoryview(data)[_HEADER.size :], zlib.crc32(data[:_CHECKED])) != checksum:
-            raise _damaged(name, "their checksum is another one")
-    else:
-        (_, storage, factors, dimension, vectors), owner_bytes, tokens, largest = fields, 0, 0, 1.0
-    if not (storage < len(STORAGES) and factors in (2, 3) and owner_bytes in (0, *_OWNERS)):
-        raise _damaged(name, "their header says what no version writes")
-    return _Header(magic, storage, factors, owner_bytes, dimension, vectors, tokens, largest, header.size)
+    return _Texts(packed, headers, names).batch()
 
 
 class _Layout(NamedTuple):
-    """How packed texts lie in their bytes.
+    """What packed texts that come together have in common.
 
     Attributes:
         storage: of the vectors.
@@ -158,45 +109,118 @@ class _Layout(NamedTuple):
     dimension: int
     merged: bool
 
-    @classmethod
-    def of(cls, header: _Header) -> _Layout:
-        return cls(STORAGES[header.storage], header.factors, header.dimension, header.owner_bytes > 0)
-
-    @property
-    def code(self) -> TokenCode | None:
-        bits = BITS.get(self.storage)
-        return None if bits is None else TokenCode(bits, self.dimension)
-
-    def read(
-        self, data: bytes | bytearray, header: _Header, name: str
-    ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
-        """(factors, vectors) factors, (d,) mean, (tokens,) owners, (vectors, width) directions."""
-        d, count, bits = self.dimension, header.vectors, BITS.get(self.storage)
-        kind, width = ("<f4", d) if bits is None else ("<f2", -(-d * bits // 8))
-        mean_at = header.start + header.factors * count * (4 if bits is None else 2)
-        owners_at = mean_at + (0 if bits is None else 4 + d)
-        vectors_at = owners_at + header.tokens * header.owner_bytes
-        of_vectors = "|u1" if bits is not None else _DTYPES[self.storage]
-        if len(data) != vectors_at + count * width * _SIZES[of_vectors]:
-            raise _damaged(name, f"{len(data)} bytes are not as many as their header says")
-        raw = np.frombuffer(data, kind, header.factors * count, header.start)
-        factors, mean, owners = raw.reshape(header.factors, count).astype(np.float32), _NOTHING, _NOTHING
-        if header.magic == _BEFORE:
-            factors[:2] = factors[1::-1]  # norms came first
-        if bits is not None:
-            factors[1] *= np.float32(header.largest)
-            step = np.frombuffer(data, "<f4", 1, mean_at)
-            mean = np.frombuffer(data, np.int8, d, mean_at + 4) * step
-        if header.owner_bytes:
-            owners = np.frombuffer(data, _OWNERS[header.owner_bytes], header.tokens, owners_at)
-            if len(owners) and owners.max() >= count:
-                raise _damaged(name, "tokens belong to vectors that are not there")
-        vectors = np.frombuffer(data, of_vectors, count * width, vectors_at).reshape(count, width)
-        return factors, mean, owners, vectors
-
     def __str__(self) -> str:
         merged = ", merged" if self.merged else ""
         return f"{self.storage} with {self.factors} factors a vector{merged}"
+
+
+class _Header(NamedTuple):
+    """What the header of a packed text says; `start` is where the factors begin."""
+
+    layout: _Layout
+    owner_bytes: int
+    vectors: int
+    tokens: int
+    largest: float
+    start: int
+
+
+_layout = cache(_Layout)  # of few arguments, asked for once for every text
+
+
+def _header(data: bytes | bytearray, name: str) -> _Header:
+    if data[:4] == _MAGIC and len(data) >= _HEADER.size:
+        fields = _HEADER.unpack_from(data)
+        _, storage, factors, owner_bytes, _, dimension, vectors, tokens, largest, checksum = fields
+        start = _HEADER.size
+        if zlib.crc32(data[start:], zlib.crc32(data[:_CHECKED])) != checksum:
+            raise _damaged(name, "their checksum is another one")
+    elif data[:4] == _BEFORE and len(data) >= _HEADER_BEFORE.size:
+        _, storage, factors, dimension, vectors = _HEADER_BEFORE.unpack_from(data)
+        owner_bytes, tokens, largest, start = 0, 0, 1.0, _HEADER_BEFORE.size
+    else:
+        raise _damaged(name, f"{len(data)} bytes that do not begin as they should")
+    if not (storage < len(STORAGES) and factors in (2, 3) and owner_bytes in (0, *_OWNERS)):
+        raise _damaged(name, "their header says what no version writes")
+    layout = _layout(STORAGES[storage], factors, dimension, owner_bytes > 0)
+    return _Header(layout, owner_bytes, vectors, tokens, largest, start)
+
+
+class _Texts:
+    """Packed texts of one layout, each part of which is read from all at once.
+
+    Raises:
+        DataError: if one has more or fewer bytes than its header says; names it.
+    """
+
+    def __init__(
+        self, packed: Sequence[bytes | bytearray], headers: Sequence[_Header], names: Sequence[str]
+    ) -> None:
+        self._packed, self._headers, self._names = packed, headers, names
+        self._layout = layout = headers[0].layout
+        self._bits = bits = BITS.get(layout.storage)
+        self._factor, self._vector = ("<f4", _DTYPES[layout.storage]) if bits is None else ("<f2", "|u1")
+        self._width = layout.dimension if bits is None else -(-layout.dimension * bits // 8)
+        owner_bytes, self._counts, self._tokens, start = np.array(
+            [(h.owner_bytes, h.vectors, h.tokens, h.start) for h in headers], np.int64
+        ).T
+        self._start, self._row = start, self._counts * np.dtype(self._factor).itemsize
+        self._mean_at = start + layout.factors * self._row
+        self._owners_at = self._mean_at + (0 if bits is None else 4 + layout.dimension)
+        self._vectors_at = self._owners_at + self._tokens * owner_bytes
+        self._end = self._vectors_at + self._counts * self._width * np.dtype(self._vector).itemsize
+        sizes = np.array([len(data) for data in packed])
+        for i in np.flatnonzero(sizes != self._end)[:1].tolist():
+            raise _damaged(names[i], f"{sizes[i]} bytes are not as many as their header says")
+
+    def batch(self) -> TokenBatch:
+        scales, norms, *own = self._factors()
+        return TokenBatch(
+            self._joined(self._vectors_at, self._end, self._vector).reshape(-1, self._width),
+            scales,
+            norms,
+            offsets_of(self._counts),
+            own[0] if own else None,
+            self._members() if self._layout.merged else None,
+            None if self._bits is None else TokenCode(self._bits, self._layout.dimension),
+            None if self._bits is None else self._means(),
+        )
+
+    def _joined(self, begin: IntArray, end: IntArray, kind: str) -> npt.NDArray[Any]:
+        """The bytes from one place to before another of every text, in a row, as numbers of a kind."""
+        places = zip(self._packed, begin.tolist(), end.tolist(), strict=True)
+        return np.frombuffer(bytearray().join([data[a:b] for data, a, b in places]), kind)
+
+    def _factors(self) -> list[Float32Array]:
+        """(total,) each: scales, norms, and own memberships where they are stored."""
+        begins = [self._start + row * self._row for row in range(self._layout.factors)]
+        found = [self._joined(begin, begin + self._row, self._factor).astype(np.float32) for begin in begins]
+        if self._bits is not None:
+            largest = np.array([header.largest for header in self._headers], np.float32)
+            found[1] *= np.repeat(largest, self._counts)
+        before = np.repeat(self._start == _HEADER_BEFORE.size, self._counts)  # whose norms came first
+        found[0][before], found[1][before] = found[1][before], found[0][before]
+        return found
+
+    def _means(self) -> Float32Array:
+        """(n, d) means of residuals."""
+        steps_at = self._mean_at + 4
+        steps = self._joined(steps_at, self._owners_at, "|i1").reshape(-1, self._layout.dimension)
+        means: Float32Array = steps * self._joined(self._mean_at, steps_at, "<f4")[:, None]
+        return means
+
+    def _members(self) -> Members:
+        owners = np.concatenate(
+            [
+                np.frombuffer(data, _OWNERS[header.owner_bytes], header.tokens, at)
+                for data, header, at in zip(self._packed, self._headers, self._owners_at, strict=True)
+            ]
+        )
+        foreign = np.flatnonzero(owners >= np.repeat(self._counts, self._tokens))
+        offsets = offsets_of(self._tokens)
+        for i in np.searchsorted(offsets, foreign[:1], side="right").tolist():
+            raise _damaged(self._names[i - 1], "tokens belong to vectors that are not there")
+        return Members(owners, offsets)
 
 
 def _damaged(name: str, why: str) -> DataError:
