@@ -280,20 +280,23 @@ class QdrantIndex:
         encoder: object | None = None,
         token_encoder: object | None = None,
         options: IndexOptions | None = None,
+        encode_again: bool = False,
         show_progress: bool = False,
     ) -> SyncReport:
         """Index everything again into a new version, and replace this one by it in one step.
 
         Until then this version answers. After an error it stays in use, and another call continues. The new
         version keeps the ensemble if the model is the same. Of documents that have not changed, it takes over
-        the vectors, where they lose nothing by it: the model and the passages must be the same, and the form
-        of the token vectors the same or smaller.
+        the vectors, where they lose nothing by it: the model and the passages must be the same, and the token
+        vectors in the same form, or int8 and to be merged or coded. Of a `FunctionEncoder` the name is all
+        that is known of the model; if it gives other vectors now, let everything be encoded again.
 
         Args:
             documents: the whole collection.
             encoder: another model, as for `open`, or the same.
             token_encoder: gives the token vectors in its place, as for `open`.
             options: others, or the same; token vectors of before schema 4 get their new default form.
+            encode_again: take over no vectors.
             show_progress: as for `sync`.
 
         Raises:
@@ -307,7 +310,8 @@ class QdrantIndex:
             same_model = model.fingerprint == self.manifest.fingerprint
             if same_model:
                 statistics.carry_over(self.storage, made)
-            successor._carried = CarriedVectors(self.storage, made.manifest, model)
+            if not encode_again:
+                successor._carried = CarriedVectors(self.storage, made.manifest, model)
             report = successor.sync(documents, prune=True, show_progress=show_progress)
             successor._carried = None
             kept = successor.statistics()

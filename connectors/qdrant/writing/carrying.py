@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from surprise_rerank.connectors.qdrant.manifest import Manifest
-from surprise_rerank.connectors.qdrant.schema import DENSE, HASH, ID, Record, point_id, stored_hash
+from surprise_rerank.connectors.qdrant.schema import (
+    DENSE,
+    HASH,
+    ID,
+    PASSAGE_FIELDS,
+    PASSAGES,
+    Record,
+    point_id,
+    stored_hash,
+    to_passage,
+)
 from surprise_rerank.connectors.qdrant.storage.base import Storage, differs
 from surprise_rerank.connectors.qdrant.storage.tokens import stored_tokens
 from surprise_rerank.connectors.qdrant.writing.points import Piece
@@ -71,18 +82,21 @@ class CarriedVectors:
         return Encoded(dense, joined.take(np.argsort([*known, *rows])))
 
     def _known(self, pieces: Sequence[Piece]) -> dict[int, tuple[Record, TokenBatch | None]]:
-        """Place -> what is stored of each piece whose document is stored as it is now.
+        """Place -> what is stored of each piece whose document is stored as it is now, and split alike.
 
         Pieces whose tokens are damaged are omitted, and thereby encoded anew.
         """
         own = [point_id(p.document.id, p.passage.number if p.passage else 0) for p in pieces]
         firsts = [point_id(p.document.id) for p in pieces]
         points = tuple(dict.fromkeys((*own, *firsts)))
-        found = {r.id: r for r in self.before.engine.retrieve(points, (ID, HASH), (DENSE,))}
+        fields = (ID, HASH, PASSAGES, *PASSAGE_FIELDS)
+        found = {r.id: r for r in self.before.engine.retrieve(points, fields, (DENSE,))}
         records = {
             i: found[point]
             for i, (piece, point, first) in enumerate(zip(pieces, own, firsts, strict=True))
-            if {point, first} <= found.keys() and found[first].payload[HASH] == stored_hash(piece.document)
+            if {point, first} <= found.keys()
+            and found[first].payload[HASH] == stored_hash(piece.document)
+            and _is_split_alike(piece, found[point].payload, found[first].payload)
         }
         if not self.after.options.stores_tokens:
             return {i: (record, None) for i, record in records.items()}
@@ -97,3 +111,10 @@ class CarriedVectors:
                 return {i: tokens for part in parts for i, tokens in part.items()}
             return {}
         return {i: stored.between(row, row + 1) for row, i in enumerate(records)}
+
+
+def _is_split_alike(piece: Piece, own: Mapping[str, Any], first: Mapping[str, Any]) -> bool:
+    """Whether a stored passage is this piece: a model's window can differ where its name does not."""
+    if piece.passage is None:
+        return True
+    return piece.count == first.get(PASSAGES) and piece.passage == to_passage(own)

@@ -51,8 +51,10 @@ Examples:
     "--rebuild",
     is_flag=True,
     help="Index everything anew, with the model and the options that are given; the old version answers "
-    "until the new one is complete.",
+    "until the new one is complete. Documents that have not changed keep their vectors, where the model and "
+    "the form of the vectors allow it.",
 )
+@click.option("--encode-again", is_flag=True, help="With --rebuild: encode every document again.")
 @click.option(
     "--engine",
     type=click.Choice(("edge", "local")),
@@ -69,6 +71,7 @@ def index(
     model: str | None,
     prune: bool,
     rebuild: bool,
+    encode_again: bool,
     engine: EngineKind | None,
 ) -> None:
     """Fill an index, or bring it up to date.
@@ -80,6 +83,8 @@ def index(
     """
     if engine is not None and location.url is not None:
         raise click.UsageError("--engine is for a folder; a server is its own engine")
+    if encode_again and not rebuild:
+        raise click.UsageError("--encode-again goes with --rebuild")
     sources = inputs.open(location.url)
     existing = _manifest(location)
     if existing is None:
@@ -98,7 +103,9 @@ def index(
             raise DataError(f"{opened.where} is of the engine {opened.engine}; --engine is for a new folder")
         shown = out.shows_progress
         if rebuild:
-            done = opened.rebuild(sources, encoder=encoder, options=options, show_progress=shown)
+            done = opened.rebuild(
+                sources, encoder=encoder, options=options, encode_again=encode_again, show_progress=shown
+            )
         else:
             done = opened.sync(sources, prune=prune, show_progress=shown)
         _report(out, location, opened, done, sources, time.perf_counter() - begun)

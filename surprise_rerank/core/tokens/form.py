@@ -73,9 +73,12 @@ class TokenForm:
         return pooled_tokens(tokens, self.pooling, self.least)
 
     def is_made_of(self, other: TokenForm) -> bool:
-        """Whether this form can be made of vectors in another one, which has lost no more."""
-        merges = other.pooling in (1, self.pooling)
-        return merges and STORAGES.index(other.storage) <= STORAGES.index(self.storage)
+        """Whether vectors in another form give this one as the model's own vectors do.
+
+        Those of a code do not: their errors would be coded once more, and the products no longer be unbiased.
+        """
+        smaller = STORAGES.index(other.storage) <= STORAGES.index(self.storage)
+        return self == other or (smaller and other.storage not in BITS and other.pooling in (1, self.pooling))
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
