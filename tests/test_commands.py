@@ -283,6 +283,18 @@ class TestIndex:
         assert bench.json(*arguments, "--rebuild")["documents"] == 10
         assert bench.ask("--system", "cosine")["hits"]
 
+    def test_a_form_of_tokens_goes_with_tokens(self, bench: Bench) -> None:
+        write_rows(bench.documents, corpus(10))
+        arguments = ("index", bench.documents, "--index", bench.index, "--model", bench.model)
+        for option in (("--token-storage", "2bit"), ("--pooling", "2")):
+            error = error_line(bench.run(*arguments, "--no-packed-tokens", *option))
+            assert "--no-packed-tokens goes without --token-storage and --pooling" in error
+        assert "--encode-again goes with --rebuild" in error_line(bench.run(*arguments, "--encode-again"))
+        assert bench.json(*arguments)["documents"] == 10
+        bench.json(*arguments, "--rebuild", "--no-packed-tokens", "--encode-again")
+        options = bench.json("status", "--index", bench.index)["manifest"]["options"]
+        assert (options["packed_tokens"], options["token_storage"], options["pooling"]) == (False, None, None)
+
     def test_every_storage_option_is_stored(self, bench: Bench) -> None:
         bench.fill("--engine", "local", "--tokens", "uint8", "--quantization", "int8", "--on-disk",
                    "--no-packed-tokens", "--token-storage", "2bit", "--pooling", "2.5", "--no-bm25",

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from conftest import Opener
 from words import WordEncoder
 
-from surprise_rerank import Document
-from surprise_rerank.connectors.qdrant import IndexOptions
+from surprise_rerank import Document, FunctionEncoder
+from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.qdrant.manifest import Manifest
 from surprise_rerank.connectors.qdrant.schema import TOKENS, packed_text, point_id, tokens_id
 from surprise_rerank.core.tokens import TokenForm
 from surprise_rerank.encoders.passages import Passages
+from surprise_rerank.errors import DataError
 
 DOCUMENTS = [Document(f"d{i}", " ".join(f"word{(i * j) % 23}" for j in range(5 + 9 * i))) for i in range(9)]
 INT8 = IndexOptions(token_storage="int8")
@@ -59,7 +61,7 @@ def test_an_index_from_before_codes_opens_and_keeps_int8(open_index: Opener):
         (INT8, IndexOptions(token_storage="2bit", pooling=2), 0),
         (INT8, INT8, 0),
         (IndexOptions(token_storage="1bit"), IndexOptions(token_storage="1bit"), 0),
-        (IndexOptions(token_storage="4bit", pooling=1), IndexOptions(token_storage="2bit"), 0),
+        (IndexOptions(token_storage="4bit", pooling=1), IndexOptions(token_storage="2bit"), 9),
         (IndexOptions(token_storage="1bit"), IndexOptions(token_storage="2bit"), 9),
         (IndexOptions(token_storage="2bit", pooling=2), IndexOptions(token_storage="2bit", pooling=4), 9),
         (IndexOptions(token_storage="1bit"), INT8, 9),
@@ -113,3 +115,56 @@ def test_damaged_tokens_are_encoded_anew(open_index: Opener):
         index.rebuild(DOCUMENTS)
         assert encoder.encoded_texts == [DOCUMENTS[3].content]
         assert index.fetch(["d3"], ALL).require_tokens().token_counts.tolist() == [32]
+
+
+def api(seen: list[str], salt: int = 0, window: int = 40) -> FunctionEncoder:
+    """An embedding API: the counts of a text's words."""
+
+    def embed(texts: list[str]) -> np.ndarray:
+        seen.extend(texts)
+        return np.array([[len(t), t.count("1") + salt, 1] for t in texts], np.float32)
+
+    return FunctionEncoder(embed, name="api", window=window)
+
+
+def test_passages_that_are_split_otherwise_are_encoded_anew(open_index: Opener):
+    long = [Document("long", " ".join(f"word{i}" for i in range(400)))]
+    seen: list[str] = []
+    with open_index(api([], window=100)) as index:
+        index.sync(long)
+        index.rebuild(long, encoder=api(seen, window=40))
+        rebuilt = index.fetch(["long"], frozenset({"dense"}))
+        with DocumentIndex.open(":memory:", api([], window=40)) as fresh:
+            fresh.sync(long)
+            wanted = fresh.fetch(["long"], frozenset({"dense"}))
+    assert rebuilt.passages == wanted.passages
+    np.testing.assert_allclose(rebuilt.dense, wanted.dense, atol=1e-6)
+    assert len(seen) >= len(wanted.passages or ())
+
+
+def test_everything_is_encoded_again_on_request(open_index: Opener):
+    seen: list[str] = []
+    with open_index(api([])) as index:
+        index.sync(DOCUMENTS)
+        before = index.fetch(["d3"], frozenset({"dense"})).require_dense()
+        index.rebuild(DOCUMENTS, encoder=api(seen, salt=9))
+        assert not {d.content for d in DOCUMENTS} & set(seen)
+        index.rebuild(DOCUMENTS, encoder=api(seen, salt=9), encode_again=True)
+        assert DOCUMENTS[0].content in seen
+        assert not np.allclose(index.fetch(["d3"], frozenset({"dense"})).require_dense(), before)
+
+
+def test_a_model_of_another_dimension_gets_its_own_usual_form(open_index: Opener):
+    with open_index(WordEncoder()) as index:
+        index.sync(DOCUMENTS)
+        assert index.manifest.options.token_storage == "4bit"
+        index.rebuild(DOCUMENTS, encoder=WordEncoder(dimension=256))
+        assert index.manifest.options.token_form == TokenForm.usual(256)
+
+
+@pytest.mark.parametrize("asked", [{"token_storage": "2bit"}, {"pooling": 7.0}])
+def test_a_form_of_tokens_that_are_not_stored_is_refused(asked: dict[str, Any]):
+    with pytest.raises(
+        DataError, match=f"{next(iter(asked))}=.* is of token vectors, and packed_tokens=False"
+    ):
+        DocumentIndex.open(":memory:", WordEncoder(), options=IndexOptions(packed_tokens=False, **asked))

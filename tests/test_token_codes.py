@@ -7,15 +7,20 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from words import WordEncoder
 
-from surprise_rerank import DynaMax
+from surprise_rerank import Document, DynaMax
+from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.qdrant.retrievers.stored import StoredCandidates
 from surprise_rerank.core.arrays import unit_rows
-from surprise_rerank.core.tokens import TokenBatch, TokenForm, pooled_tokens
+from surprise_rerank.core.tokens import TokenBatch, TokenForm, pack_tokens, pooled_tokens, unpack_tokens
 from surprise_rerank.core.tokens.codes import TokenCode
 from surprise_rerank.core.tokens.rotation import rotated, rotated_back
 from surprise_rerank.similarities import kernels, products
-from surprise_rerank.similarities.kernels import own_memberships, pool_maxima
+from surprise_rerank.similarities.bags import known_tokens
+from surprise_rerank.similarities.kernels import own_memberships, pool_maxima, with_own_memberships
 from surprise_rerank.similarities.products import multiplier
+from surprise_rerank.text_reranker import TextReranker
 
 PROPERTY = settings(max_examples=40, deadline=None)
 BITS = [4, 2, 1]
@@ -162,7 +167,7 @@ def test_a_merged_text_counts_every_token_in_a_joint_universe():
 def test_own_memberships_of_codes_are_computed_when_they_are_asked_for():
     batch = TokenBatch.from_arrays([vectors(8, 32) * 3, np.zeros((2, 32))]).stored("2bit")
     own = own_memberships(batch)
-    assert (own[:8] >= (np.linalg.norm(batch[0], axis=1) ** 2) * 0.999).all()
+    assert (own[:8] >= batch.norms[:8] ** 2 * 0.999).all()
     assert own[8:].tolist() == [0, 0]
 
 
@@ -199,3 +204,30 @@ def test_tokens_of_zeros_stay_zeros():
     found = pool_maxima(query, batch, unit_tokens=True, of_documents=True)
     assert found.of_documents[10:].tolist() == [0, 0]
     assert found.of_query[1].tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("bits", BITS)
+def test_a_text_in_codes_is_as_much_like_itself_as_in_float(bits: int):
+    plain = TokenBatch.from_arrays([vectors(40, 384) * 3, vectors(9, 384, 1)])
+    coded = plain.stored(f"{bits}bit")  # type: ignore[arg-type]
+    np.testing.assert_allclose(own_memberships(coded), own_memberships(plain), rtol=0.01)
+
+
+def test_a_vector_that_is_its_texts_mean_is_a_known_token():
+    for text in (np.ones((3, 1), np.float32), rotated_back(np.eye(384, dtype=np.float32)[:1])):
+        coded = TokenBatch.from_arrays([text]).stored("4bit")
+        assert known_tokens(coded).all()
+        measure = DynaMax("jaccard", "joint")
+        assert measure.pool(text, coded)[0] == pytest.approx(1, abs=0.02)
+
+
+def test_memberships_are_not_packed_beside_codes_that_give_them():
+    tokens = TokenBatch.from_arrays([vectors(5, 384) * 2000]).stored("1bit")
+    assert unpack_tokens(pack_tokens(with_own_memberships(tokens))).own is None
+
+
+def test_texts_without_a_token_are_ranked_beside_an_index_of_codes():
+    with DocumentIndex.open(":memory:", WordEncoder()) as index:
+        index.sync([Document("a", "dog barks")])
+        (ranked,) = TextReranker(WordEncoder(), stored=StoredCandidates(index)).rank("dog barks", [""])
+    assert ranked.score == 0

@@ -241,7 +241,7 @@ def test_no_texts_are_a_batch_of_the_dimension_given():
     [
         ([np.zeros((2, 3)), np.zeros((2, 4))], r"text 1 have shape \(2, 4\), expected \(tokens, 3\)"),
         ([np.zeros((2, 3)), np.zeros(3)], r"text 1 have shape \(3,\)"),
-        ([np.full((1, 3), np.nan)], "NaN or infinite"),
+        ([np.zeros((2, 3)), np.full((1, 3), np.nan)], "text 1 hold NaN or infinite"),
         ([np.full((1, 3), np.inf)], "NaN or infinite"),
     ],
 )

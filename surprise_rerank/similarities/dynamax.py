@@ -24,8 +24,8 @@ import torch
 from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray, unit_rows
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError
-from surprise_rerank.similarities.bags import require_finite, same_dimension
-from surprise_rerank.similarities.kernels import own_memberships, pool_maxima
+from surprise_rerank.similarities.bags import known_tokens, require_finite, same_dimension
+from surprise_rerank.similarities.kernels import own_memberships, pool_maxima, using_threads
 
 Measure: TypeAlias = Literal["jaccard", "otsuka", "dice", "cosine", "tversky", "inclusion"]
 Universe: TypeAlias = Literal["joint", "query"]
@@ -234,7 +234,9 @@ class DynaMax:
             device=device,
         )
         sets, in_query = self._sets, maxima.of_query.astype(np.float64)
-        sizes = sets.overlap(membership(x, x), in_query) @ _filled(query_weights, len(x))
+        with using_threads(threads):
+            of_itself = membership(x, x)
+        sizes = sets.overlap(of_itself, in_query) @ _filled(query_weights, len(x))
         if maxima.of_documents is not None:
             parts = sets.overlap(maxima.of_documents, self._own_membership(documents, threads))
             if documents.members is not None:
@@ -252,7 +254,7 @@ class DynaMax:
         """(total,) membership of every document token in its own document."""
         if self.unit_tokens:
             # A unit token has similarity 1 to itself, and nothing is more similar than that.
-            return (documents.scales * documents.norms > 0).astype(np.float32)
+            return known_tokens(documents).astype(np.float32)
         return own_memberships(documents, threads=threads)
 
 

@@ -88,12 +88,14 @@ def pool_maxima(
     multiply = multiplier(x.to(place), documents.code or stored.dtype, largest)
     # Codes are of residuals: <q, x> = <q, x - m> + <q, m>, where x is not zero.
     of_means = None
-    if documents.centers is not None:  # not in numpy: its threads would wait in a loop beside torch's
-        of_means = torch.from_numpy(documents.centers) @ torch.from_numpy(rotated(query)).T
     lasting = torch.from_numpy((documents.norms > 0).astype(np.float32) if unit_tokens else documents.norms)
-    with _using(threads):
+    with using_threads(threads):
+        if documents.centers is not None:  # not in numpy: its threads would wait in a loop beside torch's
+            of_means = torch.from_numpy(documents.centers) @ torch.from_numpy(rotated(query)).T
         for start, stop in chunks:
             rows = slice(int(documents.offsets[start]), int(documents.offsets[stop]))
+            if rows.start == rows.stop:
+                continue
             products = multiply(stored[rows].to(place)).mul_(factors[rows, None].to(place))
             owners = torch.repeat_interleave(torch.arange(stop - start), lengths[start:stop]).to(place)
             if of_means is not None:
@@ -120,12 +122,17 @@ def own_memberships(documents: TokenBatch, *, threads: int | None = None) -> Flo
         return documents.own
     _require_in_range(documents.norms, documents.norms)
     own = torch.zeros(len(documents.scales))
-    with _using(threads):
+    with using_threads(threads):
         for i in np.flatnonzero(documents.lengths).tolist():
             tokens, first = torch.from_numpy(documents[i]), int(documents.offsets[i])
+            at = 0
             for part in torch.split(tokens, max(1, _CHUNK_PRODUCTS // len(tokens))):
-                own[first : first + len(part)] = (part @ tokens.T).amax(dim=1).clamp_min_(0.0)
-                first += len(part)
+                rows = slice(first + at, first + at + len(part))
+                products = part @ tokens.T
+                if documents.code is not None:  # which is unbiased for another vector, but not for itself
+                    products.diagonal(at).copy_(torch.from_numpy(documents.norms[rows] ** 2))
+                own[rows] = products.amax(dim=1).clamp_min_(0.0)
+                at += len(part)
     return own.numpy()
 
 
@@ -161,7 +168,7 @@ def _require_in_range(one: FloatArray, other: FloatArray) -> None:
 
 
 @contextmanager
-def _using(threads: int | None) -> Iterator[None]:
+def using_threads(threads: int | None) -> Iterator[None]:
     """Set the number of torch's threads for the block."""
     if threads is not None and threads < 1:
         raise DataError(f"threads must be at least 1, got {threads}")

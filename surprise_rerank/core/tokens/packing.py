@@ -30,14 +30,15 @@ from surprise_rerank.errors import DataError
 _MAGIC, _HEADER = b"SRT3", struct.Struct("<4sBBBBHIIfI")
 _BEFORE, _HEADER_BEFORE = b"SRT2", struct.Struct("<4sBBHI")  # storage, factors, dimension, vectors
 _CHECKED = _HEADER.size - 4  # bytes of the header before the checksum
-_ADVICE = "rebuild the index, or pack the text again"
 _DTYPES: Mapping[Storage, str] = {"float32": "<f4", "float16": "<f2", "bfloat16": "<u2", "int8": "|i1"}
 _OWNERS: Mapping[int, str] = {1: "|u1", 2: "<u2", 4: "<u4"}
 
 
 def pack_tokens(tokens: TokenBatch) -> list[bytes]:
     """One byte string for each text."""
-    factors = [tokens.scales, tokens.norms] + ([] if tokens.own is None else [tokens.own])
+    # Own memberships of a code follow from it, and their half precision would end at 65,504.
+    own_memberships = None if tokens.code is not None else tokens.own
+    factors = [tokens.scales, tokens.norms] + ([] if own_memberships is None else [own_memberships])
     code = STORAGES.index(tokens.storage)
     kinds = ("|u1", "<f2") if tokens.code is not None else (_DTYPES[tokens.storage], "<f4")
     directions = tokens.directions.astype(kinds[0], copy=False)
@@ -64,7 +65,10 @@ def pack_tokens(tokens: TokenBatch) -> list[bytes]:
 
 
 def unpack_tokens(
-    packed: Sequence[bytes | bytearray], dimension: int | None = None, names: Sequence[str] | None = None
+    packed: Sequence[bytes | bytearray],
+    dimension: int | None = None,
+    names: Sequence[str] | None = None,
+    advice: str = "pack the text again",
 ) -> TokenBatch:
     """The batch that `pack_tokens` wrote.
 
@@ -72,12 +76,19 @@ def unpack_tokens(
         packed: n byte strings.
         dimension: d of the token vectors; the first one's by default.
         names: of the texts, for errors.
+        advice: what mends them, for errors.
 
     Raises:
         DataError: if a string is not what `pack_tokens` writes, was changed since, is of another dimension,
             or of another storage than the first.
     """
-    names = names or [str(i) for i in range(len(packed))]
+    try:
+        return _unpacked(packed, dimension, names or [str(i) for i in range(len(packed))])
+    except DataError as error:
+        raise DataError(f"{error}; {advice}") from error
+
+
+def _unpacked(packed: Sequence[bytes | bytearray], dimension: int | None, names: Sequence[str]) -> TokenBatch:
     headers = [_header(data, name) for data, name in zip(packed, names, strict=True)]
     if not headers:
         return TokenBatch.from_arrays([], dimension or 0).stored("int8")
@@ -86,11 +97,9 @@ def unpack_tokens(
     for header, name in zip(headers, names, strict=True):
         own = header.layout
         if own.dimension != expected:
-            raise DataError(
-                f"packed tokens {name} have dimension {own.dimension}, expected {expected}; {_ADVICE}"
-            )
+            raise DataError(f"packed tokens {name} have dimension {own.dimension}, expected {expected}")
         if own != layout:
-            raise DataError(f"packed tokens {name} are {own}, those of {names[0]} {layout}; pack them alike")
+            raise DataError(f"packed tokens {name} are {own}, those of {names[0]} {layout}")
     return _Texts(packed, headers, names).batch()
 
 
@@ -225,6 +234,5 @@ class _Texts:
 
 def _damaged(name: str, why: str) -> DataError:
     return DataError(
-        f"packed tokens {name}: {why}; they were damaged, or not written by this version of surprise-rerank; "
-        f"{_ADVICE}"
+        f"packed tokens {name}: {why}; they were damaged, or not written by this version of surprise-rerank"
     )

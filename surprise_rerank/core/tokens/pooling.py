@@ -84,7 +84,7 @@ def _means(vectors: Float32Array, owners: IntArray) -> Float32Array:
     order = np.argsort(owners, kind="stable")
     starts = np.searchsorted(owners[order], np.arange(owners.max() + 1))
     counts = np.diff(np.append(starts, len(owners)))
-    sums = np.add.reduceat(vectors[order], starts)
+    sums = np.add.reduceat(vectors[order], starts, dtype=np.float64)  # float32 may not hold them
     means: Float32Array = (sums / counts[:, None]).astype(np.float32)
     return means
 
