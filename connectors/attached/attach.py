@@ -276,6 +276,14 @@ class Collection(AttachedCollection):
         settings = words if isinstance(words, Bm25) else (Bm25() if words else None)
         form = None
         if (token_storage, pooling) != (None, None):
+            if not tokens:
+                raise DataError(
+                    "token_storage and pooling are of token vectors; leave them away with tokens=False"
+                )
+            there = self.enriched.record
+            if there is not None and there.model:
+                token_storage = token_storage or there.token_form.storage
+                pooling = there.token_form.pooling if pooling is None else pooling
             size = None if self.token_encoder is None else token_dimension(self.token_encoder)
             form = TokenForm.chosen(token_storage, pooling, size or 0)
         enricher = Enricher.planned(

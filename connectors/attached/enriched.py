@@ -41,6 +41,7 @@ SUFFIX = ".surprise"
 
 # 2 says in which form token vectors are. Before, they were all in int8.
 _SCHEMA, _IN_INT8 = 2, 1
+_MENDED = "enrich the collection again, after remove_enrichment() (surprise-rerank enrich --remove)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,12 +71,8 @@ class EnrichmentRecord:
     schema: int = _SCHEMA
 
     def to_bytes(self) -> bytes:
-        """As JSON; of int8 tokens as versions before have it, which can then read them."""
-        values = asdict(self)
-        if self.token_form == INT8:
-            del values["token_form"]
-            values["schema"] = _IN_INT8
-        return json.dumps(values).encode()
+        """As JSON."""
+        return json.dumps(asdict(self)).encode()
 
     @classmethod
     def from_bytes(cls, content: bytes, where: str) -> EnrichmentRecord:
@@ -202,8 +199,7 @@ class Enriched:
                     tokens[i] = pybase64.b64decode(packed, validate=True)
                 except (ValueError, TypeError) as error:
                     raise DataError(
-                        f"packed tokens of document {document.id!r} are damaged: {error}; enrich the "
-                        "collection again, after remove_enrichment() (surprise-rerank enrich --remove)"
+                        f"packed tokens of document {document.id!r} are damaged: {error}; {_MENDED}"
                     ) from error
         return tokens
 
@@ -215,7 +211,7 @@ class Enriched:
         """
         assert self.record is not None
         names = [f"of document {document.id!r}" for document in documents]
-        return unpack_tokens(packed, self.record.token_dimension, names)
+        return unpack_tokens(packed, self.record.token_dimension, names, _MENDED)
 
     def ensemble(self) -> Ensemble:
         """The ensemble that points carry moments of.

@@ -91,7 +91,18 @@ class IndexOptions:
 
         Args:
             dimension: of the token vectors.
+
+        Raises:
+            DataError: if a form of token vectors is asked for, and none are stored.
         """
+        asked = [name for name in _BEFORE_CODES if getattr(self, name) is not None]
+        if not self.stores_tokens and asked:
+            raise DataError(
+                f"{asked[0]}={getattr(self, asked[0])!r} is of token vectors, and packed_tokens=False stores "
+                "none; leave one of the two away"
+            )
+        if not self.stores_tokens:
+            return self
         form = TokenForm.chosen(self.token_storage, self.pooling, dimension)
         return replace(self, token_storage=form.storage, pooling=form.pooling)
 
@@ -197,10 +208,14 @@ class Manifest:
 
     @property
     def options_when_rebuilt(self) -> IndexOptions:
-        """The same options; an index from before there were codes did not choose int8: the default then."""
-        if self.schema == SCHEMA_VERSION:
-            return self.options
-        return replace(self.options, token_storage=None, pooling=None)
+        """The same options; the form of token vectors is that of a new index where nobody chose another one.
+
+        An index from before there were codes did not choose int8.
+        """
+        usual = self.options.token_form == TokenForm.usual(self.token_dimension)
+        if self.schema < SCHEMA_VERSION or usual or not self.options.stores_tokens:
+            return replace(self.options, token_storage=None, pooling=None)
+        return self.options
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""

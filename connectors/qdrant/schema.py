@@ -24,7 +24,7 @@ Payload: TypeAlias = dict[str, Any]
 StoredVector: TypeAlias = FloatArray | SparseVector
 PointId: TypeAlias = str | int  # a UUID; a number where a point is a vector alone
 
-# Version 3 has token vectors of int8 only, packed without a checksum.
+# Version 3 has token vectors of int8 only, and what earlier versions packed has no checksum.
 SCHEMA_VERSION = 4
 READ_SCHEMAS = (3, 4)
 
@@ -167,6 +167,9 @@ def to_passage(payload: Mapping[str, Any]) -> Passage:
     return Passage(payload[NUMBER], payload[START], payload[END])
 
 
+_MENDED = "rebuild the index"
+
+
 def to_tokens(payloads: Sequence[Mapping[str, Any]], dimension: int, names: Sequence[str]) -> TokenBatch:
     """The token vectors of several payloads.
 
@@ -183,8 +186,8 @@ def to_tokens(payloads: Sequence[Mapping[str, Any]], dimension: int, names: Sequ
         try:
             packed.append(pybase64.b64decode(payload.get(TOKENS, ""), validate=True))
         except (ValueError, TypeError) as error:
-            raise DataError(f"packed tokens {name} are damaged: {error}; rebuild the index") from error
-    return unpack_tokens(packed, dimension, names)
+            raise DataError(f"packed tokens {name} are damaged: {error}; {_MENDED}") from error
+    return unpack_tokens(packed, dimension, names, _MENDED)
 
 
 def to_terms(points: Sequence[Point | Record], vector: str = BM25) -> TermBatch:

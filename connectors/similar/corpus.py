@@ -300,7 +300,8 @@ class EncodedCorpus:
                     file.seek(start)
                     packed[place] = file.read(int(ends[row]) - start)
         names = [f"of document {name!r}" for name in self.ids(rows).to_pylist()]
-        return unpack_tokens(packed, names=names).stored("int8")
+        advice = "delete the work folder, and run the job again"
+        return unpack_tokens(packed, names=names, advice=advice).stored("int8")
 
     def keys(self, ensemble: Ensemble, first: int, device: str = "cpu") -> Keys:
         """The block of rows that begins at a multiple of `KEY_BLOCK`, with their moments.

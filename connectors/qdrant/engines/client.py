@@ -178,8 +178,8 @@ class ClientEngine:
             if manifest.options.token_vectors not in CODED:
                 raise
             raise StoreError(
-                f"{error}. token_vectors={manifest.options.token_vectors!r} is TurboQuant, which Qdrant has "
-                "from 1.18 on; upgrade it, or choose token_vectors='float16'"
+                f"{error}. If the server is older than 1.18, it has no TurboQuant, which "
+                f"token_vectors={manifest.options.token_vectors!r} is; upgrade it, or choose 'float16'"
             ) from error
         if self.kind == "server":  # local mode has no payload indexes, and warns of the request
             for path, kind in payload_indexes(manifest.options).items():

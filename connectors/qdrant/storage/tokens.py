@@ -24,8 +24,13 @@ def stored_tokens(storage: Storage, records: Sequence[Record]) -> TokenBatch:
         raise DataError("the index holds no token vectors (it was made with packed_tokens=False)")
     points = [tokens_id(record.id) for record in records]
     found = {r.id: r.payload for r in storage.engine.retrieve(points, (TOKENS,))} if points else {}
-    missing = sum(point not in found for point in points)
+    missing = [
+        record.payload[ID] for record, point in zip(records, points, strict=True) if point not in found
+    ]
     if missing:
-        raise DataError(f"{missing} documents were deleted meanwhile, or lost their token vectors; ask again")
+        raise DataError(
+            f"{len(missing)} documents, such as {missing[0]!r}, were deleted meanwhile, or lost their token "
+            "vectors; ask again, or rebuild the index"
+        )
     names = [f"of document {record.payload[ID]!r}" for record in records]
     return to_tokens([found[point] for point in points], storage.manifest.token_dimension, names)

@@ -52,13 +52,15 @@ class IndexArguments:
     token_storage: str | None = option(
         None,
         choices=("1bit", "2bit", "4bit", "int8"),
-        help="Bits of their components.  [default: 1bit; 2bit or 4bit under 256 dimensions]",
+        help="Bits of their components.  [default: as the index has them; in a new one 1bit, under 256 "
+        "dimensions 2bit or 4bit]",
     )
     pooling: float | None = option(
         None,
         low=1,
         metavar="N",
-        help="Tokens that are merged into one vector, on average.  [default: 3.5, of int8 none]",
+        help="Tokens that are merged into one vector, on average.  [default: as the index has them; in a new "
+        "one 3.5, of int8 none]",
     )
     tokens: str | None = option(
         None,
@@ -116,7 +118,12 @@ class IndexArguments:
         changes: dict[str, Any] = {
             name: None if value == _NONE else value for name, value in given.items() if value is not None
         }
-        return replace(base, **changes)
+        chosen = replace(base, **changes)
+        if chosen.stores_tokens:
+            return chosen
+        if self.token_storage or self.pooling:
+            raise click.UsageError("--no-packed-tokens goes without --token-storage and --pooling")
+        return replace(chosen, token_storage=None, pooling=None)
 
     def _passages(self, before: Passages | None) -> Passages | str | None:
         from surprise_rerank.encoders.passages import Passages

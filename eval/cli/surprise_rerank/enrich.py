@@ -43,7 +43,7 @@ Examples:
     "--pooling",
     metavar="N",
     type=click.FloatRange(min=1),
-    help="Tokens that are merged into one vector, on average.  [default: 3.5, of int8 none]",
+    help="Tokens that are merged into one vector, on average.  [default: as they are, or 3.5, of int8 none]",
 )
 @click.option("--words/--no-words", default=True, help="Add the words, for BM25.  [default: yes]")
 @click.option("--moments", is_flag=True, help="Add moments for surprise inside Qdrant; with --in-place.")
@@ -80,6 +80,8 @@ def enrich(
             "--qdrant-url and --collection say which collection; an index of surprise-rerank (--index) has "
             "all of it already"
         )
+    if not tokens and (token_storage or pooling):
+        raise click.UsageError("--no-tokens goes without --token-storage and --pooling")
     model = load_model(token_model) if tokens and not remove else None
     with Collection.attach(location, location.collection, token_encoder=model, **keys.given()) as collection:
         if remove:
