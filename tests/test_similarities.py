@@ -111,14 +111,17 @@ def test_the_pool_equals_the_pair(name: str, seed: int, in_context: bool):
 @given(seed=seeds, storage=st.sampled_from(["float32", "float16", "bfloat16", "int8"]))
 @PROPERTY
 def test_pools_as_an_index_stores_them_equal_the_pair_on_the_same_tokens(name: str, seed: int, storage: str):
-    """Packed and unpacked, with the memberships of tokens in their own texts. bfloat16 rounds products."""
+    """Packed and unpacked, with the memberships of tokens in their own texts.
+
+    bfloat16 rounds products, and for int8 the question's tokens are rounded.
+    """
     texts = with_odd_texts(draw_texts(np.random.default_rng(seed), 4, in_context=True))
     packed = pack_tokens(with_own_memberships(texts.batch.stored(storage)))
     stored = Texts(unpack_tokens(packed, D), texts.words)
     assert stored.batch.storage == storage
     scores = BUILT[name].pool(texts[0], stored)
     pairs = [BUILT[name].pair(texts[0], stored[i]) for i in range(len(stored))]
-    assert_scores(name, scores, pairs, 5e-2 if storage == "bfloat16" else 2e-4)
+    assert_scores(name, scores, pairs, {"bfloat16": 5e-2, "int8": 1e-3}.get(storage, 2e-4))
 
 
 @pytest.mark.parametrize("name", AVAILABLE)

@@ -141,7 +141,8 @@ class Workspace:
 
     def _renew(self, index: DocumentIndex, dataset: RetrievalDataset) -> None:
         """Give an index of an earlier version the token vectors that figures are of now."""
-        if index.manifest.options != index.manifest.options_when_rebuilt:
+        manifest = index.manifest
+        if manifest.options != manifest.options_when_rebuilt.settled(manifest.token_dimension):
             self.terminal.say(f"storing the token vectors of {index.where} anew")
             index.rebuild(dataset.documents)
 
