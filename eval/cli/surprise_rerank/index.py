@@ -124,7 +124,7 @@ def _report(
     out: Output, location: Location, opened: DocumentIndex, done: SyncReport, sources: Sources, seconds: float
 ) -> None:
     skipped = sources.skipped()
-    encoded = done.added + done.updated
+    indexed = done.added + done.updated
     values = {
         "index": str(location),
         "engine": opened.engine,
@@ -136,12 +136,12 @@ def _report(
         "removed": done.removed,
         "split": done.split,
         "seconds": seconds,
-        "documents_per_second": encoded / seconds,
+        "documents_per_second": indexed / seconds,
         "skipped": skipped,
     }
     first = (
         f"{location}: {done.added} added, {done.updated} updated, {done.unchanged} unchanged, "
         f"{done.removed} removed, {done.split} split into passages; {len(opened)} documents"
     )
-    speed = f"{encoded} encoded in {seconds:.1f} s, {encoded / seconds:.3g} documents a second"
-    out.result(values, [first, *([speed] if encoded else []), *skipped_lines(skipped)])
+    speed = f"{indexed} indexed in {seconds:.1f} s, {indexed / seconds:.3g} documents a second"
+    out.result(values, [first, *([speed] if indexed else []), *skipped_lines(skipped)])
