@@ -93,7 +93,7 @@ def test_the_fast_product_is_the_reference_form(d: int, bits: int, in_int8: bool
     code = TokenCode(bits, d)
     codes, _, _ = code.encode(x, np.array([0, 17]))
     expected = code.levels(codes).astype(np.float64) @ rotated(q).T
-    fast = products._Coded(torch.from_numpy(q), code, 32, in_int8=in_int8 and d > 1)
+    fast = products._Coded(torch.from_numpy(rotated(q)), code, 32, in_int8=in_int8 and d > 1)
     for part in (codes, codes[5:9]):  # the same memory, for chunks of any size
         got = fast(torch.from_numpy(part)).numpy()
         wanted = expected[: len(part)] if len(part) == 17 else expected[5:9]
@@ -175,7 +175,7 @@ def test_multiplier_takes_a_code_for_the_stored_type():
     code = TokenCode(2, 8)
     codes, _, _ = code.encode(vectors(3, 8), np.array([0, 3]))
     q = vectors(2, 8, 4)
-    got = multiplier(torch.from_numpy(q), code, 3)(torch.from_numpy(codes)).numpy()
+    got = multiplier(torch.from_numpy(rotated(q)), code, 3)(torch.from_numpy(codes)).numpy()
     np.testing.assert_allclose(got, code.levels(codes) @ rotated(q).T, atol=0.1)
 
 

@@ -82,7 +82,8 @@ def pool_maxima(
     place = device_of(device)
     chunks = _chunks(documents.offsets, m, place) if m else []
     factors = torch.from_numpy(documents.scales if unit_tokens else documents.scales * documents.norms)
-    lengths, stored, x = torch.from_numpy(documents.lengths), _tensor(documents), torch.from_numpy(query)
+    lengths, stored = torch.from_numpy(documents.lengths), _tensor(documents)
+    x = torch.from_numpy(query if documents.code is None else rotated(query))
 
     largest = max((int(documents.offsets[b] - documents.offsets[a]) for a, b in chunks), default=0)
     multiply = multiplier(x.to(place), documents.code or stored.dtype, largest)
@@ -91,7 +92,7 @@ def pool_maxima(
     lasting = torch.from_numpy((documents.norms > 0).astype(np.float32) if unit_tokens else documents.norms)
     with using_threads(threads):
         if documents.centers is not None:  # not in numpy: its threads would wait in a loop beside torch's
-            of_means = torch.from_numpy(documents.centers) @ torch.from_numpy(rotated(query)).T
+            of_means = torch.from_numpy(documents.centers) @ x.T
         for start, stop in chunks:
             rows = slice(int(documents.offsets[start]), int(documents.offsets[stop]))
             if rows.start == rows.stop:

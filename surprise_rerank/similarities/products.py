@@ -14,7 +14,6 @@ import numpy as np
 import torch
 
 from surprise_rerank.core.tokens.codes import TokenCode
-from surprise_rerank.core.tokens.rotation import rotated
 
 # (t, d) stored tokens, t at most the rows that it was made for -> (t, m) float32, valid until the next call.
 Multiplier: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
@@ -30,7 +29,7 @@ def multiplier(query: torch.Tensor, stored: torch.dtype | TokenCode, rows: int) 
     """The fastest multiplier of stored tokens with these query tokens, on the query's device.
 
     Args:
-        query: (m, d) float32.
+        query: (m, d) float32; rotated as the stored tokens are, where these are codes.
         stored: dtype of the stored tokens: float32, float16, bfloat16 or int8; or their code.
         rows: the most stored tokens of a call.
     """
@@ -165,7 +164,7 @@ class _Coded:
         self._code, self._in_int8, place = code, in_int8, query.device
         width, m = code.width * code.parts, len(query)
         asked = torch.zeros((m, width), device=place)
-        asked[:, : query.shape[1]] = torch.from_numpy(rotated(query.cpu().numpy()))
+        asked[:, : query.shape[1]] = query
         self._by_numpy = code.bits == 1 and place.type == "cpu"
         if self._by_numpy:  # whose order is that of the bytes
             asked = asked.view(m, code.parts, code.width).transpose(1, 2).reshape(m, width)

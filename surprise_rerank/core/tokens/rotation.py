@@ -7,12 +7,15 @@ distributed with deviation |x| / sqrt(d), and a few bits for each lose little. I
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import scipy.fft
 
 from surprise_rerank.core.arrays import Float32Array, FloatArray
 
 
+@cache
 def spreading_signs(d: int) -> Float32Array:
     """(d,) the Rudin-Shapiro sequence, of 1 and -1, whose transform is flat.
 
@@ -20,6 +23,7 @@ def spreading_signs(d: int) -> Float32Array:
     """
     place = np.arange(d)
     signs: Float32Array = np.where(np.bitwise_count(place & place >> 1) % 2, -1, 1).astype(np.float32)
+    signs.flags.writeable = False  # all callers get the same ones
     return signs
 
 
