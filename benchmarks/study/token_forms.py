@@ -175,14 +175,8 @@ class Tokens:
 
     def _kept(self, name: str, kept: Sequence[Sequence[bool]]) -> Tokens:
         assert [len(text) for text in kept] == self.documents.lengths.tolist()
-        rows = np.flatnonzero(np.concatenate([np.array(text, bool) for text in kept]))
-        whole = self.documents
-        documents = TokenBatch(
-            whole.directions[rows],
-            whole.scales[rows],
-            whole.norms[rows],
-            offsets_of(np.array([sum(text) for text in kept])),
-        )
+        rows = np.concatenate([np.array(text, bool) for text in kept])
+        documents = self.documents.with_rows(rows, offsets_of(np.array([sum(text) for text in kept])))
         return replace(self, collection=replace(self.collection, model=name), documents=documents)
 
 

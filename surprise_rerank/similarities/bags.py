@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from surprise_rerank.core.arrays import Float64Array, FloatArray
 from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.core.tokens.members import offsets_of
 from surprise_rerank.encoders.base import Encoder, Kind, require_token_encoder
 from surprise_rerank.errors import DataError
 
@@ -172,15 +173,7 @@ class Texts:
         if kept.all():
             return self
         tokens = self.batch
-        sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept, dtype=np.int64)])
-        batch = replace(
-            tokens,
-            directions=tokens.directions[kept],
-            scales=tokens.scales[kept],
-            norms=tokens.norms[kept],
-            offsets=sums[tokens.offsets],
-            own=None,
-        )
+        batch = replace(tokens.with_rows(kept, offsets_of(kept.astype(np.int64))[tokens.offsets]), own=None)
         if self.words is None:
             return Texts(batch)
         flags = np.split(kept, tokens.offsets[1:-1])

@@ -24,6 +24,7 @@ from surprise_rerank.core.arrays import Float64Array, IntArray
 from surprise_rerank.core.device import device_of
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError
+from surprise_rerank.similarities.bags import known_tokens
 from surprise_rerank.similarities.products import multiplies_int8
 
 # (t, d) and (m, d) int8 -> (t, m) float32: the whole numbers of their products.
@@ -80,7 +81,7 @@ class _Side:
     def __init__(self, batch: TokenBatch, place: torch.device) -> None:
         self.offsets = batch.offsets
         self.weights = batch.weights
-        self.sizes = _sums(self.weights * (batch.scales * batch.norms > 0), batch.offsets)
+        self.sizes = _sums(self.weights * known_tokens(batch), batch.offsets)
         self.tokens = torch.from_numpy(np.ascontiguousarray(batch.directions)).to(place)
         self.scales = torch.from_numpy(np.ascontiguousarray(batch.scales)).to(place)
 

@@ -196,10 +196,9 @@ class TokenBatch:
         """The texts at these positions, in this order."""
         chosen = np.arange(len(self))[np.asarray(index, dtype=np.int64)]
         members = None if self.members is None else self.members.take(chosen)
-        rows = rows_of(self.offsets, chosen)
         centers = None if self.centers is None else self.centers[chosen]
-        offsets = offsets_of(self.lengths[chosen])
-        return replace(self._at(rows), offsets=offsets, members=members, centers=centers)
+        batch = self.with_rows(rows_of(self.offsets, chosen), offsets_of(self.lengths[chosen]))
+        return replace(batch, members=members, centers=centers)
 
     def between(self, start: int, stop: int) -> TokenBatch:
         """Texts start to stop, without copying their vectors; 0 <= start <= stop <= n."""
@@ -207,14 +206,30 @@ class TokenBatch:
         offsets = self.offsets[start : stop + 1] - self.offsets[start]
         members = None if self.members is None else self.members.between(start, stop)
         centers = None if self.centers is None else self.centers[start:stop]
-        return replace(self._at(rows), offsets=offsets, members=members, centers=centers)
+        return replace(self.with_rows(rows, offsets), members=members, centers=centers)
 
     def expanded(self) -> TokenBatch:
         """A vector for every token again: that of the cluster which it was merged into."""
         if self.members is None:
             return self
-        every = self._at(self.members.rows(self.offsets))
-        return replace(every, offsets=self.members.offsets, members=None)
+        return self.with_rows(self.members.rows(self.offsets), self.members.offsets)
+
+    def with_rows(self, rows: slice | IntArray | npt.NDArray[np.bool_], offsets: IntArray) -> TokenBatch:
+        """The same texts with the vectors at these rows, each a token of its own.
+
+        Args:
+            rows: which, in the order of the texts; their memberships stay as they are.
+            offsets: (n + 1,) where each text's begin.
+        """
+        return replace(
+            self,
+            directions=self.directions[rows],
+            scales=self.scales[rows],
+            norms=self.norms[rows],
+            offsets=offsets,
+            own=None if self.own is None else self.own[rows],
+            members=None,
+        )
 
     def stored(self, storage: Storage) -> TokenBatch:
         """The same batch in another storage; in int8 each vector's largest component becomes 127.
@@ -263,13 +278,6 @@ class TokenBatch:
         parts = (self.norms / largest).astype(np.float16)
         parts[(parts == 0) & (self.norms > 0)] = np.finfo(np.float16).smallest_subnormal
         return parts.astype(np.float32) * largest
-
-    def _at(self, rows: slice | IntArray) -> TokenBatch:
-        """The vectors at these rows, of whichever texts."""
-        own = None if self.own is None else self.own[rows]
-        return replace(
-            self, directions=self.directions[rows], scales=self.scales[rows], norms=self.norms[rows], own=own
-        )
 
 
 def _encoded(unit: Float32Array, storage: Storage) -> Directions:
