@@ -15,13 +15,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-import pybase64
 from qdrant_client import models
 
 from surprise_rerank.connectors.attached.payloads import ADDED_KEYS, ADDED_WORDS, point_id
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.lexical import Bm25
-from surprise_rerank.connectors.qdrant.schema import Record, to_terms
+from surprise_rerank.connectors.qdrant.schema import Record, packed_bytes, to_terms
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files
 from surprise_rerank.core.terms import TermBatch
 from surprise_rerank.core.tokens import TokenBatch, TokenForm, pack_tokens, unpack_tokens
@@ -195,12 +194,7 @@ class Enriched:
                 continue
             packed = found[own[point]].payload.get(TOKENS)
             if packed is not None and found[point].payload.get(HASH) == document.content_hash:
-                try:
-                    tokens[i] = pybase64.b64decode(packed, validate=True)
-                except (ValueError, TypeError) as error:
-                    raise DataError(
-                        f"packed tokens of document {document.id!r} are damaged: {error}; {_MENDED}"
-                    ) from error
+                tokens[i] = packed_bytes(packed, f"of document {document.id!r}", _MENDED)
         return tokens
 
     def unpacked(self, packed: Sequence[bytes], documents: Sequence[Document]) -> TokenBatch:

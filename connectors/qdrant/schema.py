@@ -162,6 +162,23 @@ def to_document(payload: Mapping[str, Any]) -> Document:
     )
 
 
+def packed_bytes(text: Any, name: str, mended: str) -> bytes:
+    """What `packed_text` wrote.
+
+    Args:
+        text: of a payload.
+        name: of the text that the token vectors are of, for errors.
+        mended: what to do where it is damaged.
+
+    Raises:
+        DataError: if it is damaged.
+    """
+    try:
+        return pybase64.b64decode(text, validate=True)
+    except (ValueError, TypeError) as error:
+        raise DataError(f"packed tokens {name} are damaged: {error}; {mended}") from error
+
+
 def to_passage(payload: Mapping[str, Any]) -> Passage:
     """The passage that `passage_payload` stored."""
     return Passage(payload[NUMBER], payload[START], payload[END])
@@ -181,12 +198,8 @@ def to_tokens(payloads: Sequence[Mapping[str, Any]], dimension: int, names: Sequ
     Raises:
         DataError: if they are damaged; names the text.
     """
-    packed = []
-    for payload, name in zip(payloads, names, strict=True):
-        try:
-            packed.append(pybase64.b64decode(payload.get(TOKENS, ""), validate=True))
-        except (ValueError, TypeError) as error:
-            raise DataError(f"packed tokens {name} are damaged: {error}; {_MENDED}") from error
+    pairs = zip(payloads, names, strict=True)
+    packed = [packed_bytes(payload.get(TOKENS, ""), name, _MENDED) for payload, name in pairs]
     return unpack_tokens(packed, dimension, names, _MENDED)
 
 

@@ -39,9 +39,8 @@ def pack_tokens(tokens: TokenBatch) -> list[bytes]:
     # Own memberships of a code follow from it, and their half precision would end at 65,504.
     own_memberships = None if tokens.code is not None else tokens.own
     factors = [tokens.scales, tokens.norms] + ([] if own_memberships is None else [own_memberships])
-    code = STORAGES.index(tokens.storage)
-    kinds = ("|u1", "<f2") if tokens.code is not None else (_DTYPES[tokens.storage], "<f4")
-    directions = tokens.directions.astype(kinds[0], copy=False)
+    number, (of_factors, of_vectors) = STORAGES.index(tokens.storage), _kinds(tokens.storage)
+    directions = tokens.directions.astype(of_vectors, copy=False)
     largest = tokens.largest_norms() if tokens.code is not None else np.ones(len(tokens), np.float32)
     packed = []
     for i in range(len(tokens)):
@@ -51,17 +50,22 @@ def pack_tokens(tokens: TokenBatch) -> list[bytes]:
         own[1] /= largest[i]
         owners = None if tokens.members is None else tokens.members.text(i)
         size = 0 if owners is None else 1 if count <= 1 << 8 else 2 if count <= 1 << 16 else 4
-        body = own.astype(kinds[1]).tobytes()
+        body = own.astype(of_factors).tobytes()
         if tokens.centers is not None:
             steps, step = to_steps(tokens.centers[i : i + 1])
             body += step.astype("<f4").tobytes() + steps.tobytes()
         if owners is not None:
             body += owners.astype(_OWNERS[size]).tobytes()
         body += directions[rows].tobytes()
-        fields = (_MAGIC, code, len(factors), size, 0, tokens.dimension, count)
+        fields = (_MAGIC, number, len(factors), size, 0, tokens.dimension, count)
         header = _HEADER.pack(*fields, 0 if owners is None else len(owners), largest[i], 0)[:_CHECKED]
         packed.append(header + struct.pack("<I", zlib.crc32(body, zlib.crc32(header))) + body)
     return packed
+
+
+def _kinds(storage: Storage) -> tuple[str, str]:
+    """The numbers of factors and of vectors."""
+    return ("<f2", "|u1") if storage in BITS else ("<f4", _DTYPES[storage])
 
 
 def unpack_tokens(
@@ -167,15 +171,16 @@ class _Texts:
     ) -> None:
         self._packed, self._headers, self._names = packed, headers, names
         self._layout = layout = headers[0].layout
-        self._bits = bits = BITS.get(layout.storage)
-        self._factor, self._vector = ("<f4", _DTYPES[layout.storage]) if bits is None else ("<f2", "|u1")
-        self._width = layout.dimension if bits is None else -(-layout.dimension * bits // 8)
+        bits = BITS.get(layout.storage)
+        self._code = code = None if bits is None else TokenCode(bits, layout.dimension)
+        self._factor, self._vector = _kinds(layout.storage)
+        self._width = layout.dimension if code is None else code.width
         owner_bytes, self._counts, self._tokens, start = np.array(
             [(h.owner_bytes, h.vectors, h.tokens, h.start) for h in headers], np.int64
         ).T
         self._start, self._row = start, self._counts * np.dtype(self._factor).itemsize
         self._mean_at = start + layout.factors * self._row
-        self._owners_at = self._mean_at + (0 if bits is None else 4 + layout.dimension)
+        self._owners_at = self._mean_at + (0 if code is None else 4 + layout.dimension)
         self._vectors_at = self._owners_at + self._tokens * owner_bytes
         self._end = self._vectors_at + self._counts * self._width * np.dtype(self._vector).itemsize
         sizes = np.array([len(data) for data in packed])
@@ -191,8 +196,8 @@ class _Texts:
             offsets_of(self._counts),
             own[0] if own else None,
             self._members() if self._layout.merged else None,
-            None if self._bits is None else TokenCode(self._bits, self._layout.dimension),
-            None if self._bits is None else self._means(),
+            self._code,
+            None if self._code is None else self._means(),
         )
 
     def _joined(self, begin: IntArray, end: IntArray, kind: str) -> npt.NDArray[Any]:
@@ -204,7 +209,7 @@ class _Texts:
         """(total,) each: scales, norms, and own memberships where they are stored."""
         begins = [self._start + row * self._row for row in range(self._layout.factors)]
         found = [self._joined(begin, begin + self._row, self._factor).astype(np.float32) for begin in begins]
-        if self._bits is not None:
+        if self._code is not None:
             largest = np.array([header.largest for header in self._headers], np.float32)
             found[1] *= np.repeat(largest, self._counts)
         before = np.repeat(self._start == _HEADER_BEFORE.size, self._counts)  # whose norms came first
