@@ -37,7 +37,6 @@ from surprise_rerank.connectors.qdrant.schema import Record
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files, FolderFiles, MemoryFiles
 from surprise_rerank.connectors.systems.built import BuiltSystem
-from surprise_rerank.core.tokens import TokenForm
 from surprise_rerank.core.tokens.batch import Storage
 from surprise_rerank.encoders.adapting import as_encoder
 from surprise_rerank.encoders.base import Encoder, token_dimension
@@ -274,20 +273,14 @@ class Collection(AttachedCollection):
             StoreError: if it cannot be written; what was written before stays.
         """
         settings = words if isinstance(words, Bm25) else (Bm25() if words else None)
-        form = None
-        if (token_storage, pooling) != (None, None):
-            if not tokens:
-                raise DataError(
-                    "token_storage and pooling are of token vectors; leave them away with tokens=False"
-                )
-            there = self.enriched.record
-            if there is not None and there.model:
-                token_storage = token_storage or there.token_form.storage
-                pooling = there.token_form.pooling if pooling is None else pooling
-            size = None if self.token_encoder is None else token_dimension(self.token_encoder)
-            form = TokenForm.chosen(token_storage, pooling, size or 0)
         enricher = Enricher.planned(
-            self, tokens=tokens, words=settings, moments=moments, in_place=in_place, form=form
+            self,
+            tokens=tokens,
+            words=settings,
+            moments=moments,
+            in_place=in_place,
+            token_storage=token_storage,
+            pooling=pooling,
         )
         return enricher.cost() if dry_run else self._run(enricher, show_progress)
 

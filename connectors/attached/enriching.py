@@ -35,6 +35,7 @@ from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
 from surprise_rerank.connectors.qdrant.schema import Payload, Point, Record, packed_text, to_terms
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.core.tokens import TokenForm
+from surprise_rerank.core.tokens.batch import Storage
 from surprise_rerank.core.tokens.form import INT8
 from surprise_rerank.core.vectors import is_linear
 from surprise_rerank.documents import Document
@@ -124,7 +125,8 @@ class Enricher:
         moments: bool,
         in_place: bool,
         ensemble: Ensemble | None = None,
-        form: TokenForm | None = None,
+        token_storage: Storage | None = None,
+        pooling: float | None = None,
     ) -> Enricher:
         """What is asked for, if it makes sense.
 
@@ -135,11 +137,12 @@ class Enricher:
             moments: whether points get moments.
             in_place: whether the collection's own points get them.
             ensemble: that moments are over; the collection's where None.
-            form: of the token vectors; what is there, or the usual one of new indexes, where None.
+            token_storage: of the token vectors; as they are, or as new indexes have them, where None.
+            pooling: likewise.
 
         Raises:
-            DataError: if nothing is asked for, moments beside the collection, or tokens without a model of
-                tokens; if it was enriched otherwise before.
+            DataError: if nothing is asked for, moments beside the collection, tokens without a model of
+                tokens, or a form of tokens without tokens; if it was enriched otherwise before.
         """
         if not (tokens or words or moments):
             raise DataError("nothing to add; ask for tokens, words or moments")
@@ -155,6 +158,10 @@ class Enricher:
                 f"the model {collection.model!r} has no token vectors; give "
                 "token_encoder=load_encoder() (--token-model) when it is attached, or tokens=False"
             )
+        if not tokens and (token_storage, pooling) != (None, None):
+            raise DataError(
+                "token_storage and pooling are of token vectors; leave them away with tokens=False"
+            )
         if moments and not is_linear(collection.vectors.similarity):
             raise DataError(
                 f"{collection.where} compares by {collection.vectors.distance.value}, whose scores Qdrant's "
@@ -163,14 +170,15 @@ class Enricher:
         if moments and ensemble is None:
             ensemble = collection.ensemble()
         before = collection.enriched.record
-        if form is None:
-            form = TokenForm.chosen(None, None, size or 0) if before is None else before.token_form
+        if before is not None and before.model:
+            token_storage = token_storage or before.token_form.storage
+            pooling = before.token_form.pooling if pooling is None else pooling
         record = EnrichmentRecord(
             in_place=in_place,
             model=encoder.name if tokens and encoder is not None else "",
             fingerprint=encoder.fingerprint if tokens and encoder is not None else "",
             token_dimension=size or 0 if tokens else 0,
-            token_form=form if tokens else INT8,
+            token_form=TokenForm.chosen(token_storage, pooling, size or 0) if tokens else INT8,
             words=words,
             ensemble="" if ensemble is None else ensemble.identity,
         )

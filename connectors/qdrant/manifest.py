@@ -95,16 +95,16 @@ class IndexOptions:
         Raises:
             DataError: if a form of token vectors is asked for, and none are stored.
         """
-        asked = [name for name in _BEFORE_CODES if getattr(self, name) is not None]
-        if not self.stores_tokens and asked:
-            raise DataError(
-                f"{asked[0]}={getattr(self, asked[0])!r} is of token vectors, and packed_tokens=False stores "
-                "none; leave one of the two away"
-            )
-        if not self.stores_tokens:
-            return self
-        form = TokenForm.chosen(self.token_storage, self.pooling, dimension)
-        return replace(self, token_storage=form.storage, pooling=form.pooling)
+        if self.stores_tokens:
+            form = TokenForm.chosen(self.token_storage, self.pooling, dimension)
+            return replace(self, token_storage=form.storage, pooling=form.pooling)
+        for name in _BEFORE_CODES:
+            if getattr(self, name) is not None:
+                raise DataError(
+                    f"{name}={getattr(self, name)!r} is of token vectors, and packed_tokens=False stores "
+                    "none; leave one of the two away"
+                )
+        return self
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""

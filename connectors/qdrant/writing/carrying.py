@@ -73,12 +73,10 @@ class CarriedVectors:
         dense[list(known)] = np.array([record.vectors[DENSE] for record, _ in known.values()], np.float32)
         if not self.after.options.stores_tokens:
             return Encoded(dense)
-        from surprise_rerank.similarities.kernels import in_form  # which needs torch
-
         parts = [tokens for _, tokens in known.values() if tokens is not None]
         if fresh is not None:
             parts.append(fresh.require_tokens())
-        joined = TokenBatch.concatenate([in_form(part, self._form) for part in parts])
+        joined = TokenBatch.concatenate([self._form.of(part) for part in parts])
         return Encoded(dense, joined.take(np.argsort([*known, *rows])))
 
     def _known(self, pieces: Sequence[Piece]) -> dict[int, tuple[Record, TokenBatch | None]]:

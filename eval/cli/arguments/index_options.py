@@ -9,6 +9,7 @@ import click
 
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.core.settings import option
+from surprise_rerank.eval.retrieval.settings import TokenStorage
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant import Bm25, IndexOptions
@@ -49,9 +50,8 @@ class IndexArguments:
         flag="--packed-tokens/--no-packed-tokens",
         help="Token vectors for auto, dynamax and fusion.  [default: packed-tokens]",
     )
-    token_storage: str | None = option(
+    token_storage: TokenStorage | None = option(
         None,
-        choices=("1bit", "2bit", "4bit", "int8"),
         help="Bits of their components.  [default: as the index has them; in a new one 1bit, under 256 "
         "dimensions 2bit or 4bit]",
     )

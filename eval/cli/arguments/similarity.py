@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from surprise_rerank.core.settings import option
+from surprise_rerank.eval.retrieval.settings import TokenStorage
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant import DocumentIndex
@@ -46,9 +47,8 @@ class SimilarityArguments:
         metavar="N",
         help="For `both`: how many candidates are scored again.  [default: 100]",
     )
-    token_storage: Literal["1bit", "2bit", "4bit", "int8"] | None = option(
+    token_storage: TokenStorage | None = option(
         None,
-        choices=("1bit", "2bit", "4bit", "int8"),
         help="For DynaMax: bits of the components of tokens.  [default: int8, or as they are stored]",
     )
     pooling: float | None = option(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import click
 
@@ -11,10 +11,10 @@ from surprise_rerank.eval.cli.arguments.attached import AttachedArguments
 from surprise_rerank.eval.cli.arguments.location import load_model, takes_index
 from surprise_rerank.eval.cli.options import takes
 from surprise_rerank.eval.cli.output.console import Output
+from surprise_rerank.eval.retrieval.settings import TokenStorage
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant.location import Location
-    from surprise_rerank.core.tokens.batch import Storage
 
 _EXAMPLES = """\b
 Examples:
@@ -36,7 +36,7 @@ Examples:
 @click.option("--tokens/--no-tokens", default=True, help="Add token vectors.  [default: yes]")
 @click.option(
     "--token-storage",
-    type=click.Choice(("1bit", "2bit", "4bit", "int8")),
+    type=click.Choice(get_args(TokenStorage)),
     help="Bits of the components of token vectors.  [default: as they are, or as a new index has them]",
 )
 @click.option(
@@ -61,7 +61,7 @@ def enrich(
     words: bool,
     moments: bool,
     in_place: bool,
-    token_storage: Storage | None,
+    token_storage: TokenStorage | None,
     pooling: float | None,
     dry_run: bool,
     remove: bool,
