@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from calling import exit_code
 
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.eval.cli.rerank_eval.main import main
@@ -61,12 +62,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     monkeypatch.delenv("QDRANT_URL", raising=False)
 
     def call(*arguments: str | Path) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["rerank-eval", *map(str, arguments)])
-        try:
-            main()
-            code = 0
-        except SystemExit as leaving:
-            code = int(leaving.code or 0)
+        code = exit_code(main, "rerank-eval", *arguments)
         out, err = capsys.readouterr()
         return code, out, err
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from calling import exit_code
 from click.testing import CliRunner
 from conftest import NEEDS_EDGE
 from hypothesis import given
@@ -127,15 +128,10 @@ class Bench:
         """Exit code, standard output and error of the command in this process."""
         out, err = io.StringIO(), io.StringIO()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sys, "argv", ["surprise-rerank", *map(str, arguments)])
             patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
             patch.setattr(sys, "stdout", out)
             patch.setattr(sys, "stderr", err)
-            try:
-                main()
-                code = 0
-            except SystemExit as leaving:
-                code = int(leaving.code or 0)
+            code = exit_code(main, "surprise-rerank", *arguments)
         return code, out.getvalue(), err.getvalue()
 
     def json(self, *arguments: str | Path, text: bytes = b"") -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pybase64
 import pytest
+from calling import exit_code
 from conftest import Opener
 from words import WordEncoder
 
@@ -87,7 +87,7 @@ def test_damaged_tokens_are_named_and_a_rebuild_mends_them(open_index: Opener, h
 
 
 def test_the_command_names_the_document_and_its_rebuild_mends_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = tmp_path / "documents.jsonl"
     rows.write_text("".join(json.dumps({"id": d.id, "text": d.text}) + "\n" for d in DOCUMENTS))
@@ -96,14 +96,8 @@ def test_the_command_names_the_document_and_its_rebuild_mends_it(
     vectors = {f"word{i}": encoder.encode([f"word{i}"]).require_tokens()[0][0] for i in range(29)}
     model.write_text("".join(f"{word} {' '.join(map(str, own))}\n" for word, own in vectors.items()))
 
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["surprise-rerank", *map(str, arguments)])
-        try:
-            main()
-            code = 0
-        except SystemExit as leaving:
-            code = int(leaving.code or 0)
-        return code, *capsys.readouterr()
+    def run(*arguments: str | Path) -> tuple[int, str, str]:
+        return exit_code(main, "surprise-rerank", *arguments), *capsys.readouterr()
 
     made = ("index", rows, "--index", folder, "--model", model, "--no-bm25")
     asked = ("search", DOCUMENTS[3].text, "--index", folder, "--system", "dynamax")

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from calling import exit_code
 
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.eval.reports.records import read_report
@@ -50,13 +51,7 @@ def run(tiny: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
     main = runpy.run_path(str(DOG))["main"]
 
     def call(*options: str) -> Answer:
-        monkeypatch.setattr(sys, "argv", ["dog.py", *options])
-        try:
-            main()
-            code = 0
-        except SystemExit as leaving:
-            code = int(leaving.code or 0)
-        return (code, *capsys.readouterr())
+        return (exit_code(main, "dog.py", *options), *capsys.readouterr())
 
     return call
 
