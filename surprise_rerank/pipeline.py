@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
+from surprise_rerank.core.threads import using_threads
 from surprise_rerank.core.workers import in_thread
 from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.errors import DataError
@@ -74,7 +75,7 @@ class Pipeline:
         """
         if top_k < 1:
             raise DataError(f"top_k must be at least 1, got {top_k}")
-        (query,) = encode_queries(self.encoder, [question])
+        query = encoded_question(self.encoder, question)
         ranking = self.rank(query, max(self.depth, top_k))
         if self.min_surprise is not None:
             ranking = above(ranking, self.min_surprise)
@@ -188,6 +189,12 @@ class FittedPipeline(WeightFit):
     """
 
     pipeline: Pipeline = field(kw_only=True)
+
+
+def encoded_question(encoder: Encoder, question: str) -> Query:
+    """A question with its vectors, by one thread: two take as long, ten times as long on a busy machine."""
+    with using_threads(1):
+        return encode_queries(encoder, [question])[0]
 
 
 def fields_for(reranker: Reranker | None, background: QuestionBackground | None = None) -> frozenset[Field]:

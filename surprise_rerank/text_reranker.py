@@ -12,7 +12,7 @@ from surprise_rerank.encoders.adapting import as_encoder
 from surprise_rerank.encoders.base import Encoder, encode_queries, token_dimension
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError
-from surprise_rerank.pipeline import fields_for, ranked
+from surprise_rerank.pipeline import encoded_question, fields_for, ranked
 from surprise_rerank.rerank.rerankers import CosineReranker, DynaMaxReranker, Reranker
 from surprise_rerank.text_pool import Ids, StoredDocuments, TextPool, TextPools, Vectors
 from surprise_rerank.thresholds.background import (
@@ -136,7 +136,7 @@ class TextReranker:
         own = self._pools.checked(texts, ids, vectors)
         if not texts:
             return RankedTexts()
-        (query,) = encode_queries(self.encoder, [question])
+        query = encoded_question(self.encoder, question)
         pool = self._pools.pool(query, own, fields_for(self.reranker, self.background))
         ranking = ranked(query, pool.candidates, self.reranker, self.background)
         if self.min_surprise is not None:

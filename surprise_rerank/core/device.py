@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from surprise_rerank.core.arrays import Float64Array
+from surprise_rerank.core.threads import row_products
 from surprise_rerank.errors import DataError
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ def spread(
         DataError: if there is no such device.
     """
     place = _accelerator(device)
+    if place is None and len(anchors) == 1:  # of a question
+        return row_products(row_products(covariance, anchors[0])[None], anchors[0])
     if place is None:
         return np.asarray(np.einsum("nd,nd->n", np.matmul(anchors, covariance, out=out), anchors))
     rows = _moved(anchors, place)

@@ -42,6 +42,7 @@ from surprise_rerank.candidates import Candidates, Field, Query, Ranking
 from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray, row_norms, unit_rows
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.terms import TermSpace
+from surprise_rerank.core.threads import row_products
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.core.vectors import is_linear, prepared
 from surprise_rerank.errors import DataError
@@ -157,7 +158,7 @@ class AutoReranker:
         more: further scorers on the surprise scale, such as a `CrossEncoderScorer`, of names of their own.
         settings: the numbers.
         weights: part -> factor of what it adds to the score; 1 where not given. `Pipeline.fit` learns them.
-        threads: how many to multiply tokens with; as many as torch uses by default.
+        threads: how many to multiply tokens with; see `pool_maxima`.
 
     Raises:
         DataError: if the ensemble's similarity is not linear, or a weight is for no part.
@@ -282,7 +283,7 @@ class AutoReranker:
         # <q, v> - h <m, v> is a product with another question, so its moments are exact as well.
         asked = prepared(query.require_dense()[None], corpus.similarity)[0]
         shifted = asked - share * _relative_length(asked, corpus) * corpus.mean
-        own = np.asarray(prepared(candidates.require_dense(), corpus.similarity), np.float64) @ shifted
+        own = row_products(prepared(candidates.require_dense(), corpus.similarity), shifted)
         return _ScorerResult(scores, surprise_normalized(own, _moments_of(shifted, corpus)))
 
     def _inclusion(self, query: Query, candidates: Candidates, sample: TokenBatch) -> _ScorerResult:
@@ -394,7 +395,7 @@ def _relative_length(asked: Float32Array, corpus: Ensemble) -> float:
     The share of the corpus' mean that is taken off would depend on the units of dot products otherwise.
     """
     own = float(row_norms(asked))
-    usual = float(np.sqrt(corpus.mean @ corpus.mean + np.trace(corpus.covariance)))
+    usual = corpus.usual_length
     if not usual > 0 or max(abs(own - 1), abs(usual - 1)) < _UNIT:
         return 1.0
     return own / usual

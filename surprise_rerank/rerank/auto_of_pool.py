@@ -25,7 +25,7 @@ class PoolAutoReranker:
 
     Attributes:
         settings: the numbers, as of `AutoReranker`.
-        threads: how many to multiply tokens with; as many as torch uses by default.
+        threads: how many to multiply tokens with; see `pool_maxima`.
         more: further scorers, as of `AutoReranker`.
     """
 

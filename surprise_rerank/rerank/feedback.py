@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 from scipy import stats
 
 from surprise_rerank.core.arrays import Float64Array, FloatArray, IntArray
+from surprise_rerank.core.threads import using_threads
 
 # How many of a scorer's best documents are looked at when scorers are compared.
 COMPARED = 10
@@ -66,12 +68,14 @@ def neighbour_support(
         nearest: k; fewer where the pool has no more.
     """
     support, rows = np.zeros(len(total)), representatives(total, ids)
-    wide = np.asarray(vectors, np.float64)
+    wide = torch.from_numpy(np.array(vectors, np.float64, order="C"))
     place = {ids[row]: column for column, row in enumerate(rows.tolist())}
     own = np.array([place[name] for name in ids], dtype=np.int64)
     for start in range(0, len(total), _ROWS):
         block = slice(start, min(start + _ROWS, len(total)))
-        left, each = wide[block] @ wide[rows].T, np.arange(block.stop - start)
+        with using_threads(1):
+            left = (wide[block] @ wide[rows].T).numpy()
+        each = np.arange(block.stop - start)
         left[each, own[block]] = -np.inf
         total_near = np.zeros(len(each))
         counted = min(nearest, len(rows) - 1)

@@ -150,8 +150,8 @@ class DynaMaxReranker:
 
     Attributes:
         similarity: which measure over which universe.
-        threads: how many to use; as many as torch uses by default. One, where many questions are answered at
-            once.
+        threads: how many to use; by default one for a pool that it takes some milliseconds, and as many as
+            torch uses for a larger one.
         device: where to multiply: `cpu`, `cuda`, ...
     """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from surprise_rerank.core.arrays import Float32Array, Float64Array, row_norms, unit_rows
+from surprise_rerank.core.threads import row_products
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.similarities.dynamax import DynaMax
 from surprise_rerank.similarities.kernels import pool_maxima
@@ -66,7 +67,7 @@ def weighted_inclusion(
         query: (m, d) token vectors.
         documents: the pool.
         sample: a uniform sample of the corpus.
-        threads: how many to use; as many as torch uses by default.
+        threads: how many to use; see `pool_maxima`.
 
     Returns:
         (n,) of the pool and (s,) of the sample.
@@ -77,4 +78,4 @@ def weighted_inclusion(
     weights, usual = measured_weights(query, sample, threads=threads)
     scores = DynaMax().pool(query, documents, query_weights=weights, threads=threads)
     whole = weights.sum()
-    return scores, usual @ weights / whole if whole > 0 else np.zeros(len(usual))
+    return scores, row_products(usual, weights) / whole if whole > 0 else np.zeros(len(usual))

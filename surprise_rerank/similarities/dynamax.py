@@ -22,10 +22,11 @@ import numpy as np
 import torch
 
 from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray, unit_rows
+from surprise_rerank.core.threads import row_products, using_threads
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError
 from surprise_rerank.similarities.bags import known_tokens, require_finite, same_dimension
-from surprise_rerank.similarities.kernels import own_memberships, pool_maxima, using_threads
+from surprise_rerank.similarities.kernels import own_memberships, pool_maxima
 
 Measure: TypeAlias = Literal["jaccard", "otsuka", "dice", "cosine", "tversky", "inclusion"]
 Universe: TypeAlias = Literal["joint", "query"]
@@ -43,9 +44,9 @@ def membership(tokens: FloatArray, universe: FloatArray) -> Float64Array:
     """
     if len(tokens) == 0:
         return np.zeros(len(universe))
-    # In torch as the products before: numpy's threads would wait in a loop beside torch's.
     x, u = (torch.from_numpy(np.array(given, np.float64, order="C")) for given in (tokens, universe))
-    best: Float64Array = (x @ u.T).amax(dim=0).clamp_min_(0.0).numpy()
+    with using_threads(1):
+        best: Float64Array = (x @ u.T).amax(dim=0).clamp_min_(0.0).numpy()
     return best
 
 
@@ -208,7 +209,7 @@ class DynaMax:
             query_weights: (m,) of the query's tokens in the universe; 1 by default.
             document_weights: (total,) of the documents' vectors in it, where the universe is joint. A vector
                 that stands for several tokens counts as often besides.
-            threads: how many to use; as many as torch uses by default.
+            threads: how many to use; see `pool_maxima`.
             device: where to multiply: `cpu`, `cuda`, ...
 
         Returns:
@@ -234,9 +235,7 @@ class DynaMax:
             device=device,
         )
         sets, in_query = self._sets, maxima.of_query.astype(np.float64)
-        with using_threads(threads):
-            of_itself = membership(x, x)
-        sizes = sets.overlap(of_itself, in_query) @ _filled(query_weights, len(x))
+        sizes = row_products(sets.overlap(membership(x, x), in_query), _filled(query_weights, len(x)))
         if maxima.of_documents is not None:
             parts = sets.overlap(maxima.of_documents, self._own_membership(documents, threads))
             if documents.members is not None:

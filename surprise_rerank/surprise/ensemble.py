@@ -14,6 +14,7 @@ import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
@@ -192,10 +193,15 @@ class Ensemble:
         """How many members the sample holds."""
         return len(self.sample)
 
-    @property
+    @cached_property
     def covariance(self) -> Float64Array:
         """(d, d) population covariance; zeros for an empty ensemble."""
         return self.scatter / max(self.count, 1)
+
+    @cached_property
+    def usual_length(self) -> float:
+        """The root mean square length of the members; 1 under the cosine, 0 for an empty ensemble."""
+        return float(np.sqrt(self.mean @ self.mean + np.trace(self.scatter) / max(self.count, 1)))
 
     @property
     def identity(self) -> str:
@@ -356,8 +362,7 @@ class Ensemble:
             deviation: (n,) of dot products.
             anchors: (n, d) as they were multiplied.
         """
-        spread = np.trace(self.scatter) / max(self.count, 1)
-        scale = np.sqrt(self.mean @ self.mean + spread) * row_norms(anchors)
+        scale = self.usual_length * row_norms(anchors)
         return np.where(deviation > _ROUNDING * scale, deviation, 0.0)
 
     def save(self, path: str | os.PathLike[str]) -> None:
