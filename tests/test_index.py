@@ -21,7 +21,6 @@ from words import WordEncoder
 from surprise_rerank.candidates import Query
 from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex, Location
 from surprise_rerank.connectors.qdrant.schema import point_id
-from surprise_rerank.core.extras import is_installed
 from surprise_rerank.core.tokens import TokenForm
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries
@@ -230,15 +229,13 @@ def test_a_killed_run_loses_nothing_that_was_acknowledged(tmp_path: Path) -> Non
     assert report.unchanged == before
 
 
-def test_a_second_process_gets_a_clear_error(tmp_path: Path) -> None:
-    for engine in ("edge", "local") if is_installed("qdrant_edge") else ("local",):
-        folder = tmp_path / engine
-        with (
-            DocumentIndex.open(folder, WordEncoder(), engine=engine),
-            pytest.raises(StoreError, match="another process"),
-        ):
-            DocumentIndex.open(folder, WordEncoder())
-        DocumentIndex.open(folder, WordEncoder()).close()
+def test_an_index_of_local_mode_is_open_once(tmp_path: Path) -> None:
+    with (
+        DocumentIndex.open(tmp_path, WordEncoder(), engine="local"),
+        pytest.raises(StoreError, match="another process"),
+    ):
+        DocumentIndex.open(tmp_path, WordEncoder())
+    DocumentIndex.open(tmp_path, WordEncoder()).close()
 
 
 def test_a_folder_that_is_not_an_index_is_left_alone(tmp_path: Path) -> None:

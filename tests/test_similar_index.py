@@ -467,7 +467,7 @@ def test_a_shard_is_for_one_process_at_a_time(tmp_path):
     job = prepared(tmp_path, INDEXED, given(clustered(100)))
     with (
         opened(job),
-        pytest.raises(StoreError, match="it is open already, here or in another process; close that"),
+        pytest.raises(StoreError, match="has it open; close that one, or use a server"),
     ):
         parts(job)
     assert len(parts(job)) == 1

@@ -26,7 +26,7 @@ from surprise_rerank.rerank.rerankers import Reranker, SurpriseReranker
 from surprise_rerank.text_reranker import TextReranker
 from surprise_rerank.thresholds.background import QuestionBackground
 
-# An embedded index can be open once: whoever asks for it in this process gets the same one.
+# Whoever asks for an index in this process gets the same one, so that its changes are seen by all.
 _open: weakref.WeakValueDictionary[tuple[str, ...], QdrantIndex] = weakref.WeakValueDictionary()
 _opening = threading.Lock()
 

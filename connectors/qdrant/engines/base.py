@@ -48,6 +48,10 @@ class Engine(Protocol):
         """The place, for messages."""
         ...
 
+    def claim(self) -> None:
+        """Before a change: keep others out, where a folder may be read by several."""
+        ...
+
     def count(self, condition: models.Filter | None = None) -> int:
         """Number of stored points, or of those that a filter lets through."""
         ...

@@ -232,6 +232,9 @@ class ClientEngine:
         """Change what it remembers."""
         self._call(lambda: self.client.update_collection(self.collection, metadata=dict(values)))
 
+    def claim(self) -> None:
+        """Nothing: local mode is open once, and a server orders the changes of its clients."""
+
     def count(self, condition: models.Filter | None = None) -> int:
         """Number of stored points, or of those that a filter lets through."""
         return self._read(lambda name: self.client.count(name, count_filter=condition, exact=True)).count

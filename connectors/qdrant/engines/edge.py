@@ -65,10 +65,14 @@ class EdgeEngine:
     def of_documents(cls, folder: Path, manifest: Manifest) -> EdgeEngine:
         """A shard for an index of documents, made where there is none.
 
+        One that exists is open for reading, beside other readers, until something is changed.
+
         Raises:
             StoreError: if the shard cannot be opened.
         """
-        return cls(Shard(folder, _config(manifest), lambda shard: _index_payloads(shard, manifest)))
+        return cls(
+            Shard(folder, _config(manifest), lambda shard: _index_payloads(shard, manifest), shared=True)
+        )
 
     @classmethod
     def of_vectors(cls, folder: Path, name: str, dimension: int) -> EdgeEngine:
@@ -80,6 +84,14 @@ class EdgeEngine:
         vectors = {name: qdrant_edge.EdgeVectorParams(dimension, qdrant_edge.Distance.Dot)}
         optimizers = qdrant_edge.EdgeOptimizersConfig(default_segment_number=1, max_segment_size=_ONE_SEGMENT)
         return cls(Shard(folder, qdrant_edge.EdgeConfig(vectors=vectors, optimizers=optimizers)))
+
+    def claim(self) -> None:
+        """Become the only one who has the folder open; others may have it for reading until then.
+
+        Raises:
+            StoreError: if somebody else has it; this engine can be read on.
+        """
+        self._shard.claim()
 
     def count(self, condition: models.Filter | None = None) -> int:
         """Number of stored points, or of those that a filter lets through."""

@@ -10,8 +10,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from surprise_rerank.connectors.qdrant.engines.edge_sharing import (
+    CAN_SHARE,
+    FolderLock,
+    holders,
+    open_to_change,
+    open_to_read,
+    settle,
+)
 from surprise_rerank.core.extras import import_extra
-from surprise_rerank.core.files import disk_errors
+from surprise_rerank.core.files import disk_errors, explain
 from surprise_rerank.errors import StoreError
 
 if TYPE_CHECKING:
@@ -31,6 +39,7 @@ class Shard:
         folder: where it lives; made where there is none.
         config: of a shard that is made.
         begin: given a shard that was made, before it takes its place.
+        shared: open one that exists for reading, beside other readers, until `claim`.
 
     Attributes:
         where: the place, for messages.
@@ -44,18 +53,42 @@ class Shard:
         folder: Path,
         config: qdrant_edge.EdgeConfig,
         begin: Callable[[qdrant_edge.EdgeShard], None] = lambda _: None,
+        *,
+        shared: bool = False,
     ) -> None:
         self.where = str(folder)
         self._folder = folder
         self._using = 0
         self._idle = threading.Condition()
+        self._shares = shared and CAN_SHARE
+        self._reads = self._shares and folder.exists()  # only, until `claim`
+        self._shard: qdrant_edge.EdgeShard | None = None
+        self._lock: FolderLock | None = None
         with disk_errors(self.where):
             if not folder.exists():
                 self._require_room(_ROOM)
                 _create(folder, config, begin)
             _read_ahead(folder)
-        with self._named_errors():
-            self._shard = qdrant_edge.EdgeShard.load(self.where)
+        self._open()
+
+    def claim(self) -> None:
+        """Become the only one who has the shard open, after the requests of other threads.
+
+        Raises:
+            StoreError: if somebody else reads or changes it; this one can be read on.
+        """
+        with self._idle:
+            self._idle.wait_for(lambda: not self._reads or self._using == 0)
+            if not self._reads or self._shard is None:
+                return
+            self._release()
+            self._reads = False
+            try:
+                self._open()
+            except StoreError:
+                self._reads = True
+                self._open()
+                raise
 
     def update(self, operation: qdrant_edge.UpdateOperation) -> None:
         """Change points.
@@ -63,6 +96,7 @@ class Shard:
         Raises:
             StoreError: if it fails, or the disk is full.
         """
+        self.claim()
         self._require_room(_ROOM)
         with self.use() as shard:
             shard.update(operation)
@@ -77,6 +111,8 @@ class Shard:
         with self._idle:
             self._using += 1
         try:
+            if self._shard is None:
+                raise StoreError(f"{self.where} is closed; open it again")
             with self._named_errors():
                 yield self._shard
         finally:
@@ -86,8 +122,9 @@ class Shard:
 
     def flush(self) -> None:
         """Write everything to disk."""
-        with self.use() as shard:
-            shard.flush()
+        if not self._reads:
+            with self.use() as shard:
+                shard.flush()
 
     def finish(self, size: int = 0) -> None:
         """Build the approximate index where there is enough to index, and write everything to disk.
@@ -100,6 +137,7 @@ class Shard:
         Raises:
             StoreError: if it fails, or the disk has no room for them.
         """
+        self.claim()
         self._require_room(_ROOM + size)
         with self.use() as shard:
             shard.optimize()
@@ -109,8 +147,27 @@ class Shard:
         """Flush and release the folder's lock, after the requests of other threads."""
         with self._idle:
             self._idle.wait_for(lambda: self._using == 0)
-            with self._named_errors():
-                self._shard.close()
+            self._release()
+
+    def _open(self) -> None:
+        with self._named_errors():
+            opened = open_to_read(self._folder) if self._reads else open_to_change(self._folder)
+        self._shard, self._lock = opened
+
+    def _release(self) -> None:
+        shard, lock, self._shard, self._lock = self._shard, self._lock, None, None
+        if shard is None or lock is None:
+            return
+        try:
+            if not self._reads:
+                with self._named_errors():
+                    shard.close()
+                    if self._shares:
+                        with contextlib.suppress(OSError):  # who reads next does it
+                            settle(self._folder)
+        finally:
+            del shard  # before the lock: a reader's is not closed
+            lock.close()
 
     def _require_room(self, size: int) -> None:
         folder = self._folder if self._folder.exists() else self._folder.parent
@@ -128,11 +185,15 @@ class Shard:
             yield
         except StoreError:
             raise
+        except BlockingIOError as error:
+            does = "changes it" if self._reads else "has it open"
+            text = f"{holders(self._folder)} {does}; close that one, or use a server"
+            raise StoreError(f"Qdrant Edge cannot use {self.where}: {text}") from error
+        except OSError as error:
+            raise StoreError(f"cannot use {self.where}: {explain(error)}") from error
         except Exception as error:  # Edge raises nothing more precise
             text = str(error).replace("\n", " ")[:300]
-            if "WouldBlock" in text:
-                text = "it is open already, here or in another process; close that one, or use a server"
-            elif "os error 28" in text or "No space left" in text:
+            if "os error 28" in text or "No space left" in text:
                 text = "the disk is full; free some space and run again, what is stored stays"
             elif "os error 30" in text or "os error 13" in text:
                 text = "it is read-only; choose another folder"

@@ -41,8 +41,8 @@ class FolderStorage(FolderFiles):
         super().__init__(self._own, self.where)
         with disk_errors(self.where):
             self._own.mkdir(exist_ok=True)
-        if not (self._own / MANIFEST_FILE).exists():
-            self.save(manifest)
+            if not (self._own / MANIFEST_FILE).exists():
+                _write_json(self._own / MANIFEST_FILE, manifest.to_json())
         self.manifest = manifest
         self.engine: Engine = _embedded_engine(self._own, kind, manifest)
 
@@ -61,12 +61,15 @@ class FolderStorage(FolderFiles):
             StoreError: if it cannot be used, or there is no index and no manifest to make one with.
         """
         with disk_errors(str(folder)):
-            found = _current(folder)
-            if found is not None:
+            while (found := _current(folder)) is not None:
                 version, stored = found
                 manifest = _read_manifest(folder / str(version))
                 check(manifest, expected, options, str(folder))
-                return cls(folder, version, stored, manifest)
+                opened = cls(folder, version, stored, manifest)
+                # Only now nobody else can change them; somebody may have in between.
+                if (_current(folder), _read_manifest(opened.folder)) == (found, manifest):
+                    return opened
+                opened.close()
             if expected is None:
                 raise NoIndexError(f"there is no index at {folder}; make one first, or give its folder")
             _require_free(folder)
@@ -82,12 +85,14 @@ class FolderStorage(FolderFiles):
 
     def save(self, manifest: Manifest) -> None:
         """Remember a changed manifest."""
+        self.engine.claim()
         with disk_errors(self.where):
             _write_json(self._own / MANIFEST_FILE, manifest.to_json())
         self.manifest = manifest
 
     def successor(self, manifest: Manifest) -> FolderStorage:
         """The version after this one."""
+        self.engine.claim()  # others would read on what is deleted in the end
         version = self._version + 1
         own = self._folder / str(version)
         with disk_errors(self.where):

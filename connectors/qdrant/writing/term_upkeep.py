@@ -107,6 +107,7 @@ class KeptTerms:
                 return
             if self._known is None or not self._is_alone:  # others may have written since it was read
                 self._known = self._read(storing=False)
+            self._storage.engine.claim()  # the mark is not for readers
             mark = _CHANGING + uuid.uuid4().hex.encode()
             self._storage.write_file(FILE, mark)
             self._mark = mark
@@ -132,7 +133,7 @@ class KeptTerms:
 
     @property
     def _is_alone(self) -> bool:
-        """Whether no other process can have it open."""
+        """Whether no other process can change it while it is open here."""
         return self._storage.engine.kind != "server"
 
     def _is_outdated(self) -> bool:

@@ -1,0 +1,230 @@
+"""Who has a shard open: several programs that read it, or one that changes it.
+
+Edge locks the folder of a shard's log (`wal`) while the shard is open, and lets nobody else in. A reader
+needs no log. It opens the segments through a folder of its own, whose configuration names no log, and locks
+Edge's log for reading. So readers and writers exclude each other, and the system releases the lock of a
+program that was killed.
+
+A killed writer may leave changes that only the log holds. While a file beside the shard says that it is
+settled there are none; else the first reader opens it as a writer does, once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from surprise_rerank.core.extras import import_extra
+from surprise_rerank.errors import StoreError
+
+if TYPE_CHECKING:
+    import qdrant_edge
+else:
+    qdrant_edge = import_extra("qdrant_edge", "edge")
+
+if sys.platform != "win32":
+    import fcntl
+
+# Whether folders can be locked and linked; elsewhere a shard is open once, as Edge alone has it.
+CAN_SHARE = sys.platform != "win32"
+
+_PATIENCE = 2.0  # seconds; a search from the command line is over by then
+_PAUSE = 0.02
+_CONFIG, _SEGMENTS, _LOG = "edge_config.json", "segments", "wal"
+_BLOCK = 2**20
+
+T = TypeVar("T")
+
+
+class FolderLock:
+    """A lock on a folder, which ends with the process.
+
+    Args:
+        folder: that is locked.
+        shared: whether others may have it, too.
+
+    Raises:
+        BlockingIOError: if others have one that excludes it.
+        OSError: if the folder cannot be opened.
+    """
+
+    def __init__(self, folder: Path, *, shared: bool) -> None:
+        self._file: int | None = None
+        if sys.platform != "win32":
+            self._file = os.open(folder, os.O_RDONLY)
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_NB | (fcntl.LOCK_SH if shared else fcntl.LOCK_EX))
+            except BaseException:
+                self.close()
+                raise
+
+    def close(self) -> None:
+        """Release it."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def open_to_read(folder: Path) -> tuple[qdrant_edge.EdgeShard, FolderLock]:
+    """A shard for reading, and the lock that is to be closed after it.
+
+    The shard must be dropped, not closed: nothing of it is to be written. In a folder that may not be written
+    to, it is a copy, as Edge opens files for writing; the copy is gone with the shard.
+
+    Raises:
+        BlockingIOError: if another program changes the shard.
+        StoreError: if there is no room for a copy.
+        Exception: of Edge, if the shard cannot be opened.
+    """
+    lock, is_settled = _patiently(lambda: _locked_to_read(folder))
+    try:
+        if is_settled:
+            with suppress(_ReadOnlyError):
+                return _linked(folder), lock
+        return _copied(folder), lock
+    except BaseException:
+        lock.close()
+        raise
+
+
+def open_to_change(folder: Path) -> tuple[qdrant_edge.EdgeShard, FolderLock]:
+    """A shard for reading and writing, and the lock that is to be closed after it.
+
+    Raises:
+        BlockingIOError: if another program has the shard open.
+        Exception: of Edge, if the shard cannot be opened.
+    """
+    lock = _patiently(lambda: FolderLock(folder, shared=False))
+    try:
+        shard = _patiently(lambda: _loaded(folder))
+        _settled_mark(folder).unlink(missing_ok=True)
+    except BaseException:
+        lock.close()
+        raise
+    return shard, lock
+
+
+def settle(folder: Path) -> None:
+    """After a shard was closed: write what opening it would write, so that readers write nothing.
+
+    Raises:
+        BlockingIOError: if another program has it open.
+        Exception: of Edge, if the shard cannot be opened.
+    """
+    with closing(_loaded(folder)):
+        pass
+    _settled_mark(folder).touch()
+
+
+def holders(folder: Path) -> str:
+    """Who has a shard open, as far as the system tells: `process 12 (surprise-rerank)`."""
+    found = set()
+    with suppress(OSError, ValueError):  # systems without these files, and other forms of them
+        own = {os.stat(path).st_ino: os.stat(path).st_dev for path in (folder, folder / _LOG)}
+        for line in Path("/proc/locks").read_text().splitlines():
+            kind, _, _, process, place = line.split()[1:6]
+            major, minor, inode = place.split(":")
+            device = own.get(int(inode))
+            if kind == "FLOCK" and device == os.makedev(int(major, 16), int(minor, 16)):
+                found.add(int(process))
+    named = [f"process {process} ({_program(process)})" for process in sorted(found) if process > 0]
+    return " and ".join(named) or "another program"
+
+
+class _ReadOnlyError(Exception):
+    """A shard's files may not be written to."""
+
+
+def _locked_to_read(folder: Path) -> tuple[FolderLock, bool]:
+    """The lock, and whether the log holds nothing more than the segments."""
+    mark = _settled_mark(folder)
+    if not mark.exists():
+        with suppress(_ReadOnlyError, PermissionError):
+            with closing(_loaded(folder)) as shard:
+                shard.flush()
+            settle(folder)
+    lock = FolderLock(folder / _LOG, shared=True)
+    if mark.exists() or not os.access(folder, os.W_OK):
+        return lock, mark.exists()
+    lock.close()
+    raise BlockingIOError(f"{folder} was changed in between")
+
+
+def _patiently(attempt: Callable[[], T]) -> T:
+    """What an attempt returns, which may have to wait for a program that is about to end."""
+    end = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return attempt()
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise
+        time.sleep(_PAUSE)
+
+
+def _loaded(folder: Path) -> qdrant_edge.EdgeShard:
+    try:
+        return qdrant_edge.EdgeShard.load(str(folder))
+    except Exception as error:  # Edge raises nothing more precise
+        text = str(error)
+        if "WouldBlock" in text:
+            raise BlockingIOError(text) from error
+        if "os error 13" in text or "os error 30" in text:
+            raise _ReadOnlyError(text) from error
+        raise
+
+
+def _linked(folder: Path) -> qdrant_edge.EdgeShard:
+    """The shard without its log. Edge has its files open, so that the folder of links can go at once."""
+    with tempfile.TemporaryDirectory(prefix="surprise-rerank-") as links:
+        config = json.loads((folder / _CONFIG).read_text(encoding="utf-8"))
+        Path(links, _CONFIG).write_text(json.dumps({**config, "wal_enabled": False}), encoding="utf-8")
+        Path(links, _SEGMENTS).symlink_to((folder / _SEGMENTS).absolute(), target_is_directory=True)
+        return _loaded(Path(links))
+
+
+def _copied(folder: Path) -> qdrant_edge.EdgeShard:
+    with tempfile.TemporaryDirectory(prefix="surprise-rerank-") as copy:
+        size = sum(path.stat().st_blocks * 512 for path in folder.rglob("*"))
+        free = shutil.disk_usage(copy).free
+        if size > free:
+            raise StoreError(
+                f"{folder} is read-only, so that a copy is read, and {copy} has no room for it: "
+                f"{free // 2**20} MiB are free, {size // 2**20} MiB are needed; set TMPDIR to another folder"
+            )
+        shutil.copytree(folder, copy, copy_function=_copy_file, dirs_exist_ok=True)
+        shard = _loaded(Path(copy))
+        shard.flush()
+        return shard
+
+
+def _copy_file(source: str, target: str) -> None:
+    """A file whose holes stay holes: Edge's pages are mostly empty."""
+    with open(source, "rb") as old, open(target, "wb") as new:
+        while block := old.read(_BLOCK):
+            if block.count(0) == len(block):
+                new.seek(len(block), os.SEEK_CUR)
+            else:
+                new.write(block)
+        new.truncate(old.tell())
+
+
+def _settled_mark(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.settled")
+
+
+def _program(process: int) -> str:
+    if process == os.getpid():
+        return "this one"
+    try:
+        return Path(f"/proc/{process}/comm").read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return "of another user"
