@@ -30,7 +30,6 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
-import scipy.fft
 
 from surprise_rerank.core.arrays import Float32Array, Float64Array, matrix, unit_rows
 from surprise_rerank.core.tokens.codes import Bits
@@ -162,8 +161,10 @@ def _document_scale(n: int) -> float:
 
 def _rotated(unit: Float32Array) -> Float32Array:
     """Rows (m, d) -> (m, d + 1), the same products among them, each summing to 0."""
+    from scipy import fft
+
     coefficients = np.pad(unit * spreading_signs(unit.shape[1]), ((0, 0), (1, 0)))
-    return scipy.fft.idct(coefficients, axis=1, norm="ortho").astype(np.float32, copy=False)
+    return fft.idct(coefficients, axis=1, norm="ortho").astype(np.float32, copy=False)
 
 
 def _query_steps(unit: Float32Array) -> tuple[Float32Array, float]:

@@ -51,7 +51,7 @@ class _OverIndex(Protocol):
 
 def explain_ranking(
     system: BuiltSystem,
-    encoder: Encoder,
+    encoder: Encoder | None,
     query: Query,
     ranking: Ranking,
     shown: Sequence[int],
@@ -64,7 +64,7 @@ def explain_ranking(
 
     Args:
         system: that made the ranking.
-        encoder: of the index's model.
+        encoder: of the index's model; None for a system of words alone.
         query: encoded.
         ranking: all candidates, with documents, and with `raw` as the re-ranker gave it.
         shown: which candidates are explained one by one, as positions in the ranking.
@@ -99,7 +99,10 @@ def explain_ranking(
         first_stage=tuple(name for name in find_system(system.name).first_stage if name in names),
         distributions=distributions,
         matches=_matches(index, encoder, query, ranking, shown, sample.token_weights)
-        if find_system(system.name).reads_tokens and query.tokens is not None and not tokenless
+        if encoder is not None
+        and find_system(system.name).reads_tokens
+        and query.tokens is not None
+        and not tokenless
         else {},
         background=background,
     )

@@ -42,6 +42,8 @@ class System:
         needs: what it cannot do without.
         uses: what it does without where that is not there.
         first_stage: the scorers that make its pool, where another one orders it.
+        encodes: whether it reads vectors of the question; False for a system of words alone, which the
+            command line searches without loading the model.
         fits: whether its weights can be fitted on judged questions and stored beside an index.
         ranks_texts: whether it can rank texts that another system retrieved; it needs a re-ranker for that.
         text_reranker: path of a re-ranker without arguments that ranks texts without any index; of a system
@@ -57,6 +59,7 @@ class System:
     needs: frozenset[Need] = frozenset()
     uses: frozenset[Need] = frozenset()
     first_stage: tuple[str, ...] = ()
+    encodes: bool = True
     fits: bool = False
     ranks_texts: bool = True
     text_reranker: str = ""
@@ -136,6 +139,7 @@ _SYSTEMS: dict[str, System] = {
             build=f"{_INDEX_SYSTEMS}:bm25",
             kind="sparse",
             needs=frozenset({"sparse"}),
+            encodes=False,
             ranks_texts=False,
         ),
         System(

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.errors import DataError
@@ -37,6 +36,8 @@ def paired_randomization(
     Raises:
         DataError: if the shapes differ or there is no question.
     """
+    from scipy import stats  # here, because it takes long to import, and one system is compared with none
+
     differences = _differences(first, second)
     if len(differences) < 2 or not differences.any():
         return 1.0
@@ -103,6 +104,8 @@ def difference_interval(
     Raises:
         DataError: if the shapes differ or there is no question.
     """
+    from scipy import stats
+
     differences = -_differences(first, second)
     mean = float(differences.mean())
     if np.ptp(differences) <= _ROUNDING:

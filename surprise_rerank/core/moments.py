@@ -12,12 +12,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 from surprise_rerank.core.arrays import Float64Array, FloatArray, IntArray
 from surprise_rerank.errors import DataError
 
-UPPER_PERCENTILE = float(100 * special.ndtr(1.0))  # 84.134...: one sigma above the median of a Gaussian
+UPPER_PERCENTILE = 84.1344746068543  # 100 Phi(1): one sigma above the median of a Gaussian
 # Sampled anchors, where pooled moments need a scan.
 POOLED_ANCHORS = 512
 
@@ -205,6 +204,8 @@ def percentile_moments(
         population: size of the ensemble.
         independent: how many of the sample were drawn by themselves; all where None.
     """
+    from scipy import special  # here, as in all modules of a search: scipy takes longer than what it is for
+
     n, members = similarities.shape
     if not members:
         return MomentStream.start(n).moments(population)

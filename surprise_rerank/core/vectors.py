@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
-from scipy.spatial import distance
 
 from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray, unit_rows
 from surprise_rerank.errors import DataError
@@ -62,6 +61,8 @@ def vector_similarities(
         raise DataError(f"vectors of dimension {x.shape[1]} and {y.shape[1]} cannot be compared")
     if is_linear(similarity):
         return x.astype(np.float64) @ y.T.astype(np.float64)
+    from scipy.spatial import distance
+
     metric: Literal["euclidean", "cityblock"] = "euclidean" if similarity == "euclidean" else "cityblock"
     distances = distance.cdist(x, y, metric=metric)
     return 1.0 / (1.0 + distances)

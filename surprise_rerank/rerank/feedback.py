@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import torch
-from scipy import stats
 
 from surprise_rerank.core.arrays import Float64Array, FloatArray, IntArray
 from surprise_rerank.core.threads import using_threads
@@ -48,7 +46,8 @@ def shares(total: Float64Array, ids: Sequence[str]) -> Float64Array:
     """
     found, rows = np.zeros(len(total)), representatives(total, ids)
     if len(rows):
-        weights = stats.rankdata(-total[rows]) ** -2.0
+        _, place, counts = np.unique(-total[rows], return_inverse=True, return_counts=True)
+        weights = (counts.cumsum() - (counts - 1) / 2)[place] ** -2.0
         found[rows] = weights / weights.sum()
     return found
 
@@ -67,6 +66,8 @@ def neighbour_support(
             in the pool counts.
         nearest: k; fewer where the pool has no more.
     """
+    import torch
+
     support, rows = np.zeros(len(total)), representatives(total, ids)
     wide = torch.from_numpy(np.array(vectors, np.float64, order="C"))
     place = {ids[row]: column for column, row in enumerate(rows.tolist())}

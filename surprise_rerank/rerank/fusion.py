@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
 import numpy as np
-from scipy import optimize, special, stats
 
 from surprise_rerank.core.arrays import Float64Array, FloatArray, IntArray
 from surprise_rerank.core.moments import Moments
@@ -35,6 +34,8 @@ _RANGE = (-4.0, 4.0)  # of a factor's logarithm: as good as none, and as good as
 
 def reciprocal_ranks(scores: FloatArray, constant: float = RRF_CONSTANT) -> Float64Array:
     """(n,) 1 / (constant + rank), rank 1 for the best; equal scores share the better rank; 0 for NaN."""
+    from scipy import stats
+
     values = np.asarray(scores, dtype=np.float64)
     ranks = stats.rankdata(-values, method="min", nan_policy="omit")
     return np.nan_to_num(1.0 / (constant + ranks), nan=0.0)
@@ -156,6 +157,8 @@ def fit_weights(
     >>> fit_weights([{"good": [1.0, 0.0], "bad": [0.0, 1.0]}], [[1, 0]])
     {'good': 1.0, 'bad': 0.0}
     """
+    from scipy import optimize, special
+
     names = tuple(pools[0]) if pools else ()
     lessons = [(scores, gain / gain.sum()) for scores, gain in _lessons(pools, gains, names)]
 
@@ -217,6 +220,8 @@ def refine_weights(
     >>> refine_weights([{"good": [1.0, 0.0], "bad": [0.0, 1.0]}], [[1, 0]], {})["good"] > 1
     True
     """
+    from scipy import optimize
+
     names = tuple(pools[0]) if pools else ()
     lessons = _lessons(pools, gains, names)
     given = np.array([weights.get(name, 1.0) for name in names])
@@ -247,6 +252,8 @@ def _smooth_ndcg(
     scores: Float64Array, gains: Float64Array, relevant: IntArray, factors: Float64Array
 ) -> tuple[float, Float64Array]:
     """The nDCG of (n, k) scores with smooth ranks, and its (k,) slope by the factors."""
+    from scipy import special
+
     totals = scores @ factors
     above = special.expit(totals[None, :] - totals[relevant][:, None])
     ranks = 0.5 + above.sum(axis=1)  # a document is above itself by one half

@@ -8,7 +8,6 @@ from surprise_rerank.core.arrays import Float32Array, Float64Array, row_norms, u
 from surprise_rerank.core.threads import row_products
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.similarities.dynamax import DynaMax
-from surprise_rerank.similarities.kernels import pool_maxima
 
 # A similarity of .9 counts .43 of a document, one of .7 counts .06.
 EXPONENT = 8.0
@@ -50,6 +49,8 @@ def measured_weights(
     Raises:
         DataError: if dimensions differ.
     """
+    from surprise_rerank.similarities.kernels import pool_maxima  # which needs torch
+
     maxima = pool_maxima(
         unit_rows(query), sample, unit_tokens=True, of_documents=False, threads=threads
     ).of_query

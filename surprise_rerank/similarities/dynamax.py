@@ -19,14 +19,12 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
-import torch
 
 from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray, unit_rows
 from surprise_rerank.core.threads import row_products, using_threads
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError
 from surprise_rerank.similarities.bags import known_tokens, require_finite, same_dimension
-from surprise_rerank.similarities.kernels import own_memberships, pool_maxima
 
 Measure: TypeAlias = Literal["jaccard", "otsuka", "dice", "cosine", "tversky", "inclusion"]
 Universe: TypeAlias = Literal["joint", "query"]
@@ -42,6 +40,8 @@ def membership(tokens: FloatArray, universe: FloatArray) -> Float64Array:
         tokens: (m, d) token vectors of the text.
         universe: (u, d) vectors of the universe.
     """
+    import torch  # here, because it takes seconds, and a pool may be ranked without tokens
+
     if len(tokens) == 0:
         return np.zeros(len(universe))
     x, u = (torch.from_numpy(np.array(given, np.float64, order="C")) for given in (tokens, universe))
@@ -219,6 +219,8 @@ class DynaMax:
             DataError: if the dimensions differ, there are not as many weights as tokens, raw tokens are too
                 long for float32, fewer than 1 threads or no such device.
         """
+        from surprise_rerank.similarities.kernels import pool_maxima
+
         x = np.array(query, dtype=np.float32, order="C")  # a copy: torch refuses reversed views
         if len(documents):
             same_dimension(x, documents.dimension)
@@ -254,6 +256,8 @@ class DynaMax:
         if self.unit_tokens:
             # A unit token has similarity 1 to itself, and nothing is more similar than that.
             return known_tokens(documents).astype(np.float32)
+        from surprise_rerank.similarities.kernels import own_memberships
+
         return own_memberships(documents, threads=threads)
 
 

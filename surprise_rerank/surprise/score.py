@@ -29,7 +29,6 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.moments import Moments, pooled_moments
@@ -141,6 +140,8 @@ def probability(z: npt.ArrayLike) -> Float64Array:
     .999 comes 3 to 6 times too often, with GloVe nearly never (docs/results.md). Where the tail counts, take
     the `empirical` model, or a threshold that is measured (`thresholds.background`). Do not sort by it.
     """
+    from scipy import special
+
     p: Float64Array = special.ndtr(np.asarray(z, dtype=np.float64))
     return p
 
@@ -151,6 +152,8 @@ def log_survival(z: npt.ArrayLike) -> Float64Array:
     >>> float(log_survival(40.0).round(2))
     -804.61
     """
+    from scipy import special
+
     tail: Float64Array = special.log_ndtr(-np.asarray(z, dtype=np.float64))
     return tail
 

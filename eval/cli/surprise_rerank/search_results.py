@@ -14,6 +14,7 @@ from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.systems.backgrounds import load_background
 from surprise_rerank.connectors.systems.built import BuiltSystem
 from surprise_rerank.connectors.systems.index_systems import build_system, default_system
+from surprise_rerank.connectors.systems.register import find_system
 from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.arguments.location import model_of, open_index
@@ -31,14 +32,14 @@ class SearchResult:
         query: the question, encoded.
         ranking: all candidates, best first.
         seconds: step -> how long it took: encoding, retrieval, re-ranking.
-        encoder: that encoded the question.
+        encoder: that encoded the question; None where only its words were read.
         background: that the documents' surprise was measured against; None where there is none.
     """
 
     query: Query
     ranking: Ranking
     seconds: dict[str, float]
-    encoder: Encoder
+    encoder: Encoder | None
     background: QuestionBackground | None = None
 
     @property
@@ -49,7 +50,7 @@ class SearchResult:
 
 def search_once(
     system: BuiltSystem,
-    encoder: Encoder,
+    encoder: Encoder | None,
     question: str,
     depth: int,
     background: QuestionBackground | None = None,
@@ -58,13 +59,13 @@ def search_once(
 
     Args:
         system: that ranks.
-        encoder: of the index's model.
+        encoder: of the index's model; None for a system that reads words alone.
         question: in words.
         depth: size of the candidate pool.
         background: other questions' best candidates, for the surprise of every document.
     """
     times = [time.perf_counter()]
-    (query,) = encode_queries(encoder, [question])
+    query = Query(question) if encoder is None else encode_queries(encoder, [question])[0]
     times.append(time.perf_counter())
     pool = system.retriever.retrieve(query, depth, fields_for(system.reranker, background) | {"documents"})
     times.append(time.perf_counter())
@@ -93,6 +94,12 @@ def hit_json(hit: Hit, rank: int) -> dict[str, Any]:
     }
 
 
+def _reads_vectors(system: BuiltSystem, background: QuestionBackground | None) -> bool:
+    """Whether the question's vectors are read; else its model is not even loaded."""
+    fields = fields_for(system.reranker, background)
+    return find_system(system.name).encodes or bool(fields & {"dense", "tokens"})
+
+
 def _with_pool_scores(ranking: Ranking, pool: Candidates) -> Ranking:
     """A ranking whose parts hold the retriever's scores, too, where a re-ranker has none of that name."""
     order = ranking.rows_in(pool)
@@ -119,7 +126,7 @@ def search_results(
         if arguments.system is None:
             out.note(f"ranked by {system.summary} (--system chooses another)")
         background = load_background(index, system.name, arguments.min_surprise, system.scorers)
-        encoder = model_of(index, arguments.model)
+        encoder = model_of(index, arguments.model) if _reads_vectors(system, background) else None
         depth = max(arguments.pool, arguments.top + arguments.offset)
         for question in questions:
             result = search_once(system, encoder, question, depth, background)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.cluster.hierarchy import linkage
 
 from surprise_rerank.core.arrays import Float32Array, IntArray, row_norms, unit_rows
 from surprise_rerank.core.tokens.batch import TokenBatch
@@ -91,6 +90,8 @@ def _means(vectors: Float32Array, owners: IntArray) -> Float32Array:
 
 def _ward(unit: Float32Array, count: int) -> IntArray:
     """(n,) the cluster of each vector of length 1, `count` of them."""
+    from scipy.cluster.hierarchy import linkage
+
     n = len(unit)
     if count >= n:
         return np.arange(n)

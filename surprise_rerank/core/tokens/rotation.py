@@ -10,7 +10,6 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-import scipy.fft
 
 from surprise_rerank.core.arrays import Float32Array, FloatArray
 
@@ -29,18 +28,22 @@ def spreading_signs(d: int) -> Float32Array:
 
 def rotated(vectors: FloatArray) -> Float32Array:
     """(n, d) -> (n, d), the same products among them."""
+    from scipy import fft
+
     signed = np.asarray(vectors, np.float32) * spreading_signs(vectors.shape[1])
     if not signed.size:
         return signed
-    turned: Float32Array = scipy.fft.idct(signed, axis=1, norm="ortho").astype(np.float32, copy=False)
+    turned: Float32Array = fft.idct(signed, axis=1, norm="ortho").astype(np.float32, copy=False)
     return turned
 
 
 def rotated_back(vectors: FloatArray) -> Float32Array:
     """(n, d) what `rotated` made these of."""
+    from scipy import fft
+
     turned = np.asarray(vectors, np.float32)
     if not turned.size:
         return turned
-    signed = scipy.fft.dct(turned, axis=1, norm="ortho").astype(np.float32, copy=False)
+    signed = fft.dct(turned, axis=1, norm="ortho").astype(np.float32, copy=False)
     found: Float32Array = signed * spreading_signs(turned.shape[1])
     return found

@@ -1,0 +1,95 @@
+"""What a command imports: modules that take long, and that it does without, stay out."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from calling import exit_code
+from conftest import NEEDS_EDGE
+from named_index import named_index, write_index  # noqa: F401 - a fixture among them
+
+from surprise_rerank import load_encoder
+from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.systems.backgrounds import load_background, store_background
+from surprise_rerank.connectors.systems.loading import pipeline_of
+from surprise_rerank.eval.cli.surprise_rerank.main import main
+
+# Seconds of imports, each.
+SLOW = ("torch", "sentence_transformers", "transformers", "sklearn", "pandas", "matplotlib", "scipy", "numba")
+CODE = """
+import atexit, json, os, sys
+atexit.register(lambda: os.write({file}, json.dumps(sorted(sys.modules)).encode()))
+from surprise_rerank.eval.cli.{command}.main import main
+main()
+"""
+
+
+def imported(command: str, *arguments: object) -> set[str]:
+    """The modules of a process that has run a command."""
+    read, write = os.pipe()
+    with os.fdopen(read, "rb") as modules:
+        done = subprocess.Popen(
+            [sys.executable, "-c", CODE.format(file=write, command=command), *map(str, arguments)],
+            stdout=subprocess.DEVNULL,
+            pass_fds=[write],
+            cwd=Path(__file__).parent.parent,
+        )
+        os.close(write)
+        found = json.loads(modules.read())
+        assert done.wait(60) == 0
+    return set(found)
+
+
+def slow(command: str, *arguments: object) -> set[str]:
+    return imported(command, *arguments) & set(SLOW)
+
+
+@pytest.mark.parametrize("command", ["surprise_rerank", "rerank_eval"])
+def test_help_imports_nothing_that_takes_long(command: str) -> None:
+    assert not imported(command, "--help") & {*SLOW, "numpy", "qdrant_client", "ir_datasets"}
+
+
+@NEEDS_EDGE
+def test_status_and_a_search_by_words_import_no_library_of_models(named_index: str) -> None:  # noqa: F811
+    assert slow("surprise_rerank", "status", "--index", named_index) == set()
+    assert slow("surprise_rerank", "search", "--system", "bm25", "dog", "--index", named_index) == set()
+
+
+@NEEDS_EDGE
+def test_a_search_by_tokens_multiplies_by_torch_and_no_more(named_index: str) -> None:  # noqa: F811
+    for system in ("dynamax", "auto"):
+        modules = imported("surprise_rerank", "search", "--system", system, "dog", "--index", named_index)
+        assert modules & set(SLOW) <= {"torch", "scipy"}
+        assert not modules & {"scipy.stats", "scipy.optimize", "scipy.cluster", "scipy.spatial"}
+
+
+@NEEDS_EDGE
+def test_a_search_by_words_needs_no_model_and_others_say_that_it_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SURPRISE_RERANK_CACHE", str(tmp_path / "cache"))
+    place = ("--index", write_index(tmp_path))
+    with DocumentIndex.open(place[1], load_encoder(str(tmp_path / "vectors.txt"))) as index:
+        expected = pipeline_of(index, "bm25").search("loud dog")
+    (tmp_path / "vectors.txt").unlink()
+    search = ("search", "loud dog", *place, "--json", "--system")
+    assert exit_code(main, "surprise-rerank", *search, "bm25") == 0
+    (hit,) = json.loads(capsys.readouterr().out)["hits"]
+    assert (hit["id"], hit["score"]) == (expected.ids[0], pytest.approx(expected.scores[0]))
+    assert exit_code(main, "surprise-rerank", "explain", *search[1:], "bm25") == 0
+    assert json.loads(capsys.readouterr().out)["candidates"][0]["id"] == hit["id"]
+    # A background measures by the question's vector, too.
+    with DocumentIndex.open(place[1], None) as index:
+        background = load_background(index, "dynamax")
+        assert background is not None
+        store_background(index, "bm25", background)
+    assert exit_code(main, "surprise-rerank", *search, "bm25") == 2
+    assert "vectors.txt" in capsys.readouterr().err
+    for system in ("cosine", "auto"):
+        assert exit_code(main, "surprise-rerank", *search, system) == 2
+        assert "vectors.txt" in capsys.readouterr().err
