@@ -369,6 +369,13 @@ def _query(api: LocalApi, r: Any) -> Any:
     return messages.QueryResponse(result=[RestToGrpc.convert_scored_point(p) for p in found.points])
 
 
+@_method("Points/QueryBatch")
+def _query_batch(api: LocalApi, r: Any) -> Any:
+    return messages.QueryBatchResponse(
+        result=[messages.BatchResult(result=_query(api, own).result) for own in r.query_points]
+    )
+
+
 @_method("Points/QueryGroups")
 def _query_groups(api: LocalApi, r: Any) -> Any:
     found = api.store.query_points_groups(

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from conftest import Opener
 from qdrant_client import models
 from words import WordEncoder
 
+from surprise_rerank.candidates import Candidates
 from surprise_rerank.connectors.lucene.bm25 import BM25Index, BM25Retriever
-from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SearchOptions, SparseRetriever
 from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever
+from surprise_rerank.connectors.systems.loading import pipeline_of
+from surprise_rerank.core.extras import is_installed
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries
+from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.retrieval.workspace import has_lucene
 from surprise_rerank.rerank.rerankers import DynaMaxReranker, FusionReranker
@@ -96,3 +104,98 @@ def test_bm25_of_lucene_fits_the_same_places(index: DocumentIndex, tmp_path: Pat
         found = BM25Retriever(lexical, index).retrieve(query, 8, frozenset({"tokens"}))
     assert pool.scores["bm25"][pool.ids.index("13")] == pool.scores["bm25"].max()
     assert DynaMaxReranker().rerank(query, found).ids[0] == "13"
+
+
+@dataclass(frozen=True)
+class _Elsewhere:
+    """The words of an index as if they were somebody else's, so that each part is asked for by itself."""
+
+    words: SparseRetriever
+
+    def search(self, query: str, depth: int) -> tuple[tuple[str, ...], np.ndarray]:
+        return self.words.search(query, depth)
+
+    def score(self, query: str, ids: Sequence[str]) -> np.ndarray:
+        return self.words.score(query, ids)
+
+    def moments(self, query: str) -> Moments:
+        return self.words.moments(query)
+
+
+LONG = [
+    Document(str(i), " ".join(f"w{i + j % 9} w{(i * j) % 31}." for j in range(i % 12))) for i in range(90)
+]
+PASSAGES = {"whole": None, "split": Passages(12, 2), "by three": Passages(12, 2, best=3)}
+LEFT_OUT = models.FieldCondition(key="id", match=models.MatchAny(any=["3", "4", "12", "30"]))
+NARROWED = {
+    "plain": SearchOptions(),
+    "filter": SearchOptions(filter=models.Filter(must_not=[LEFT_OUT])),
+    "offset": SearchOptions(offset=2),
+    "threshold": SearchOptions(score_threshold=0.5),
+}
+edge = pytest.mark.skipif(not is_installed("qdrant_edge"), reason="the extra 'edge' is not installed")
+
+
+@edge
+@pytest.mark.parametrize("form", PASSAGES)
+def test_what_is_asked_together_is_what_is_asked_part_by_part(open_index: Opener, form: str) -> None:
+    with open_index(ENCODER, options=IndexOptions(passages=PASSAGES[form])) as index:
+        index.sync(LONG)
+        for options in NARROWED.values():
+            words = SparseRetriever(index, options)
+            for depth in (3, 20, 110):
+                for query in encode_queries(ENCODER, ["w3 w4 w30", "w12 none w80", "nothing here"]):
+                    fields = frozenset({"dense", "tokens", "terms", "documents"})
+                    found, expected = (
+                        HybridRetriever(index, own, exact=True).retrieve(query, depth, fields)
+                        for own in (words, _Elsewhere(words))
+                    )
+                    _assert_same(found, expected)
+
+
+def _assert_same(found: Candidates, expected: Candidates) -> None:
+    assert found.ids == expected.ids
+    assert found.passages == expected.passages
+    assert found.documents == expected.documents
+    assert list(found.scores) == list(expected.scores)
+    for name, scores in expected.scores.items():
+        np.testing.assert_allclose(found.scores[name], scores, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(found.require_dense(), expected.require_dense())
+    assert found.tokens is not None
+    assert expected.tokens is not None
+    np.testing.assert_array_equal(found.tokens.directions, expected.tokens.directions)
+    assert found.terms is not None
+    assert expected.terms is not None
+    np.testing.assert_array_equal(found.terms.terms, expected.terms.terms)
+    own, other = found.corpus_moments["bm25"], expected.corpus_moments["bm25"]
+    np.testing.assert_allclose([own.mean, own.deviation], [other.mean, other.deviation], rtol=1e-5, atol=1e-6)
+
+
+@edge
+@pytest.mark.parametrize(("form", "most"), [("whole", 2), ("split", 3), ("by three", 4)])
+@pytest.mark.parametrize("system", ["auto", "fusion"])
+def test_a_question_takes_few_requests(open_index: Opener, form: str, most: int, system: str) -> None:
+    with open_index(ENCODER, options=IndexOptions(passages=PASSAGES[form])) as index:
+        index.sync(LONG)
+        pipeline = pipeline_of(index, system)
+        pipeline.search("w3 w4 w30")  # which reads what does not depend on the question
+        engine: Any = index.storage.engine
+        counted = _Counting(engine)
+        index.storage.engine = counted  # type: ignore[misc]
+        for question in ("w3 w4 w30", "w12 none w80", "nothing here"):
+            pipeline.search(question)
+            assert counted.requests.total() <= most, counted.requests
+            counted.requests.clear()
+
+
+class _Counting:
+    """An engine that counts what is asked of it."""
+
+    def __init__(self, engine: Any) -> None:
+        self._engine, self.requests = engine, Counter[str]()
+
+    def __getattr__(self, name: str) -> Any:
+        own = getattr(self._engine, name)
+        if callable(own):
+            self.requests[name] += 1
+        return own

@@ -76,6 +76,10 @@ class Engine(Protocol):
         """The best points, best first."""
         ...
 
+    def query_batch(self, requests: Sequence[models.QueryRequest]) -> list[list[Record]]:
+        """The points that each of several queries finds, best first, in one request."""
+        ...
+
     def query_groups(self, request: models.QueryRequest, group_by: str, group_size: int) -> list[Group]:
         """The best groups of points that share a payload value, best first; the request's limit is theirs."""
         ...

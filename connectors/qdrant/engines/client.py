@@ -311,6 +311,15 @@ class ClientEngine:
         )
         return [to_record(p, p.score) for p in response.points]
 
+    def query_batch(self, requests: Sequence[models.QueryRequest]) -> list[list[Record]]:
+        """The points that each of several queries finds, best first, in one request."""
+        if len(requests) == 1:
+            return [self.query(requests[0])]
+        if self.kind == "local":  # see `_arguments`
+            requests = [request.model_copy(update={"params": None}) for request in requests]
+        responses = self._read(lambda name: self.client.query_batch_points(name, requests))
+        return [[to_record(p, p.score) for p in response.points] for response in responses]
+
     def query_groups(self, request: models.QueryRequest, group_by: str, group_size: int) -> list[Group]:
         """The best groups of points that share a payload value, best first."""
         arguments = {**self._arguments(request), "group_by": group_by, "group_size": group_size}

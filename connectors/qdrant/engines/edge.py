@@ -122,9 +122,13 @@ class EdgeEngine:
 
     def query(self, request: models.QueryRequest) -> list[Record]:
         """The best points, best first."""
-        translated = to_query_request(request)
+        return self.query_batch([request])[0]
+
+    def query_batch(self, requests: Sequence[models.QueryRequest]) -> list[list[Record]]:
+        """The points that each of several queries finds, best first; Python's lock is held meanwhile."""
+        batch = qdrant_edge.QueryBatchRequest([to_query_request(request) for request in requests])
         with self._shard.use() as shard:
-            return [to_record(p, p.score) for p in shard.query(translated)]
+            return [[to_record(p, p.score) for p in found] for found in shard.query_batch(batch)]
 
     def query_groups(self, request: models.QueryRequest, group_by: str, group_size: int) -> list[Group]:
         """The best groups: Edge has no such request, so ever more points are looked at until they suffice."""

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Protocol
 
+import numpy as np
 from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field, Query
+from surprise_rerank.connectors.qdrant.engines.steps import Steps, together
 from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever, SearchedIndex
 from surprise_rerank.connectors.qdrant.retrievers.dense import DenseRetriever
-from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
+from surprise_rerank.connectors.qdrant.retrievers.sparse import SparseRetriever, best_of
+from surprise_rerank.connectors.qdrant.schema import ID
+from surprise_rerank.connectors.qdrant.search.pools import scores_of
+from surprise_rerank.connectors.qdrant.search.queries import (
+    NO_OPTIONS,
+    SearchOptions,
+    dense_stage,
+    dense_vector,
+)
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.errors import DataError
@@ -55,18 +66,42 @@ class HybridRetriever(ExplainingRetriever):
     options: SearchOptions = NO_OPTIONS
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
-        """At most 2 x `depth` candidates: cosine's first, then what only BM25 found."""
+        """At most 2 x `depth` candidates: cosine's first, then what only BM25 found.
+
+        An index and its own words are asked together, in two requests; in three where documents are split,
+        and in four where several passages of a document count. Words that are elsewhere take more.
+        """
+        words = self.lexical
+        if isinstance(words, SparseRetriever) and words.index is self.index:
+            return words.index.pools.ask(self._together(words, query, depth, fields))
         pool = self.index.search(query, depth, fields, exact=self.exact, options=self.options)
-        found, _ = self.lexical.search(query.text, depth)
+        found, scores = words.search(query.text, depth)
         dense_ids = set(pool.ids)
         missing = [name for name in found if name not in dense_ids]
         if missing:
             pool = pool.join(self.index.fetch(missing, fields))
-        return replace(
-            pool,
-            scores={**pool.scores, "bm25": self.lexical.score(query.text, pool.ids)},
-            corpus_moments={"bm25": self.lexical.moments(query.text)},
+        return with_words(pool, words, query.text, dict(zip(found, scores.tolist(), strict=True)))
+
+    def _together(
+        self, words: SparseRetriever, query: Query, depth: int, fields: frozenset[Field]
+    ) -> Steps[Candidates]:
+        pools, dense, sparse = words.index.pools, dense_vector(query), words.vector(query.text)
+        options = self.options.exactly() if self.exact else self.options
+        near, (lexical, moments) = yield from together(
+            pools.best(lambda limit: [dense_stage(dense, limit)], depth, fields, options),
+            words.finding(sparse, depth, frozenset() if pools.splits else fields),
         )
+        known = best_of(lexical)
+        ids = dict.fromkeys(record.payload[ID] for record in near.records)
+        further = yield from pools.whole(lexical, [name for name in known if name not in ids], fields)
+        cosines = np.concatenate([scores_of(near.records), np.full(len(further), np.nan)])
+        pool, others = yield from together(
+            pools.candidates([*near.records, *further], fields, {"cosine": cosines}),
+            words.scoring(sparse, [name for name in ids if name not in known]),
+        )
+        known |= others
+        scores = np.array([known.get(name, 0.0) for name in pool.ids], np.float64)
+        return replace(pool, scores={**pool.scores, "bm25": scores}, corpus_moments={"bm25": moments})
 
     def among(self, condition: models.Filter) -> HybridRetriever:
         """The same over the documents that a filter lets through, by both.
@@ -104,9 +139,25 @@ class LexicallyScored:
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """As the other retriever does."""
-        pool = self.retriever.retrieve(query, depth, fields)
-        return replace(
-            pool,
-            scores={**pool.scores, "bm25": self.words.score(query.text, pool.ids)},
-            corpus_moments={**pool.corpus_moments, "bm25": self.words.moments(query.text)},
-        )
+        return with_words(self.retriever.retrieve(query, depth, fields), self.words, query.text)
+
+
+def with_words(
+    pool: Candidates, words: LexicalIndex, query: str, known: Mapping[str, float] = MappingProxyType({})
+) -> Candidates:
+    """Candidates with their BM25 scores, and the query's BM25 moments.
+
+    Args:
+        pool: n candidates.
+        words: the same documents' words.
+        query: its text.
+        known: document -> score, of those that the words were searched for.
+    """
+    others = list(dict.fromkeys(name for name in pool.ids if name not in known))
+    found = dict(zip(others, words.score(query, others).tolist(), strict=True)) if others else {}
+    scores = np.array([known[name] if name in known else found[name] for name in pool.ids], np.float64)
+    return replace(
+        pool,
+        scores={**pool.scores, "bm25": scores},
+        corpus_moments={**pool.corpus_moments, "bm25": words.moments(query)},
+    )

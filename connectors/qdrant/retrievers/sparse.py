@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field, Query
+from surprise_rerank.connectors.qdrant.engines.steps import Steps, together
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
-from surprise_rerank.connectors.qdrant.lexical import Bm25
+from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
 from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever, in_words
-from surprise_rerank.connectors.qdrant.schema import BM25, ID, to_terms
+from surprise_rerank.connectors.qdrant.schema import BM25, ID, Record, to_terms
+from surprise_rerank.connectors.qdrant.search.pools import Plan, among, scores_of
 from surprise_rerank.connectors.qdrant.search.queries import (
     NO_OPTIONS,
     SearchOptions,
-    Stage,
     request,
     sparse_stage,
 )
@@ -51,25 +52,22 @@ class SparseRetriever(ExplainingRetriever):
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """The `depth` best documents; those that share no word with the query are not among them."""
-        return self._run(query.text, depth, fields, self.options)
+        plan = _plan(self.vector(query.text))
+        return self.index.pools.run(plan, depth, fields, "bm25", self.options)
 
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
-        return in_words(self.index, [sparse_stage(self._bm25.query(query.text), BM25, depth)], self.options)
+        return in_words(self.index, _plan(self.vector(query.text))(depth), self.options)
 
     def search(self, query: str, depth: int) -> tuple[tuple[str, ...], Float64Array]:
         """Ids and scores of the best documents."""
-        best = _best(self._run(query, depth, frozenset(), self.options))
+        pools, plan = self.index.pools, _plan(self.vector(query))
+        best = best_of(pools.ask(pools.best(plan, depth, frozenset(), self.options)).records)
         return tuple(best), np.array(list(best.values()), np.float64)
 
     def score(self, query: str, ids: Sequence[str]) -> Float64Array:
         """(n,) exact scores of these documents, of the best passage each; 0 where no word matches."""
-        names = list(dict.fromkeys(ids))
-        if not names:
-            return np.zeros(0)
-        among = models.FieldCondition(key=ID, match=models.MatchAny(any=names))
-        options = SearchOptions(filter=models.Filter(must=[among]))
-        best = _best(self._run(query, len(names), frozenset(), options))
+        best = self.index.pools.ask(self.scoring(self.vector(query), list(dict.fromkeys(ids))))
         return np.array([best.get(name, 0.0) for name in ids], np.float64)
 
     def moments(self, query: str) -> Moments:
@@ -78,13 +76,42 @@ class SparseRetriever(ExplainingRetriever):
         The mean is exact, and the deviation nearly so: see `TermStatistics.moments`. The filter does not
         count: scores of one question stay comparable whatever it lets through.
         """
-        sparse = self._bm25.query(query)
+        return self.index.pools.ask(self.measuring(self.vector(query)))
+
+    def vector(self, query: str) -> SparseVector:
+        """The query's words."""
+        return self._bm25.query(query)
+
+    def finding(
+        self, sparse: SparseVector, depth: int, fields: frozenset[Field]
+    ) -> Steps[tuple[list[Record], Moments]]:
+        """The points of the best documents, and the query's moments."""
+        pools, plan = self.index.pools, _plan(sparse)
+        if self.options != NO_OPTIONS or depth < _BEST:
+            best = pools.best(plan, depth, fields, self.options)
+            found, moments = yield from together(best, self.measuring(sparse))
+            return found.records, moments
+        found = yield from pools.best(plan, depth, fields, self.options, (BM25,))
+        return found.records, self._moments(sparse, found.every[:_BEST])
+
+    def scoring(self, sparse: SparseVector, ids: Sequence[str]) -> Steps[dict[str, float]]:
+        """Document -> its exact score, of the best passage; for those of these that share a word."""
+        options = SearchOptions(filter=among(ids))
+
+        def asked(limit: int) -> models.QueryRequest:
+            return request(_plan(sparse)(limit), limit, (ID,), (), options)
+
+        return best_of((yield from self.index.pools.every(asked, len(ids))))
+
+    def measuring(self, sparse: SparseVector) -> Steps[Moments]:
+        """See `moments`."""
         if not len(sparse.indices):
             return Moments.of(np.zeros(0))
-        best = request([sparse_stage(sparse, BM25, _BEST)], _BEST, (), (BM25,))
-        found = self.index.storage.engine.query(best)
-        scores = np.array([record.score for record in found], np.float64)
-        return self.index.term_statistics().moments(sparse, to_terms(found), scores)
+        (best,) = yield [request(_plan(sparse)(_BEST), _BEST, (), (BM25,))]
+        return self._moments(sparse, best)
+
+    def _moments(self, sparse: SparseVector, best: Sequence[Record]) -> Moments:
+        return self.index.term_statistics().moments(sparse, to_terms(best), scores_of(best))
 
     @property
     def _bm25(self) -> Bm25:
@@ -93,18 +120,14 @@ class SparseRetriever(ExplainingRetriever):
             raise DataError("the index stores no sparse vectors; rebuild it with IndexOptions(bm25=Bm25())")
         return settings
 
-    def _run(self, text: str, depth: int, fields: frozenset[Field], options: SearchOptions) -> Candidates:
-        sparse = self._bm25.query(text)
 
-        def plan(limit: int) -> list[Stage]:
-            return [sparse_stage(sparse, BM25, limit)]
-
-        return self.index.pools.run(plan, depth, fields, "bm25", options)
+def _plan(sparse: SparseVector) -> Plan:
+    return lambda limit: [sparse_stage(sparse, BM25, limit)]
 
 
-def _best(found: Candidates) -> dict[str, float]:
-    """Document -> the score of its best passage, best first."""
+def best_of(records: Iterable[Record]) -> dict[str, float]:
+    """Document -> the score of its best point; points come best first."""
     best: dict[str, float] = {}
-    for name, score in zip(found.ids, found.scores["bm25"], strict=True):
-        best.setdefault(name, float(score))  # passages come best first
+    for record in records:
+        best.setdefault(record.payload[ID], record.score)
     return best

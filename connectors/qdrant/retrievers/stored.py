@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-
-import numpy as np
+from dataclasses import dataclass
 
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.qdrant.retrievers.base import SearchedIndex
-from surprise_rerank.connectors.qdrant.retrievers.hybrid import LexicalIndex
+from surprise_rerank.connectors.qdrant.retrievers.hybrid import LexicalIndex, with_words
 from surprise_rerank.core.tokens import TokenForm
 
 
@@ -33,11 +31,4 @@ class StoredCandidates:
     def candidates(self, query: Query, ids: Sequence[str], fields: frozenset[Field]) -> Candidates:
         """Those of these documents that the index has, in this order; with BM25's scores, if any."""
         pool = self.index.fetch(ids, fields, skip_missing=True)
-        if self.words is None:
-            return pool
-        scores = self.words.score(query.text, pool.ids) if len(pool) else np.zeros(0)
-        return replace(
-            pool,
-            scores={"bm25": scores},
-            corpus_moments={"bm25": self.words.moments(query.text)},
-        )
+        return pool if self.words is None else with_words(pool, self.words, query.text)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field
+from surprise_rerank.connectors.qdrant.engines.steps import Steps, ask, points, together
 from surprise_rerank.connectors.qdrant.schema import (
     BM25,
     DENSE,
@@ -25,13 +27,31 @@ from surprise_rerank.connectors.qdrant.schema import (
 )
 from surprise_rerank.connectors.qdrant.search.queries import SearchOptions, Stage, request, rescored
 from surprise_rerank.connectors.qdrant.storage.base import Storage
-from surprise_rerank.connectors.qdrant.storage.tokens import stored_tokens
-from surprise_rerank.core.arrays import Float32Array
+from surprise_rerank.connectors.qdrant.storage.tokens import to_token_batch, tokens_request
+from surprise_rerank.core.arrays import Float32Array, Float64Array
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
 
+T = TypeVar("T")
+
 # Stages for a number of points.
-Plan = Callable[[int], Sequence[Stage]]
+Plan: TypeAlias = Callable[[int], Sequence[Stage]]
+
+# Times as many points are asked for as documents have on average, where all of theirs are wanted.
+_MORE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search found.
+
+    Attributes:
+        records: the points of the best documents, best first.
+        every: all points that came back, best first: where documents are split, of further documents, too.
+    """
+
+    records: list[Record]
+    every: list[Record]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +71,6 @@ class Pools:
     ) -> Candidates:
         """The best documents by what a plan ranks by, with their score.
 
-        Where documents are split, more points are requested until there are enough documents. The offset
-        then counts documents.
-
         Args:
             plan: makes the stages.
             depth: number of documents.
@@ -61,36 +78,93 @@ class Pools:
             name: of the score.
             options: of Qdrant.
         """
-        passages = self.storage.manifest.options.passages
+
+        def steps() -> Steps[Candidates]:
+            records = (yield from self.best(plan, depth, fields, options)).records
+            return (yield from self.candidates(records, fields, {name: scores_of(records)}))
+
+        return self.ask(steps())
+
+    def ask(self, steps: Steps[T]) -> T:
+        """What a reader returns; see `engines/steps.py`."""
+        return ask(self.storage.engine, steps)
+
+    def best(
+        self,
+        plan: Plan,
+        depth: int,
+        fields: frozenset[Field],
+        options: SearchOptions,
+        vectors: Sequence[str] = (),
+    ) -> Steps[Found]:
+        """The points of the best documents by what a plan ranks by.
+
+        Where documents are split, more points are requested until there are enough documents. The offset
+        then counts documents.
+
+        Args:
+            plan: makes the stages.
+            depth: number of documents.
+            fields: what to fetch.
+            options: of Qdrant.
+            vectors: to fetch as well, by name.
+        """
+        passages, skipped = self.storage.manifest.options.passages, options.offset or 0
+        wanted = depth + skipped
         if passages is None:
             # A stage must also pass on what is skipped.
-            stages = plan(depth + (options.offset or 0))
-            return self._candidates(self._query(stages, depth, fields, options), fields, name)
-        skipped = options.offset or 0
-        wanted = depth + skipped
+            (records,) = yield [self._request(plan(wanted), depth, fields, options, vectors)]
+            return Found(records, records)
         unskipped = replace(options, offset=None)
         limit = int(wanted * self.density) + 1
         while True:
-            records = self._query(plan(limit), limit, fields, unskipped)
+            (records,) = yield [self._request(plan(limit), limit, fields, unskipped, vectors)]
             order = list(dict.fromkeys(record.payload[ID] for record in records))
             if len(order) >= wanted or len(records) < limit:
-                kept = order[skipped:wanted]
-                if passages.best > 1 and kept:
-                    records = self._all_passages(plan, kept, fields, unskipped)
-                among = frozenset(kept)
-                chosen = [record for record in records if record.payload[ID] in among]
-                return self._candidates(chosen, fields, name)
+                break
             limit *= 2
+        kept, own = order[skipped:wanted], records
+        if passages.best > 1:
+            # Every passage of these documents with its score, for means that do not depend on the pool.
+            narrowed = replace(unskipped.among(among(kept)), score_threshold=None)
+            own = yield from self.every(
+                lambda limit: self._request(plan(limit), limit, fields, narrowed, ()), len(kept)
+            )
+        chosen = frozenset(kept)
+        return Found([record for record in own if record.payload[ID] in chosen], records)
 
-    def _all_passages(
-        self, plan: Plan, ids: Sequence[str], fields: frozenset[Field], options: SearchOptions
-    ) -> list[Record]:
-        """Every passage of these documents with its score, for means that do not depend on the pool."""
-        among = models.FieldCondition(key=ID, match=models.MatchAny(any=list(ids)))
-        points = self.storage.engine.count(models.Filter(must=[among]))
-        own = [options.filter] if options.filter is not None else []
-        narrowed = replace(options, filter=models.Filter(must=[among, *own]), score_threshold=None)
-        return self._query(plan(points), points, fields, narrowed)
+    def whole(
+        self, found: Sequence[Record], ids: Sequence[str], fields: frozenset[Field]
+    ) -> Steps[list[Record]]:
+        """All points of some documents, in the order of the ids and of the passages.
+
+        Args:
+            found: points of these documents and of others; with what the fields need, if none is split.
+            ids: of the documents.
+            fields: what to fetch.
+        """
+        place = {name: i for i, name in enumerate(ids)}
+        if not self.splits:
+            return sorted((r for r in found if r.payload[ID] in place), key=lambda r: place[r.payload[ID]])
+        payload, vectors = list(self._payload_fields(fields)), list(self._vectors(fields)) or False
+        asked = models.QueryRequest(filter=among(ids), with_payload=payload, with_vector=vectors)
+        records = yield from self.every(lambda limit: asked.model_copy(update={"limit": limit}), len(ids))
+        return sorted(records, key=lambda r: (place[r.payload[ID]], r.payload.get(NUMBER, 0)))
+
+    def every(self, asked: Callable[[int], models.QueryRequest], documents: int) -> Steps[list[Record]]:
+        """All points of so many documents that a request can find.
+
+        Args:
+            asked: number of points -> the request.
+            documents: how many the request's filter lets through.
+        """
+        limit = int(_MORE * documents * self.density) + 1
+        while documents:
+            (records,) = yield [asked(limit)]
+            if len(records) < limit:
+                return records
+            limit *= 4
+        return []
 
     def groups(
         self,
@@ -106,7 +180,9 @@ class Pools:
         payload = tuple(dict.fromkeys((*self._payload_fields(fields), group_by)))
         single = request(stages, limit, payload, self._vectors(fields), replace(options, offset=None))
         found = self.storage.engine.query_groups(single, group_by, group_size)
-        return [(value, self._candidates(records, fields, name)) for value, records in found]
+        pools = [self.candidates(records, fields, {name: scores_of(records)}) for _, records in found]
+        made = self.ask(together(*pools))
+        return [(value, pool) for (value, _), pool in zip(found, made, strict=True)]
 
     def fetch(
         self, ids: Sequence[str], fields: frozenset[Field], *, skip_missing: bool = False
@@ -122,7 +198,7 @@ class Pools:
             DataError: if one is not in the index.
         """
         names = self._payload_fields(fields)
-        counted = (*names, PASSAGES) if self._splits else names
+        counted = (*names, PASSAGES) if self.splits else names
         firsts = self._retrieve([point_id(name) for name in ids], counted, fields)
         missing = [name for name in ids if point_id(name) not in firsts]
         if missing and not skip_missing:
@@ -136,10 +212,11 @@ class Pools:
         others = self._retrieve([point for point in points if point not in firsts], names, fields)
         found = {**firsts, **others}
         # A document that is being written lacks its last passages for a moment.
-        return self._candidates([found[point] for point in points if point in found], fields, None)
+        return self.ask(self.candidates([found[point] for point in points if point in found], fields, {}))
 
     @property
-    def _splits(self) -> bool:
+    def splits(self) -> bool:
+        """Whether a document may have several points."""
         return self.storage.manifest.options.passages is not None
 
     def _retrieve(
@@ -148,13 +225,17 @@ class Pools:
         found = self.storage.engine.retrieve(points, names, self._vectors(fields)) if points else []
         return {record.id: record for record in found}
 
-    def _query(
-        self, stages: Sequence[Stage], limit: int, fields: frozenset[Field], options: SearchOptions
-    ) -> list[Record]:
+    def _request(
+        self,
+        stages: Sequence[Stage],
+        limit: int,
+        fields: frozenset[Field],
+        options: SearchOptions,
+        vectors: Sequence[str],
+    ) -> models.QueryRequest:
         chosen = rescored(options, self.storage.manifest.options.quantization)
-        return self.storage.engine.query(
-            request(stages, limit, self._payload_fields(fields), self._vectors(fields), chosen)
-        )
+        every = tuple(dict.fromkeys((*self._vectors(fields), *vectors)))
+        return request(stages, limit, self._payload_fields(fields), every, chosen)
 
     def _vectors(self, fields: frozenset[Field]) -> tuple[str, ...]:
         """Names of the vectors that fields are made of.
@@ -168,25 +249,43 @@ class Pools:
 
     def _payload_fields(self, fields: frozenset[Field]) -> tuple[str, ...]:
         names: tuple[str, ...] = DOCUMENT_FIELDS if "documents" in fields else (ID,)
-        if self._splits:
+        if self.splits:
             names = (*names, *PASSAGE_FIELDS)
         return names
 
-    def _candidates(
-        self, records: Sequence[Record], fields: frozenset[Field], name: str | None
-    ) -> Candidates:
-        documents = self._documents(records) if "documents" in fields else {}
+    def candidates(
+        self, records: Sequence[Record], fields: frozenset[Field], scores: Mapping[str, Float64Array]
+    ) -> Steps[Candidates]:
+        """Points as candidates, with their token vectors and whole documents where they are asked for.
+
+        Args:
+            records: n points, with the payload and the vectors that the fields need.
+            fields: what the candidates have.
+            scores: name -> (n,) the points'.
+        """
+        manifest, asked = self.storage.manifest, dict[str, models.QueryRequest]()
+        if "tokens" in fields:
+            asked["tokens"] = tokens_request(manifest, records)
+        headless = _headless(records) if "documents" in fields else []
+        if headless:
+            asked["documents"] = points([point_id(name) for name in headless], DOCUMENT_FIELDS)
+        answers = dict(zip(asked, (yield list(asked.values())), strict=True)) if asked and records else {}
+
+        documents = _documents([*records, *answers.get("documents", ())]) if "documents" in fields else {}
         if "documents" in fields:
             # A document that is deleted between two requests is omitted.
-            records = [record for record in records if record.payload[ID] in documents]
+            there = [i for i, record in enumerate(records) if record.payload[ID] in documents]
+            records = [records[i] for i in there]
+            scores = {name: own[there] for name, own in scores.items()}
         payloads = [record.payload for record in records]
-        dimension = self.storage.manifest.dimension
-        passages = self.storage.manifest.options.passages
+        passages = manifest.options.passages
         found = Candidates(
             ids=tuple(p[ID] for p in payloads),
-            scores={} if name is None else {name: np.array([r.score for r in records], np.float64)},
-            dense=_dense(records, dimension) if "dense" in fields else None,
-            tokens=stored_tokens(self.storage, records) if "tokens" in fields else None,
+            scores=scores,
+            dense=_dense(records, manifest.dimension) if "dense" in fields else None,
+            tokens=to_token_batch(manifest, records, answers.get("tokens", ()))
+            if "tokens" in fields
+            else None,
             terms=to_terms(records) if "terms" in fields else None,
             documents=tuple(documents[p[ID]] for p in payloads) if "documents" in fields else None,
         )
@@ -194,15 +293,27 @@ class Pools:
             return found
         return replace(found, passages=tuple(to_passage(p) for p in payloads), best=passages.best)
 
-    def _documents(self, records: Sequence[Record]) -> dict[str, Document]:
-        """Whole documents by id: the first point of each holds the text, also where a later one was found."""
-        payloads = [record.payload for record in records]
-        whole = {p[ID]: to_document(p) for p in payloads if p.get(NUMBER, 0) == 0}
-        missing = list(dict.fromkeys(p[ID] for p in payloads if p[ID] not in whole))
-        if missing:
-            firsts = self.storage.engine.retrieve([point_id(name) for name in missing], DOCUMENT_FIELDS)
-            whole.update((record.payload[ID], to_document(record.payload)) for record in firsts)
-        return whole
+
+def _headless(records: Sequence[Record]) -> list[str]:
+    """The documents whose first point is not among these."""
+    here = {record.payload[ID] for record in records if record.payload.get(NUMBER, 0) == 0}
+    return list(dict.fromkeys(r.payload[ID] for r in records if r.payload[ID] not in here))
+
+
+def _documents(records: Sequence[Record]) -> dict[str, Document]:
+    """Documents by id: the first point of each holds the text."""
+    payloads = (record.payload for record in records)
+    return {p[ID]: to_document(p) for p in payloads if p.get(NUMBER, 0) == 0}
+
+
+def scores_of(records: Sequence[Record]) -> Float64Array:
+    """(n,) what a search gave its points."""
+    return np.array([record.score for record in records], np.float64)
+
+
+def among(ids: Sequence[str]) -> models.Filter:
+    """A filter for all points of these documents."""
+    return models.Filter(must=[models.FieldCondition(key=ID, match=models.MatchAny(any=list(ids)))])
 
 
 def _dense(records: Sequence[Record], dimension: int) -> Float32Array:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from qdrant_client import models
+
+from surprise_rerank.connectors.qdrant.engines.steps import points
+from surprise_rerank.connectors.qdrant.manifest import Manifest
 from surprise_rerank.connectors.qdrant.schema import ID, TOKENS, Record, to_tokens, tokens_id
 from surprise_rerank.connectors.qdrant.storage.base import Storage
 from surprise_rerank.core.tokens.batch import TokenBatch
@@ -20,17 +24,39 @@ def stored_tokens(storage: Storage, records: Sequence[Record]) -> TokenBatch:
     Raises:
         DataError: if the index stores none, lacks some, or some are damaged; names the document.
     """
-    if not storage.manifest.options.packed_tokens:
+    asked = tokens_request(storage.manifest, records)
+    return to_token_batch(storage.manifest, records, storage.engine.query(asked) if records else ())
+
+
+def tokens_request(manifest: Manifest, records: Sequence[Record]) -> models.QueryRequest:
+    """Asks for the packed token vectors of points.
+
+    Raises:
+        DataError: if the index stores none.
+    """
+    if not manifest.options.packed_tokens:
         raise DataError("the index holds no token vectors (it was made with packed_tokens=False)")
-    points = [tokens_id(record.id) for record in records]
-    found = {r.id: r.payload for r in storage.engine.retrieve(points, (TOKENS,))} if points else {}
-    missing = [
-        record.payload[ID] for record, point in zip(records, points, strict=True) if point not in found
-    ]
+    return points([tokens_id(record.id) for record in records], (TOKENS,))
+
+
+def to_token_batch(manifest: Manifest, records: Sequence[Record], answer: Sequence[Record]) -> TokenBatch:
+    """The token vectors of points, in their order.
+
+    Args:
+        manifest: of the index.
+        records: of the points, with the document's id.
+        answer: what `tokens_request` found, of these and perhaps of others.
+
+    Raises:
+        DataError: if some lack, or are damaged; names the document.
+    """
+    own = [tokens_id(record.id) for record in records]
+    found = {record.id: record.payload for record in answer}
+    missing = [record.payload[ID] for record, point in zip(records, own, strict=True) if point not in found]
     if missing:
         raise DataError(
             f"{len(missing)} documents, such as {missing[0]!r}, were deleted meanwhile, or lost their token "
             "vectors; ask again, or rebuild the index"
         )
     names = [f"of document {record.payload[ID]!r}" for record in records]
-    return to_tokens([found[point] for point in points], storage.manifest.token_dimension, names)
+    return to_tokens([found[point] for point in own], manifest.token_dimension, names)

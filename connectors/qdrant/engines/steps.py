@@ -1,0 +1,60 @@
+"""What several readers ask an engine next, in one request.
+
+A reader is a generator: it yields the requests that it can send now, is sent their records, and goes on until
+it returns what it made of them. Readers that do not wait for each other are joined by `together`, so that all
+of them take as many requests as the longest. On a server each saves the way there and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+from qdrant_client import models
+
+from surprise_rerank.connectors.qdrant.engines.base import Engine
+from surprise_rerank.connectors.qdrant.schema import PointId, Record
+
+T = TypeVar("T")
+
+# Requests out, the records of each in; what the reader returns.
+Steps: TypeAlias = Generator[list[models.QueryRequest], list[list[Record]], T]
+
+
+def ask(engine: Engine, steps: Steps[T]) -> T:
+    """What a reader returns, with one request to the engine for each of its steps."""
+    answer: list[list[Record]] | None = None
+    while True:
+        try:
+            requests = next(steps) if answer is None else steps.send(answer)
+        except StopIteration as end:
+            found: T = end.value
+            return found
+        answer = engine.query_batch(requests) if requests else []
+
+
+def together(*readers: Steps[Any]) -> Steps[list[Any]]:
+    """What each of several readers returns; at every step, what all of them ask is one request."""
+    results: list[Any] = [None] * len(readers)
+    asked: dict[int, list[models.QueryRequest]] = {}
+
+    def advance(i: int, answer: list[list[Record]] | None) -> None:
+        try:
+            asked[i] = next(readers[i]) if answer is None else readers[i].send(answer)
+        except StopIteration as end:
+            asked.pop(i, None)
+            results[i] = end.value
+
+    for i in range(len(readers)):
+        advance(i, None)
+    while asked:
+        answers = iter((yield [request for own in asked.values() for request in own]))
+        for i, own in list(asked.items()):
+            advance(i, [next(answers) for _ in own])
+    return results
+
+
+def points(ids: Sequence[PointId], fields: Sequence[str]) -> models.QueryRequest:
+    """A request for points by id, in any order; unknown ids are left out."""
+    among = models.Filter(must=[models.HasIdCondition(has_id=list(ids))])
+    return models.QueryRequest(filter=among, limit=max(len(ids), 1), with_payload=list(fields))
