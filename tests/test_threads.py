@@ -15,7 +15,7 @@ from surprise_rerank.core.arrays import Float32Array, unit_rows
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.terms import TermBatch, TermSpace
 from surprise_rerank.core.threads import row_products, using_threads
-from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.core.tokens import TokenBatch, TokenForm
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.auto import AutoReranker
 from surprise_rerank.surprise.ensemble import Ensemble
@@ -82,13 +82,16 @@ def _scene(rng: np.random.Generator, n: int = 200, d: int = 384) -> tuple[AutoRe
         texts = [np.unique(rng.integers(0, 2000, 60)) for _ in range(count)]
         return TermBatch.of([(own, np.ones(len(own))) for own in texts])
 
-    sample = TokenBatch.from_arrays([unit(40, d) for _ in range(128)])
-    reranker = AutoReranker(Ensemble.from_vectors(unit(128, d)), sample, TermSpace(terms(128)))
+    def tokens(count: int) -> TokenBatch:
+        """As an index stores them."""
+        return TokenForm("1bit", 1.0).of(TokenBatch.from_arrays([unit(40, d) for _ in range(count)]))
+
+    reranker = AutoReranker(Ensemble.from_vectors(unit(128, d)), tokens(128), TermSpace(terms(128)))
     pool = Candidates(
         tuple(f"d{i:03}" for i in range(n)),
         scores={"bm25": rng.random(n)},
         dense=unit(n, d),
-        tokens=TokenBatch.from_arrays([unit(40, d) for _ in range(n)]),
+        tokens=tokens(n),
         terms=terms(n),
         corpus_moments={"bm25": Moments(np.asarray(0.1), np.asarray(0.2))},
     )

@@ -107,17 +107,14 @@ class TermSpace:
 
     def idf(self, terms: TermArray) -> Float64Array:
         """(k,) the inverse document frequency of each of these terms, in the sample."""
-        known, counts = self._frequencies
-        n, found = len(self.sample), np.zeros(len(terms))
-        if len(known):
-            place = np.minimum(np.searchsorted(known, terms), len(known) - 1)
-            found = np.where(known[place] == terms, counts[place], 0)
-        idf: Float64Array = np.log1p((n - found + 0.5) / (found + 0.5))
-        return idf
+        return self._weights[self._columns(terms)]
 
     def unit(self, batch: TermBatch) -> TermBatch:
         """The vectors u_i; what has no term stays empty."""
-        weighted = batch.values * self.idf(batch.terms)
+        return self._unit(batch, self.idf(batch.terms))
+
+    def _unit(self, batch: TermBatch, idf: Float64Array) -> TermBatch:
+        weighted = batch.values * idf
         owners = batch.owners
         lengths = np.sqrt(np.bincount(owners, weighted**2, minlength=len(batch)))
         return TermBatch(batch.offsets, batch.terms, weighted / lengths[owners])
@@ -133,24 +130,44 @@ class TermSpace:
             (n,) u_i . sum_j p_j u_j, NaN for texts without a term; and the moments of the same over the
             sample.
         """
-        own, sample = self.unit(pool), self._sample
-        vocabulary, place = np.unique(own.terms, return_inverse=True)
-        owners = own.owners
-        mixture = np.bincount(place, own.values * shares[owners], minlength=len(vocabulary))
-        near: Float64Array = np.bincount(owners, own.values * mixture[place], minlength=len(own)).astype(
+        columns = self._columns(pool.terms)
+        own, sample = self._unit(pool, self._weights[columns]), self._sample
+        owners, known = own.owners, len(self._known)
+        # Terms that the sample lacks have further columns; it is similar to none of them.
+        new = np.flatnonzero(columns == known)
+        columns[new] += np.unique(own.terms[new], return_inverse=True)[1]
+        mixture = np.bincount(columns, own.values * shares[owners], minlength=known)
+        near: Float64Array = np.bincount(owners, own.values * mixture[columns], minlength=len(own)).astype(
             np.float64
         )
         near[own.lengths == 0] = np.nan
-        known = np.isin(sample.terms, vocabulary)
-        there = np.searchsorted(vocabulary, sample.terms[known])
-        entries = sample.values[known] * mixture[there]
-        usual = np.bincount(sample.owners[known], entries, minlength=len(sample)).astype(np.float64)
+        entries = sample.values * mixture[self._sample_columns]
+        usual = np.bincount(sample.owners, entries, minlength=len(sample)).astype(np.float64)
         return near, Moments.of(usual)
 
     @cached_property
-    def _frequencies(self) -> tuple[TermArray, IntArray]:
-        known, counts = np.unique(self.sample.terms, return_counts=True)
-        return known, counts
+    def _known(self) -> TermArray:
+        """(k,) the sample's terms, ascending."""
+        return np.unique(self.sample.terms)
+
+    @cached_property
+    def _weights(self) -> Float64Array:
+        """(k + 1,) the inverse document frequency of each of them, and that of all others."""
+        counts = np.bincount(self._sample_columns, minlength=len(self._known) + 1)
+        weights: Float64Array = np.log1p((len(self.sample) - counts + 0.5) / (counts + 0.5))
+        return weights
+
+    def _columns(self, terms: TermArray) -> IntArray:
+        """(n,) where each term is among the sample's; k for all others."""
+        known = self._known
+        if not len(known):
+            return np.zeros(len(terms), np.int64)
+        place: IntArray = np.minimum(np.searchsorted(known, terms), len(known) - 1)
+        return np.where(known[place] == terms, place, len(known))
+
+    @cached_property
+    def _sample_columns(self) -> IntArray:
+        return self._columns(self.sample.terms)
 
     @cached_property
     def _sample(self) -> TermBatch:

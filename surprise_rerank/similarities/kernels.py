@@ -88,13 +88,11 @@ def pool_maxima(
     x = torch.from_numpy(query if documents.code is None else rotated(query))
 
     largest = max((int(documents.offsets[b] - documents.offsets[a]) for a, b in chunks), default=0)
-    multiply = multiplier(x.to(place), documents.code or stored.dtype, largest)
-    # Codes are of residuals: <q, x> = <q, x - m> + <q, m>, where x is not zero.
-    of_means = None
     lasting = torch.from_numpy((documents.norms > 0).astype(np.float32) if unit_tokens else documents.norms)
     with using_threads(_threads(documents, threads)):
-        if documents.centers is not None:
-            of_means = torch.from_numpy(documents.centers) @ x.T
+        multiply = multiplier(x.to(place), documents.code or stored.dtype, largest)
+        # Codes are of residuals: <q, x> = <q, x - m> + <q, m>, where x is not zero.
+        of_means = None if documents.centers is None else torch.from_numpy(documents.centers) @ x.T
         for start, stop in chunks:
             rows = slice(int(documents.offsets[start]), int(documents.offsets[stop]))
             if rows.start == rows.stop:

@@ -155,7 +155,7 @@ def payload_indexes(options: IndexOptions) -> dict[str, str]:
 def to_record(point: Any, score: float = 0.0) -> Record:
     """A point that Edge or a client has found; its only vector may have no name."""
     vectors = point.vector or {}
-    named = vectors if isinstance(vectors, Mapping) else {UNNAMED: vectors}
+    named = vectors if isinstance(vectors, dict) else {UNNAMED: vectors}
     return Record(str(point.id), point.payload or {}, named, float(score))
 
 

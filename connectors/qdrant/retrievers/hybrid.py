@@ -95,6 +95,7 @@ class HybridRetriever(ExplainingRetriever):
         ids = dict.fromkeys(record.payload[ID] for record in near.records)
         further = yield from pools.whole(lexical, [name for name in known if name not in ids], fields)
         cosines = np.concatenate([scores_of(near.records), np.full(len(further), np.nan)])
+        pool: Candidates
         pool, others = yield from together(
             pools.candidates([*near.records, *further], fields, {"cosine": cosines}),
             words.scoring(sparse, [name for name in ids if name not in known]),

@@ -19,6 +19,7 @@ from surprise_rerank.connectors.qdrant.schema import (
     NUMBER,
     PASSAGE_FIELDS,
     PASSAGES,
+    TOKENS,
     Record,
     point_id,
     to_document,
@@ -27,7 +28,7 @@ from surprise_rerank.connectors.qdrant.schema import (
 )
 from surprise_rerank.connectors.qdrant.search.queries import SearchOptions, Stage, request, rescored
 from surprise_rerank.connectors.qdrant.storage.base import Storage
-from surprise_rerank.connectors.qdrant.storage.tokens import to_token_batch, tokens_request
+from surprise_rerank.connectors.qdrant.storage.tokens import to_token_batch, token_points
 from surprise_rerank.core.arrays import Float32Array, Float64Array
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
@@ -264,12 +265,13 @@ class Pools:
             scores: name -> (n,) the points'.
         """
         manifest, asked = self.storage.manifest, dict[str, models.QueryRequest]()
-        if "tokens" in fields:
-            asked["tokens"] = tokens_request(manifest, records)
+        holders = token_points(manifest, records) if "tokens" in fields else {}
+        if holders:
+            asked["tokens"] = points(list(holders.values()), (TOKENS,))
         headless = _headless(records) if "documents" in fields else []
         if headless:
             asked["documents"] = points([point_id(name) for name in headless], DOCUMENT_FIELDS)
-        answers = dict(zip(asked, (yield list(asked.values())), strict=True)) if asked and records else {}
+        answers = dict(zip(asked, (yield list(asked.values())), strict=True)) if asked else {}
 
         documents = _documents([*records, *answers.get("documents", ())]) if "documents" in fields else {}
         if "documents" in fields:
@@ -283,7 +285,7 @@ class Pools:
             ids=tuple(p[ID] for p in payloads),
             scores=scores,
             dense=_dense(records, manifest.dimension) if "dense" in fields else None,
-            tokens=to_token_batch(manifest, records, answers.get("tokens", ()))
+            tokens=to_token_batch(manifest, records, holders, answers.get("tokens", ()))
             if "tokens" in fields
             else None,
             terms=to_terms(records) if "terms" in fields else None,

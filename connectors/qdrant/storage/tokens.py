@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from qdrant_client import models
+from collections.abc import Mapping, Sequence
 
 from surprise_rerank.connectors.qdrant.engines.steps import points
 from surprise_rerank.connectors.qdrant.manifest import Manifest
@@ -24,33 +22,37 @@ def stored_tokens(storage: Storage, records: Sequence[Record]) -> TokenBatch:
     Raises:
         DataError: if the index stores none, lacks some, or some are damaged; names the document.
     """
-    asked = tokens_request(storage.manifest, records)
-    return to_token_batch(storage.manifest, records, storage.engine.query(asked) if records else ())
+    own = token_points(storage.manifest, records)
+    found = storage.engine.query(points(list(own.values()), (TOKENS,))) if own else ()
+    return to_token_batch(storage.manifest, records, own, found)
 
 
-def tokens_request(manifest: Manifest, records: Sequence[Record]) -> models.QueryRequest:
-    """Asks for the packed token vectors of points.
+def token_points(manifest: Manifest, records: Sequence[Record]) -> dict[str, str]:
+    """Point -> the point that holds its packed token vectors.
 
     Raises:
         DataError: if the index stores none.
     """
     if not manifest.options.packed_tokens:
         raise DataError("the index holds no token vectors (it was made with packed_tokens=False)")
-    return points([tokens_id(record.id) for record in records], (TOKENS,))
+    return {record.id: tokens_id(record.id) for record in records}
 
 
-def to_token_batch(manifest: Manifest, records: Sequence[Record], answer: Sequence[Record]) -> TokenBatch:
+def to_token_batch(
+    manifest: Manifest, records: Sequence[Record], token_points: Mapping[str, str], answer: Sequence[Record]
+) -> TokenBatch:
     """The token vectors of points, in their order.
 
     Args:
         manifest: of the index.
         records: of the points, with the document's id.
-        answer: what `tokens_request` found, of these and perhaps of others.
+        token_points: of these and perhaps of others.
+        answer: what was found of those, with their payload.
 
     Raises:
         DataError: if some lack, or are damaged; names the document.
     """
-    own = [tokens_id(record.id) for record in records]
+    own = [token_points[record.id] for record in records]
     found = {record.id: record.payload for record in answer}
     missing = [record.payload[ID] for record, point in zip(records, own, strict=True) if point not in found]
     if missing:
