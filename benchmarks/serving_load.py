@@ -1,9 +1,13 @@
 """The server under load: throughput, latency and memory with 1, 8 and 64 callers at once.
 
     python benchmarks/serving_load.py --seconds 60
+    python benchmarks/serving_load.py --seconds 10 --dataset beir/scifact --index FOLDER --system dynamax
 
 The server is a process of its own; a request has 10 documents of 50 words, never the same. Beside it stands
 the bare `TextReranker.rank`, in a loop in this process, on such requests. All of it shares the machine.
+
+With an index, requests are searches with a data set's questions. Two servers take turns in every round, each
+on a copy of the index: one encodes each question alone (`--max-batch 1`), the other those that wait together.
 """
 
 from __future__ import annotations
@@ -11,22 +15,29 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import httpx
 import numpy as np
 from machine import describe
 
 from surprise_rerank.connectors.systems.loading import PipelineSettings
+from surprise_rerank.eval.retrieval.datasets import load_dataset
+
+Asked: TypeAlias = tuple[str, dict[str, Any]]  # a route, and what is sent there
 
 _WORDS = [
     f"{first}{second}" for first in ("sun", "rain", "snow", "wind") for second in ("", "y", "fall", "light")
@@ -92,6 +103,11 @@ class Load:
         """Good answers a second."""
         return self.statuses.get("200", 0) / self.seconds
 
+    @property
+    def errors(self) -> dict[str, int]:
+        """How many answers were none, by their kind."""
+        return {status: count for status, count in self.statuses.items() if status != "200"}
+
 
 def requests(seed: int) -> Iterator[tuple[str, list[str]]]:
     """Questions with documents, without end."""
@@ -117,18 +133,31 @@ def bare(model: str | None, seconds: float) -> tuple[float, float]:
     return len(times) / sum(times), 1000 * float(np.median(times))
 
 
-async def load(url: str, callers: int, seconds: float) -> Load:
-    """Callers that ask again as soon as they have an answer."""
+def reranking(seed: int) -> Iterator[Asked]:
+    """Requests of texts, without end."""
+    for question, documents in requests(seed):
+        yield "/v1/rerank", {"query": question, "documents": documents}
+
+
+async def load(url: str, callers: int, seconds: float, asking: Callable[[int], Iterator[Asked]]) -> Load:
+    """Callers that ask again as soon as they have an answer.
+
+    Args:
+        url: of the server.
+        callers: how many.
+        seconds: for which they ask.
+        asking: a caller's number -> its requests.
+    """
     met = Load()
     limits = httpx.Limits(max_connections=callers + 1)
     async with httpx.AsyncClient(base_url=url, timeout=120, limits=limits) as client:
 
         async def call(seed: int, end: float) -> None:
-            asked = requests(seed)
+            asked = asking(seed)
             while (start := time.perf_counter()) < end:
-                question, documents = next(asked)
+                route, body = next(asked)
                 try:
-                    answer = await client.post("/v1/rerank", json={"query": question, "documents": documents})
+                    answer = await client.post(route, json=body)
                 except httpx.HTTPError as error:
                     met.count(type(error).__name__)
                     continue
@@ -154,13 +183,14 @@ async def memory(client: httpx.AsyncClient) -> float:
 
 
 @contextlib.contextmanager
-def served(model: str | None, workers: int) -> Iterator[str]:
-    """The address of a server, once it is ready."""
+def served(*options: str) -> Iterator[str]:
+    """The address of a server with these options of the command, once it is ready."""
     code = "from surprise_rerank.eval.cli.surprise_rerank.serve import serve; serve()"
-    options = ["--port", "0", "--workers", str(workers), *([] if model is None else ["--model", model])]
     environment = {name: value for name, value in os.environ.items() if name not in _OTHERS}
     with tempfile.TemporaryFile("w+") as log:  # a pipe that nobody reads would stop it
-        server = subprocess.Popen([sys.executable, "-c", code, *options], stderr=log, env=environment)
+        server = subprocess.Popen(
+            [sys.executable, "-c", code, "--port", "0", *options], stderr=log, env=environment
+        )
         try:
             url = ""
             while not url:
@@ -188,23 +218,68 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--callers", type=int, nargs="+", default=[1, 8, 64])
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--index", type=Path, help="to search, of the data set")
+    parser.add_argument("--dataset", default="demo")
+    parser.add_argument("--system", default="dynamax")
+    parser.add_argument("--rounds", type=int, default=3, help="of the two servers on an index")
     given = parser.parse_args()
     print(describe("torch", "fastapi", "uvicorn"))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the server goes too
+    options = ["--workers", str(given.workers), *([] if given.model is None else ["--model", given.model])]
+    if given.index is None:
+        of_texts(given, options)
+    else:
+        of_searches(given, options)
+
+
+def of_texts(given: argparse.Namespace, options: list[str]) -> None:
+    """Re-ranking of given texts, beside the bare re-ranker."""
     alone, median = bare(given.model, given.seconds)
     print(f"bare TextReranker.rank: {alone:.1f} requests a second, median {median:.1f} ms")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the server goes too
-    with served(given.model, given.workers) as url:
-        asyncio.run(load(url, max(given.callers), min(3.0, given.seconds)))  # threads, buffers
+    with served(*options) as url:
+        asyncio.run(load(url, max(given.callers), min(3.0, given.seconds), reranking))  # threads, buffers
         for callers in given.callers:
-            met = asyncio.run(load(url, callers, given.seconds))
+            met = asyncio.run(load(url, callers, given.seconds, reranking))
             low, high = np.quantile(met.milliseconds, (0.5, 0.99)) if met.milliseconds else (np.nan, np.nan)
-            errors = {status: count for status, count in met.statuses.items() if status != "200"}
             print(
                 f"{callers:3d} callers: {met.rate:6.1f} a second ({met.rate / alone:.2f} of bare), "
-                f"median {low:.0f} ms, 99 % {high:.0f} ms, errors {errors or 'none'}, "
+                f"median {low:.0f} ms, 99 % {high:.0f} ms, errors {met.errors or 'none'}, "
                 f"memory {' '.join(f'{own:.0f}' for own in met.memory)} MiB",
                 flush=True,
             )
+
+
+def of_searches(given: argparse.Namespace, options: list[str]) -> None:
+    """Searches of two servers, which encode questions alone and together."""
+    questions = list(load_dataset(given.dataset, None).queries.values())
+
+    def asking(seed: int) -> Iterator[Asked]:
+        order = random.Random(seed).sample(questions, len(questions))
+        return (("/v1/search", {"query": question}) for question in itertools.cycle(order))
+
+    with contextlib.ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        urls = {}
+        for name, own in {"alone": ["--max-batch", "1"], "together": []}.items():
+            folder = shutil.copytree(given.index, scratch / name)  # one process at a time has it open
+            searching = ["--index", str(folder), "--system", given.system]
+            urls[name] = stack.enter_context(served(*options, *own, *searching))
+        for url in urls.values():
+            asyncio.run(load(url, max(given.callers), min(3.0, given.seconds), asking))
+        for callers in given.callers:
+            rounds: dict[str, list[Load]] = {name: [] for name in urls}
+            for _ in range(given.rounds):
+                for name, url in urls.items():
+                    rounds[name].append(asyncio.run(load(url, callers, given.seconds, asking)))
+            rates = {name: float(np.median([met.rate for met in own])) for name, own in rounds.items()}
+            for name, own in rounds.items():
+                low, high = np.quantile([time for met in own for time in met.milliseconds], (0.5, 0.95))
+                print(
+                    f"{given.system} {callers:3d} callers, questions {name:8s}: {rates[name]:6.1f} a second "
+                    f"({rates[name] / rates['alone']:.2f} times), median {low:.0f} ms, 95 % {high:.0f} ms, "
+                    f"errors {[met.errors for met in own if met.errors] or 'none'}",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

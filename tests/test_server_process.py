@@ -246,7 +246,15 @@ def test_an_index_is_named_in_one_way(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_defaults_of_the_command_are_those_of_the_application() -> None:
     options = ServerOptions()
     shown = {own.name: own.default for own in serve.params}
-    for name in ("max_body", "max_documents", "max_characters", "max_requests", "workers", "timeout"):
+    for name in (
+        "max_body",
+        "max_documents",
+        "max_characters",
+        "max_requests",
+        "workers",
+        "max_batch",
+        "timeout",
+    ):
         assert shown[name] == getattr(options, name)
 
 

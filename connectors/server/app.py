@@ -6,7 +6,6 @@ import contextlib
 import functools
 import importlib.metadata
 import sys
-import threading
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -25,6 +24,7 @@ from surprise_rerank.connectors.server.gate import Gate
 from surprise_rerank.connectors.server.logs import log_failure, make_logger
 from surprise_rerank.connectors.server.metrics import Metrics
 from surprise_rerank.connectors.server.options import ServerOptions
+from surprise_rerank.connectors.server.questions import Questions
 from surprise_rerank.connectors.server.records import Recorder, record_of
 from surprise_rerank.connectors.server.schemas import (
     ErrorResponse,
@@ -39,9 +39,10 @@ from surprise_rerank.connectors.server.schemas import (
     TeiRank,
     TeiRequest,
 )
-from surprise_rerank.connectors.server.service import Opened, Service
-from surprise_rerank.connectors.server.work import Workers
+from surprise_rerank.connectors.server.service import Service
+from surprise_rerank.connectors.server.work import RequestEncoder, Workers
 from surprise_rerank.core.extras import pip_line
+from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.errors import MissingExtraError, StoreError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.text_reranker import TextReranker
@@ -114,7 +115,8 @@ def service_app(
     options = ServerOptions() if options is None else options
     logger = make_logger(sys.stderr) if logger is None else logger
     metrics = Metrics(_ROUTES | WORK_ROUTES)
-    work = _Work(service, Workers(options.workers), metrics, logger)
+    questions = Questions(options.max_batch, options.threads, metrics.batches.observe)
+    work = _Work(service, Workers(options.threads), questions, metrics, logger)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -150,18 +152,29 @@ class _Work:
 
     service: Service
     workers: Workers
+    questions: Questions
     metrics: Metrics
     logger: FilteringBoundLogger
 
-    async def run(self, request: Request, compute: Callable[[Opened, threading.Event], T]) -> T:
-        """What `compute(opened, stop)` returns.
+    async def run(
+        self, request: Request, encoder: Encoder, question: str, compute: Callable[[RequestEncoder], T]
+    ) -> T:
+        """What `compute(an encoder for this request)` returns.
+
+        Args:
+            request: which.
+            encoder: of what it asks for.
+            question: of the request.
+            compute: the answer.
 
         Raises:
-            RefusedError: if nothing is loaded yet, the client hangs up, or the index cannot be read.
+            RefusedError: if the client hangs up, or the index cannot be read.
         """
-        opened = self.service.required()
         try:
-            return await self.workers.run(request.receive, functools.partial(compute, opened))
+            with self.questions.waiting(encoder, question) as own:
+                return await self.workers.run(
+                    request.receive, lambda stop: compute(RequestEncoder(own, self.questions, stop))
+                )
         except StoreError as error:
             log_failure(self.logger, record_of(request.scope).request_id, error)
             raise RefusedError(
@@ -183,7 +196,9 @@ def _rerank_routes(work: _Work, options: ServerOptions) -> APIRouter:
         """Documents in order, as Cohere and Jina define it."""
         ranking.require_allowed(options, asked.query, ranking.texts_of(asked), "documents")
         ranking.require_shallow(asked.documents)
-        answer = await work.run(request, lambda opened, stop: ranking.rerank(opened, asked, stop))
+        opened = work.service.required()
+        compute = functools.partial(ranking.rerank, opened, asked)
+        answer = await work.run(request, opened.reranker.encoder, asked.query, compute)
         work.count(request, len(asked.documents))
         version = "2" if route_path(request.scope).startswith("/v2/") else "1"
         return _json({**_head(request, work.service), **answer, "meta": _meta(version)})
@@ -192,7 +207,9 @@ def _rerank_routes(work: _Work, options: ServerOptions) -> APIRouter:
     async def tei_rerank(request: Request, asked: TeiRequest) -> Response:
         """Texts in order, as Text Embeddings Inference defines it."""
         ranking.require_allowed(options, asked.query, asked.texts, "texts", ranking.TEI_TOO_MANY)
-        ranks = await work.run(request, lambda opened, stop: ranking.tei_rerank(opened, asked, stop))
+        opened = work.service.required()
+        compute = functools.partial(ranking.tei_rerank, opened, asked)
+        ranks = await work.run(request, opened.reranker.encoder, asked.query, compute)
         work.count(request, len(asked.texts))
         return _json(ranks)
 
@@ -208,10 +225,11 @@ def _search_routes(work: _Work, options: ServerOptions) -> APIRouter:
         ranking.require_allowed(options, asked.query, [], "documents")
         if asked.top_k > options.max_documents:
             raise RefusedError(422, f"top_k is {asked.top_k}, and at most {options.max_documents} are given")
-        hits = await work.run(request, lambda opened, stop: ranking.search(opened, asked, stop))
+        opened = work.service.required()
+        compute = functools.partial(ranking.search, opened, asked)
+        hits = await work.run(request, opened.required_pipeline.encoder, asked.query, compute)
         work.count(request, len(hits))
-        head = _head(request, work.service)
-        return _json({**head, "system": work.service.required().system, "results": hits})
+        return _json({**_head(request, work.service), "system": opened.system, "results": hits})
 
     return router
 
@@ -254,7 +272,10 @@ def _views(service: Service, options: ServerOptions, metrics: Metrics) -> APIRou
                 "max_input_length": opened.reranker.encoder.window,
                 "max_client_batch_size": options.max_documents,
                 "max_concurrent_requests": options.max_requests,
-                "limits": {name: getattr(options, name) for name in Limits.model_fields},
+                "limits": {
+                    **{name: getattr(options, name) for name in Limits.model_fields},
+                    "workers": options.threads,
+                },
             }
         )
 

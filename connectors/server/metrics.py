@@ -36,6 +36,12 @@ class Metrics:
             ["route"],
             registry=self.registry,
         )
+        self.batches = Histogram(
+            "surprise_rerank_questions_together",
+            "Questions that were encoded in one batch.",
+            registry=self.registry,
+            buckets=(1, 2, 4, 8, 16, 32, 64, 128),
+        )
         self.in_flight = Gauge(
             "surprise_rerank_in_flight",
             "Requests that are read, wait or are worked on.",

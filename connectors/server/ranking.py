@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import os
-import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,7 +25,7 @@ TOO_MANY, TEI_TOO_MANY = 422, 413
 _DEEPEST = 100
 
 
-def rerank(opened: Opened, asked: RerankRequest, stop: threading.Event) -> dict[str, Any]:
+def rerank(opened: Opened, asked: RerankRequest, encoder: RequestEncoder) -> dict[str, Any]:
     """Results and usage of a request in Cohere's or Jina's form.
 
     Raises:
@@ -34,7 +33,6 @@ def rerank(opened: Opened, asked: RerankRequest, stop: threading.Event) -> dict[
     """
     reranker = opened.reranker
     least = threshold(asked.min_surprise, reranker.min_surprise, reranker.background)
-    encoder = RequestEncoder(reranker.encoder, stop)
     texts = texts_of(asked)
     most = asked.max_tokens_per_doc
     if most is not None and (encoder.window is None or most < encoder.window):
@@ -52,7 +50,7 @@ def rerank(opened: Opened, asked: RerankRequest, stop: threading.Event) -> dict[
     return {"results": results, "usage": {"total_tokens": encoder.tokens}}
 
 
-def tei_rerank(opened: Opened, asked: TeiRequest, stop: threading.Event) -> list[dict[str, Any]]:
+def tei_rerank(opened: Opened, asked: TeiRequest, encoder: RequestEncoder) -> list[dict[str, Any]]:
     """Ranks of a request to Text Embeddings Inference, of all texts: its clients expect one for each.
 
     Raises:
@@ -60,7 +58,6 @@ def tei_rerank(opened: Opened, asked: TeiRequest, stop: threading.Event) -> list
     """
     reranker = opened.reranker
     least = threshold(asked.min_surprise, None, reranker.background)
-    encoder = RequestEncoder(reranker.encoder, stop)
     texts = _cut_as_asked(encoder, asked)
     ranked = opened.rerank(asked.query, texts, None, None, least, encoder)
     scores = [text.score for text in ranked] if asked.raw_scores else falling(ranked, 0.0, 1.0)
@@ -73,7 +70,7 @@ def tei_rerank(opened: Opened, asked: TeiRequest, stop: threading.Event) -> list
     return ranks
 
 
-def search(opened: Opened, asked: SearchRequest, stop: threading.Event) -> list[dict[str, Any]]:
+def search(opened: Opened, asked: SearchRequest, encoder: RequestEncoder) -> list[dict[str, Any]]:
     """Hits of a search.
 
     Raises:
@@ -81,7 +78,7 @@ def search(opened: Opened, asked: SearchRequest, stop: threading.Event) -> list[
     """
     pipeline = opened.required_pipeline
     least = threshold(asked.min_surprise, pipeline.min_surprise, pipeline.background)
-    return [_hit(hit) for hit in opened.search(asked.query, asked.top_k, least, stop)]
+    return [_hit(hit) for hit in opened.search(asked.query, asked.top_k, least, encoder)]
 
 
 def texts_of(asked: RerankRequest) -> list[str]:

@@ -183,6 +183,7 @@ class Limits(BaseModel):
     max_characters: int
     max_requests: int
     workers: int
+    max_batch: int
     timeout: float
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -42,11 +41,12 @@ class Opened:
         reranker = replace(self.reranker, encoder=encoder, min_surprise=min_surprise)
         return reranker.rank(question, texts, ids=ids, top_n=top_n)
 
-    def search(self, question: str, top_k: int, min_surprise: float | None, stop: threading.Event) -> Ranking:
+    def search(
+        self, question: str, top_k: int, min_surprise: float | None, encoder: RequestEncoder
+    ) -> Ranking:
         """`Pipeline.search`, for one request."""
-        pipeline = self.required_pipeline
-        encoder = RequestEncoder(pipeline.encoder, stop)
-        return replace(pipeline, encoder=encoder, min_surprise=min_surprise).search(question, top_k)
+        pipeline = replace(self.required_pipeline, encoder=encoder, min_surprise=min_surprise)
+        return pipeline.search(question, top_k)
 
     @property
     def required_pipeline(self) -> Pipeline:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from surprise_rerank.connectors.server.answers import CLIENT_GONE, Receive, RefusedError
+from surprise_rerank.connectors.server.questions import Question, Questions
 from surprise_rerank.core.arrays import IntArray
+from surprise_rerank.core.threads import using_threads
 from surprise_rerank.encoders.base import (
     Encoded,
     Encoder,
@@ -29,12 +32,17 @@ class AbandonedError(Exception):
 class Workers:
     """Threads that compute; more work than there are threads waits its turn.
 
+    Work that begins while others run multiplies by its share of torch's threads: k pools that are scored at
+    once by all cores each would wait for each other after every product.
+
     Args:
         threads: how many.
     """
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
+        self._running = 0
+        self._lock = threading.Lock()
         self._pool = self._made()
 
     async def run(self, receive: Receive, work: Callable[[threading.Event], T]) -> T:
@@ -51,7 +59,7 @@ class Workers:
             RefusedError: if the client hangs up.
         """
         stop = threading.Event()
-        result = asyncio.get_running_loop().run_in_executor(self._pool, work, stop)
+        result = asyncio.get_running_loop().run_in_executor(self._pool, self._shared, work, stop)
         gone = asyncio.ensure_future(_closed(receive))
         try:
             await asyncio.wait((result, gone), return_when=asyncio.FIRST_COMPLETED)
@@ -62,6 +70,17 @@ class Workers:
             stop.set()
             result.cancel()  # after which asyncio does not log an error that nobody takes, either
             gone.cancel()
+
+    def _shared(self, work: Callable[[threading.Event], T], stop: threading.Event) -> T:
+        with self._lock:
+            self._running += 1
+            running = self._running
+        try:
+            with using_threads(_share(running)):
+                return work(stop)
+        finally:
+            with self._lock:
+                self._running -= 1
 
     def close(self) -> None:
         """Wait for what has begun; the threads end."""
@@ -76,15 +95,18 @@ class RequestEncoder:
     """An encoder for one request: it counts tokens, and stops between batches when nobody waits any more.
 
     Args:
-        encoder: what encodes.
+        question: of the request, whose encoder this is.
+        questions: among which it is; they are encoded together.
         stop: set when the request is over.
 
     Attributes:
         tokens: that were encoded so far.
     """
 
-    def __init__(self, encoder: Encoder, stop: threading.Event) -> None:
-        self._encoder = encoder
+    def __init__(self, question: Question, questions: Questions, stop: threading.Event) -> None:
+        self._encoder: Encoder = question.encoder
+        self._question = question
+        self._questions = questions
         self._stop = stop
         self.tokens = 0
 
@@ -128,7 +150,11 @@ class RequestEncoder:
             self._require_caller()
 
         self._require_caller()
-        encoded = self._encoder.encode(texts, kind, advanced)
+        if kind == "query" and list(texts) == [self._question.text]:
+            encoded = self._questions.encoded(self._question)
+            advanced(1)
+        else:
+            encoded = self._encoder.encode(texts, kind, advanced)
         counts = map(len, self.token_spans(texts, kind)) if encoded.tokens is None else encoded.tokens.lengths
         self.tokens += int(sum(counts))
         return encoded
@@ -144,6 +170,12 @@ class RequestEncoder:
     def _require_caller(self) -> None:
         if self._stop.is_set():
             raise AbandonedError
+
+
+def _share(running: int) -> int | None:
+    """Threads for one of so many works at once; None, as many as there are, where it is alone."""
+    torch = sys.modules.get("torch")  # what does not need it is served without
+    return None if running == 1 or torch is None else max(1, torch.get_num_threads() // running)
 
 
 async def _closed(receive: Receive) -> None:
