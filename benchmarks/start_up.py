@@ -105,6 +105,21 @@ def _is_ready(url: str) -> bool:
     return False
 
 
+@contextlib.contextmanager
+def served(index: Path, port: int) -> Iterator[None]:
+    """A server that is ready; it waits beside all the other commands, as a reader of the same index."""
+    with _OUTPUT.open("wb") as nowhere:
+        arguments = [sys.executable, "-P", "-c", _SEARCH, "serve", "--index", str(index), "--port", str(port)]
+        running = subprocess.Popen(arguments, stdout=nowhere, stderr=nowhere)
+    try:
+        while not _is_ready(f"http://127.0.0.1:{port}"):
+            time.sleep(0.1)
+        yield
+    finally:
+        running.send_signal(signal.SIGTERM)
+        running.wait()
+
+
 def commands(index: Path, beir: Path, port: int) -> Iterator[tuple[str, Callable[[], Cost]]]:
     """Every command with what runs it."""
     place = ("--index", index)
@@ -122,12 +137,14 @@ def commands(index: Path, beir: Path, port: int) -> Iterator[tuple[str, Callable
     yield "`status`", of(_SEARCH, "status", *place)
     for system in ("bm25", "cosine", "dynamax", "auto"):
         yield f"`search --system {system}`", of(_SEARCH, "search", _QUESTION, *place, "--system", system)
+    yield "`search --server`", of(_SEARCH, "search", _QUESTION, "--server", url)
+    own = ("serve", *place, "--port", port + 1)
     yield (
         "`serve`, until it is ready",
-        lambda: cost(_SEARCH, ["serve", *place, "--port", port], lambda: _is_ready(url)),
+        lambda: cost(_SEARCH, own, lambda: _is_ready(f"http://127.0.0.1:{port + 1}")),
     )
     results = itertools.count()
-    source = ("similar", beir / "corpus.jsonl", "--from-index", index, "--out")
+    source = ("similar", "--from-index", index, "--out")
     yield (
         "`similar --from-index`",
         lambda: cost(_SEARCH, [*source, beir.parent / f"neighbours-{next(results)}.csv"]),
@@ -146,7 +163,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="commands that contain this")
     asked = parser.parse_args()
     print(describe("torch", "sentence-transformers", "qdrant-client", "qdrant-edge-py"))
-    with prepared(asked.documents) as (index, beir):
+    with prepared(asked.documents) as (index, beir), served(index, asked.port):
         print("\n| command | processor seconds | wall seconds |\n|---|---|---|")
         for name, run in commands(index, beir, asked.port):
             if asked.only in name:

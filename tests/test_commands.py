@@ -39,6 +39,7 @@ from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.eval.cli.arguments import sources
 from surprise_rerank.eval.cli.arguments.filters import grouped
 from surprise_rerank.eval.cli.arguments.search import MODES
+from surprise_rerank.eval.cli.surprise_rerank.found import FoundHit
 from surprise_rerank.eval.cli.surprise_rerank.main import command, main
 from surprise_rerank.eval.reports.one_line import one_line
 from surprise_rerank.rerank.auto import PARTS, AutoReranker
@@ -977,7 +978,7 @@ class TestHelp:
 
 def test_groups_follow_their_best_hit() -> None:
     hits = [
-        Hit(str(i), -i, {}, Document(str(i), "", metadata={"a": {"b": value}}))
+        FoundHit.of(Hit(str(i), -i, {}, Document(str(i), "", metadata={"a": {"b": value}})))
         for i, value in enumerate(["x", ["y", "x", "y"], 3, True, None, "y", {"c": 1}, 2.5, "x"])
     ]
     found = [(value, [hit.id for hit in own]) for value, own in grouped(hits, ("a", "b"), 3, 2)]

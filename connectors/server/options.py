@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from surprise_rerank.core.settings import option
 from surprise_rerank.errors import DataError
 
+# Where the token is, of the server and of those who ask it; an option would be seen by other users.
+TOKEN_VARIABLE = "SURPRISE_RERANK_TOKEN"
 # Cohere's own limit. What is longer is refused while it is read, whatever the server's options are.
 MOST_DOCUMENTS = 10_000
 

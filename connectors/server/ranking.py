@@ -6,6 +6,7 @@ import itertools
 import math
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from surprise_rerank.candidates import Hit
@@ -223,6 +224,7 @@ def _hit(hit: Hit) -> dict[str, Any]:
         "surprise": hit.surprise,
         "title": "" if document is None else document.title,
         "text": hit.text or "",
+        "passage": None if hit.passage is None else asdict(hit.passage),
         "metadata": {} if document is None else dict(document.metadata),
         "parts": dict(hit.parts),
     }

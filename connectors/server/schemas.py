@@ -151,6 +151,14 @@ class SearchRequest(BaseModel):
     min_surprise: _Share | None = Field(None, description=_MIN_SURPRISE)
 
 
+class HitPassage(BaseModel):
+    """A stretch of a document's title and text, with a space between."""
+
+    number: int = Field(ge=0, description="0 for the first of its document.")
+    start: int = Field(ge=0, description="Its first character.")
+    end: int = Field(ge=0, description="After its last character.")
+
+
 class SearchHit(BaseModel):
     """A document that was found."""
 
@@ -162,6 +170,7 @@ class SearchHit(BaseModel):
     surprise: float | None
     title: str
     text: str = Field(description="Its best passage, or all of it.")
+    passage: HitPassage | None = Field(description="Where that passage is; null where documents are whole.")
     metadata: dict[str, Any]
     parts: dict[str, float | None] = Field(description="What each scorer gave it.")
 

@@ -6,7 +6,7 @@ import json
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from surprise_rerank.errors import DataError
 
@@ -14,13 +14,19 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
     from qdrant_client.models import Filter
 
-    from surprise_rerank.candidates import Hit
-
 Path: TypeAlias = tuple[str | int, ...]
 
 METADATA = "metadata."
 _SHOWN = 10  # names that an error lists
 _CLASS = re.compile(r"a valid dictionary or instance of \w+")
+
+
+class _Described(Protocol):
+    @property
+    def metadata(self) -> Mapping[str, Any]: ...
+
+
+D = TypeVar("D", bound=_Described)
 
 
 def parse_filter(text: str) -> Filter:
@@ -63,9 +69,7 @@ def check_group_path(path: str) -> tuple[str, ...]:
     return keys
 
 
-def grouped(
-    hits: Iterable[Hit], keys: Sequence[str], limit: int, size: int
-) -> list[tuple[str | int, list[Hit]]]:
+def grouped(hits: Iterable[D], keys: Sequence[str], limit: int, size: int) -> list[tuple[str | int, list[D]]]:
     """The first groups of hits that share a value, each with its best hits; the best hit orders them.
 
     As in Qdrant, a hit with a list of values is in the group of each, and one without a string or an integer
@@ -77,9 +81,9 @@ def grouped(
         limit: number of groups.
         size: most hits of a group.
     """
-    groups: dict[str | int, list[Hit]] = {}
+    groups: dict[str | int, list[D]] = {}
     for hit in hits:
-        for value in _values(hit.document.metadata if hit.document else {}, keys):
+        for value in _values(hit.metadata, keys):
             own = groups.setdefault(value, [])
             if len(own) < size:
                 own.append(hit)

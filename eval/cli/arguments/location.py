@@ -41,6 +41,13 @@ class ModelArguments:
 
 
 model_option = options_of(ModelArguments)
+# For commands that a server can answer in place of an index that they open.
+server_option = click.option(
+    "--server",
+    metavar="URL",
+    envvar="SURPRISE_RERANK_SERVER",
+    help="Ask a running `surprise-rerank serve` instead of opening an index.  [$SURPRISE_RERANK_SERVER]",
+)
 _OPTIONS = (
     options_of(Location),
     click.option("--grpc", is_flag=True, help="Talk to the server by gRPC instead of REST."),
@@ -51,7 +58,10 @@ _OPTIONS = (
 
 
 def takes_index(function: Command) -> Command:
-    """Give a command the options that name an index; it gets a `Location` and an `Output`."""
+    """Give a command the options that name an index; it gets a `Location` and an `Output`.
+
+    With `server_option` the location is empty where a server is given.
+    """
 
     @functools.wraps(function)
     def command(
@@ -64,7 +74,7 @@ def takes_index(function: Command) -> Command:
         quiet: bool,
         **others: Any,
     ) -> Any:
-        location = _location(folder, url, collection, grpc)
+        location = Location() if others.get("server") else _location(folder, url, collection, grpc)
         return function(location=location, out=Output(as_json=as_json, quiet=quiet), **others)
 
     return functools.reduce(lambda inner, option: option(inner), reversed(_OPTIONS), command)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
@@ -16,11 +16,20 @@ from surprise_rerank.eval.cli.arguments.questions import STANDARD_INPUT, one_que
 from surprise_rerank.eval.cli.options import options_of
 
 if TYPE_CHECKING:
-    from surprise_rerank.candidates import Hit, Ranking
     from surprise_rerank.connectors.qdrant import SearchOptions
     from surprise_rerank.connectors.qdrant.retrievers.dense import SurpriseMode
 else:
     SurpriseMode = str
+
+
+class _Scored(Protocol):
+    @property
+    def score(self) -> float: ...
+    @property
+    def surprise(self) -> float | None: ...
+
+
+H = TypeVar("H", bound=_Scored)
 
 
 class SystemChoice(click.Choice[str]):
@@ -135,7 +144,7 @@ class SearchArguments:
         options = SearchOptions(filter=None if self.condition is None else parse_filter(self.condition))
         return options.exactly() if self.exact else options
 
-    def hits(self, ranking: Ranking) -> list[Hit]:
+    def hits(self, ranking: Iterable[H]) -> list[H]:
         """All hits of a ranking that score enough, behind the offset."""
         least = self.threshold
         hits = [hit for hit in ranking if least is None or hit.score >= least]

@@ -82,11 +82,12 @@ def _as_json(
     hits: Sequence[Hit],
     explanation: RankingExplanation,
 ) -> dict[str, Any]:
-    from surprise_rerank.eval.cli.surprise_rerank.search_results import hit_json
+    from surprise_rerank.eval.cli.surprise_rerank.found import FoundHit
 
     values = explanation.to_json()
     candidates = [
-        {**hit_json(hit, own["rank"]), **own} for hit, own in zip(hits, values["candidates"], strict=True)
+        {**FoundHit.of(hit).to_json(own["rank"]), **own}
+        for hit, own in zip(hits, values["candidates"], strict=True)
     ]
     return {
         "query": result.query.text,

@@ -6,18 +6,23 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import click
+from click.core import ParameterSource
 
-from surprise_rerank.eval.cli.arguments.location import takes_index
+from surprise_rerank.eval.cli.arguments.location import server_option, takes_index
 from surprise_rerank.eval.cli.arguments.search import SearchArguments
 from surprise_rerank.eval.cli.options import takes
 from surprise_rerank.eval.cli.output.console import Output
 
 if TYPE_CHECKING:
-    from surprise_rerank.candidates import Hit
     from surprise_rerank.connectors.qdrant.location import Location
-    from surprise_rerank.eval.cli.surprise_rerank.search_results import SearchResult
+    from surprise_rerank.eval.cli.surprise_rerank.found import Found, FoundHit
 
-Group: TypeAlias = "tuple[str | int, list[Hit]]"
+Group: TypeAlias = "tuple[str | int, list[FoundHit]]"
+
+# What `serve` is started with, by the names of the options.
+_OF_INDEX = frozenset(
+    {"folder", "url", "collection", "grpc", "system", "mode", "pool", "condition", "exact", "model"}
+)
 
 _SEARCH_EXAMPLES = """\b
 Examples:
@@ -28,6 +33,7 @@ Examples:
   surprise-rerank search wings --index my-index --group-by metadata.author
   surprise-rerank search --questions questions.txt --index my-index --json
   surprise-rerank search --qdrant-url http://localhost:6333 -- "-1 as an index"
+  surprise-rerank search wings --server http://localhost:8000
 """
 
 
@@ -46,85 +52,115 @@ Examples:
     show_default=True,
     help="Most documents of a group.",
 )
+@server_option
 @takes_index
 def search(
-    *, location: Location, out: Output, arguments: SearchArguments, group_by: str | None, group_size: int
+    *,
+    location: Location,
+    out: Output,
+    arguments: SearchArguments,
+    group_by: str | None,
+    group_size: int,
+    server: str | None,
 ) -> None:
     """Find the best documents for a QUESTION.
 
     Without --system, documents are ranked by `auto` where the index holds packed token vectors: candidates by
     cosine and BM25 (where it is stored), re-scored by both and by DynaMax on one scale, with feedback.
+
+    With --server nothing is loaded here: a running `surprise-rerank serve` answers, by its own system and
+    pool. Its token is in SURPRISE_RERANK_TOKEN.
     """
     from surprise_rerank.eval.cli.arguments.filters import check_group_path, grouped
-    from surprise_rerank.eval.cli.surprise_rerank.search_results import search_results
+    from surprise_rerank.eval.cli.surprise_rerank.found import found_by_server, found_here
 
-    if group_by is None:
-        for system, result in search_results(location, arguments, out):
-            _print_hits(out, arguments, result, system.name)
-        return
-    keys = check_group_path(group_by)
-    for system, result in search_results(location, arguments, out):
-        groups = grouped(arguments.hits(result.ranking), keys, arguments.top, group_size)
+    keys = None if group_by is None else check_group_path(group_by)
+    if server is not None:
+        _refuse_with_server()
+        most = arguments.top + arguments.offset
+        results = found_by_server(server, arguments, out, most if keys is None else arguments.pool)
+        more = ""
+    else:
+        results = found_here(location, arguments, out)
+        more = "; a larger --pool looks for more"
+    for found in results:
+        if keys is None:
+            _print_hits(out, arguments, found)
+            continue
+        groups = grouped(found.hits, keys, arguments.top, group_size)
         if len(groups) < arguments.top:
-            count, pool = len(groups), len(result.ranking)
-            out.note(f"{count} groups among {pool} candidates; a larger --pool looks for more")
-        _print_groups(out, arguments, result, system.name, groups)
+            out.note(f"{len(groups)} groups among {found.pool} candidates{more}")
+        _print_groups(out, arguments, found, groups)
 
 
-def _head(result: SearchResult, system: str) -> dict[str, object]:
-    return {"query": result.query.text, "system": system, "seconds": result.total}
+def _refuse_with_server() -> None:
+    """Refuse options that a server decides.
+
+    Raises:
+        UsageError: if some are on the command line; names them.
+    """
+    context = click.get_current_context()
+    given = [
+        own.opts[0]
+        for own in context.command.params
+        if own.name in _OF_INDEX and context.get_parameter_source(own.name) == ParameterSource.COMMANDLINE
+    ]
+    if given:
+        raise click.UsageError(
+            f"{' and '.join(given)} cannot be used with --server: the server was started with its own; leave "
+            "them out, or search an index with --index"
+        )
 
 
-def _hits_json(hits: Sequence[Hit], offset: int = 0) -> list[dict[str, object]]:
-    from surprise_rerank.eval.cli.surprise_rerank.search_results import hit_json
-
-    return [hit_json(hit, rank) for rank, hit in enumerate(hits, start=offset + 1)]
+def _head(found: Found) -> dict[str, object]:
+    return {"query": found.question, "system": found.system, "seconds": found.seconds}
 
 
-def _print_hits(out: Output, arguments: SearchArguments, result: SearchResult, system: str) -> None:
-    hits = arguments.hits(result.ranking)[: arguments.top]
+def _hits_json(hits: Sequence[FoundHit], offset: int = 0) -> list[dict[str, object]]:
+    return [hit.to_json(rank) for rank, hit in enumerate(hits, start=offset + 1)]
+
+
+def _print_hits(out: Output, arguments: SearchArguments, found: Found) -> None:
+    hits = found.hits[: arguments.top]
     if out.as_json:
-        out.json({**_head(result, system), "hits": _hits_json(hits, arguments.offset)})
+        out.json({**_head(found), "hits": _hits_json(hits, arguments.offset)})
         return
     rows = [_row(hit, rank) for rank, hit in enumerate(hits, start=arguments.offset + 1)]
-    _print_rows(out, arguments, result, ("#rank", "#score", "id", "title", "text"), rows)
+    _print_rows(out, arguments, found, ("#rank", "#score", "id", "title", "text"), rows)
 
 
-def _print_groups(
-    out: Output, arguments: SearchArguments, result: SearchResult, system: str, groups: Sequence[Group]
-) -> None:
+def _print_groups(out: Output, arguments: SearchArguments, found: Found, groups: Sequence[Group]) -> None:
     if out.as_json:
         own = [{"value": value, "hits": _hits_json(hits)} for value, hits in groups]
-        out.json({**_head(result, system), "groups": own})
+        out.json({**_head(found), "groups": own})
         return
     rows = [
         (str(value), *_row(hit, rank)) for value, hits in groups for rank, hit in enumerate(hits, start=1)
     ]
-    _print_rows(out, arguments, result, ("group", "#rank", "#score", "id", "title", "text"), rows)
+    _print_rows(out, arguments, found, ("group", "#rank", "#score", "id", "title", "text"), rows)
 
 
-def _row(hit: Hit, rank: int) -> tuple[str, ...]:
-    title = hit.document.title if hit.document else ""
-    return str(rank), f"{hit.score:.4f}", hit.id, title, _body(hit, title)
+def _row(hit: FoundHit, rank: int) -> tuple[str, ...]:
+    return str(rank), f"{hit.score:.4f}", hit.id, hit.title, _body(hit)
 
 
-def _body(hit: Hit, title: str) -> str:
+def _body(hit: FoundHit) -> str:
     """The text that a table shows, without the title, which has a column of its own."""
     text = hit.text or ""
-    return text.removeprefix(title).lstrip() if title else text
+    return text.removeprefix(hit.title).lstrip() if hit.title else text
 
 
 def _print_rows(
     out: Output,
     arguments: SearchArguments,
-    result: SearchResult,
+    found: Found,
     columns: Sequence[str],
     rows: Sequence[Sequence[str]],
 ) -> None:
     if arguments.is_single:
         out.table(columns, rows, wide="text")
     elif out.is_terminal:
-        out.heading(result.query.text)
+        out.heading(found.question)
         out.table(columns, rows, wide="text")
     else:
-        out.table(("question", *columns), [(result.query.text, *row) for row in rows], wide="text")
+        out.table(("question", *columns), [(found.question, *row) for row in rows], wide="text")

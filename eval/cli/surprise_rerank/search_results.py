@@ -1,15 +1,14 @@
-"""Results of a search: encode, retrieve, re-rank, with the time that each takes; and hits as JSON."""
+"""Results of a search: encode, retrieve, re-rank, with the time that each takes."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from surprise_rerank.candidates import Candidates, Hit, Query, Ranking
+from surprise_rerank.candidates import Candidates, Query, Ranking
 from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.systems.backgrounds import load_background
 from surprise_rerank.connectors.systems.built import BuiltSystem
@@ -74,24 +73,6 @@ def search_once(
     steps = ("encoding", "retrieval", "re-ranking")
     seconds = dict(zip(steps, np.diff(times).tolist(), strict=True))
     return SearchResult(query, _with_pool_scores(ranking, pool), seconds, encoder, background)
-
-
-def hit_json(hit: Hit, rank: int) -> dict[str, Any]:
-    """A hit as JSON values; its text is the best passage, where the index has passages."""
-    passage, document = hit.passage, hit.document
-    return {
-        "rank": rank,
-        "id": hit.id,
-        "score": hit.score,
-        "surprise": hit.surprise,
-        "parts": dict(hit.parts),
-        "title": document.title if document else "",
-        "text": hit.text,
-        "passage": None
-        if passage is None
-        else {"number": passage.number, "start": passage.start, "end": passage.end},
-        "metadata": dict(document.metadata) if document else {},
-    }
 
 
 def _reads_vectors(system: BuiltSystem, background: QuestionBackground | None) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from surprise_rerank.connectors.qdrant.location import Location
-from surprise_rerank.connectors.server import ServerOptions
+from surprise_rerank.connectors.server.options import TOKEN_VARIABLE, ServerOptions
 from surprise_rerank.core.settings import option
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.arguments.location import folder_or_url
@@ -20,8 +20,6 @@ from surprise_rerank.eval.cli.options import options_of, takes
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.systems.loading import PipelineSettings
-
-TOKEN_VARIABLE = "SURPRISE_RERANK_TOKEN"
 
 _EXAMPLES = f"""\b
 Examples:

@@ -1,0 +1,127 @@
+"""Asking a running `surprise-rerank serve`: no model and no index are needed on this side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from surprise_rerank.connectors.qdrant.location import shown_url
+from surprise_rerank.connectors.server.options import TOKEN_VARIABLE
+from surprise_rerank.errors import DataError, StoreError
+
+_SECONDS = 120.0  # longer than a server takes before it gives up
+_SHOWN = 300  # characters of a server's message
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a server found for a question.
+
+    Attributes:
+        system: that ranked.
+        hits: best first, with the fields of `SearchHit`.
+    """
+
+    system: str
+    hits: list[Mapping[str, Any]]
+
+
+class SearchClient:
+    """A connection to a server; a context manager.
+
+    Args:
+        url: of the server, such as http://localhost:8000; what it is mounted at may follow.
+        token: that the server asks for, if it does; it is in no message.
+
+    Raises:
+        DataError: if the url is none of HTTP, or the token cannot be sent.
+    """
+
+    def __init__(self, url: str, token: str | None = None) -> None:
+        try:
+            address = httpx.URL(url)
+        except (httpx.InvalidURL, TypeError) as error:
+            raise DataError(f"{shown_url(url)!r} is no url of a server: {error}") from error
+        if address.scheme not in ("http", "https") or not address.host:
+            raise DataError(
+                f"{shown_url(url)!r} is no url of a server; give one such as http://localhost:8000"
+            )
+        if token and not (token.isascii() and token.isprintable()):
+            raise DataError(f"the token has characters that no header holds; correct {TOKEN_VARIABLE}")
+        self._has_token = bool(token)
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._client = httpx.Client(base_url=address, headers=headers, timeout=_SECONDS)
+        self.url = shown_url(str(address)).rstrip("/")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._client.close()
+
+    def search(self, question: str, top_k: int = 10, min_surprise: float | None = None) -> Answer:
+        """The best documents of the server's index for a question.
+
+        Args:
+            question: in words.
+            top_k: the most hits.
+            min_surprise: leave out what is less surprising; the server's own threshold where None.
+
+        Raises:
+            StoreError: if the server cannot be reached, has no index, or cannot answer now.
+            DataError: if it refuses the token or what is asked for.
+        """
+        body: dict[str, Any] = {"query": question, "top_k": top_k}
+        if min_surprise is not None:
+            body["min_surprise"] = min_surprise
+        found = self._sent("/v1/search", body)
+        try:
+            return Answer(str(found["system"]), [{**hit, "id": str(hit["id"])} for hit in found["results"]])
+        except (KeyError, TypeError) as error:
+            raise self._stranger() from error
+
+    def _sent(self, route: str, body: Mapping[str, Any]) -> Any:
+        try:
+            answer = self._client.post(route, json=body)
+            content = answer.json()
+        except httpx.TimeoutException as error:
+            raise StoreError(f"{self.url} did not answer in {_SECONDS:g} s; try again later") from error
+        except httpx.HTTPError as error:
+            raise StoreError(
+                f"{self.url} cannot be reached ({str(error) or type(error).__name__}); check the url, and "
+                "that 'surprise-rerank serve' runs there"
+            ) from error
+        except ValueError as error:
+            raise self._stranger() from error
+        if not answer.is_success:
+            raise self._refusal(answer, content)
+        return content
+
+    def _refusal(self, answer: httpx.Response, content: Any) -> DataError | StoreError:
+        said = content.get("message") if isinstance(content, Mapping) else None
+        message = f"{self.url} answered {answer.status_code}: {str(said or 'no message')[:_SHOWN]}"
+        match answer.status_code:
+            case 401 | 403:
+                given = "the one there is not the server's" if self._has_token else "none is set"
+                return DataError(f"{self.url} asks for a token; set {TOKEN_VARIABLE} ({given})")
+            case 404:
+                return StoreError(
+                    f"{message}; start it with an index: 'surprise-rerank serve --index FOLDER'"
+                )
+            case 429 | 503:
+                return StoreError(f"{message} (Retry-After: {answer.headers.get('Retry-After', '-')} s)")
+            case status if status < 500:
+                return DataError(message)
+            case _:
+                return StoreError(message)
+
+    def _stranger(self) -> StoreError:
+        return StoreError(
+            f"{self.url} answered something else than 'surprise-rerank serve' does; check the url"
+        )

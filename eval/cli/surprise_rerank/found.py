@@ -1,0 +1,138 @@
+"""What a search has found, as it is shown: from an index that is opened here, or from a server."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from surprise_rerank.eval.cli.arguments.search import SearchArguments
+from surprise_rerank.eval.cli.output.console import Output
+
+if TYPE_CHECKING:
+    from surprise_rerank.candidates import Hit
+    from surprise_rerank.connectors.qdrant.location import Location
+
+
+@dataclass(frozen=True, slots=True)
+class FoundHit:
+    """A document that was found, in the order of the fields of JSON.
+
+    Attributes:
+        id: the document's.
+        score: the system's.
+        surprise: the share of other questions whose best candidate scores less; None without a background.
+        parts: what each scorer added.
+        title: of the document.
+        text: its best passage, or all of it.
+        passage: number, start and end of that passage; None where documents are whole.
+        metadata: of the document.
+    """
+
+    id: str
+    score: float
+    surprise: float | None
+    parts: Mapping[str, float]
+    title: str
+    text: str | None
+    passage: Mapping[str, int] | None
+    metadata: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, hit: Hit) -> FoundHit:
+        """A hit of a ranking."""
+        document = hit.document
+        return cls(
+            hit.id,
+            hit.score,
+            hit.surprise,
+            dict(hit.parts),
+            "" if document is None else document.title,
+            hit.text,
+            None if hit.passage is None else asdict(hit.passage),
+            {} if document is None else dict(document.metadata),
+        )
+
+    @classmethod
+    def of_server(cls, values: Mapping[str, Any]) -> FoundHit:
+        """A hit of a server's answer, in which a score of a document that has none is null."""
+        numbers = {name: math.nan if own is None else own for name, own in values.get("parts", {}).items()}
+        score = values.get("score")
+        return cls(
+            values["id"],
+            -math.inf if score is None else float(score),
+            values.get("surprise"),
+            numbers,
+            values.get("title", ""),
+            values.get("text"),
+            values.get("passage"),
+            values.get("metadata", {}),
+        )
+
+    def to_json(self, rank: int) -> dict[str, Any]:
+        """As JSON values, with its place."""
+        return {"rank": rank, **asdict(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was found for a question.
+
+    Attributes:
+        question: in words.
+        system: that ranked.
+        seconds: how long it took.
+        hits: those that score enough, behind the offset.
+        pool: how many candidates there were.
+    """
+
+    question: str
+    system: str
+    seconds: float
+    hits: list[FoundHit]
+    pool: int
+
+
+def found_here(location: Location, arguments: SearchArguments, out: Output) -> Iterator[Found]:
+    """What an index gives for each question, in their order.
+
+    Raises:
+        SurpriseRerankError: as `search_results`.
+    """
+    from surprise_rerank.eval.cli.surprise_rerank.search_results import search_results
+
+    for system, result in search_results(location, arguments, out):
+        hits = [FoundHit.of(hit) for hit in arguments.hits(result.ranking)]
+        yield Found(result.query.text, system.name, result.total, hits, len(result.ranking))
+
+
+def found_by_server(url: str, arguments: SearchArguments, out: Output, most: int) -> Iterator[Found]:
+    """What a server gives for each question, in their order.
+
+    Args:
+        url: of a running `surprise-rerank serve`; its token is in the environment.
+        arguments: without what the server decides.
+        out: for notes.
+        most: how many hits are asked for.
+
+    Raises:
+        SurpriseRerankError: if the server refuses, or cannot be reached.
+    """
+    from surprise_rerank.connectors.server.client import SearchClient
+    from surprise_rerank.connectors.server.options import TOKEN_VARIABLE
+
+    questions = arguments.questions()
+    with SearchClient(url, os.environ.get(TOKEN_VARIABLE, "").strip() or None) as client:
+        for number, question in enumerate(questions):
+            start = time.perf_counter()
+            answer = client.search(question, most, arguments.min_surprise)
+            seconds = time.perf_counter() - start
+            if number == 0:
+                out.note(f"ranked by {answer.system}, as {client.url} was started")
+            if arguments.min_surprise is not None and not answer.hits:
+                out.note("no document is that surprising")
+            hits = arguments.hits(FoundHit.of_server(hit) for hit in answer.hits)
+            yield Found(question, answer.system, seconds, hits, len(answer.hits))
