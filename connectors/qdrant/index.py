@@ -243,8 +243,11 @@ class QdrantIndex:
 
         Raises:
             DataError: if an id occurs twice or metadata is not JSON; what was stored before stays.
+            IndexMismatchError: if the encoder computes in another precision than the index holds.
             IndexingError: if documents cannot be stored; names those that are not, the others are.
         """
+        if encoded is None:
+            self.manifest.check_precision(self.encoder, self.storage.where)
         maker = PointMaker(self.manifest.options, self.encoder, self.statistics())
         total = len(documents) if isinstance(documents, Sequence) else None
         self._density = None

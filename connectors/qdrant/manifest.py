@@ -14,6 +14,7 @@ from surprise_rerank.connectors.qdrant.schema import READ_SCHEMAS, SCHEMA_VERSIO
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.core.tokens.batch import STORAGES, Storage
 from surprise_rerank.core.tokens.form import INT8, TokenForm
+from surprise_rerank.encoders.backends.precision import precision_of
 from surprise_rerank.encoders.base import Encoder, token_dimension
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError, IndexMismatchError
@@ -170,6 +171,7 @@ class Manifest:
         latest: the ensemble with what was added since; the same as `statistics` where nothing was.
         schema: version of the layout in `schema.py`.
         token_dimension: of the token vectors; `dimension`, where it is not given.
+        precision: that the documents were encoded in.
     """
 
     model: str
@@ -180,6 +182,7 @@ class Manifest:
     latest: StatisticsRecord | None = None
     schema: int = SCHEMA_VERSION
     token_dimension: int = 0
+    precision: str = "float32"
 
     def __post_init__(self) -> None:
         if not self.token_dimension:
@@ -204,7 +207,14 @@ class Manifest:
                 "another model (token_encoder=load_encoder()), or make the index with "
                 "IndexOptions(packed_tokens=False, token_vectors=None)"
             )
-        return cls(encoder.name, encoder.fingerprint, encoder.dimension, chosen, token_dimension=tokens or 0)
+        return cls(
+            encoder.name,
+            encoder.fingerprint,
+            encoder.dimension,
+            chosen,
+            token_dimension=tokens or 0,
+            precision=precision_of(encoder),
+        )
 
     @property
     def options_when_rebuilt(self) -> IndexOptions:
@@ -244,6 +254,7 @@ class Manifest:
                 statistics=_record(values.get("statistics")),
                 latest=_record(values.get("latest")),
                 schema=schema,
+                precision=str(values.get("precision", "float32")),
             )
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise IndexMismatchError(
@@ -262,6 +273,19 @@ class Manifest:
             raise IndexMismatchError(
                 f"{where} was made by model {self._label()}, asked for is {expected._label()}; "
                 "use that model, or another folder or collection, or index again"
+            )
+
+    def check_precision(self, encoder: Encoder, where: str) -> None:
+        """Refuse to add documents in another precision; questions may be of any (docs/performance.md).
+
+        Raises:
+            IndexMismatchError: if the encoder's precision is another than that of the documents.
+        """
+        if precision_of(encoder) != self.precision:
+            raise IndexMismatchError(
+                f"the documents of {where} are encoded in {self.precision}, the encoder computes in "
+                f"{precision_of(encoder)}; add documents with precision={self.precision!r} (load_encoder, or "
+                "--precision), or rebuild the index with this one"
             )
 
     def check_engine(self, kind: EngineKind, where: str) -> None:

@@ -121,7 +121,7 @@ class PipelineSettings:
             found.manifest.check(Manifest.of(as_encoder(self.encoder)), found.where)
         if self.model not in (None, found.manifest.model, found.encoder.name):
             assert self.model is not None
-            found.manifest.check(Manifest.of(load_encoder(self.model)), found.where)
+            found.manifest.check(Manifest.of(load_encoder(self.model, backend="auto")), found.where)
         return found
 
     def pipeline(self) -> Pipeline:
@@ -140,9 +140,10 @@ class PipelineSettings:
         """
         if self.location.is_given:
             return text_reranker_of(self.open_index(), self.system, min_surprise=self.min_surprise)
-        model = (
-            load_encoder(self.model or DEFAULT_MODEL) if self.encoder is None else as_encoder(self.encoder)
-        )
+        if self.encoder is None:
+            model = load_encoder(self.model or DEFAULT_MODEL, backend="auto")
+        else:
+            model = as_encoder(self.encoder)
         background = None if self.background is None else QuestionBackground.load(self.background)
         name = self.system or ("cosine" if token_dimension(model) is None else "dynamax")
         reranker = reranker_of_texts(name)
@@ -153,7 +154,7 @@ class PipelineSettings:
             return self._connected(as_encoder(self.encoder))
         with self._connected(None) as index:
             name = self.model or index.manifest.model
-        return self._connected(load_encoder(name))
+        return self._connected(load_encoder(name, backend="auto"))
 
     def _connected(self, encoder: Encoder | None) -> QdrantIndex:
         return QdrantIndex.open(self.location, encoder)

@@ -13,6 +13,7 @@ import numpy as np
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.files import disk_errors, whole_file
+from surprise_rerank.encoders.backends.precision import precision_of
 from surprise_rerank.encoders.base import Encoder, Kind
 from surprise_rerank.encoders.text_vectors import dense_vectors
 
@@ -89,7 +90,9 @@ class VectorFolder:
 
 def _key(encoder: Encoder, texts: Sequence[str], kind: Kind) -> str:
     # The fingerprint is that of the weights; a model's name identifies its prompts.
-    parts = [_VERSION, encoder.name, encoder.fingerprint, encoder.dimension, kind, list(texts)]
+    # Vectors of float32 were stored before there were others.
+    name = encoder.name if precision_of(encoder) == "float32" else [encoder.name, precision_of(encoder)]
+    parts = [_VERSION, name, encoder.fingerprint, encoder.dimension, kind, list(texts)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,8 @@ from surprise_rerank.connectors.systems.register import SYSTEMS, Need, System, f
 from surprise_rerank.core.extras import is_installed, pip_line
 from surprise_rerank.core.files import cache_folder
 from surprise_rerank.documents import encodable
+from surprise_rerank.encoders.backends.choosing import CALIBRATION_TEXTS
+from surprise_rerank.encoders.backends.precision import precision_of
 from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.errors import DataError, DatasetError, MissingExtraError, did_you_mean
@@ -99,7 +102,7 @@ def evaluate(
     notes = [*limited, *notes, *_without_baseline(settings, systems), *_gaps(dataset)]
     if encoder is None:
         terminal.say(f"loading {settings.model}")
-        encoder = load_encoder(settings.model, cache=settings.cache or cache_folder())
+        encoder = load_model(settings, dataset)
     anchors = load_anchors(settings.ensemble, settings.dataset, encoder, terminal)
     title = (
         f"{dataset.name} ({dataset.split}): {len(dataset.documents)} documents, "
@@ -150,13 +153,41 @@ def evaluate(
         "split": dataset.split,
         "documents": len(dataset.documents),
         "questions": len(dataset.queries),
-        "model": {"name": encoder.name, "fingerprint": encoder.fingerprint, "dimension": encoder.dimension},
+        "model": {
+            "name": encoder.name,
+            "fingerprint": encoder.fingerprint,
+            "dimension": encoder.dimension,
+            "precision": precision_of(encoder),
+        },
         "engine": engine,
         "token_form": form.to_json(),
         "seconds_in_all": seconds_in_all,
     }
     name = f"{dataset.name}/{dataset.split}"
     return Evaluation(name, title, tuple(measures), tuple(results), dataset.qrels, tuple(notes), facts)
+
+
+def load_model(settings: RetrievalSettings, dataset: RetrievalDataset | None = None) -> Encoder:
+    """The model of the settings.
+
+    Args:
+        settings: what to evaluate.
+        dataset: whose documents int8 weights are calibrated on.
+
+    Raises:
+        SurpriseRerankError: as `load_encoder`.
+    """
+    sample = None
+    if dataset is not None and settings.precision in ("int8", "auto"):
+        chosen = random.Random(0).sample(dataset.documents, min(CALIBRATION_TEXTS, len(dataset.documents)))
+        sample = [document.content for document in chosen]
+    return load_encoder(
+        settings.model,
+        cache=settings.cache or cache_folder(),
+        backend=settings.backend,
+        precision=settings.precision,
+        calibration=sample,
+    )
 
 
 def check_together(settings: RetrievalSettings, datasets: Sequence[str], run_dir: Path | None = None) -> None:

@@ -20,6 +20,7 @@ from surprise_rerank.connectors.systems.built import SAMPLE_SIZE
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.core.files import disk_errors
 from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.encoders.backends.precision import precision_of
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError
@@ -88,6 +89,7 @@ class Workspace:
         """Folder and collection: readable, and different for every data set, model and what is stored."""
         stored = {"passages": self.passages, "sparse": self.options.bm25 is not None}
         parts = [part for part, is_stored in stored.items() if is_stored]
+        parts += [own for own in [precision_of(self.encoder)] if own != "float32"]
         parts += [str(asked) for asked in (self.token_storage, self.pooling) if asked is not None]
         key = "\0".join((self.key, self.encoder.name, *parts))
         named = " ".join((self.key, Path(self.encoder.name).name, *parts))

@@ -1,4 +1,4 @@
-"""The two float64 products that moments are made of, on the processor or on an accelerator.
+"""What can compute here, and the two float64 products that moments are made of, on any of it.
 
     scatter  X' X          of (n, d) centred members
     spread   diag(Q C Q')  of (n, d) anchors
@@ -8,6 +8,7 @@ Both are n d^2 multiplications, all that an ensemble of a million members costs.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +74,17 @@ def spread(
         return np.asarray(np.einsum("nd,nd->n", np.matmul(anchors, covariance, out=out), anchors))
     rows = _moved(anchors, place)
     return np.asarray(((rows @ _moved(covariance, place)) * rows).sum(dim=1).cpu().numpy())
+
+
+def processor_has(*instructions: str) -> bool:
+    """Whether this processor has one of these sets of instructions, such as `avx512_vnni`.
+
+    It is False where torch does not report them, as older versions do not.
+    """
+    import torch
+
+    capabilities: Mapping[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
+    return any(capabilities.get(name) for name in instructions)
 
 
 @cache

@@ -15,8 +15,9 @@ import numpy as np
 from surprise_rerank.core.arrays import Float32Array, IntArray, unit_rows
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import encodable
+from surprise_rerank.encoders.backends.transformer import NO_LIMIT, WholeTexts, prompt_of
 from surprise_rerank.encoders.base import Encoded, Kind, Progress
-from surprise_rerank.encoders.sentence_transformer import NO_LIMIT, WholeTexts, fingerprint_of, prompt_of
+from surprise_rerank.encoders.sentence_transformer import fingerprint_of
 
 if TYPE_CHECKING:
     from sentence_transformers import MultiVectorEncoder as MultiVectorModel
@@ -83,7 +84,7 @@ class MultiVectorEncoder:
         longest = longest or self.model.tokenizer.model_max_length
         if longest > NO_LIMIT:
             return None
-        return int(longest) - self._whole.length(prompt_of(self.model, "document"))
+        return int(longest) - self._whole.length(prompt_of(self.model.prompts, "document"))
 
     def encode(
         self, texts: Sequence[str], kind: Kind = "document", on_progress: Progress | None = None
@@ -129,7 +130,9 @@ class MultiVectorEncoder:
         found: list[list[str]] = []
         for part in _parts(texts):
             with self._turn:
-                features = self.model.preprocess(part, prompt=prompt_of(self.model, kind) or None, task=kind)
+                features = self.model.preprocess(
+                    part, prompt=prompt_of(self.model.prompts, kind) or None, task=kind
+                )
             for mask in masks:
                 features = mask(features, task=kind)
             kept = features["attention_mask"].bool()

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 
 from surprise_rerank.core.arrays import IntArray
+from surprise_rerank.encoders.backends.precision import precision_of
 from surprise_rerank.encoders.base import (
     Encoded,
     Encoder,
@@ -50,6 +51,12 @@ class PairedEncoder:
     def name(self) -> str:
         """Both names."""
         return f"{self.dense_encoder.name} + tokens of {self.token_encoder.name}"
+
+    @property
+    def precision(self) -> str:
+        """That of both, where it is the same."""
+        found = dict.fromkeys(map(precision_of, (self.dense_encoder, self.token_encoder)))
+        return " + ".join(found)
 
     @property
     def dimension(self) -> int:

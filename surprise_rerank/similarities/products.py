@@ -6,13 +6,14 @@ can take as long as the product itself, because the system maps it page by page.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 from typing import TypeAlias
 
 import numpy as np
 import torch
 
+from surprise_rerank.core.device import processor_has
 from surprise_rerank.core.tokens.codes import TokenCode
 
 # (t, d) stored tokens, t at most the rows that it was made for -> (t, m) float32, valid until the next call.
@@ -54,7 +55,7 @@ def multiplies_int8() -> bool:
     With AVX2 alone torch takes thirty times as long as for float32 (measured on Zen 3). Some processors add
     the products up in 16 bits, which overflow. It is False where torch does not report the capabilities.
     """
-    return _has("avx512_vnni", "avx_vnni", "amx_int8") and int8_is_exact()
+    return processor_has("avx512_vnni", "avx_vnni", "amx_int8") and int8_is_exact()
 
 
 @cache
@@ -69,13 +70,7 @@ def int8_is_exact() -> bool:
 @cache
 def _multiplies_bfloat16() -> bool:
     """Whether this processor multiplies bfloat16; others take twenty times as long as for float32."""
-    return _has("avx512_bf16", "amx_bf16")
-
-
-def _has(*instructions: str) -> bool:
-    # Older versions of torch do not report capabilities.
-    capabilities: Mapping[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
-    return any(capabilities.get(name) for name in instructions)
+    return processor_has("avx512_bf16", "amx_bf16")
 
 
 class _Float32:

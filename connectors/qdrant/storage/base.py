@@ -75,5 +75,5 @@ def check(manifest: Manifest, expected: Manifest | None, options: IndexOptions |
 
 def differs(one: Manifest, other: Manifest) -> bool:
     """Whether two versions hold vectors of other models, or store other things."""
-    compared = attrgetter("fingerprint", "dimension", "token_dimension", "options")
+    compared = attrgetter("fingerprint", "precision", "dimension", "token_dimension", "options")
     return bool(compared(one) != compared(other))

@@ -242,5 +242,6 @@ def _number(version: str) -> int:
 def _digest(manifest: Manifest) -> str:
     """Eight digits of what a version is made with."""
     options = json.dumps(manifest.options.to_json(), sort_keys=True)
-    made = f"{manifest.fingerprint}\0{manifest.dimension}\0{options}"
+    precision = "" if manifest.precision == "float32" else f"\0{manifest.precision}"
+    made = f"{manifest.fingerprint}\0{manifest.dimension}\0{options}{precision}"
     return hashlib.sha256(made.encode()).hexdigest()[:8]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import click
 from click.core import ParameterSource
@@ -19,6 +19,7 @@ from surprise_rerank.eval.cli.output.console import Output
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
+    from surprise_rerank.encoders.backends.choosing import BackendChoice, PrecisionChoice
     from surprise_rerank.encoders.base import Encoder
 
 Command: TypeAlias = Callable[..., Any]
@@ -100,15 +101,28 @@ def open_with_model(location: Location, model: str | None) -> DocumentIndex:
     return open_index(location, encoder)
 
 
-def load_model(name: str) -> Encoder:
+def load_model(
+    name: str,
+    backend: BackendChoice = "auto",
+    precision: str = "float32",
+    calibration: Sequence[str] | None = None,
+) -> Encoder:
     """Load a model; a folder or file is remembered by its whole path, so that an index finds it again.
+
+    Args:
+        name: as for `load_encoder`.
+        backend: as for `load_encoder`.
+        precision: as for `load_encoder`.
+        calibration: as for `load_encoder`.
 
     Raises:
         ModelError: if it cannot be loaded.
     """
     from surprise_rerank.encoders.loading import load_encoder
 
-    return load_encoder(os.path.abspath(name) if os.path.exists(name) else name)
+    place = os.path.abspath(name) if os.path.exists(name) else name
+    wanted = cast("PrecisionChoice", precision)
+    return load_encoder(place, backend=backend, precision=wanted, calibration=calibration)
 
 
 def model_of(index: DocumentIndex, name: str | None) -> Encoder:

@@ -23,7 +23,14 @@ from surprise_rerank.eval.cli.rerank_eval import off_topic as off_topic_command
 from surprise_rerank.eval.cli.rerank_eval import sentences as sentences_command
 from surprise_rerank.eval.cli.rerank_eval import sts as sts_command
 from surprise_rerank.eval.cli.rerank_eval import words as words_command
-from surprise_rerank.eval.retrieval.settings import DEFAULTS, RetrievalSettings, Test, TokenStorage
+from surprise_rerank.eval.retrieval.settings import (
+    DEFAULTS,
+    Backend,
+    Precision,
+    RetrievalSettings,
+    Test,
+    TokenStorage,
+)
 
 # Not inside the parentheses of a measure's parameters: RBP(p=0.8, rel=1).
 _SEPARATOR = re.compile(r"[,\s]+(?![^()]*\))")
@@ -106,6 +113,21 @@ Shell completion (bash; zsh and fish likewise):
     show_default=True,
     help="A sentence-transformers model (a name on the hub, or a folder), glove-6b-50d, or a file of word "
     "vectors (.txt, .vec, .bin, .npy).",
+)
+@click.option(
+    "--backend",
+    type=click.Choice(get_args(Backend)),
+    default=DEFAULTS.backend,
+    show_default=True,
+    help="What computes the model; `auto` is the fastest that is installed.",
+)
+@click.option(
+    "--precision",
+    type=click.Choice(get_args(Precision)),
+    default=DEFAULTS.precision,
+    show_default=True,
+    help="Of the numbers that the model multiplies; `auto` is the fastest that this processor has "
+    "instructions for. int8 is calibrated on a sample of the documents.",
 )
 @click.option(
     "--ensemble",
@@ -223,11 +245,9 @@ def _compare(
     **values: Any,
 ) -> None:
     from surprise_rerank.connectors.progress import Terminal
-    from surprise_rerank.core.files import cache_folder
-    from surprise_rerank.encoders.loading import load_encoder
     from surprise_rerank.eval.reports.writing import check_files
     from surprise_rerank.eval.retrieval.comparison import compare
-    from surprise_rerank.eval.retrieval.evaluation import check_together, evaluate
+    from surprise_rerank.eval.retrieval.evaluation import check_together, evaluate, load_model
     from surprise_rerank.eval.retrieval.robustness import corpus_lengths, with_robustness
     from surprise_rerank.eval.retrieval.writing import make_folder, write_results
 
@@ -245,9 +265,9 @@ def _compare(
     evaluations = []
     lengths = {}
     for name in names:
-        if encoder is None and len(names) > 1:
+        if encoder is None and len(names) > 1 and settings.precision not in ("int8", "auto"):
             terminal.say(f"loading {settings.model}")
-            encoder = load_encoder(settings.model, cache=settings.cache or cache_folder())
+            encoder = load_model(settings)
         own = replace(settings, dataset=name)
         evaluations.append(evaluate(own, terminal, encoder))
         if robustness:

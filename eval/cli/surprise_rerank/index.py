@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import click
 
-from surprise_rerank.errors import DataError, NoIndexError
+from surprise_rerank.errors import DataError, ModelError, NoIndexError
 from surprise_rerank.eval.cli.arguments.index_options import IndexArguments
 from surprise_rerank.eval.cli.arguments.location import load_model, open_index, takes_index
 from surprise_rerank.eval.cli.arguments.sources import SourceArguments, Sources, skipped_lines
 from surprise_rerank.eval.cli.exits import when_interrupted
 from surprise_rerank.eval.cli.options import takes
 from surprise_rerank.eval.cli.output.console import Output
-from surprise_rerank.eval.retrieval.settings import DEFAULTS
+from surprise_rerank.eval.retrieval.settings import DEFAULTS, Backend, Precision
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant import DocumentIndex, SyncReport
     from surprise_rerank.connectors.qdrant.location import EngineKind, Location
     from surprise_rerank.connectors.qdrant.manifest import Manifest
+    from surprise_rerank.encoders.base import Encoder
 
 _EXAMPLES = """\b
 Examples:
@@ -46,6 +49,20 @@ Examples:
     help="A sentence-transformers model (a name on the hub, or a folder), glove-6b-50d, or a file of word "
     f"vectors.  [default: the index's own; {DEFAULTS.model} for a new one]",
 )
+@click.option(
+    "--backend",
+    type=click.Choice(get_args(Backend)),
+    default=DEFAULTS.backend,
+    show_default=True,
+    help="What computes the model; `auto` is the fastest that is installed.",
+)
+@click.option(
+    "--precision",
+    type=click.Choice(get_args(Precision)),
+    help="Of the numbers that the model multiplies; `auto` is the fastest that this processor has "
+    "instructions for. int8 is calibrated on the first documents.  [default: the index's own; "
+    f"{DEFAULTS.precision} for a new one]",
+)
 @click.option("--prune", is_flag=True, help="Remove documents from the index that are in no source.")
 @click.option(
     "--rebuild",
@@ -69,6 +86,8 @@ def index(
     inputs: SourceArguments,
     storing: IndexArguments,
     model: str | None,
+    backend: Backend,
+    precision: Precision | None,
     prune: bool,
     rebuild: bool,
     encode_again: bool,
@@ -91,7 +110,12 @@ def index(
         rebuild = False  # there is nothing to keep
     before = None if existing is None else existing.options_when_rebuilt if rebuild else existing.options
     options = storing.options(before)
-    encoder = load_model(model or (existing.model if existing else DEFAULTS.model))
+    encoder = _encoder(
+        model or (existing.model if existing else DEFAULTS.model),
+        backend,
+        precision or (existing.precision if existing and not rebuild else DEFAULTS.precision),
+        sources,
+    )
     begun = time.perf_counter()
     with (
         when_interrupted("What was stored stays; run the same command again to go on."),
@@ -109,6 +133,19 @@ def index(
         else:
             done = opened.sync(sources, prune=prune, show_progress=shown)
         _report(out, location, opened, done, sources, time.perf_counter() - begun)
+
+
+def _encoder(model: str, backend: Backend, precision: str, sources: Sources) -> Encoder:
+    """The model; its int8 weights of before, where there are some, or new ones of the first documents."""
+    from surprise_rerank.encoders.backends.choosing import CALIBRATION_TEXTS
+
+    if precision == "int8":
+        with contextlib.suppress(ModelError):
+            return load_model(model, backend, precision)
+    sample = None
+    if precision in ("int8", "auto"):
+        sample = [document.content for document in itertools.islice(sources, CALIBRATION_TEXTS)]
+    return load_model(model, backend, precision, sample or None)
 
 
 def _manifest(location: Location) -> Manifest | None:

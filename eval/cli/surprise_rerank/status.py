@@ -133,6 +133,7 @@ def _facts(state: IndexStatus, size: int | None) -> list[tuple[str, str]]:
         ("points", str(state.points)),
         ("engine", state.engine),
         ("model", f"{manifest.model} ({manifest.dimension} dimensions, weights {manifest.fingerprint})"),
+        ("precision", manifest.precision),
         ("schema", str(manifest.schema)),
         *_option_facts(manifest.options),
         *ensemble_facts(manifest, state.behind),

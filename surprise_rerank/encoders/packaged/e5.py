@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -82,11 +83,20 @@ def load_packaged_e5(device: str | None = None) -> SentenceTransformer:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 
-    packed = read_packed(packaged_folder(E5_MODULE, "", {_FILE: _SHA256}, E5_MODEL) / _FILE)
+    packed = read_packed(e5_file())
     dimensions = packed.dimensions
     tokenizer = _tokenizer(packed.vocabulary, dimensions.positions)
     modules = [_transformer(_bert(packed), tokenizer), Pooling(dimensions.hidden, "mean"), Normalize()]
     return SentenceTransformer(modules=modules, device=device, prompts=dict(_PROMPTS))
+
+
+def e5_file() -> Path:
+    """The package's file, after a check that it is the published one.
+
+    Raises:
+        ModelError: if the package is damaged, or its weights are others.
+    """
+    return packaged_folder(E5_MODULE, "", {_FILE: _SHA256}, E5_MODEL) / _FILE
 
 
 def _transformer(bert: BertModel, tokenizer: PreTrainedTokenizerFast) -> Transformer:

@@ -1,0 +1,203 @@
+"""From a model in torch to a graph in a folder, once; and int8 weights, calibrated on texts."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from surprise_rerank.core.extras import import_extra
+from surprise_rerank.core.files import disk_errors
+from surprise_rerank.encoders.backends.exported import (
+    GRAPHS,
+    ExportedEncoder,
+    ExportedSettings,
+    Exporter,
+    draft_of,
+    write_settings,
+)
+from surprise_rerank.encoders.backends.transformer import TransformerEncoder
+from surprise_rerank.encoders.sentence_transformer import SentenceTransformerEncoder, tells_prompt
+from surprise_rerank.errors import ModelError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+# An exported graph of float32 computes what the model computes, but for the order of sums.
+_LEAST_AGREEMENT = 0.99999
+# Of several lengths, so that a graph that has learnt the length of its example by heart is found out.
+_PROBE = ["", "word", "What is the tallest mountain?", "Oil the chain every 200 km. " * 8, "deep " * 300]
+_OPSET = 17
+
+
+def export(encoder: SentenceTransformerEncoder, backend: Exporter, folder: Path) -> None:
+    """Write a model's graph of float32 into a folder that appears when it is complete.
+
+    Args:
+        encoder: the model in torch.
+        backend: what is to compute the graph.
+        folder: where; an older one is replaced.
+
+    Raises:
+        ModelError: if the model cannot be exported, or the graph computes something else.
+        MissingExtraError: if the backend's package is not installed.
+        StoreError: if the folder cannot be written.
+    """
+    import_extra("openvino" if backend == "openvino" else "onnxruntime", backend)
+    inputs = _inputs_of(encoder)
+    settings = ExportedSettings(
+        backend=backend,
+        precision="float32",
+        fingerprint=encoder.fingerprint,
+        dimension=encoder.dimension,
+        token_dimension=encoder.token_dimension,
+        longest=encoder.longest,
+        prompts={name: text for name, text in encoder.prompts.items() if text},
+        prompt_tokens=encoder.prompt_tokens,
+        inputs=inputs,
+        agreement=1.0,
+    )
+    with draft_of(folder) as draft, disk_errors(f"the exported model {folder}"):
+        try:
+            with _quiet():
+                _write_graph(encoder, inputs, backend, draft / GRAPHS[backend])
+                encoder.tokenizer.save_pretrained(draft)
+        except (RuntimeError, TypeError, ValueError, NotImplementedError) as error:
+            raise ModelError(
+                f"the model {encoder.name!r} cannot be exported for {backend}: "
+                f"{str(error).strip().splitlines()[0][:200]}; choose backend='torch'"
+            ) from error
+        write_settings(draft, settings)
+        agreement = _agreement(encoder, ExportedEncoder(draft, encoder.name), _PROBE)
+        if agreement < _LEAST_AGREEMENT:
+            raise ModelError(
+                f"the graph of {encoder.name!r} for {backend} computes other vectors (mean cosine "
+                f"{agreement:.5f}); choose backend='torch'"
+            )
+
+
+def quantise(exported: ExportedEncoder, texts: Sequence[str], folder: Path) -> ExportedSettings:
+    """Write a graph whose products are of int8, with ranges from what texts show (static quantisation).
+
+    Args:
+        exported: the model's graph of float32 for OpenVINO, which the result is compared with.
+        texts: a sample of the texts that will be encoded; `CALIBRATION_TEXTS` of them are enough.
+        folder: where; an older one is replaced.
+
+    Raises:
+        MissingExtraError: if nncf is not installed.
+        StoreError: if the folder cannot be written.
+    """
+    nncf: Any = import_extra("nncf", "openvino")
+    openvino: Any = import_extra("openvino", "openvino")
+    logging.getLogger("nncf").setLevel(
+        logging.ERROR
+    )  # on the standard output
+    graph = GRAPHS["openvino"]
+    model = openvino.Core().read_model(exported.folder / graph)
+    with draft_of(folder) as draft, disk_errors(f"the exported model {folder}"):
+        with _quiet(), contextlib.redirect_stdout(io.StringIO()):
+            sample = [
+                {name: batch.features[name] for name in exported.settings.inputs}
+                for batch in exported.batches(texts)
+            ]
+            made = nncf.quantize(
+                model,
+                nncf.Dataset(sample),
+                model_type=nncf.ModelType.TRANSFORMER,
+                subset_size=len(sample),
+            )
+            openvino.save_model(made, draft / graph, compress_to_fp16=False)
+        exported.tokenizer.save_pretrained(draft)
+        settings = replace(exported.settings, precision="int8")
+        write_settings(draft, settings)
+        agreement = _agreement(exported, ExportedEncoder(draft, exported.name), texts)
+        settings = replace(settings, agreement=agreement)
+        write_settings(draft, settings)
+    return settings
+
+
+def _inputs_of(encoder: SentenceTransformerEncoder) -> list[str]:
+    """What the graph will take.
+
+    Raises:
+        ModelError: if the graph could not be used without torch.
+    """
+    if not encoder.tokenizer.is_fast:
+        raise ModelError(f"the tokenizer of {encoder.name!r} is written in Python; choose backend='torch'")
+    if tells_prompt(encoder.model):
+        raise ModelError(
+            f"the model {encoder.name!r} leaves its prompt out of its vectors; choose backend='torch'"
+        )
+    found = [name for name in encoder.tokenized([""]) if name != "special_tokens_mask"]
+    if not set(found) <= set(_INPUTS):
+        raise ModelError(f"the model {encoder.name!r} reads {', '.join(found)}; choose backend='torch'")
+    return [name for name in _INPUTS if name in found]
+
+
+def _write_graph(
+    encoder: SentenceTransformerEncoder, inputs: list[str], backend: Exporter, path: Path
+) -> None:
+    import torch
+
+    class Whole(torch.nn.Module):
+        """The model from tokens to both kinds of vectors."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = copy.deepcopy(encoder.model).cpu().float()
+
+        def forward(
+            self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
+        ) -> tuple[Tensor, Tensor]:
+            given = {"input_ids": input_ids, "attention_mask": attention_mask}
+            if token_type_ids is not None:
+                given["token_type_ids"] = token_type_ids
+            output = self.model(given)
+            return output["sentence_embedding"], output["token_embeddings"]
+
+    (batch,) = encoder.batches(["an example", "of two texts"])
+    example = {name: torch.from_numpy(batch.features[name]) for name in inputs}
+    whole = Whole().eval()
+    with torch.inference_mode():
+        if backend == "openvino":
+            openvino: Any = import_extra("openvino", "openvino")
+            graph = openvino.convert_model(whole, example_input=example)
+            openvino.save_model(graph, path, compress_to_fp16=False)
+            return
+        names = {0: "texts", 1: "tokens"}
+        torch.onnx.export(
+            whole,
+            tuple(example[name] for name in inputs),
+            path,
+            dynamo=False,
+            opset_version=_OPSET,
+            input_names=inputs,
+            output_names=["dense", "token_vectors"],
+            dynamic_axes={**dict.fromkeys(inputs, names), "dense": {0: "texts"}, "token_vectors": names},
+        )
+
+
+def _agreement(one: TransformerEncoder, other: TransformerEncoder, texts: Sequence[str]) -> float:
+    """The smaller of two means of cosines between their vectors: of dense ones, and of tokens."""
+    theirs, ours = one.encode(texts), other.encode(texts)
+    dense = np.einsum("nd,nd->n", theirs.dense, ours.dense).mean()
+    tokens = (batch.require_tokens().directions for batch in (theirs, ours))
+    return float(min(dense, np.einsum("nd,nd->n", *tokens).mean()))
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what tracing says of branches in the model's code."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
