@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense, Normalize
 from tiny_bert import tiny_bert
@@ -21,7 +22,7 @@ from surprise_rerank import DocumentIndex, load_encoder
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders.backends import choosing, exporting, precision
+from surprise_rerank.encoders.backends import choosing, exporting, onednn, precision
 from surprise_rerank.encoders.backends.exported import MARKER, ExportedEncoder
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.encoders.sentence_transformer import SentenceTransformerEncoder
@@ -407,3 +408,32 @@ def test_a_manifest_of_before_there_were_precisions_is_of_float32(load: Callable
     values = json.loads(json.dumps(Manifest.of(load()).to_json()))
     del values["precision"]
     assert Manifest.from_json(values, "here").precision == "float32"
+
+
+# torch's products
+
+
+def test_packed_products_are_torchs_own_and_follow_weights_that_change():
+    layers = torch.nn.Sequential(torch.nn.Linear(16, 8), torch.nn.GELU(), torch.nn.Linear(8, 4, bias=False))
+    rows = torch.randn(3, 5, 16)
+    products = onednn.PackedProducts(layers)
+    with torch.inference_mode(), products():
+        packed = layers(rows)
+    np.testing.assert_allclose(packed.numpy(), layers(rows).detach().numpy(), atol=1e-5)
+    with torch.no_grad():
+        layers[0].weight.mul_(2)
+    with torch.inference_mode(), products():
+        np.testing.assert_allclose(layers(rows).numpy(), layers(rows).detach().numpy(), atol=1e-5)
+        changed = layers(rows)
+    np.testing.assert_allclose(changed.numpy(), layers(rows).detach().numpy(), atol=1e-5)
+    assert not np.allclose(changed.numpy(), packed.numpy())
+
+
+@pytest.mark.parametrize("maker", ["AMD EPYC", "Intel(R) Xeon(R)", None])
+def test_packed_products_are_for_processors_on_which_mkl_is_slow(
+    maker: str | None, monkeypatch: pytest.MonkeyPatch
+):
+    told = {"architecture": "x86_64", "cpu_name": maker} if maker else {}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: told, raising=False)
+    possible = torch.backends.mkldnn.is_available()
+    assert onednn.is_worth_it() == (maker == "AMD EPYC" and possible)

@@ -84,15 +84,28 @@ class TokenBatch:
             if text.ndim != 2 or text.shape[1] != d:
                 raise DataError(f"token vectors of text {i} have shape {text.shape}, expected (tokens, {d})")
         raw = np.concatenate([np.zeros((0, d), np.float32), *texts], dtype=np.float32)
+        return cls.from_rows(raw, np.array([len(t) for t in texts], dtype=np.int64))
+
+    @classmethod
+    def from_rows(cls, raw: Float32Array, lengths: IntArray) -> TokenBatch:
+        """A float32 batch of token vectors that are stacked already.
+
+        Args:
+            raw: (total, d) vectors, those of one text after those of another.
+            lengths: (n,) numbers of tokens; their sum is total.
+
+        Raises:
+            DataError: if a value is NaN or infinite.
+        """
         if not np.isfinite(raw).all():
-            bad = next(i for i, text in enumerate(texts) if not np.isfinite(text.astype(np.float32)).all())
+            row = np.flatnonzero(~np.isfinite(raw).all(axis=1))[0]
+            bad = int(np.searchsorted(np.cumsum(lengths), row, side="right"))
             raise DataError(f"token vectors of text {bad} hold NaN or infinite values")
         with np.errstate(over="ignore"):  # the next lines refuse these
             exact = row_norms(raw)
             norms = exact.astype(np.float32)
         if not np.isfinite(norms).all():
             raise DataError("token vectors are too long for float32 (3e38); scale them down")
-        lengths = np.array([len(t) for t in texts], dtype=np.int64)
         return cls(unit_rows(raw, exact), np.ones_like(norms), norms, offsets_of(lengths))
 
     @classmethod

@@ -99,9 +99,7 @@ def quantise(exported: ExportedEncoder, texts: Sequence[str], folder: Path) -> E
     """
     nncf: Any = import_extra("nncf", "openvino")
     openvino: Any = import_extra("openvino", "openvino")
-    logging.getLogger("nncf").setLevel(
-        logging.ERROR
-    )  # on the standard output
+    logging.getLogger("nncf").setLevel(logging.ERROR)  # on the standard output
     graph = GRAPHS["openvino"]
     model = openvino.Core().read_model(exported.folder / graph)
     with draft_of(folder) as draft, disk_errors(f"the exported model {folder}"):

@@ -106,16 +106,19 @@ class TransformerEncoder(ABC):
         inputs = self._inputs(texts, prompt)
         own = inputs.pop("own")
         dense = np.zeros((len(texts), self.dimension), dtype=np.float32)
-        tokens: list[Float32Array] = [np.zeros((0, self.token_dimension), np.float32)] * len(texts)
+        lengths = np.array([mask.sum() for mask in own], dtype=np.int64)
+        ends = np.cumsum(lengths)
+        tokens = np.empty((int(lengths.sum()), self.token_dimension), dtype=np.float32)
         for passed in self.passes(self._batches(inputs, prompt)):
             rows, read = passed.batch.rows, passed.batch.features["attention_mask"].astype(bool)
             # Matryoshka models are cut after the forward pass.
             dense[rows] = passed.dense[:, : self.dimension]
             for row, i in enumerate(rows):
-                tokens[i] = passed.tokens[row, np.flatnonzero(read[row])[own[i]]]
+                kept = np.flatnonzero(read[row])[own[i]]
+                np.take(passed.tokens[row], kept, axis=0, out=tokens[ends[i] - lengths[i] : ends[i]])
             if on_progress is not None:
                 on_progress(len(rows))
-        return Encoded(unit_rows(dense), TokenBatch.from_arrays(tokens, self.token_dimension))
+        return Encoded(unit_rows(dense), TokenBatch.from_rows(tokens, lengths))
 
     @functools.cached_property
     def token_dimension(self) -> int:
@@ -208,9 +211,25 @@ class TransformerEncoder(ABC):
         while start < len(order):
             size = max(1, self.batch_tokens // max(1, int(lengths[order[start]])))
             rows = order[start : start + size].tolist()
-            own = {key: [values[i] for i in rows] for key, values in inputs.items()}
-            yield Batch(rows, dict(self.tokenizer.pad(own, return_tensors="np")), prompt)
+            yield Batch(
+                rows, {key: self._padded(key, values, rows) for key, values in inputs.items()}, prompt
+            )
             start += size
+
+    def _padded(self, key: str, values: list[list[int]], rows: list[int]) -> IntArray:
+        """(b, t) of these rows, at the side and with the number that the tokenizer pads by.
+
+        Its own `pad` does the same, and takes a tenth of the time of a fast forward pass.
+        """
+        fill = {"input_ids": self.tokenizer.pad_token_id, "token_type_ids": self.tokenizer.pad_token_type_id}
+        found = np.full((len(rows), max(len(values[i]) for i in rows)), fill.get(key, 0), dtype=np.int64)
+        for place, i in zip(found, rows, strict=True):
+            own = values[i]
+            if self.tokenizer.padding_side == "right":
+                place[: len(own)] = own
+            else:
+                place[len(place) - len(own) :] = own
+        return found
 
 
 class WholeTexts:
