@@ -4,7 +4,8 @@
     python benchmarks/auto_latency.py --dataset beir/scifact --cache CACHE
 
 Systems take turns at every question, in one process, so that what else the machine does hits all of them. The
-index is the one that rerank-eval made. `--threads 1` shows what many callers at once would see each.
+index is the one that rerank-eval made, with int8 tokens, or any other (`--index`). `--threads 1` shows what
+many callers at once would see each.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--dataset", default="beir/scifact")
     parser.add_argument("--split")
-    parser.add_argument("--cache", type=Path, required=True)
+    place = parser.add_mutually_exclusive_group(required=True)
+    place.add_argument("--cache", type=Path)
+    place.add_argument("--index", type=Path)
     parser.add_argument("--model", default="all-MiniLM-L6-v2")
     parser.add_argument("--depth", type=int, default=100)
     parser.add_argument("--top", type=int, default=10)
@@ -45,7 +48,8 @@ def main() -> None:
         torch.set_num_threads(given.threads)
     encoder = load_encoder(given.model)
     questions = list(load_dataset(given.dataset, given.split).queries.values())[: given.questions]
-    with DocumentIndex.open(index_of(given.dataset, given.cache, encoder), encoder) as index:
+    folder = given.index or index_of(given.dataset, given.cache, encoder)
+    with DocumentIndex.open(folder, encoder) as index:
         pipelines = {name: pipeline_of(index, name, depth=given.depth) for name in SYSTEMS}
         taken: dict[str, list[float]] = {name: [] for name in SYSTEMS}
         for number, question in enumerate([*questions[:WARM], *questions]):
