@@ -16,6 +16,7 @@ import itertools
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -120,6 +121,12 @@ def served(index: Path, port: int) -> Iterator[None]:
         running.wait()
 
 
+def _free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return int(listening.getsockname()[1])
+
+
 def commands(index: Path, beir: Path, port: int) -> Iterator[tuple[str, Callable[[], Cost]]]:
     """Every command with what runs it."""
     place = ("--index", index)
@@ -138,10 +145,11 @@ def commands(index: Path, beir: Path, port: int) -> Iterator[tuple[str, Callable
     for system in ("bm25", "cosine", "dynamax", "auto"):
         yield f"`search --system {system}`", of(_SEARCH, "search", _QUESTION, *place, "--system", system)
     yield "`search --server`", of(_SEARCH, "search", _QUESTION, "--server", url)
-    own = ("serve", *place, "--port", port + 1)
+    other = _free_port()
+    own = ("serve", *place, "--port", other)
     yield (
         "`serve`, until it is ready",
-        lambda: cost(_SEARCH, own, lambda: _is_ready(f"http://127.0.0.1:{port + 1}")),
+        lambda: cost(_SEARCH, own, lambda: _is_ready(f"http://127.0.0.1:{other}")),
     )
     results = itertools.count()
     source = ("similar", "--from-index", index, "--out")
@@ -159,13 +167,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--documents", type=int, default=300)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--port", type=int, default=8765)
     parser.add_argument("--only", default="", help="commands that contain this")
     asked = parser.parse_args()
     print(describe("torch", "sentence-transformers", "qdrant-client", "qdrant-edge-py"))
-    with prepared(asked.documents) as (index, beir), served(index, asked.port):
+    port = _free_port()
+    with prepared(asked.documents) as (index, beir), served(index, port):
         print("\n| command | processor seconds | wall seconds |\n|---|---|---|")
-        for name, run in commands(index, beir, asked.port):
+        for name, run in commands(index, beir, port):
             if asked.only in name:
                 run()  # caches of pages, and what the first call of a command makes
                 rounds = [run() for _ in range(asked.rounds)]

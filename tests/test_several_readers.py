@@ -119,6 +119,7 @@ def test_who_writes_while_others_read_is_told_who_does(folder: Path) -> None:
 
 
 def test_who_is_refused_to_write_reads_on(folder: Path) -> None:
+    before = contents(folder)
     with (
         DocumentIndex.open(folder, WordEncoder()) as index,
         DocumentIndex.open(folder, WordEncoder()) as other,
@@ -131,6 +132,7 @@ def test_who_is_refused_to_write_reads_on(folder: Path) -> None:
             with pytest.raises(StoreError, match=r"has it open; close that one"):
                 change()
         assert len(index) == len(other) == 200
+        assert contents(folder) == before
         other.close()
         assert index.delete(["3"]) == 1
 

@@ -156,6 +156,7 @@ def behind(storage: Storage, record: StatisticsRecord) -> int:
 
 def set_latest(storage: Storage, latest: Statistics) -> None:
     """Keep an ensemble as the latest; documents have its moments after `refresh`."""
+    storage.engine.claim()
     storage.write_file(file_name(latest.record), latest.ensemble.to_bytes())
     before = storage.reload()
     storage.save(replace(before, latest=latest.record))
