@@ -34,7 +34,9 @@ from surprise_rerank.connectors.qdrant import DocumentIndex
 
 _MAIN = "from surprise_rerank.eval.cli.{0}.main import main; main()"
 _SEARCH, _EVALUATE = _MAIN.format("surprise_rerank"), _MAIN.format("rerank_eval")
-_MODEL = "from surprise_rerank import load_encoder; load_encoder().encode(['how to'], kind='query')"
+_MODEL = (
+    "from surprise_rerank import load_encoder; load_encoder(backend='auto').encode(['how to'], kind='query')"
+)
 _QUESTION = "test whether two samples differ"
 _OUTPUT = Path(os.devnull)
 
