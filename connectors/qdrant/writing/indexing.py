@@ -1,13 +1,14 @@
 """Bringing a collection up to date: only what changed is encoded, and nothing that was stored is lost.
 
-The next window of documents is encoded while a thread stores the one before. The queue between them is
-short, so that a slow store slows the encoder down instead of filling the memory.
+The next window of documents is encoded while a thread makes the points of the one before and stores them. The
+queue between them is short, so that a slow store slows the encoder down instead of filling the memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Protocol, runtime_checkable
 
@@ -37,7 +38,8 @@ from surprise_rerank.errors import DataError
 
 # Documents whose state is looked up together, and that are sorted by length: like lengths pad little.
 _CHUNK = 8192
-# Texts are encoded a window at a time: an interruption loses two, and float32 tokens stay under 50 MiB.
+# Texts are encoded a window at a time: an interruption loses two, and a window's float32 tokens stay under
+# 50 MiB; three windows are in memory.
 _WINDOW = 128
 
 
@@ -145,15 +147,14 @@ class Indexer:
         for window in self._windows(rows, documents):
             pieces = [piece for own in window.values() for piece in own]
             units = self._units(pieces, list(window), encoded)
-            jobs = []
+            parts = []
             for i, own in window.items():
                 before = stored.get(documents[i].id)
-                passages = before.passages if before else 0
-                jobs.append(Job(documents[i], list(islice(units, len(own))), passages))
+                parts.append((documents[i], len(own), before.passages if before else 0))
                 self._counts.updated += before is not None
                 self._counts.added += before is None
                 self._counts.split += len(own) > 1
-            writer.put(jobs)
+            writer.put(partial(_jobs, parts, units))
             self._told(writer)
 
     def _windows(
@@ -173,8 +174,13 @@ class Indexer:
         if window:
             yield window
 
-    def _units(self, pieces: Sequence[Piece], rows: Sequence[int], encoded: Encoded | None) -> Iterator[Unit]:
-        """What is stored of pieces; those of a very long document are encoded some at a time, too."""
+    def _units(
+        self, pieces: Sequence[Piece], rows: Sequence[int], encoded: Encoded | None
+    ) -> Callable[[], list[Unit]]:
+        """What makes what is stored of pieces, which are encoded; of a very long document it is made already.
+
+        Such a document is encoded some pieces at a time, too, and its vectors would fill the memory.
+        """
         if encoded is not None:
             if len(pieces) != len(rows):
                 longest = next(piece for piece in pieces if piece.count > 1)
@@ -182,11 +188,14 @@ class Indexer:
                     f"document {longest.document.id!r} is longer than the model reads and would be split, "
                     "but its vector was given; make the index with passages=None, or let it encode"
                 )
-            yield from self.maker.points(pieces, encoded.take(rows))
-            return
+            return partial(self.maker.points, pieces, encoded.take(rows))
+        if len(pieces) <= _WINDOW:
+            return partial(self.maker.points, pieces, self._encoded(pieces))
+        units: list[Unit] = []
         for start in range(0, len(pieces), _WINDOW):
             part = pieces[start : start + _WINDOW]
-            yield from self.maker.points(part, self._encoded(part))
+            units += self.maker.points(part, self._encoded(part))
+        return lambda: units
 
     def _encoded(self, pieces: Sequence[Piece]) -> Encoded:
         if self.carried is not None:
@@ -224,6 +233,17 @@ class Indexer:
     def _report(self, count: int) -> None:
         if self.on_progress is not None and count:
             self.on_progress(count)
+
+
+def _jobs(parts: Sequence[tuple[Document, int, int]], units: Callable[[], list[Unit]]) -> list[Job]:
+    """What is to be stored of documents: each with how many pieces it has now, and had before.
+
+    Args:
+        parts: document, pieces now, pieces before.
+        units: makes the units of all pieces.
+    """
+    made = iter(units())
+    return [Job(document, list(islice(made, count)), before) for document, count, before in parts]
 
 
 def slice_encoded(encoded: Encoded, start: int, count: int) -> Encoded:

@@ -19,6 +19,7 @@ from surprise_rerank.connectors.qdrant.schema import (
     tokens_id,
 )
 from surprise_rerank.connectors.qdrant.writing.term_upkeep import PointWriter
+from surprise_rerank.core.threads import using_threads
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import IndexingError, StoreError
 
@@ -28,7 +29,7 @@ _Named: TypeAlias = tuple[str, Unit]  # with the document's id
 
 _UPSERT_UNITS = 64
 _UPSERT_BYTES = 8 * 2**20  # a quarter of what a Qdrant server accepts in one request
-_QUEUED = 2
+_QUEUED = 1  # beside the window that is stored: its vectors are in memory
 _NAMED = 5  # ids that an error shows
 
 
@@ -46,11 +47,15 @@ class StoppedError(Exception):
 
 
 class Writer:
-    """A thread that stores windows in their order; an error stops it, and is raised as an `IndexingError`."""
+    """A thread that makes the points of windows, and stores them in their order.
+
+    Tokens are merged and packed here, while the next window is encoded. An error stops the thread; one of the
+    store is raised as an `IndexingError`.
+    """
 
     def __init__(self, points: PointWriter) -> None:
         self._points = points
-        self._queue: queue.Queue[Sequence[Job] | None] = queue.Queue(_QUEUED)
+        self._queue: queue.Queue[Callable[[], Sequence[Job]] | None] = queue.Queue(_QUEUED)
         self._thread = threading.Thread(target=self._run, name="surprise-rerank-writer", daemon=True)
         self._error: BaseException | None = None
         self._missing: dict[str, None] = {}  # ids that are not known to be stored, in their order
@@ -66,11 +71,11 @@ class Writer:
         # Also after an interruption: what is encoded is stored.
         self._stop()
 
-    def put(self, jobs: Sequence[Job]) -> None:
-        """Hand over a window; waits while the queue is full."""
+    def put(self, window: Callable[[], Sequence[Job]]) -> None:
+        """Hand over a window, as what makes its jobs; waits while the queue is full."""
         if self._error is not None:
             raise StoppedError
-        self._queue.put(jobs)
+        self._queue.put(window)
 
     def expect(self, names: Sequence[str]) -> None:
         """These documents are to be stored, unless they are acknowledged."""
@@ -146,12 +151,13 @@ class Writer:
             self._thread.join()
 
     def _run(self) -> None:
-        while (jobs := self._queue.get()) is not None:
-            if self._error is None:  # else the queue is emptied, so that no thread waits for it
-                try:
-                    self._store(jobs)
-                except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits for it
-                    self._error = error
+        with using_threads(1):  # the cores are for the encoder
+            while (window := self._queue.get()) is not None:
+                if self._error is None:  # else the queue is emptied, so that no thread waits for it
+                    try:
+                        self._store(window())
+                    except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits for it
+                        self._error = error
 
     def _store(self, jobs: Sequence[Job]) -> None:
         """A window. A document of several points counts as stored when the last of them is."""
