@@ -30,7 +30,7 @@ from machine import describe
 
 from surprise_rerank import Document, load_encoder
 from surprise_rerank.connectors.datasets.demo import DemoDocumentation
-from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 
 _MAIN = "from surprise_rerank.eval.cli.{0}.main import main; main()"
 _SEARCH, _EVALUATE = _MAIN.format("surprise_rerank"), _MAIN.format("rerank_eval")
@@ -79,7 +79,7 @@ def prepared(count: int) -> Iterator[tuple[Path, Path]]:
     documents = list(itertools.islice(data.documents(), count))
     with tempfile.TemporaryDirectory() as made:
         index, beir = Path(made, "index"), Path(made, "beir")
-        with DocumentIndex.open(index, load_encoder()) as opened:
+        with DocumentIndex.open(index, load_encoder(), options=IndexOptions(passages=None)) as opened:
             opened.sync(documents)
             opened.term_statistics()
         _write(beir / "corpus.jsonl", [_json(document) for document in documents])
