@@ -195,7 +195,13 @@ def _agreement(one: TransformerEncoder, other: TransformerEncoder, texts: Sequen
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what tracing says of branches in the model's code."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+    """Without what tracing says of branches and settings in the model's code."""
+    theirs = logging.getLogger("transformers")
+    level = theirs.level
+    theirs.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        theirs.setLevel(level)

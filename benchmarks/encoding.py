@@ -1,0 +1,152 @@
+"""Documents a second of a model by every backend and precision, beside torch as it is and the bare products.
+
+    python benchmarks/encoding.py                                    # the built-in demo's texts
+    python benchmarks/encoding.py --dataset beir/scifact --texts 512
+
+Rounds are interleaved: each encodes the same texts by every backend, and the median of the rounds counts, so
+that other programs disturb all alike. Processor seconds count what the process really computed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+import numpy as np
+import torch
+from machine import describe
+
+from surprise_rerank import load_encoder
+from surprise_rerank.encoders.backends.choosing import CALIBRATION_TEXTS
+from surprise_rerank.encoders.backends.exported import ExportedEncoder
+from surprise_rerank.encoders.backends.transformer import Batch
+from surprise_rerank.encoders.base import Encoder
+from surprise_rerank.encoders.sentence_transformer import SentenceTransformerEncoder
+from surprise_rerank.errors import SurpriseRerankError
+from surprise_rerank.eval.retrieval.datasets import load_dataset
+
+_FASTEMBED_BATCH = 256
+_BEFORE = "torch float32 by MKL, as it was"
+
+
+@click.command()
+@click.option("--dataset", default="demo", show_default=True)
+@click.option("--model", default="all-MiniLM-L6-v2", show_default=True)
+@click.option("--texts", "number", default=256, show_default=True)
+@click.option("--rounds", default=3, show_default=True)
+def main(*, dataset: str, model: str, number: int, rounds: int) -> None:
+    """Print the table."""
+    documents = [document.content for document in load_dataset(dataset, None).documents]
+    order = np.random.default_rng(0).permutation(len(documents))
+    texts = [documents[i] for i in order[:number]]
+    sample = [documents[i] for i in order[-CALIBRATION_TEXTS:]]
+    with tempfile.TemporaryDirectory() as cache:
+        encoders = dict(_encoders(model, sample, Path(cache)))
+        for encode in encoders.values():
+            encode(texts[:16])
+        spent: dict[str, list[tuple[float, float]]] = {name: [] for name in encoders}
+        vectors = {}
+        for _ in range(rounds):
+            for name, encode in encoders.items():
+                wall, own = time.perf_counter(), time.process_time()
+                vectors[name] = encode(texts)
+                spent[name].append((time.perf_counter() - wall, time.process_time() - own))
+    print(f"{describe('torch', 'openvino', 'onnxruntime')}; {len(texts)} texts of {dataset}, {model}")
+    print(f"{'':36} docs/s  ratio  per processor second  ratio  cosine to float32")
+    usual = [statistics.median(values) for values in zip(*spent[_BEFORE], strict=True)]
+    for name, measured in spent.items():
+        wall, own = (statistics.median(values) for values in zip(*measured, strict=True))
+        cosine = float(np.einsum("nd,nd->n", vectors[name], vectors[_BEFORE]).mean())
+        rates = (
+            f"{len(texts) / wall:6.1f} {usual[0] / wall:6.2f} {len(texts) / own:21.1f} {usual[1] / own:6.2f}"
+        )
+        print(f"{name:36} {rates}  {cosine:.6f}")
+    for name, rate in _limits().items():
+        print(f"bare products of {name}: {rate:.0f} GFlop/s a core")
+
+
+def _encoders(
+    model: str, sample: list[str], cache: Path
+) -> Iterator[tuple[str, Callable[[list[str]], np.ndarray]]]:
+    plain = load_encoder(model, "cpu")
+    assert isinstance(plain, SentenceTransformerEncoder)
+    before = SentenceTransformerEncoder(plain.model, plain.name, prompt_tokens=plain.prompt_tokens)
+    before._products = contextlib.nullcontext
+    yield _BEFORE, lambda texts: before.encode(texts).dense
+    yield "torch float32", lambda texts: plain.encode(texts).dense
+    for backend, precision in (
+        ("torch", "bfloat16"),
+        ("onnx", "float32"),
+        ("openvino", "float32"),
+        ("openvino", "bfloat16"),
+        ("openvino", "int8"),
+    ):
+        try:
+            made = load_encoder(model, "cpu", cache, backend=backend, precision=precision, calibration=sample)
+        except SurpriseRerankError as error:
+            print(f"{backend} {precision}: {error}")
+            continue
+        yield f"{backend} {precision}", _of(made)
+        if backend == "onnx":
+            assert isinstance(made, ExportedEncoder)
+            yield "onnxruntime as fastembed calls it", _as_fastembed(made)
+
+
+def _of(encoder: Encoder) -> Callable[[list[str]], np.ndarray]:
+    return lambda texts: encoder.encode(texts).dense
+
+
+def _as_fastembed(encoder: ExportedEncoder) -> Callable[[list[str]], np.ndarray]:
+    """Batches of 256 in the order of the texts, all padded to the longest, and dense vectors only."""
+
+    def encode(texts: list[str]) -> np.ndarray:
+        found = []
+        for start in range(0, len(texts), _FASTEMBED_BATCH):
+            part = encoder.tokenized(texts[start : start + _FASTEMBED_BATCH])
+            rows = list(range(len(part["input_ids"])))
+            names = [name for name in part if name != "special_tokens_mask"]
+            features = {name: encoder._padded(name, part[name], rows) for name in names}
+            (passed,) = encoder.graph.run([Batch(rows, features, "")])
+            found.append(passed.dense / np.linalg.norm(passed.dense, axis=1, keepdims=True))
+        return np.concatenate(found)
+
+    return encode
+
+
+def _limits() -> dict[str, float]:
+    """Billions of operations a second of one core, for a layer of a small model."""
+    rows, weight = torch.randn(1024, 384), torch.randn(1536, 384)
+    packed = torch.ops.mkldnn._reorder_linear_weight(weight, None)
+    half = rows.bfloat16(), weight.bfloat16()
+    whole = (
+        torch.randint(-99, 99, (1024, 384), dtype=torch.int8),
+        torch.randint(-99, 99, (384, 1536)).to(torch.int8),
+    )
+    products: dict[str, Callable[[], object]] = {
+        "float32 by MKL": lambda: torch.nn.functional.linear(rows, weight),
+        "float32 by oneDNN": lambda: torch.ops.mkldnn._linear_pointwise(rows, packed, None, "none", [], ""),
+        "bfloat16": lambda: torch.nn.functional.linear(*half),
+        "int8": lambda: torch._int_mm(*whole),
+    }
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    operations = 2 * 1024 * 384 * 1536 / 1e9
+    rates = {}
+    for name, product in products.items():
+        seconds = []
+        for _ in range(30):
+            began = time.thread_time()
+            product()
+            seconds.append(time.thread_time() - began)
+        rates[name] = operations / min(seconds)
+    torch.set_num_threads(threads)
+    return rates
+
+
+if __name__ == "__main__":
+    main()
