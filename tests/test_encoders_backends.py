@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from calling import exit_code
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense, Normalize
 from tiny_bert import tiny_bert
@@ -27,6 +28,8 @@ from surprise_rerank.encoders.backends.exported import MARKER, ExportedEncoder
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.encoders.sentence_transformer import SentenceTransformerEncoder
 from surprise_rerank.errors import IndexMismatchError, MissingExtraError, ModelError, StoreError
+from surprise_rerank.eval.cli.rerank_eval.main import main as rerank_eval
+from surprise_rerank.eval.cli.surprise_rerank.main import main as surprise_rerank
 
 OPENVINO = pytest.mark.skipif(not is_installed("openvino"), reason="the extra 'openvino' is not installed")
 ONNX = pytest.mark.skipif(not is_installed("onnx"), reason="the extra 'onnx' is not installed")
@@ -408,6 +411,59 @@ def test_a_manifest_of_before_there_were_precisions_is_of_float32(load: Callable
     values = json.loads(json.dumps(Manifest.of(load()).to_json()))
     del values["precision"]
     assert Manifest.from_json(values, "here").precision == "float32"
+
+
+# The commands
+
+
+@OPENVINO
+def test_commands_calibrate_on_the_documents_and_go_on_with_the_weights_of_before(
+    models: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+):
+    if not precision.multiplies_int8():
+        pytest.skip("no VNNI")
+    monkeypatch.setenv("SURPRISE_RERANK_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("SURPRISE_RERANK_BACKEND", raising=False)
+    where = ("--index", tmp_path / "index", "--json")
+    (tmp_path / "a.txt").write_text("oil the chain")
+    (tmp_path / "b.txt").write_text("tyres take bar")
+
+    def command(*arguments: object) -> dict:
+        assert exit_code(surprise_rerank, "surprise-rerank", *map(str, (*arguments, *where))) == 0
+        return json.loads(capfd.readouterr().out)
+
+    make = ("--model", models["plain"], "--no-passages", "--precision", "int8")
+    assert command("index", tmp_path / "a.txt", tmp_path / "b.txt", *make)["added"] == 2
+    assert command("status")["manifest"]["precision"] == "int8"
+    (tmp_path / "c.txt").write_text("brakes")
+    assert command("index", tmp_path / "c.txt")["added"] == 1
+    assert len(list(tmp_path.glob("cache/encoders/*/openvino-int8-*"))) == 1
+    assert command("search", "oil the chain", "--system", "cosine")["hits"]
+    wrong = ("index", tmp_path / "a.txt", "--precision", "float32", *where)
+    (tmp_path / "a.txt").write_text("oil the chain and the brakes")
+    assert exit_code(surprise_rerank, "surprise-rerank", *map(str, wrong)) == 2
+    assert "encoded in int8, the encoder computes in float32" in capfd.readouterr().err
+
+
+@OPENVINO
+def test_an_evaluation_in_another_precision_has_an_index_of_its_own(
+    models: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+):
+    if not precision.multiplies_int8():
+        pytest.skip("no VNNI")
+    monkeypatch.delenv("SURPRISE_RERANK_BACKEND", raising=False)
+    asked = ("--model", models["plain"], "--cache", tmp_path, "--systems", "cosine", "--quiet")
+    for of in ("float32", "int8"):
+        arguments = (*asked, "--precision", of, "--report", tmp_path / f"{of}.json")
+        assert exit_code(rerank_eval, "rerank-eval", *map(str, arguments)) == 0
+        assert f'"precision": "{of}"' in (tmp_path / f"{of}.json").read_text()
+    assert len(list(tmp_path.glob("*/qdrant"))) == 2
 
 
 # torch's products
