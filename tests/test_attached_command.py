@@ -49,7 +49,7 @@ class Desk:
 @pytest.fixture
 def desk(rest: QdrantRest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     encoder = WordEncoder()
-    monkeypatch.setattr(loading, "load_encoder", lambda name, *_: WordEncoder(name=name))
+    monkeypatch.setattr(loading, "load_encoder", lambda name, *_, **__: WordEncoder(name=name))
     made = Desk(rest.url, f"papers-{uuid.uuid4()}")
     params = models.VectorParams(size=encoder.dimension, distance=models.Distance.COSINE)
     made.client.create_collection(made.name, params)

@@ -84,7 +84,8 @@ def test_vectors_of_any_length_are_ranked_alike():
 
 
 def test_auto_needs_no_index_any_more(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("surprise_rerank.connectors.systems.loading.load_encoder", lambda name: WordEncoder())
+    place = "surprise_rerank.connectors.systems.loading.load_encoder"
+    monkeypatch.setattr(place, lambda name, **_: WordEncoder())
     reranker = PipelineSettings(system="auto").text_reranker()
     assert isinstance(reranker.reranker, PoolAutoReranker)
     assert reranker.rank("wing lift", TEXTS)[0].position == 1
