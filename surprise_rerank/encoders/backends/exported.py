@@ -20,6 +20,7 @@ from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.core.files import disk_errors, staged_folder
 from surprise_rerank.encoders.backends.precision import Precision
+from surprise_rerank.encoders.backends.tokenizing import PlainTokenizer
 from surprise_rerank.encoders.backends.transformer import Batch, Passed, TransformerEncoder
 from surprise_rerank.errors import StoreError
 
@@ -46,6 +47,8 @@ class ExportedSettings:
         prompts: name -> text before texts.
         prompt_tokens: whether the prompt's tokens count as the text's.
         inputs: names of what the graph takes.
+        padding: how shorter texts of a batch are filled.
+        split_special_tokens: whether a special token's spelling in a text is text.
         agreement: mean cosine of its dense vectors and torch's float32 ones, over a sample of texts.
     """
 
@@ -58,6 +61,8 @@ class ExportedSettings:
     prompts: dict[str, str]
     prompt_tokens: bool
     inputs: list[str]
+    padding: dict[str, Any]
+    split_special_tokens: bool
     agreement: float
 
 
@@ -98,12 +103,12 @@ class ExportedEncoder(TransformerEncoder):
         makers = {"openvino": OpenVinoGraph, "onnx": OnnxGraph}
         path = folder / GRAPHS[self.settings.backend]
         self.graph: Graph = makers[self.settings.backend](path, self.settings.inputs, self.precision)
-        from transformers import PreTrainedTokenizerFast  # .7 s
-
-        self._tokenizer: Any = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
-        self._tokenizer.model_input_names = list(self.settings.inputs)
-        # The first call sets the tokenizer's truncation, which must not happen while another thread uses it.
-        self.tokenized([""])
+        self._tokenizer = PlainTokenizer(
+            folder,
+            self.settings.inputs,
+            self.settings.padding,
+            split_special_tokens=self.settings.split_special_tokens,
+        )
 
     @functools.cached_property
     def token_dimension(self) -> int:

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import io
 import logging
+import shutil
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -24,6 +25,7 @@ from surprise_rerank.encoders.backends.exported import (
     draft_of,
     write_settings,
 )
+from surprise_rerank.encoders.backends.tokenizing import FILE
 from surprise_rerank.encoders.backends.transformer import TransformerEncoder
 from surprise_rerank.encoders.sentence_transformer import SentenceTransformerEncoder, tells_prompt
 from surprise_rerank.errors import ModelError
@@ -31,6 +33,7 @@ from surprise_rerank.errors import ModelError
 if TYPE_CHECKING:
     from torch import Tensor
 
+_PADDING = ("padding_side", "pad_token_id", "pad_token_type_id")
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 # An exported graph of float32 computes what the model computes, but for the order of sums.
 _LEAST_AGREEMENT = 0.99999
@@ -64,13 +67,15 @@ def export(encoder: SentenceTransformerEncoder, backend: Exporter, folder: Path)
         prompts={name: text for name, text in encoder.prompts.items() if text},
         prompt_tokens=encoder.prompt_tokens,
         inputs=inputs,
+        padding={name: getattr(encoder.tokenizer, name) for name in _PADDING},
+        split_special_tokens=bool(getattr(encoder.tokenizer, "split_special_tokens", False)),
         agreement=1.0,
     )
     with draft_of(folder) as draft, disk_errors(f"the exported model {folder}"):
         try:
             with _quiet():
                 _write_graph(encoder, inputs, backend, draft / GRAPHS[backend])
-                encoder.tokenizer.save_pretrained(draft)
+                encoder.tokenizer.backend_tokenizer.save(str(draft / FILE))
         except (RuntimeError, TypeError, ValueError, NotImplementedError) as error:
             raise ModelError(
                 f"the model {encoder.name!r} cannot be exported for {backend}: "
@@ -115,7 +120,7 @@ def quantise(exported: ExportedEncoder, texts: Sequence[str], folder: Path) -> E
                 subset_size=len(sample),
             )
             openvino.save_model(made, draft / graph, compress_to_fp16=False)
-        exported.tokenizer.save_pretrained(draft)
+        shutil.copyfile(exported.folder / FILE, draft / FILE)
         settings = replace(exported.settings, precision="int8")
         write_settings(draft, settings)
         agreement = _agreement(exported, ExportedEncoder(draft, exported.name), texts)
