@@ -22,7 +22,7 @@ from surprise_rerank.core.files import disk_errors, staged_folder
 from surprise_rerank.encoders.backends.precision import Precision
 from surprise_rerank.encoders.backends.tokenizing import PlainTokenizer
 from surprise_rerank.encoders.backends.transformer import Batch, Passed, TransformerEncoder
-from surprise_rerank.errors import StoreError
+from surprise_rerank.errors import ModelError, StoreError
 
 Exporter: TypeAlias = Literal["openvino", "onnx"]
 
@@ -151,6 +151,7 @@ class OpenVinoGraph:
     Raises:
         MissingExtraError: if openvino is not installed.
         StoreError: if OpenVINO cannot read the graph.
+        ModelError: if it cannot compute it on this processor.
     """
 
     def __init__(self, path: Path, inputs: list[str], precision: Precision) -> None:
@@ -163,6 +164,13 @@ class OpenVinoGraph:
             raise StoreError(_unreadable(path, error)) from error
         self._compiling = threading.Lock()
         self._compiled: dict[str, Any] = {}
+        try:
+            self._for("LATENCY")
+        except RuntimeError as error:
+            raise ModelError(
+                f"OpenVINO cannot compute {path} in {precision} on this processor: {_reason(error)}; "
+                "choose another precision or backend"
+            ) from error
 
     def run(self, batches: Iterable[Batch]) -> Iterator[Passed]:
         """In their order. As many are computed at a time as OpenVINO finds best for this processor."""
@@ -232,8 +240,15 @@ class OnnxGraph:
 
 
 def _unreadable(path: Path, error: Exception) -> str:
-    reason = str(error).strip().split("\n")[0][:200]
-    return f"cannot read the exported model {path}: {reason}; delete its folder, and it is exported again"
+    return (
+        f"cannot read the exported model {path}: {_reason(error)}; delete its folder, and it is exported "
+        "again"
+    )
+
+
+def _reason(error: Exception) -> str:
+    """The last line: those before are places in the library's source."""
+    return str(error).strip().splitlines()[-1][:200]
 
 
 def read_settings(folder: Path) -> ExportedSettings:
