@@ -353,10 +353,8 @@ def test_a_full_disk_is_one_line_and_auto_goes_on_with_torch(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ):
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(exporting, "write_settings", full)
+    usage = shutil.disk_usage(tmp_path)._replace(free=1000)
+    monkeypatch.setattr(exporting.shutil, "disk_usage", lambda folder: usage)
     with pytest.raises(StoreError, match="the disk is full; free some space"):
         load(backend="openvino", cache=tmp_path)
     monkeypatch.delenv("SURPRISE_RERANK_BACKEND", raising=False)
@@ -459,8 +457,9 @@ def test_an_evaluation_in_another_precision_has_an_index_of_its_own(
         pytest.skip("no VNNI")
     monkeypatch.delenv("SURPRISE_RERANK_BACKEND", raising=False)
     asked = ("--model", models["plain"], "--cache", tmp_path, "--systems", "cosine", "--quiet")
-    for of in ("float32", "int8"):
-        arguments = (*asked, "--precision", of, "--report", tmp_path / f"{of}.json")
+    # Token vectors that are stored as int8 are something else.
+    for of, more in (("float32", ("--token-storage", "int8")), ("int8", ())):
+        arguments = (*asked, *more, "--precision", of, "--report", tmp_path / f"{of}.json")
         assert exit_code(rerank_eval, "rerank-eval", *map(str, arguments)) == 0
         assert f'"precision": "{of}"' in (tmp_path / f"{of}.json").read_text()
     assert len(list(tmp_path.glob("*/qdrant"))) == 2

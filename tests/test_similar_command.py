@@ -605,7 +605,7 @@ def test_workers_elsewhere_load_a_model_on_their_device_and_this_process_on_none
 ) -> None:
     asked = []
 
-    def load(name: str, device: str) -> WordEncoder:
+    def load(name: str, device: str, *, backend: str) -> WordEncoder:
         asked.append(device)
         return WordEncoder()
 

@@ -115,7 +115,9 @@ class IndexTarget:
             StoreError: if the server cannot be used.
             IndexMismatchError: if the index is of another model, or has other options.
         """
-        encoder = load_encoder(self.model) if isinstance(self.model, str) else self.model.load()
+        encoder = (
+            load_encoder(self.model, backend="auto") if isinstance(self.model, str) else self.model.load()
+        )
         return QdrantIndex.open(
             None,
             encoder,

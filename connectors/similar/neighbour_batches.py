@@ -119,10 +119,9 @@ def model_of(encoder: Encoder | str, device: str, *, remote: bool = False) -> Mo
     if not isinstance(encoder, str):
         return Model(_identity(encoder), partial(_the_same, encoder))
     name = os.path.abspath(encoder) if os.path.exists(encoder) else encoder
-    loaded = load_encoder(name, "cpu" if remote else device)
-    return Model(
-        _identity(loaded), partial(load_encoder, name, device) if remote else partial(_the_same, loaded)
-    )
+    loaded = load_encoder(name, "cpu" if remote else device, backend="auto")
+    again = partial(load_encoder, name, device, backend="auto")
+    return Model(_identity(loaded), again if remote else partial(_the_same, loaded))
 
 
 def _identity(encoder: Encoder) -> str:

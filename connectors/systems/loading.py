@@ -19,7 +19,7 @@ from surprise_rerank.connectors.systems.index_systems import build_system, defau
 from surprise_rerank.connectors.systems.register import SYSTEMS, find_system, resolved
 from surprise_rerank.encoders.adapting import as_encoder
 from surprise_rerank.encoders.base import Encoder, token_dimension
-from surprise_rerank.encoders.loading import DEFAULT_MODEL, load_encoder
+from surprise_rerank.encoders.loading import DEFAULT_MODEL, load_encoder, load_question_encoder
 from surprise_rerank.errors import DataError, refuse_unknown
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.rerank.rerankers import Reranker, SurpriseReranker
@@ -153,8 +153,8 @@ class PipelineSettings:
         if self.encoder is not None:
             return self._connected(as_encoder(self.encoder))
         with self._connected(None) as index:
-            name = self.model or index.manifest.model
-        return self._connected(load_encoder(name, backend="auto"))
+            name, precision = self.model or index.manifest.model, index.manifest.precision
+        return self._connected(load_question_encoder(name, precision))
 
     def _connected(self, encoder: Encoder | None) -> QdrantIndex:
         return QdrantIndex.open(self.location, encoder)

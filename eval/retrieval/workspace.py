@@ -89,7 +89,9 @@ class Workspace:
         """Folder and collection: readable, and different for every data set, model and what is stored."""
         stored = {"passages": self.passages, "sparse": self.options.bm25 is not None}
         parts = [part for part, is_stored in stored.items() if is_stored]
-        parts += [own for own in [precision_of(self.encoder)] if own != "float32"]
+        precision = precision_of(self.encoder)
+        # Not the precision alone: `int8` is how token vectors are stored.
+        parts += [] if precision == "float32" else [f"encoded in {precision}"]
         parts += [str(asked) for asked in (self.token_storage, self.pooling) if asked is not None]
         key = "\0".join((self.key, self.encoder.name, *parts))
         named = " ".join((self.key, Path(self.encoder.name).name, *parts))

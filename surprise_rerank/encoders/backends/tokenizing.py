@@ -64,7 +64,7 @@ class PlainTokenizer:
 
     def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str]:
         """The pieces of ids."""
-        return [self._whole.id_to_token(i) for i in ids]
+        return [self._whole.id_to_token(i) or "" for i in ids]
 
     def _truncating(self, longest: int) -> Tokenizer:
         """A copy, because truncation is a setting, and other threads may be at work without it."""
