@@ -323,12 +323,14 @@ def test_files_that_changed_have_another_key(tmp_path: Path):
     (tmp_path / "1_Pooling").mkdir()
     (tmp_path / "1_Pooling" / "config.json").write_text("{}")
     (tmp_path / "model.safetensors").write_bytes(b"1234")
-    before = choosing.key_of(tmp_path)
-    assert choosing.key_of(tmp_path) == before
-    os.utime(tmp_path / "1_Pooling" / "config.json", ns=(1, 1))
-    assert choosing.key_of(tmp_path) != before
+    files = [tmp_path / "1_Pooling" / "config.json", tmp_path / "model.safetensors"]
+    before = choosing.key_of(tmp_path, files)
+    assert choosing.key_of(tmp_path, reversed(files)) == before
+    os.utime(files[0], ns=(1, 1))
+    assert choosing.key_of(tmp_path, files) != before
+    assert choosing.key_of(tmp_path, []) != choosing.key_of(tmp_path.parent, [])
     with pytest.raises(ModelError, match="cannot read the model"):
-        choosing.key_of(tmp_path / "missing")
+        choosing.key_of(tmp_path, [tmp_path / "missing"])
 
 
 @OPENVINO

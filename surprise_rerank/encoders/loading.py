@@ -77,7 +77,8 @@ def load_encoder(
         _require_plain(name, "has word vectors", backend, precision)
         return StaticEncoder(load_word_vectors(name, cache))
     if name == E5_MODEL and is_installed(E5_MODULE):
-        weights = Weights(name, key_of(e5_file()), partial(_load_e5, device))
+        file = e5_file()
+        weights = Weights(name, key_of(file, [file]), partial(_load_e5, device))
         return encoder_of(weights, backend, precision, calibration, cache, device)
     source, local = _source(name)
     folder = _folder_of(source, local, name)
@@ -89,9 +90,9 @@ def load_encoder(
         model = _loaded(name, source, local, device, several=False)
         return SentenceTransformerEncoder(model, name, precision=of)
 
-    # What a snapshot of the hub holds is said by its folder's name, and comes bit by bit.
-    files = folder if folder == Path(source) else folder / "config.json"
-    weights = Weights(name, key_of(files), load)
+    # The files of a snapshot of the hub come one by one, and its folder's name says what they are.
+    files = (path for path in folder.rglob("*") if path.is_file()) if folder == Path(source) else ()
+    weights = Weights(name, key_of(folder, files), load)
     return encoder_of(weights, backend, precision, calibration, cache, device)
 
 

@@ -6,7 +6,7 @@ import hashlib
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias, cast, get_args
@@ -59,22 +59,21 @@ class Weights:
     load: Callable[[Precision], SentenceTransformerEncoder]
 
 
-def key_of(folder: Path, *more: object) -> str:
-    """16 digits of the names, sizes and times of all files of a folder, or of one file.
+def key_of(place: Path, files: Iterable[Path]) -> str:
+    """16 digits of a model's place, and of the names, sizes and times of its files.
 
     Args:
-        folder: a folder or a file.
-        more: what else decides how the files are read.
+        place: its folder; that of a snapshot of the hub is called as its commit is.
+        files: that decide, where the place does not.
 
     Raises:
-        ModelError: if it cannot be read.
+        ModelError: if one cannot be read.
     """
-    paths = sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else [folder]
     try:
-        found = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
+        found = sorted((str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files)
     except OSError as error:
-        raise ModelError(f"cannot read the model {folder}: {error.strerror}") from error
-    return hashlib.sha256(repr((found, more)).encode()).hexdigest()[:16]
+        raise ModelError(f"cannot read the model {place}: {error.strerror}") from error
+    return hashlib.sha256(repr((str(place), found)).encode()).hexdigest()[:16]
 
 
 def encoder_of(
