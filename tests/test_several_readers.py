@@ -215,9 +215,9 @@ def test_an_index_that_may_not_be_written_to_is_read_from_a_copy(folder: Path, i
     shutil.copytree(folder, place)
     if not is_settled:
         (place / "1" / "edge.settled").unlink()
-    for path in (*place.parents, *place.rglob("*"), place):
-        if path.is_relative_to(folder.parents[2]):
-            path.chmod(0o755 if path.is_dir() else 0o644)
+    closed = [parent for parent in place.parents if not parent.stat().st_mode & 0o001]
+    for path in (*closed, *place.rglob("*"), place):
+        path.chmod(0o755 if path.is_dir() else 0o644)
     before = contents(place)
     # Everything is imported before, from where the other user may not be allowed to read.
     first = f"index = DocumentIndex.open({str(folder)!r}, WordEncoder()); {READS}; index.close()"

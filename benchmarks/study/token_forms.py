@@ -18,6 +18,7 @@ from statistics import median
 import numpy as np
 import numpy.typing as npt
 from scipy import stats
+from scipy.cluster import hierarchy
 
 from benchmarks.stored import index_of
 from benchmarks.study.collection import Case, Collection
@@ -26,7 +27,7 @@ from benchmarks.study.reading import read_collection
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.core.arrays import Float32Array, Float64Array, unit_rows
-from surprise_rerank.core.tokens import TokenBatch, TokenForm, codes, pack_tokens, pooling
+from surprise_rerank.core.tokens import TokenBatch, TokenForm, codes, pack_tokens
 from surprise_rerank.core.tokens.members import offsets_of
 from surprise_rerank.encoders.base import Encoder, encode_queries, require_token_encoder
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset
@@ -343,7 +344,7 @@ def _times(
 def _remembered_clustering() -> Iterator[None]:
     """Every document is clustered once: a form cuts the same tree elsewhere."""
     known: dict[bytes, npt.NDArray[np.int32]] = {}
-    linkage = pooling.linkage
+    linkage = hierarchy.linkage
 
     def remembered(distances: Float64Array, method: str) -> Float64Array:
         key = hashlib.blake2b(distances.tobytes(), digest_size=16).digest()
@@ -351,11 +352,11 @@ def _remembered_clustering() -> Iterator[None]:
             known[key] = linkage(distances, method)[:, :2].astype(np.int32)
         return known[key].astype(np.float64)
 
-    pooling.linkage = remembered  # type: ignore[attr-defined]
+    hierarchy.linkage = remembered
     try:
         yield
     finally:
-        pooling.linkage = linkage  # type: ignore[attr-defined]
+        hierarchy.linkage = linkage
 
 
 @contextmanager

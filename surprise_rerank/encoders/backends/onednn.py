@@ -67,7 +67,10 @@ def is_worth_it() -> bool:
     available: Any = torch.backends.mkldnn.is_available
     if not available() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         return False
-    layer = torch.nn.Linear(64, 32).requires_grad_(requires_grad=False)
+    # Made on no device, it draws no random numbers: torch's are the caller's.
+    layer = torch.nn.Linear(64, 32, device="meta").to_empty(device="cpu").requires_grad_(requires_grad=False)
+    for values in layer.parameters():
+        values.copy_(torch.linspace(-1, 1, values.numel()).reshape(values.shape))
     rows = torch.linspace(-1, 1, 8 * 64).reshape(8, 64)
     try:
         with PackedProducts(layer)():
