@@ -262,7 +262,8 @@ def test_jaccard_is_sum_of_minima_over_sum_of_maxima(unit_tokens: bool, seed: in
             minima += min(a, b)
             maxima += max(a, b)
         jaccard = DynaMax("jaccard", "joint", unit_tokens=unit_tokens).pair(query, text)
-        assert jaccard == pytest.approx(minima / maxima, rel=1e-5)
+        # Of nearly disjoint texts the sum of minima is a rounding's size.
+        assert jaccard == pytest.approx(minima / maxima, rel=1e-5, abs=1e-7)
 
 
 @given(grid_scene())
