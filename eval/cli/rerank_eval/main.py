@@ -10,6 +10,7 @@ from typing import Any, get_args
 import click
 from click.core import ParameterSource
 
+from surprise_rerank.eval.cli.arguments.backend import backend_option, precision_option
 from surprise_rerank.eval.cli.exits import run
 from surprise_rerank.eval.cli.options import present, report_option
 from surprise_rerank.eval.cli.rerank_eval import check as check_command
@@ -25,8 +26,6 @@ from surprise_rerank.eval.cli.rerank_eval import sts as sts_command
 from surprise_rerank.eval.cli.rerank_eval import words as words_command
 from surprise_rerank.eval.retrieval.settings import (
     DEFAULTS,
-    Backend,
-    Precision,
     RetrievalSettings,
     Test,
     TokenStorage,
@@ -114,20 +113,9 @@ Shell completion (bash; zsh and fish likewise):
     help="A sentence-transformers model (a name on the hub, or a folder), glove-6b-50d, or a file of word "
     "vectors (.txt, .vec, .bin, .npy).",
 )
-@click.option(
-    "--backend",
-    type=click.Choice(get_args(Backend)),
-    default=DEFAULTS.backend,
-    show_default=True,
-    help="What computes the model; `auto` is the fastest that is installed.",
-)
-@click.option(
-    "--precision",
-    type=click.Choice(get_args(Precision)),
-    default=DEFAULTS.precision,
-    show_default=True,
-    help="Of the numbers that the model multiplies; `auto` is the fastest that this processor has "
-    "instructions for. int8 is calibrated on a sample of the documents.",
+@backend_option
+@precision_option(
+    "int8 is calibrated on a sample of the documents.", default=DEFAULTS.precision, show_default=True
 )
 @click.option(
     "--ensemble",

@@ -6,11 +6,12 @@ import contextlib
 import itertools
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 import click
 
 from surprise_rerank.errors import DataError, ModelError, NoIndexError
+from surprise_rerank.eval.cli.arguments.backend import backend_option, precision_option
 from surprise_rerank.eval.cli.arguments.index_options import IndexArguments
 from surprise_rerank.eval.cli.arguments.location import load_model, open_index, takes_index
 from surprise_rerank.eval.cli.arguments.sources import SourceArguments, Sources, skipped_lines
@@ -49,19 +50,10 @@ Examples:
     help="A sentence-transformers model (a name on the hub, or a folder), glove-6b-50d, or a file of word "
     f"vectors.  [default: the index's own; {DEFAULTS.model} for a new one]",
 )
-@click.option(
-    "--backend",
-    type=click.Choice(get_args(Backend)),
-    default=DEFAULTS.backend,
-    show_default=True,
-    help="What computes the model; `auto` is the fastest that is installed.",
-)
-@click.option(
-    "--precision",
-    type=click.Choice(get_args(Precision)),
-    help="Of the numbers that the model multiplies; `auto` is the fastest that this processor has "
-    "instructions for. int8 is calibrated on the first documents.  [default: the index's own; "
-    f"{DEFAULTS.precision} for a new one]",
+@backend_option
+@precision_option(
+    "int8 is calibrated on the first documents.  [default: the index's own; "
+    f"{DEFAULTS.precision} for a new one]"
 )
 @click.option("--prune", is_flag=True, help="Remove documents from the index that are in no source.")
 @click.option(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 from surprise_rerank.core.device import processor_has
 from surprise_rerank.errors import ModelError
 
 Precision: TypeAlias = Literal["float32", "bfloat16", "int8"]
-PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
 
 def precision_of(encoder: object) -> str:
@@ -33,10 +32,14 @@ def require_processor(precision: Precision) -> None:
     Raises:
         ModelError: if it has no instructions for the precision.
     """
-    able = {"float32": True, "bfloat16": multiplies_bfloat16, "int8": multiplies_int8}[precision]
-    if able is True or (callable(able) and able()):
+    if precision == "float32":
         return
-    needed = {"bfloat16": "AVX512-BF16 or AMX", "int8": "VNNI or AMX"}[precision]
+    able, needed = {
+        "bfloat16": (multiplies_bfloat16, "AVX512-BF16 or AMX"),
+        "int8": (multiplies_int8, "VNNI or AMX"),
+    }[precision]
+    if able():
+        return
     raise ModelError(
         f"precision={precision!r} needs a processor with {needed}, and this one has neither; choose "
         "precision='float32', or 'auto' for the best that there is"
