@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from surprise_rerank.errors import SurpriseRerankError as SurpriseRerankError
     from surprise_rerank.pipeline import Pipeline as Pipeline
     from surprise_rerank.rerank.auto import AutoReranker as AutoReranker
+    from surprise_rerank.rerank.diversity import Diversity as Diversity
     from surprise_rerank.rerank.rerankers import CosineReranker as CosineReranker
     from surprise_rerank.rerank.rerankers import DynaMaxReranker as DynaMaxReranker
     from surprise_rerank.rerank.rerankers import FusionReranker as FusionReranker
@@ -74,6 +75,7 @@ _PUBLIC = {
     "NoIndexError StoreError SurpriseRerankError",
     "pipeline": "Pipeline",
     "rerank.auto": "AutoReranker",
+    "rerank.diversity": "Diversity",
     "rerank.rerankers": "CosineReranker DynaMaxReranker FusionReranker SurpriseReranker",
     "similarities.dynamax": "DynaMax",
     "similarities.registry": "similarity_names",

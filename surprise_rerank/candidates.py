@@ -212,6 +212,7 @@ class Hit:
         document: where the candidates had it.
         passage: the best of the document, where the candidates were passages.
         surprise: the share of background questions whose best candidate scores less; None without any.
+        duplicates: ids of near-duplicates that were folded into it, best first; see `rerank/diversity.py`.
     """
 
     id: str
@@ -220,6 +221,7 @@ class Hit:
     document: Document | None = None
     passage: Passage | None = None
     surprise: float | None = None
+    duplicates: tuple[str, ...] = ()
 
     @property
     def text(self) -> str | None:
@@ -235,14 +237,16 @@ class Ranking:
 
     Attributes:
         ids: n document ids.
-        scores: (n,) descending; their meaning is the re-ranker's.
+        scores: (n,) descending, unless `Diversity` has put different documents first; their meaning is the
+            re-ranker's.
         parts: name -> (n,) what each scorer contributed, aligned with `ids`.
         documents: n documents, where the candidates had them.
         notes: for the reader of the scores, for example that a score was not defined.
         passages: each document's best passage, where the candidates were passages; `parts` are its own.
         raw: name -> (n,) each scorer's own scores, before they were put on one scale for this question. They
             compare across questions, and are aligned with `ids`. Where it is empty, `scores` do so.
-        surprise: (n,) what `QuestionBackground.judged` adds, descending; None without a background.
+        surprise: (n,) what `QuestionBackground.judged` adds, falling as `scores` do; None without one.
+        duplicates: n tuples of ids, the near-duplicates of each line; None where none were looked for.
     """
 
     ids: tuple[str, ...]
@@ -253,6 +257,7 @@ class Ranking:
     passages: tuple[Passage, ...] | None = None
     raw: Mapping[str, Float64Array] = field(default_factory=dict)
     surprise: Float64Array | None = None
+    duplicates: tuple[tuple[str, ...], ...] | None = None
 
     @classmethod
     def order(
@@ -325,6 +330,7 @@ class Ranking:
                 document=None if self.documents is None else self.documents[i],
                 passage=None if self.passages is None else self.passages[i],
                 surprise=None if self.surprise is None else float(self.surprise[i]),
+                duplicates=() if self.duplicates is None else self.duplicates[i],
             )
 
     def top(self, k: int) -> Ranking:
@@ -343,6 +349,7 @@ class Ranking:
             passages=None if self.passages is None else tuple(self.passages[i] for i in rows),
             raw=_picked(self.raw, index),
             surprise=None if self.surprise is None else self.surprise[index],
+            duplicates=None if self.duplicates is None else tuple(self.duplicates[i] for i in rows),
         )
 
 

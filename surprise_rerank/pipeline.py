@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, Unpack
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from surprise_rerank.core.threads import using_threads
 from surprise_rerank.core.workers import in_thread
 from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.errors import DataError
+from surprise_rerank.rerank.diversity import NO_DIVERSITY, Diversity, DiversityOptions
 from surprise_rerank.rerank.rerankers import Reranker
 from surprise_rerank.rerank.weight_fitting import Weighted, WeightFit, fit_guarded
 from surprise_rerank.thresholds.background import (
@@ -51,6 +52,7 @@ class Pipeline:
             `with_background`.
         min_surprise: leave out what is less surprising; .95 lets through one in twenty questions that have
             nothing to do with the corpus. Needs a background.
+        diversity: different documents first, and near-duplicates in one line; neither by default.
 
     Raises:
         DataError: if min_surprise is no share, or more than the background can measure.
@@ -62,35 +64,41 @@ class Pipeline:
     depth: int = 100
     background: QuestionBackground | None = None
     min_surprise: float | None = None
+    diversity: Diversity = NO_DIVERSITY
 
     def __post_init__(self) -> None:
         if self.min_surprise is not None:
             require_background(self.background, self.min_surprise)
 
-    def search(self, question: str, top_k: int = 10) -> Ranking:
+    def search(self, question: str, top_k: int = 10, **diversity: Unpack[DiversityOptions]) -> Ranking:
         """The best documents for a question, with their text; none, where none is surprising enough.
 
+        Args:
+            question: in words.
+            top_k: the most that are returned. With diversity they are chosen from the whole pool.
+            diversity: `diversity=` (or `mmr=`) and `collapse=` in place of the pipeline's own.
+
         Raises:
-            DataError: if top_k is not positive, or neither a re-ranker nor the retriever has scores.
+            DataError: if top_k is not positive, neither a re-ranker nor the retriever has scores, or an
+                option of diversity is out of its range.
         """
         if top_k < 1:
             raise DataError(f"top_k must be at least 1, got {top_k}")
+        wanted = self.diversity.changed(**diversity)
         query = encoded_question(self.encoder, question)
-        ranking = self.rank(query, max(self.depth, top_k))
-        if self.min_surprise is not None:
-            ranking = above(ranking, self.min_surprise)
-        return ranking.top(top_k)
+        pool, ranking = self._pooled(query, max(self.depth, top_k), wanted.needs | {"documents"})
+        return first_of(ranking, pool, wanted, top_k, self.min_surprise)
 
-    async def asearch(self, question: str, top_k: int = 10) -> Ranking:
+    async def asearch(self, question: str, top_k: int = 10, **diversity: Unpack[DiversityOptions]) -> Ranking:
         """`search` in another thread, while the event loop goes on; see `workers.in_thread`.
 
         Raises:
             DataError: as `search`.
         """
-        return await in_thread(self.search, question, top_k)
+        return await in_thread(self.search, question, top_k, **diversity)
 
     def rank(self, query: Query, depth: int | None = None, *, texts: bool = True) -> Ranking:
-        """All candidates of an encoded question in order, whatever their surprise.
+        """All candidates of an encoded question in order, whatever their surprise and diversity.
 
         Args:
             query: encoded.
@@ -101,9 +109,12 @@ class Pipeline:
             DataError: if neither a re-ranker nor the retriever has scores.
         """
         wanted: frozenset[Field] = frozenset({"documents"}) if texts else frozenset()
-        fields = fields_for(self.reranker, self.background) | wanted
-        pool = self.retriever.retrieve(query, self.depth if depth is None else depth, fields)
-        return ranked(query, pool, self.reranker, self.background)
+        return self._pooled(query, self.depth if depth is None else depth, wanted)[1]
+
+    def _pooled(self, query: Query, depth: int, beside: frozenset[Field]) -> tuple[Candidates, Ranking]:
+        """The pool with these fields beside those that order it, and its ranking."""
+        pool = self.retriever.retrieve(query, depth, fields_for(self.reranker, self.background) | beside)
+        return pool, ranked(query, pool, self.reranker, self.background)
 
     def with_background(
         self,
@@ -197,9 +208,13 @@ def encoded_question(encoder: Encoder, question: str) -> Query:
         return encode_queries(encoder, [question])[0]
 
 
-def fields_for(reranker: Reranker | None, background: QuestionBackground | None = None) -> frozenset[Field]:
+def fields_for(
+    reranker: Reranker | None,
+    background: QuestionBackground | None = None,
+    diversity: Diversity = NO_DIVERSITY,
+) -> frozenset[Field]:
     """What is fetched with a pool, so that it can be ordered and its surprise can be measured."""
-    fields: frozenset[Field] = frozenset() if reranker is None else reranker.needs
+    fields = diversity.needs if reranker is None else diversity.needs | reranker.needs
     return fields if background is None else fields | background.needs
 
 
@@ -219,6 +234,27 @@ def ranked(
     """
     ranking = as_retrieved(pool) if reranker is None else reranker.rerank(query, pool)
     return ranking if background is None else background.judged(ranking, query, pool)
+
+
+def first_of(
+    ranking: Ranking,
+    pool: Candidates,
+    diversity: Diversity,
+    most: int | None = None,
+    min_surprise: float | None = None,
+) -> Ranking:
+    """What is shown of a ranking.
+
+    Args:
+        ranking: of the whole pool, best first.
+        pool: with the fields of `fields_for`.
+        diversity: of what is shown.
+        most: the most lines; all where None.
+        min_surprise: leave out what is less surprising.
+    """
+    enough = ranking if min_surprise is None else above(ranking, min_surprise)
+    shown = diversity.applied(ranking, pool, len(enough), most)
+    return shown if most is None else shown.top(most)
 
 
 def as_retrieved(pool: Candidates) -> Ranking:

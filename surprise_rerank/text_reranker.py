@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Unpack
 
 from surprise_rerank.candidates import Candidates, Hit, Query, Ranking
 from surprise_rerank.core.workers import in_thread
@@ -12,12 +13,12 @@ from surprise_rerank.encoders.adapting import as_encoder
 from surprise_rerank.encoders.base import Encoder, encode_queries, token_dimension
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError
-from surprise_rerank.pipeline import encoded_question, fields_for, ranked
+from surprise_rerank.pipeline import encoded_question, fields_for, first_of, ranked
+from surprise_rerank.rerank.diversity import NO_DIVERSITY, Diversity, DiversityOptions
 from surprise_rerank.rerank.rerankers import CosineReranker, DynaMaxReranker, Reranker
 from surprise_rerank.text_pool import Ids, StoredDocuments, TextPool, TextPools, Vectors
 from surprise_rerank.thresholds.background import (
     QuestionBackground,
-    above,
     checked_questions,
     require_background,
 )
@@ -34,6 +35,7 @@ class RankedText:
         parts: what each scorer gave it.
         passage: the best part of a text that is longer than the model reads, as its characters; None for a
             text that was read whole.
+        duplicates: positions of the near-duplicates that were folded into it, best first.
     """
 
     position: int
@@ -41,6 +43,7 @@ class RankedText:
     surprise: float | None
     parts: Mapping[str, float]
     passage: Passage | None = None
+    duplicates: tuple[int, ...] = ()
 
     @property
     def relevance(self) -> float:
@@ -82,6 +85,7 @@ class TextReranker:
         min_surprise: leave out what is less surprising; needs a background.
         passages: how texts that are longer than the encoder reads are split; the best passage counts. None
             cuts them.
+        diversity: different texts first, and near-duplicates in one line; neither by default.
 
     Raises:
         DataError: if the encoder is none, or min_surprise is no share or above what the background measures.
@@ -93,6 +97,7 @@ class TextReranker:
     background: QuestionBackground | None = None
     min_surprise: float | None = None
     passages: Passages | None = field(default_factory=Passages)
+    diversity: Diversity = NO_DIVERSITY
     # What was said or found out once, also of copies with another threshold.
     _known: dict[str, bool] = field(default_factory=dict, repr=False, compare=False)
     _pools: TextPools = field(init=False, repr=False, compare=False)
@@ -115,6 +120,7 @@ class TextReranker:
         ids: Ids | None = None,
         vectors: Vectors | None = None,
         top_n: int | None = None,
+        **diversity: Unpack[DiversityOptions],
     ) -> RankedTexts:
         """The texts in order, best first; equal ones stay in the order that they came in.
 
@@ -127,23 +133,21 @@ class TextReranker:
                 taken instead of encoding, where dense vectors are compared. Vectors of another model are not
                 used, which a note says.
             top_n: the most that are returned; all by default.
+            diversity: `diversity=` (or `mmr=`) and `collapse=` in place of the re-ranker's own.
 
         Raises:
             DataError: if ids or vectors are not as many as texts, vectors are of several dimensions or hold
                 NaN, top_n is not positive, or an input is no string.
         """
         _check(question, top_n)
+        wanted = self.diversity.changed(**diversity)
         own = self._pools.checked(texts, ids, vectors)
         if not texts:
             return RankedTexts()
         query = encoded_question(self.encoder, question)
-        pool = self._pools.pool(query, own, fields_for(self.reranker, self.background))
+        pool = self._pools.pool(query, own, fields_for(self.reranker, self.background, wanted))
         ranking = ranked(query, pool.candidates, self.reranker, self.background)
-        if self.min_surprise is not None:
-            ranking = above(ranking, self.min_surprise)
-        if top_n is not None:
-            ranking = ranking.top(top_n)
-        return _ranked_texts(ranking, pool)
+        return _ranked_texts(first_of(ranking, pool.candidates, wanted, top_n, self.min_surprise), pool)
 
     async def arank(
         self,
@@ -153,13 +157,14 @@ class TextReranker:
         ids: Ids | None = None,
         vectors: Vectors | None = None,
         top_n: int | None = None,
+        **diversity: Unpack[DiversityOptions],
     ) -> RankedTexts:
         """`rank` in another thread, while the event loop goes on; see `workers.in_thread`.
 
         Raises:
             DataError: as `rank`.
         """
-        return await in_thread(self.rank, question, texts, ids=ids, vectors=vectors, top_n=top_n)
+        return await in_thread(self.rank, question, texts, ids=ids, vectors=vectors, top_n=top_n, **diversity)
 
     def with_background(
         self, questions: Sequence[str], retrieve: Callable[[str], Sequence[str]], *, scorer: str = ""
@@ -186,7 +191,15 @@ class TextReranker:
 
 def _ranked_texts(ranking: Ranking, pool: TextPool) -> RankedTexts:
     lines = (
-        RankedText(int(hit.id), hit.score, hit.surprise, hit.parts, _place(hit, pool)) for hit in ranking
+        RankedText(
+            int(hit.id),
+            hit.score,
+            hit.surprise,
+            hit.parts,
+            _place(hit, pool),
+            tuple(int(name) for name in hit.duplicates),
+        )
+        for hit in ranking
     )
     return RankedTexts(lines, (*pool.notes, *ranking.notes))
 

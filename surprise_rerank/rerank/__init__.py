@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from surprise_rerank.rerank.auto import AutoSettings as AutoSettings
     from surprise_rerank.rerank.auto_of_pool import PoolAutoReranker as PoolAutoReranker
     from surprise_rerank.rerank.cross_encoder import CrossEncoderScorer as CrossEncoderScorer
+    from surprise_rerank.rerank.diversity import Diversity as Diversity
     from surprise_rerank.rerank.fusion import FusionMethod as FusionMethod
     from surprise_rerank.rerank.fusion import fit_weights as fit_weights
     from surprise_rerank.rerank.rerankers import CosineReranker as CosineReranker
@@ -32,6 +33,7 @@ __getattr__, __all__ = lazy_names(
         "auto": "AutoReranker AutoSettings",
         "auto_of_pool": "PoolAutoReranker",
         "cross_encoder": "CrossEncoderScorer",
+        "diversity": "Diversity",
         "fusion": "FusionMethod fit_weights",
         "rerankers": "CosineReranker DynaMaxReranker FusionReranker Reranker SurpriseReranker",
         "scorers": "CosineScorer DynaMaxScorer RetrievedScorer Scorer",

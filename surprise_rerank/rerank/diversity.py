@@ -1,0 +1,213 @@
+"""Different answers first: maximal marginal relevance, and near-duplicates of one answer in one line.
+
+Both work on a ranking once it is made, over the dense vectors x of its pool. The first line is the best.
+The next one is always, of those that are left (Carbonell and Goldstein, SIGIR 1998),
+
+    argmax_i  (1 - diversity) r_i - diversity max_j cos(x_i, x_j)        j: the lines before        (1)
+    r_i = 1 / (1 + exp(-(s_i - m) / sigma))                                                         (2)
+
+s are the scores of the ranking, m and sigma their mean and deviation over the pool. Cosines, shares and sums
+of deviations thereby have one scale, on which a candidate in the middle of its pool has a relevance of 1/2,
+and one that no scorer knows (minus infinity) 0. docs/diversity.md has the other scales that were tried.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TypedDict, Unpack
+
+import numpy as np
+
+from surprise_rerank.candidates import Candidates, Field, Ranking
+from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray, unit_rows
+from surprise_rerank.errors import DataError
+
+# Vectors that are equal may have a cosine this much below 1, in float32.
+_ROUNDING = 1e-6
+# Rows of the pool whose cosines to all others are held at a time.
+_AT_ONCE = 256
+
+
+class DiversityOptions(TypedDict, total=False):
+    """How users ask for a `Diversity`; None is what there is without.
+
+    Attributes:
+        diversity: 0 orders by relevance alone, 1 by difference alone; as Qdrant's.
+        mmr: the same as the paper's lambda, 1 - diversity: 1 orders by relevance alone.
+        collapse: fold what has at least this cosine to a better document.
+    """
+
+    diversity: float | None
+    mmr: float | None
+    collapse: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Diversity:
+    """How different the documents of a ranking should be; by default nothing is done.
+
+    Attributes:
+        diversity: weight of what is new in a document against its relevance, from 0 (relevance alone) to 1;
+            the paper's lambda is 1 - diversity.
+        collapse: documents with at least this cosine to a better one are folded into it: they are its
+            `Hit.duplicates`, and take no place in the ranking. None folds none.
+
+    Raises:
+        DataError: if one is out of its range.
+    """
+
+    diversity: float = 0.0
+    collapse: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_share("diversity", self.diversity, "0 (relevance alone) to 1 (difference alone)")
+        if self.collapse is not None:
+            _check_share("collapse", self.collapse, "0 to 1, such as .95: the cosine of near-duplicates")
+
+    def changed(self, **options: Unpack[DiversityOptions]) -> Diversity:
+        """The same with these in place of its own; those that are None stay.
+
+        Args:
+            options: see `DiversityOptions`.
+
+        Raises:
+            DataError: if one is out of its range, or both diversity and mmr are given.
+
+        >>> Diversity().changed(mmr=0.75, collapse=0.95)
+        Diversity(diversity=0.25, collapse=0.95)
+        """
+        diversity, mmr, collapse = options.get("diversity"), options.get("mmr"), options.get("collapse")
+        if mmr is not None:
+            if diversity is not None:
+                raise DataError("both diversity= and mmr= are given; mmr is 1 - diversity, so give one")
+            _check_share("mmr", mmr, "0 (difference alone) to 1 (relevance alone)")
+            diversity = 1.0 - mmr
+        return Diversity(
+            self.diversity if diversity is None else diversity,
+            self.collapse if collapse is None else collapse,
+        )
+
+    @property
+    def needs(self) -> frozenset[Field]:
+        """What candidates must have for it."""
+        return frozenset({"dense"} if self.diversity or self.collapse is not None else ())
+
+    def applied(
+        self, ranking: Ranking, pool: Candidates, among: int | None = None, most: int | None = None
+    ) -> Ranking:
+        """A ranking in this order. Scores stay what they are, so that they no longer fall.
+
+        Args:
+            ranking: of the pool, best first.
+            pool: n candidates with dense vectors; of documents in passages, the best passage's counts.
+            among: only the first so many lines may come; relevance is on the scale of all of them.
+            most: how many lines are wanted. All come, but those behind are in the order of relevance.
+
+        Raises:
+            DataError: if the pool has no dense vectors.
+        """
+        lines = ranking if among is None else ranking.top(among)
+        if not self.needs or not len(lines):
+            return lines
+        vectors = unit_rows(pool.require_dense()[lines.rows_in(pool)])
+        relevance = relevances(ranking.scores)[: len(lines)]
+        if self.collapse is not None:
+            groups = near_duplicates(vectors, self.collapse)
+            firsts = [group[0] for group in groups]
+            folded = tuple(tuple(lines.ids[i] for i in group[1:]) for group in groups)
+            lines = replace(lines.take(firsts), duplicates=folded)
+            vectors, relevance = vectors[firsts], relevance[firsts]
+        if not self.diversity:
+            return lines
+        return lines.take(diverse_order(relevance, vectors, self.diversity, most).tolist())
+
+
+def relevances(scores: Float64Array) -> Float64Array:
+    """(n,) r of equation (2), from 0 to 1, of the scores of a pool; 1/2 for all where they are equal."""
+    known = np.isfinite(scores)
+    if not known.any():
+        return np.full(len(scores), 0.5)
+    deviation = float(scores[known].std())
+    z = (scores - scores[known].mean()) / (deviation if deviation > 0 else 1.0)
+    found: Float64Array = 1.0 / (1.0 + np.exp(-np.clip(z, -700.0, 700.0)))
+    return np.where(known, found, 0.0)
+
+
+def marginal_relevance(
+    relevance: Float64Array, vectors: Float32Array, diversity: float, chosen: list[int], row: int
+) -> float:
+    """What equation (1) maximises, for one candidate: the plain form.
+
+    Args:
+        relevance: (n,) of the pool, from 0 to 1.
+        vectors: (n, d) of length 1, or of zeros.
+        diversity: from 0 to 1.
+        chosen: rows of the lines before.
+        row: of the candidate.
+    """
+    nearest = max((float(vectors[row].astype(np.float64) @ vectors[j]) for j in chosen), default=0.0)
+    return (1.0 - diversity) * float(relevance[row]) - diversity * nearest
+
+
+def diverse_order(
+    relevance: Float64Array, vectors: Float32Array, diversity: float, most: int | None = None
+) -> IntArray:
+    """Rows by equation (1), ties in the order that they came in; O(most n d).
+
+    Args:
+        relevance: (n,) from 0 to 1, descending.
+        vectors: (n, d) of length 1, or of zeros.
+        diversity: from 0 to 1.
+        most: how many are wanted; the others follow as they came.
+
+    Returns:
+        (n,) every row once.
+    """
+    n = len(relevance)
+    wide = vectors.astype(np.float64)
+    worth = (1.0 - diversity) * relevance
+    nearest = np.full(n, -np.inf)
+    order = [0] if n else []
+    while len(order) < min(n, n if most is None else most):
+        # Only what the last line is nearer to than the lines before it can have changed.
+        np.maximum(nearest, wide @ wide[order[-1]], out=nearest)
+        left = worth - diversity * nearest
+        left[order] = -np.inf
+        order.append(int(left.argmax()))
+    rest = np.setdiff1d(np.arange(n), order)
+    return np.concatenate([np.array(order, dtype=np.int64), rest])
+
+
+def near_duplicates(vectors: Float32Array, least: float) -> list[list[int]]:
+    """Rows in groups: a row that has this cosine to the first of an earlier group belongs to it.
+
+    Every row is compared with the best row of a group, not with its other members, so that a chain of small
+    changes does not end in one group.
+
+    Args:
+        vectors: (n, d) of length 1, or of zeros; the best document first.
+        least: cosine of near-duplicates.
+
+    Returns:
+        The groups in the order of their first rows; in a group, rows ascend.
+    """
+    group_of: dict[int, list[int]] = {}
+    grouped = np.zeros(len(vectors), dtype=np.bool_)
+    for start in range(0, len(vectors), _AT_ONCE):
+        near = vectors[start : start + _AT_ONCE] @ vectors.T >= least - _ROUNDING
+        for row, own in enumerate(near, start=start):
+            if grouped[row]:
+                continue
+            own &= ~grouped
+            own[row] = True  # zeros have no cosine, also with themselves
+            grouped |= own
+            group_of[row] = np.flatnonzero(own).tolist()
+    return list(group_of.values())
+
+
+def _check_share(name: str, value: object, expected: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise DataError(f"{name} must be a number from {expected}, got {value!r}")
+
+
+NO_DIVERSITY = Diversity()

@@ -1,0 +1,269 @@
+"""Different answers first, and near-duplicates in one line, of any ranking and in any store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from conftest import Opener
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from qdrant_client import models
+from words import WordEncoder
+
+from surprise_rerank import Diversity, Pipeline, TextReranker
+from surprise_rerank.candidates import Candidates, Field, Query, Ranking
+from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
+from surprise_rerank.connectors.qdrant.schema import DENSE, ID
+from surprise_rerank.core.arrays import unit_rows
+from surprise_rerank.documents import Document, Passage
+from surprise_rerank.encoders.base import encode_queries
+from surprise_rerank.errors import DataError
+from surprise_rerank.rerank.diversity import diverse_order, marginal_relevance, near_duplicates, relevances
+from surprise_rerank.rerank.rerankers import CosineReranker, DynaMaxReranker
+from surprise_rerank.text_reranker import RankedText
+
+PROPERTY = settings(max_examples=80, deadline=None)
+SHARES = st.floats(0, 1)
+# Two copies of the best answer, one of them with a word left out, and two other answers.
+TEXTS = (
+    "a wing gives lift to a plane in still air",
+    "a wing gives lift to a plane in air",
+    "the lift of a wing falls at a stall",
+    "drag slows every plane",
+    "bread and milk",
+)
+NAMES = ("d0", "d1", "d2", "d3", "d4")
+
+
+@dataclass
+class Pool:
+    """A retriever that gives one pool, and remembers what it was asked for."""
+
+    candidates: Candidates
+    asked: list[frozenset[Field]] = field(default_factory=list)
+
+    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
+        self.asked.append(fields)
+        return self.candidates
+
+
+def pool(scores: list[float], vectors: list[list[float]]) -> Candidates:
+    names = tuple(f"d{i}" for i in range(len(scores)))
+    dense = np.array(vectors, dtype=np.float32)
+    return Candidates(ids=names, scores={"score": np.array(scores)}, dense=dense)
+
+
+def ranking_of(candidates: Candidates) -> Ranking:
+    return Ranking.order(candidates, candidates.scores["score"])
+
+
+# A best answer, two near-copies of it, and something else.
+COPIES = pool([4.0, 3.0, 2.0, 1.0], [[3, 0, 0.1], [3, 0.2, 0], [3, 0, -0.1], [0, 1, 0]])
+
+
+@st.composite
+def lines(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
+    n = draw(st.integers(1, 12))
+    numbers = st.integers(-3, 3)
+    rows = draw(st.lists(st.lists(numbers, min_size=3, max_size=3), min_size=n, max_size=n))
+    relevance = draw(st.lists(SHARES, min_size=n, max_size=n))
+    return np.sort(np.array(relevance))[::-1], unit_rows(np.array(rows, dtype=np.float32))
+
+
+@given(lines(), SHARES, st.integers(1, 14))
+@PROPERTY
+def test_the_fast_form_takes_what_the_plain_form_values_most(drawn, diversity: float, most: int):
+    relevance, vectors = drawn
+    order = diverse_order(relevance, vectors, diversity, most).tolist()
+    assert sorted(order) == list(range(len(relevance)))
+    assert order[0] == 0
+    for place in range(1, min(most, len(order))):
+        chosen, left = order[:place], order[place:]
+        values = {row: marginal_relevance(relevance, vectors, diversity, chosen, row) for row in left}
+        assert values[order[place]] == pytest.approx(max(values.values()), abs=1e-9)
+    assert order[most:] == sorted(order[most:])
+
+
+@given(lines(), SHARES)
+@PROPERTY
+def test_a_row_is_in_the_group_of_the_best_row_that_it_is_near_to(drawn, least: float):
+    _, vectors = drawn
+    groups = near_duplicates(vectors, least)
+    assert sorted(row for group in groups for row in group) == list(range(len(vectors)))
+    firsts = [group[0] for group in groups]
+    assert firsts == sorted(firsts)
+    for row in range(len(vectors)):
+        near = [first for first in firsts if first < row and vectors[first] @ vectors[row] >= least - 1e-6]
+        own = next(group[0] for group in groups if row in group)
+        assert own == (near[0] if near and row not in firsts else row)
+
+
+@given(
+    st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=9),
+    st.floats(0.1, 100),
+    st.floats(-10, 10),
+    st.integers(0, 3),
+)
+@PROPERTY
+def test_relevance_has_one_scale_whatever_that_of_the_scores_is(values, factor, shift, unknown: int):
+    scores = np.array([*values, *[-np.inf] * unknown])
+    found = relevances(scores)
+    assert ((found >= 0) & (found <= 1)).all()
+    assert (found[len(values) :] == 0).all()
+    if np.ptp(values) > 1e-3:
+        np.testing.assert_allclose(relevances(scores * factor + shift), found, atol=1e-6)
+        assert (np.diff(found[np.argsort(scores)]) >= 0).all()
+
+
+def test_equal_and_unknown_scores_leave_the_choice_to_the_vectors():
+    assert relevances(np.array([2.0, 2.0])).tolist() == [0.5, 0.5]
+    assert relevances(np.array([-np.inf, -np.inf])).tolist() == [0.5, 0.5]
+    assert len(relevances(np.zeros(0))) == 0
+
+
+def test_what_is_new_comes_before_copies_and_every_line_keeps_its_own_score():
+    found = Diversity(0.5).applied(ranking_of(COPIES), COPIES)
+    assert found.ids == ("d0", "d3", "d1", "d2")
+    assert found.scores.tolist() == [4.0, 1.0, 3.0, 2.0]
+    assert found.duplicates is None
+
+
+def test_a_diversity_of_nothing_changes_nothing():
+    ranking = ranking_of(COPIES)
+    assert Diversity().applied(ranking, COPIES) is ranking
+    assert Diversity(0).applied(ranking, COPIES).ids == ranking.ids
+    assert Diversity().needs == frozenset()
+
+
+def test_near_duplicates_take_no_place_and_are_named_best_first():
+    found = Diversity(collapse=0.95).applied(ranking_of(COPIES), COPIES)
+    assert [(hit.id, hit.duplicates) for hit in found] == [("d0", ("d1", "d2")), ("d3", ())]
+    assert [hit.duplicates for hit in ranking_of(COPIES)] == [()] * 4
+
+
+def test_a_chain_of_small_changes_does_not_end_in_one_group():
+    angles = np.deg2rad([0, 15, 30])
+    vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+    assert near_duplicates(vectors, 0.95) == [[0, 1], [2]]
+
+
+def test_vectors_without_a_direction_are_duplicates_of_nothing():
+    assert near_duplicates(np.zeros((2, 3), np.float32), 0.5) == [[0], [1]]
+
+
+def test_equal_vectors_are_duplicates_at_a_cosine_of_one():
+    row = unit_rows(np.random.default_rng(0).normal(size=(1, 384)))
+    assert near_duplicates(np.repeat(row, 3, axis=0), 1.0) == [[0, 1, 2]]
+
+
+def test_a_document_in_passages_is_compared_by_its_best_one():
+    texts = tuple(Document(name, "wing lift") for name in ("a", "a", "b", "c"))
+    candidates = Candidates(
+        ids=("a", "a", "b", "c"),
+        scores={"score": np.array([1.0, 3.0, 2.0, 0.0])},
+        dense=np.array([[0, 1], [1, 0], [1, 0], [0, 1]], dtype=np.float32),
+        documents=texts,
+        passages=(Passage(0, 0, 4), Passage(1, 5, 9), Passage(0, 0, 9), Passage(0, 0, 9)),
+    )
+    found = Diversity(collapse=0.95).applied(ranking_of(candidates), candidates)
+    assert [(hit.id, hit.duplicates, hit.text) for hit in found] == [
+        ("a", ("b",), "lift"),
+        ("c", (), "wing lift"),
+    ]
+
+
+def test_what_may_not_come_counts_for_the_scale_only():
+    ranking = ranking_of(COPIES)
+    found = Diversity(0.5, collapse=0.95).applied(ranking, COPIES, among=2)
+    assert [(hit.id, hit.duplicates) for hit in found] == [("d0", ("d1",))]
+    assert len(Diversity(0.5).applied(ranking, COPIES, among=0)) == 0
+
+
+def test_a_pool_without_vectors_is_refused():
+    bare = Candidates(ids=("a",), scores={"score": np.ones(1)})
+    with pytest.raises(DataError, match="the candidates have no dense vectors"):
+        Diversity(0.5).applied(ranking_of(bare), bare)
+
+
+def test_mmr_is_the_papers_lambda():
+    assert Diversity().changed(mmr=0.75) == Diversity(0.25)
+    assert Diversity().changed(mmr=1.0) == Diversity()
+    assert Diversity(0.3, 0.9).changed(collapse=0.95) == Diversity(0.3, 0.95)
+    assert Diversity(0.3, 0.9).changed(diversity=None, mmr=None, collapse=None) == Diversity(0.3, 0.9)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"diversity": 0.3, "mmr": 0.7}, "both diversity= and mmr= are given"),
+        ({"diversity": 1.5}, r"diversity must be a number from 0 \(relevance alone\) to 1"),
+        ({"diversity": float("nan")}, "diversity must be a number from 0"),
+        ({"diversity": True}, "diversity must be a number from 0"),
+        ({"mmr": -1}, r"mmr must be a number from 0 \(difference alone\) to 1 \(relevance alone\), got -1"),
+        ({"mmr": "high"}, "mmr must be a number"),
+        ({"collapse": 95}, "collapse must be a number from 0 to 1, such as .95.*got 95"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(options: dict, message: str):
+    with pytest.raises(DataError, match=message):
+        Diversity().changed(**options)
+
+
+def test_a_search_takes_the_first_ones_from_the_whole_pool():
+    retriever = Pool(COPIES)
+    plain = Pipeline(WordEncoder(), retriever)
+    assert plain.search("wing", 2).ids == ("d0", "d1")
+    assert plain.search("wing", 2, diversity=0.5).ids == ("d0", "d3")
+    assert plain.search("wing", 2, mmr=0.5).ids == ("d0", "d3")
+    diverse = Pipeline(WordEncoder(), retriever, diversity=Diversity(0.5, collapse=0.95))
+    assert [(hit.id, hit.duplicates) for hit in diverse.search("wing", 2)] == [
+        ("d0", ("d1", "d2")),
+        ("d3", ()),
+    ]
+    assert diverse.search("wing", 2, diversity=0, collapse=1.0).ids == ("d0", "d1")
+
+
+def test_vectors_are_fetched_only_for_what_compares_them():
+    retriever = Pool(COPIES)
+    plain = Pipeline(WordEncoder(), retriever)
+    plain.search("wing")
+    plain.search("wing", diversity=0)
+    plain.search("wing", diversity=0.3)
+    plain.search("wing", collapse=0.9)
+    assert [("dense" in fields) for fields in retriever.asked] == [False, False, True, True]
+
+
+def test_given_texts_are_told_apart_by_their_vectors():
+    reranker = TextReranker(WordEncoder(), DynaMaxReranker())
+    lines = reranker.rank("wing lift air", TEXTS, top_n=2, collapse=0.9)
+    assert [(line.position, line.duplicates) for line in lines] == [(0, (1,)), (2, ())]
+    diverse = TextReranker(WordEncoder(), CosineReranker(), diversity=Diversity(0.6))
+    assert {line.position for line in diverse.rank("wing lift air", TEXTS, top_n=3)} != {0, 1, 2}
+    assert [line.position for line in diverse.rank("wing lift air", TEXTS, diversity=0)] == [
+        line.position for line in TextReranker(WordEncoder(), CosineReranker()).rank("wing lift air", TEXTS)
+    ]
+    assert isinstance(lines[0], RankedText)
+
+
+@pytest.fixture
+def index(open_index: Opener):
+    with open_index(WordEncoder(), options=IndexOptions(passages=None, bm25=None)) as opened:
+        opened.sync([Document(name, text) for name, text in zip(NAMES, TEXTS, strict=True)])
+        yield opened
+
+
+@pytest.mark.parametrize("diversity", [0.2, 0.5, 0.8])
+def test_relevance_by_the_cosine_gives_the_order_of_qdrants_own_mmr(index: DocumentIndex, diversity: float):
+    """The same choices; what differs in a `Diversity` is the scale of relevance alone."""
+    (query,) = encode_queries(index.encoder, ["wing lift air"])
+    pool = index.search(query, 5, frozenset({"dense"}))
+    rows = np.argsort(-pool.scores["cosine"], kind="stable")
+    ours = diverse_order(pool.scores["cosine"][rows], unit_rows(pool.require_dense()[rows]), diversity)
+    own = models.NearestQuery(
+        nearest=query.require_dense().tolist(), mmr=models.Mmr(diversity=diversity, candidates_limit=5)
+    )
+    asked = models.QueryRequest(query=own, using=DENSE, limit=5, with_payload=[ID])
+    theirs = index.storage.engine.query(asked)
+    assert [pool.ids[rows[i]] for i in ours] == [record.payload[ID] for record in theirs]
