@@ -41,6 +41,12 @@ def one_score(values: list[float]) -> QuestionBackground:
     return QuestionBackground.of((f"q{i}", ranking(cosine=[value, -9.0])) for i, value in enumerate(values))
 
 
+def words(count: int, seed: int) -> str:
+    """A question of so many random words: questions that are nearly equal count as one."""
+    rng = np.random.default_rng([count, seed])
+    return " ".join("".join(rng.choice(list("abcdefghijklmnopqrstuvwxyz"), 6)) for _ in range(count))
+
+
 NOTHING = Candidates(ids=())
 
 
@@ -90,15 +96,15 @@ def test_only_the_mean_of_bm25_follows_the_number_of_words():
     rng = np.random.default_rng(0)
     lengths = rng.integers(1, 20, size=200)
     background = QuestionBackground.of(
-        (" ".join(["w"] * n), ranking(bm25=[5 + 10 * np.log(n) + noise], cosine=[0.1 * n]))
-        for n, noise in zip(lengths, rng.normal(size=200), strict=True)
+        (words(n, i), ranking(bm25=[5 + 10 * np.log(n) + noise], cosine=[0.1 * n]))
+        for i, (n, noise) in enumerate(zip(lengths, rng.normal(size=200), strict=True))
     )
     by_name = dict(zip(background.names, background.slopes, strict=True))
     assert 8 < by_name["bm25"] < 10  # a little less: ten questions of no slope stand against 200
     assert by_name["cosine"] == 0
     alone = QuestionBackground.of(
-        (" ".join(["w"] * n), ranking(bm25=[5 + 10 * np.log(n) + noise]))
-        for n, noise in zip(lengths, rng.normal(size=200), strict=True)
+        (words(n, i), ranking(bm25=[5 + 10 * np.log(n) + noise]))
+        for i, (n, noise) in enumerate(zip(lengths, rng.normal(size=200), strict=True))
     )
     short, long, beyond = (
         alone.totals_of(ranking(bm25=[5 + 10 * np.log(min(n, 19))]), " ".join(["w"] * n))[0]
@@ -110,7 +116,7 @@ def test_only_the_mean_of_bm25_follows_the_number_of_words():
 
 def test_one_question_of_a_length_of_its_own_decides_nothing():
     rng = np.random.default_rng(0)
-    answers = [("a b c d e", ranking(bm25=[10 + noise])) for noise in rng.normal(size=200)]
+    answers = [(words(5, i), ranking(bm25=[10 + noise])) for i, noise in enumerate(rng.normal(size=200))]
     background = QuestionBackground.of([*answers, ("a b c d e f", ranking(bm25=[0.0]))])
     assert background.slopes.tolist() == [0.0]
     background = QuestionBackground.of([*answers, ("a b c d e f", ranking(bm25=[60.0]))])
@@ -139,7 +145,9 @@ def test_surprise_falls_along_a_ranking_whose_order_is_another():
 
 def test_questions_that_found_nothing_count_as_the_least():
     nothing = Ranking((), np.zeros(0))
-    answers = [("q", ranking(cosine=[float(i)])) for i in range(10)] + [("q", nothing)] * 9
+    answers = [(f"q{i}", ranking(cosine=[float(i)])) for i in range(10)] + [
+        (f"r{i}", nothing) for i in range(9)
+    ]
     background = QuestionBackground.of(answers)
     assert background.count == 19
     assert judged(background, ranking(cosine=[-5.0])).surprise.tolist() == [9 / 20]
@@ -357,7 +365,8 @@ def test_questions_are_a_list_of_strings(index: DocumentIndex):
 
 @given(st.integers(1, 30), st.integers(10, 60))
 @settings(max_examples=30, deadline=None)
-def test_questions_of_one_length_make_a_background_that_can_be_read(words: int, count: int):
-    question = " ".join(["w"] * words)
-    made = QuestionBackground.of((question, ranking(bm25=[float(i)])) for i in range(count))
+def test_questions_of_one_length_make_a_background_that_can_be_read(length: int, count: int):
+    made = QuestionBackground.of(
+        (" ".join([f"w{i}"] * length), ranking(bm25=[float(i)])) for i in range(count)
+    )
     assert QuestionBackground.from_bytes(made.to_bytes(), "here").lengths == made.lengths

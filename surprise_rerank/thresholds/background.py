@@ -9,9 +9,7 @@ questions as the ensemble,
 
 For the question's best candidate 1 - Sigma is a p-value: of questions from the same source as the background,
 the share alpha reaches 1 - alpha, for any distribution (conformal prediction; Vovk, Gammerman and Shafer,
-'Algorithmic Learning in a Random World', 2005). The bound is exact for a score that does not depend on the
-background. The score below takes its scales from it, which some hundred questions estimate well enough. With
-several scorers s_k
+'Algorithmic Learning in a Random World', 2005). With several scorers s_k
 
     T(q, d) = sum over k of w_k (s_k(q, d) - m_k) / sigma_k                                         (2)
 
@@ -19,11 +17,21 @@ where m_k and sigma_k are mean and deviation of the background's best s_k, the s
 normalising per question over the documents would remove the difference between questions with and without an
 answer. Only the mean of BM25, a sum over a question's words, depends on their number: m = a + b log |q|. The
 cosine is replaced by its surprise over the background questions themselves (`question_contrast.py`).
+
+A new question is no part of what its scales come from. So no background question is, either: each one's T
+has the m_k, sigma_k and contrast of all others. Measured with its own, an unusual one makes itself usual:
+where five scorers have heavy tails, up to 8.5 % pass at 5 %, in place of 4.3 to 5.5 % (docs/thresholds.md).
+One scorer alone orders questions the same way by any scale, and the p-value is exact.
+
+Near-duplicates count as one question (`variety.py`), so that Sigma is
+
+    Sigma = sum of the shares of questions with less / (1 + sum of all shares).                     (3)
 """
 
 from __future__ import annotations
 
 import io
+import json
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,15 +47,16 @@ from surprise_rerank.core.files import UNREADABLE_ARCHIVE, whole_file
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.fusion import BM25_WEIGHT
 from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.thresholds.promise import Promise
 from surprise_rerank.thresholds.question_contrast import QUESTION_CONTRAST, with_question_contrast
+from surprise_rerank.thresholds.scales import Lines, lines, lines_without_each
+from surprise_rerank.thresholds.variety import nearest_pair, question_shares
 
 # Fewer questions are not enough for a threshold.
 FEWEST = 10
-# Deviations below this share of the mean are rounding.
-_NO_SPREAD = 1e-7
 # .95 times 20 is a little less than 19 in binary fractions.
 _ROUNDING = 1e-9
-_FORMAT = 1  # of the file
+_FORMAT = 2  # of the file; 1 had no questions, whose T had scales that they were part of
 _WEIGHTS = {"bm25": BM25_WEIGHT}
 # Scorers whose scores are sums over a question's words.
 _SUMS = frozenset({"bm25"})
@@ -66,10 +75,16 @@ class QuestionBackground:
             beyond count as these.
         totals: (n,) max over documents of T of every background question, ascending; minus infinity for one
             that found nothing.
+        shares: (n,) what each of them counts, 1 but for near-duplicates.
+        texts: the n questions in the order of `totals`, so that they can be asked again; none in a file of
+            an earlier version.
         scorer: what made the rankings, for readers: for example model and system.
         documents: over how many documents; 0 where unknown.
         questions: the ensemble of the background questions, for `question_contrast.py`, whose score then
             replaces the cosine; None where their vectors are not known.
+        origin: where the questions come from, for readers; empty where unknown.
+        made: the day, as in 2026-11-23; empty where unknown.
+        depth: size of the pools.
     """
 
     names: tuple[str, ...]
@@ -78,9 +93,14 @@ class QuestionBackground:
     deviations: Float64Array
     lengths: tuple[float, float, float]
     totals: Float64Array
+    shares: Float64Array
+    texts: tuple[str, ...] = ()
     scorer: str = ""
     documents: int = 0
     questions: Ensemble | None = None
+    origin: str = ""
+    made: str = ""
+    depth: int = 100
 
     @classmethod
     def of(
@@ -102,39 +122,51 @@ class QuestionBackground:
             DataError: if there are too few questions, or they were not ranked by the same scorers.
         """
         tables: list[Float64Array] = []
-        lengths: list[float] = []
+        texts: list[str] = []
         names: tuple[str, ...] = ()
         for question, ranking in answers:
             own = _raw(ranking)
-            lengths.append(_log_length(question))
+            texts.append(question)
             if len(ranking) and names and tuple(own) != names:
                 raise DataError(
                     f"the background question {question!r} was scored by {', '.join(own)}, others by "
                     f"{', '.join(names)}; rank all of them in one way"
                 )
-            if len(ranking):
-                names = tuple(own)
-                tables.append(np.array(list(own.values()), dtype=np.float64))
-            else:
-                tables.append(np.zeros((0, 0)))
+            names = tuple(own) if len(ranking) else names
+            tables.append(
+                np.array(list(own.values()), dtype=np.float64) if len(ranking) else np.zeros((0, 0))
+            )
         found = [i for i, table in enumerate(tables) if table.size]
-        best = np.array([_best(tables[i]) for i in found])
-        if len(best) < FEWEST:
+        if len(found) < FEWEST:
             raise DataError(
-                f"{len(best)} of {len(tables)} background questions found candidates; give at least "
+                f"{len(found)} of {len(tables)} background questions found candidates; give at least "
                 f"{FEWEST}, better some hundred"
             )
-        logs = np.array([lengths[i] for i in found])
-        own_lines = [_line(best[:, j], logs, name in _SUMS) for j, name in enumerate(names)]
-        means, slopes, deviations = np.array(own_lines).T
+        shares = question_shares(texts)
+        logs = np.array([_log_length(texts[i]) for i in found])
+        evidence = (np.array([_best(tables[i]) for i in found]), logs, shares[found])
+        follows = [name in _SUMS for name in names]
         # Of equal lengths, rounding can move the mean past them.
         shortest, middle, longest = sorted((float(logs.min()), float(logs.mean()), float(logs.max())))
-        span = (shortest, middle, longest)
-        made = cls(names, means, slopes, deviations, span, np.zeros(0), scorer, documents, questions)
+        known = lines(*evidence, follows)
+        made = cls(
+            names,
+            *known,
+            lengths=(shortest, middle, longest),
+            totals=np.zeros(0),
+            shares=shares,
+            scorer=scorer,
+            documents=documents,
+            questions=questions,
+        )
         totals = np.full(len(tables), -np.inf)
-        for i in found:
-            totals[i] = made._totals(tables[i], lengths[i]).max()
-        return replace(made, totals=np.sort(totals))
+        # One score orders questions the same way by any scale.
+        each = lines_without_each(*evidence, follows) if len(names) > 1 or any(follows) else None
+        for row, i in enumerate(found):
+            own = known if each is None else Lines(*(part[row] for part in each))
+            totals[i] = replace(made, **own._asdict())._totals(tables[i], float(logs[row])).max()
+        order = np.argsort(totals, kind="stable")
+        return replace(made, totals=totals[order], shares=shares[order], texts=tuple(texts[i] for i in order))
 
     @classmethod
     def measured(
@@ -179,10 +211,36 @@ class QuestionBackground:
         """n, the number of background questions."""
         return len(self.totals)
 
+    @cached_property
+    def effective(self) -> float:
+        """How many different questions there are: near-duplicates count as one."""
+        return float(self.shares.sum())
+
     @property
     def highest(self) -> float:
-        """The largest surprise that n questions can measure: n / (n + 1)."""
-        return self.count / (self.count + 1)
+        """The largest surprise that n different questions can measure: n / (n + 1)."""
+        return self.effective / (self.effective + 1)
+
+    @property
+    def size(self) -> str:
+        """How many questions, and how many of them are different, for readers."""
+        if self.effective > self.count - 0.5:
+            return f"{self.count} background questions"
+        pair = nearest_pair(self.texts)
+        like = f", such as {pair[0]!r} and {pair[1]!r}" if pair else ""
+        return (
+            f"{self.count} background questions, which count as {self.effective:.3g} because there are "
+            f"near-duplicates{like},"
+        )
+
+    def promise(self, alpha: float) -> Promise:
+        """What a threshold of 1 - alpha lets through, and how well these questions know it.
+
+        Raises:
+            DataError: as `check` of 1 - alpha.
+        """
+        self.check(1 - alpha)
+        return Promise.of(alpha, self.effective)
 
     @cached_property
     def weights(self) -> Float64Array:
@@ -206,12 +264,12 @@ class QuestionBackground:
         return self._totals(np.array(list(own.values()), dtype=np.float64), _log_length(question))
 
     def surprise(self, totals: Float64Array) -> Float64Array:
-        """(n,) Sigma: the number of background questions below, over n + 1, with the question itself.
+        """(n,) Sigma of equation (3): the question itself counts among the others.
 
         This makes 1 - Sigma a p-value for any number of background questions.
         """
-        below = np.searchsorted(self.totals, totals, side="left")
-        shares: Float64Array = below / (self.count + 1)
+        below = self._counted[np.searchsorted(self.totals, totals, side="left")]
+        shares: Float64Array = below / (self.effective + 1)
         return shares
 
     def total_at(self, min_surprise: float) -> float:
@@ -221,8 +279,14 @@ class QuestionBackground:
             DataError: as `check`.
         """
         self.check(min_surprise)
-        needed = math.ceil(min_surprise * (self.count + 1) - _ROUNDING)
+        needed = int(np.searchsorted(self._counted, min_surprise * (self.effective + 1) - _ROUNDING))
         return float(self.totals[needed - 1]) if needed else -math.inf
+
+    @cached_property
+    def _counted(self) -> Float64Array:
+        """(n + 1,) what the first so many questions count."""
+        counted: Float64Array = np.concatenate([[0.0], np.cumsum(self.shares)])
+        return counted
 
     def judged(self, ranking: Ranking, query: Query, candidates: Candidates) -> Ranking:
         """The ranking of these candidates with the surprise of every document, descending.
@@ -251,8 +315,8 @@ class QuestionBackground:
             needed = math.ceil(min_surprise / (1 - min_surprise) - _ROUNDING) if min_surprise < 1 else None
             todo = f"give at least {needed}" if needed else "choose one below 1"
             raise DataError(
-                f"{self.count} background questions measure a surprise of at most {self.highest:.4f}, asked "
-                f"for is {min_surprise}; {todo}"
+                f"{self.size} measure a surprise of at most {self.highest:.4f}, asked for is {min_surprise}; "
+                f"{todo}{'' if self.effective > self.count - 0.5 else ' different ones'}"
             )
 
     def means_for(self, question: str) -> Float64Array:
@@ -260,7 +324,7 @@ class QuestionBackground:
         return self._expected(_log_length(question))
 
     def to_bytes(self) -> bytes:
-        """The background as the content of a .npz file; it holds numbers, and no question's text."""
+        """The background as the content of a .npz file, with the questions."""
         file = io.BytesIO()
         np.savez(
             file,
@@ -271,6 +335,11 @@ class QuestionBackground:
             lengths=np.array(self.lengths),
             deviations=self.deviations,
             totals=self.totals,
+            shares=self.shares,
+            texts=np.frombuffer(json.dumps(self.texts).encode(), np.uint8),
+            origin=np.str_(self.origin),
+            made=np.str_(self.made),
+            depth=np.int64(self.depth),
             scorer=np.str_(self.scorer),
             documents=np.int64(self.documents),
             questions=np.frombuffer(b"" if self.questions is None else self.questions.to_bytes(), np.uint8),
@@ -317,8 +386,10 @@ class QuestionBackground:
         """
         try:
             with np.load(io.BytesIO(content), allow_pickle=False) as stored:
-                if int(stored["format"]) != _FORMAT:
+                number = int(stored["format"])
+                if number not in (1, _FORMAT):
                     raise DataError(f"{where}: a background of another format; make it again")
+                is_old = number == 1
                 shortest, middle, longest = stored["lengths"].tolist()
                 questions = stored["questions"].tobytes()
                 made = cls(
@@ -328,6 +399,11 @@ class QuestionBackground:
                     lengths=(shortest, middle, longest),
                     deviations=stored["deviations"],
                     totals=stored["totals"],
+                    shares=np.ones(len(stored["totals"])) if is_old else stored["shares"],
+                    texts=() if is_old else tuple(json.loads(stored["texts"].tobytes())),
+                    origin="" if is_old else str(stored["origin"]),
+                    made="" if is_old else str(stored["made"]),
+                    depth=100 if is_old else int(stored["depth"]),
                     scorer=str(stored["scorer"]),
                     documents=int(stored["documents"]),
                     questions=Ensemble.from_bytes(questions, where) if questions else None,
@@ -348,6 +424,12 @@ class QuestionBackground:
             all(own.dtype.kind == "f" for own in (*scales, self.totals, lengths))
             and {own.shape for own in scales} == {(len(self.names),)}
             and self.totals.ndim == 1
+            and self.shares.shape == self.totals.shape
+            and self.shares.dtype.kind == "f"
+            and bool(((self.shares > 0) & (self.shares <= 1)).all())
+            and self.depth > 0
+            and len(self.texts) in (0, self.count)
+            and all(isinstance(text, str) for text in self.texts)
             and all(np.isfinite(own).all() for own in (*scales, lengths))
             and bool((self.deviations > 0).all())
             and bool((self.totals[1:] >= self.totals[:-1]).all())
@@ -412,28 +494,6 @@ def _best(scores: Float64Array) -> Float64Array:
     """(k,) the best of (k, n) scores of each scorer; minus infinity for one that has none."""
     best: Float64Array = np.where(np.isnan(scores), -np.inf, scores).max(axis=1)
     return best
-
-
-def _line(best: Float64Array, logs: Float64Array, follows: bool) -> tuple[float, float, float]:
-    """Mean, slope over the logarithm of length, and deviation of (n,) best scores.
-
-    Args:
-        best: minus infinity where a question has none.
-        logs: (n,) logarithms of lengths.
-        follows: whether the mean follows the length; the slope is 0 otherwise.
-    """
-    finite = np.isfinite(best)
-    if not finite.any():
-        return 0.0, 0.0, 1.0
-    values, own = best[finite], logs[finite]
-    centred = own - own.mean()
-    variance = float((centred**2).mean())
-    # A sum over words cannot fall with their number; and a few questions of a length of their own should not
-    # decide alone, so the slope is that of these and of `FEWEST` more of no slope, a unit of log |q| apart.
-    slope = max(0.0, float((centred * values).mean()) / (variance + FEWEST / len(own))) if follows else 0.0
-    mean = float(values.mean()) + slope * float(logs.mean() - own.mean())
-    deviation = float((values - mean - slope * (own - logs.mean())).std())
-    return mean, slope, deviation if deviation > _NO_SPREAD * max(abs(mean), 1e-30) else 1.0
 
 
 def _log_length(question: str) -> float:
