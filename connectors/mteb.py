@@ -119,7 +119,7 @@ class SurpriseSearch:
             place = self.folder / re.sub(r"\W+", "-", f"{task_metadata.name}-{hf_subset}-{hf_split}")
         self._index = DocumentIndex.open(place, self.encoder, options=self.options or IndexOptions())
         documents = (Document(row["id"], row["text"], row.get("title") or "") for row in corpus)
-        self._index.sync(documents, prune=True)
+        self._index.sync(documents, prune=True, background=False)
         if self.system == "surprise":
             self._index.set_ensemble(self._index.ensemble(), source="the corpus")
 

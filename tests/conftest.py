@@ -10,6 +10,9 @@ os.environ.setdefault("HAYSTACK_TELEMETRY_ENABLED", "False")
 # What `auto` would choose exports every tiny model of every test. Tests of the backends name theirs.
 os.environ.setdefault("SURPRISE_RERANK_BACKEND", "torch")
 
+# A background of 300 questions for every index of every test takes longer than the tests. Some ask for it.
+os.environ.setdefault("SURPRISE_RERANK_BACKGROUND", "off")
+
 import sys
 import uuid
 from collections import Counter

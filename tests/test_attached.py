@@ -38,6 +38,7 @@ from surprise_rerank.errors import (
 )
 from surprise_rerank.similarities.kernels import in_form
 from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.thresholds.varied_questions import varied_questions
 
 pytestmark = [NEEDS_EDGE, pytest.mark.filterwarnings("ignore:Payload indexes:UserWarning")]
 
@@ -185,7 +186,7 @@ def test_everything_works_with_every_shape(store: Store, tmp_path: Path, shape: 
         assert found.document is not None
         assert "bread" in found.document.text
         assert found.document.metadata == {"year": 2003}
-    attached.store_background([f"unrelated thing number {i}" for i in range(40)], "cosine")
+    attached.store_background(varied_questions(40), "cosine")
     assert attached.pipeline("cosine", min_surprise=0.9).search("bread needs flour and water").ids
     attached.enrich()
     assert {"bm25", "dynamax"} <= set(attached.pipeline("auto").search(QUESTION).parts)
@@ -521,7 +522,7 @@ def test_a_background_of_surprise_is_of_its_ensemble(local: Store) -> None:
     encoder = WordEncoder()
     local.make(encoder)
     collection = Collection.attach(local.client, local.name, embed=encoder)
-    collection.store_background([f"unrelated thing number {i}" for i in range(40)], "surprise")
+    collection.store_background(varied_questions(40), "surprise")
     assert next(iter(collection.pipeline("surprise").search(QUESTION))).surprise is not None
     collection.set_questions(["where do cats purr", "when did stocks fall", "who barks"])
     with pytest.warns(UserWarning, match="make it again with store_background"):
@@ -763,7 +764,7 @@ def test_a_threshold_leaves_out_what_other_questions_find_too(local: Store) -> N
     collection = Collection.attach(local.client, local.name, embed=encoder)
     with pytest.raises(DataError, match="store_background"):
         collection.pipeline("cosine", min_surprise=0.9)
-    collection.store_background([f"unrelated thing number {i}" for i in range(40)], "cosine")
+    collection.store_background(varied_questions(40), "cosine")
     found = collection.pipeline("cosine", min_surprise=0.9).search("bread needs flour and water", 48)
     assert 0 < len(found) < 48
     assert {"bread"} <= set((next(iter(found)).text or "").split())
@@ -774,7 +775,7 @@ def test_a_background_of_other_scorers_is_told_of_and_never_mixed(local: Store) 
     encoder = WordEncoder()
     local.make(encoder)
     collection = Collection.attach(local.client, local.name, embed=encoder, keep="qdrant")
-    collection.store_background([f"unrelated thing number {i}" for i in range(40)], "auto")
+    collection.store_background(varied_questions(40), "auto")
     assert next(iter(collection.pipeline("auto").search(QUESTION))).surprise is not None
     collection.enrich()
     with pytest.warns(UserWarning, match="has another model or other scorers now"):

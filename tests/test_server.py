@@ -25,10 +25,11 @@ from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.rerankers import DynaMaxReranker
 from surprise_rerank.text_reranker import RankedText, TextReranker
+from surprise_rerank.thresholds.varied_questions import varied_questions
 
 TEXTS = ["cats sleep all day", "dogs bark at night", "dogs bark", "a wing gives lift"]
 QUESTION = "why do dogs bark"
-OTHERS = [f"who painted the ceiling number {i} of that chapel" for i in range(20)]
+OTHERS = list(varied_questions(20))
 
 DOCUMENTS = [Document(f"d{i}", text, title="T", metadata={"n": i}) for i, text in enumerate(TEXTS)]
 

@@ -34,6 +34,7 @@ from surprise_rerank.documents import Document
 from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.errors import DataError, SurpriseRerankError
 from surprise_rerank.eval.cli.surprise_rerank.serve import TOKEN_VARIABLE, serve
+from surprise_rerank.thresholds.varied_questions import varied_questions
 
 TEXTS = ["cats sleep", "dogs bark at night", "wings lift"]
 WORDS = ("cats", "sleep", "dogs", "bark", "at", "night", "wings", "lift", "who", "painted", "that", "chapel")
@@ -112,9 +113,7 @@ def index(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("served") / "index"
     with DocumentIndex.open(folder, load_encoder(str(model)), engine="local") as index:
         index.sync([Document(f"d{i}", text) for i, text in enumerate(TEXTS)])
-        pipeline = pipeline_of(index, "dynamax").with_background(
-            [f"who painted that chapel {i}" for i in range(20)]
-        )
+        pipeline = pipeline_of(index, "dynamax").with_background(varied_questions(20))
         assert pipeline.background is not None
         store_background(index, "dynamax", pipeline.background)
     return folder
@@ -202,7 +201,7 @@ def test_a_background_that_given_texts_lack_is_told_with_both_systems(model: Pat
     folder, options = tmp_path / "index", IndexOptions(token_vectors="uint8")
     with DocumentIndex.open(folder, load_encoder(str(model)), engine="local", options=options) as index:
         index.sync([Document(f"d{i}", text) for i, text in enumerate(TEXTS)])
-        pipeline = pipeline_of(index, "maxsim").with_background([f"wings at {i}" for i in range(20)])
+        pipeline = pipeline_of(index, "maxsim").with_background(varied_questions(20))
         assert pipeline.background is not None
         store_background(index, "maxsim", pipeline.background)
     arguments = ["--index", str(folder), "--system", "maxsim", "--min-surprise", ".9", "--port", "0"]

@@ -36,7 +36,13 @@ from surprise_rerank.connectors.qdrant.retrievers.stored import StoredCandidates
 from surprise_rerank.connectors.qdrant.schema import Record
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files, FolderFiles, MemoryFiles
+from surprise_rerank.connectors.systems.backgrounds import (
+    is_automatic,
+    look_after_backgrounds,
+    measured_background,
+)
 from surprise_rerank.connectors.systems.built import BuiltSystem
+from surprise_rerank.connectors.systems.register import all_systems
 from surprise_rerank.core.tokens.batch import Storage
 from surprise_rerank.encoders.adapting import as_encoder
 from surprise_rerank.encoders.base import Encoder, token_dimension
@@ -62,6 +68,7 @@ class Collection(AttachedCollection):
     _connection: Connection
     _sparse: SparseEmbed | None
     _notes: tuple[str, ...]
+    _measures: bool
 
     @classmethod
     def attach(
@@ -80,6 +87,7 @@ class Collection(AttachedCollection):
         multivector: str | None = None,
         sparse_vector: str | None = None,
         keep: Keep = None,
+        background: bool = True,
         api_key: str | None = None,
     ) -> Self:
         """Open a collection as it is.
@@ -104,6 +112,8 @@ class Collection(AttachedCollection):
                 has one of its own, or `qdrant` for a collection
                 `NAME.surprise.files` beside it. Where None they are read from there, and what is new is gone
                 when the process ends.
+            background: measure one when the first pipeline of a system is made, so that rankings have
+                a surprise: 300 questions are embedded and searched for. False makes none.
             api_key: for a url; the environment variable QDRANT_API_KEY by default.
 
         Raises:
@@ -135,6 +145,7 @@ class Collection(AttachedCollection):
         made._connection = connection
         made._sparse, more = _sparse_of(sparse, layout, payloads, records)
         made._notes = (*notes, *more)
+        made._measures = background and is_automatic()
         return made
 
     def __enter__(self) -> Self:
@@ -214,33 +225,46 @@ class Collection(AttachedCollection):
 
     def store_background(
         self,
-        questions: Sequence[str],
+        questions: Sequence[str] | None = None,
         system: str | None = None,
         *,
         depth: int = 100,
+        origin: str = "",
         on_progress: Callable[[int], None] | None = None,
     ) -> QuestionBackground:
         """Measure what these questions' best candidates score, and keep it for `min_surprise`.
 
         Args:
             questions: that have nothing to do with the corpus: logged ones, or titles of another corpus.
+                `varied_questions` where None.
             system: whose candidates; the default of `pipeline` where None.
             depth: size of the candidate pool.
+            origin: where the questions come from, for readers.
             on_progress: called with the number of questions of every finished part.
 
         Raises:
             DataError: if there are too few questions, or the collection lacks what the system needs.
         """
         built = self.system(system)
-        pipeline = Pipeline(self.encoder, built.retriever, built.reranker, depth).with_background(
+        made = measured_background(
+            Pipeline(self.encoder, built.retriever, built.reranker, depth),
             questions,
             scorer=f"{self._made_by(built)}pools of {depth}",
             documents=len(self),
+            origin=origin,
             on_progress=on_progress,
         )
-        assert pipeline.background is not None
-        self.files.write_file(_background_file(built.name), pipeline.background.to_bytes())
-        return pipeline.background
+        self.files.write_file(_background_file(built.name), made.to_bytes())
+        return made
+
+    def backgrounds(self) -> dict[str, QuestionBackground]:
+        """System -> its background, of those that have one.
+
+        Raises:
+            DataError: if one is damaged.
+        """
+        found = {name: self._kept_background(name) for name in all_systems()}
+        return {name: own for name, own in found.items() if own is not None}
 
     def enrich(
         self,
@@ -291,6 +315,11 @@ class Collection(AttachedCollection):
             StoreError: if it cannot be written.
         """
         self.refresh()
+        report = self._enrich_again(show_progress)
+        look_after_backgrounds(self, report.enriched + report.removed, show_progress=show_progress)
+        return report
+
+    def _enrich_again(self, show_progress: bool) -> EnrichReport:
         record = self.enriched.record
         if record is None:
             return EnrichReport()
@@ -336,26 +365,37 @@ class Collection(AttachedCollection):
         return AttachedInputs(collection=self, sparse=self._sparse, options=options)
 
     def _background(self, built: BuiltSystem, min_surprise: float | None) -> QuestionBackground | None:
-        content = self.files.read_file(_background_file(built.name))
-        if content is None:
-            if min_surprise is not None:
-                raise DataError(
-                    f"{self.where} has no background of other questions for the system {built.name!r}, which "
-                    "min_surprise needs; make one with store_background"
-                )
+        """The background of a system; measured now where there is none, or it is of another system."""
+        found, problem = self._kept_background(built.name), ""
+        if found is not None and not self._is_of(found, built):
+            problem = (
+                f"{self.where}: the background for {built.name!r} is of {found.scorer} "
+                f"({', '.join(found.names)}), and the system has another model or other scorers now; "
+                "make it again with store_background"
+            )
+        if (found is None or problem) and self._measures and self._encoder is not None and len(self):
+            kept = found or next(iter(self.backgrounds().values()), None)
+            if kept is None:
+                found = self.store_background(None, built.name)
+            elif kept.texts:
+                found = self.store_background(kept.texts, built.name, depth=kept.depth, origin=kept.origin)
+            problem = "" if kept is None or kept.texts else problem
+        if found is None and min_surprise is not None:
+            raise DataError(
+                f"{self.where} has no background of other questions for the system {built.name!r}, which "
+                "min_surprise needs; make one with store_background"
+            )
+        if problem and min_surprise is not None:
+            raise DataError(problem)
+        if problem:
+            warnings.warn(f"{problem}. It is left out", stacklevel=4)
             return None
-        background = QuestionBackground.from_bytes(content, f"{self.where}: background of {built.name}")
-        if self._is_of(background, built):
-            return background
-        message = (
-            f"{self.where}: the background for {built.name!r} is of {background.scorer} "
-            f"({', '.join(background.names)}), and the system has another model or other scorers now; "
-            "make it again with store_background"
-        )
-        if min_surprise is not None:
-            raise DataError(message)
-        warnings.warn(f"{message}. It is left out", stacklevel=4)
-        return None
+        return found
+
+    def _kept_background(self, system: str) -> QuestionBackground | None:
+        content = self.files.read_file(_background_file(system))
+        where = f"{self.where}: background of {system}"
+        return None if content is None else QuestionBackground.from_bytes(content, where)
 
     def _made_by(self, built: BuiltSystem) -> str:
         """What a background of a system is known by."""

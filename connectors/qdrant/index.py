@@ -315,7 +315,7 @@ class QdrantIndex:
                 statistics.carry_over(self.storage, made)
             if not encode_again:
                 successor._carried = CarriedVectors(self.storage, made.manifest, model)
-            report = successor.sync(documents, prune=True, show_progress=show_progress)
+            report = QdrantIndex.sync(successor, documents, prune=True, show_progress=show_progress)
             successor._carried = None
             kept = successor.statistics()
             if kept is not None:  # an interrupted call may have stored those of another ensemble

@@ -1,20 +1,51 @@
-"""Backgrounds of other questions, kept beside an index's points: one for each system."""
+"""Backgrounds of other questions, kept beside points: one for each system, measured again when stale."""
 
 from __future__ import annotations
 
+import datetime
+import json
+import logging
+import os
 import random
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
 
+from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
-from surprise_rerank.connectors.systems.register import SYSTEMS
+from surprise_rerank.connectors.qdrant.storage.files import Files
+from surprise_rerank.connectors.systems.built import BuiltSystem
+from surprise_rerank.connectors.systems.index_systems import build_system, default_system
+from surprise_rerank.connectors.systems.register import SYSTEMS, all_systems, find_system
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.documents import Document
+from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.errors import DataError
+from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.thresholds.background import QuestionBackground
+from surprise_rerank.thresholds.varied_questions import ORIGIN, USUAL, varied_questions
 
+# A background is measured again when more than this share of the documents has come, changed or gone.
+STALE = 0.2
+# `off` keeps indexing and attaching from measuring a background by themselves.
+SWITCH = "SURPRISE_RERANK_BACKGROUND"
+_CHANGES = "background-changes.json"
 _SENTENCE_END = re.compile(r"[.!?](?=\s)|\n\s*\n")
 _LONGEST = 300  # characters of a first sentence
+_log = logging.getLogger(__name__)
+
+
+def is_automatic() -> bool:
+    """Whether a background is made without being asked for, which the environment can switch off.
+
+    Raises:
+        DataError: if the environment says neither `on` nor `off`.
+    """
+    said = os.environ.get(SWITCH, "on").lower()
+    if said not in ("on", "off"):
+        raise DataError(f"{SWITCH}={said!r} in the environment; set it to on or off")
+    return said == "on"
 
 
 def load_background(
@@ -32,7 +63,8 @@ def load_background(
         DataError: if a threshold needs one and none can be used, if it has too few questions for the
             threshold, or if the file is damaged.
     """
-    content = index.storage.read_file(_file_name(index, system))
+    name = _file_name(index, system)
+    content = index.storage.read_file(name)
     if content is None:
         if min_surprise is None:
             return None
@@ -42,7 +74,7 @@ def load_background(
             f"{index.where} has no background of other questions for the system {system!r}{known}, which "
             "min_surprise needs; make one with 'surprise-rerank background set' or store_background"
         )
-    background = QuestionBackground.from_bytes(content, f"{index.where}: {_file_name(index, system)}")
+    background = QuestionBackground.from_bytes(content, f"{index.where}: {name}")
     if "bm25" in background.names and scorers and "bm25" not in scorers:
         if min_surprise is None:
             return None
@@ -60,6 +92,89 @@ def has_background(index: QdrantIndex, system: str) -> bool:
     return index.storage.read_file(_file_name(index, system)) is not None
 
 
+def all_backgrounds(index: QdrantIndex) -> dict[str, QuestionBackground]:
+    """System -> its background, of those that have one.
+
+    Raises:
+        DataError: if one is damaged.
+    """
+    found = {name: load_background(index, name) for name in all_systems()}
+    return {name: own for name, own in found.items() if own is not None}
+
+
+def background_for(
+    index: QdrantIndex, built: BuiltSystem, encoder: Encoder | None, min_surprise: float | None = None
+) -> QuestionBackground | None:
+    """The background of a system; measured now, where the index has the questions of another's.
+
+    Args:
+        index: where they are kept.
+        built: the system. One that reads words alone gets none that would make it read vectors.
+        encoder: of the index's model; None measures nothing.
+        min_surprise: a threshold that needs it.
+
+    Raises:
+        DataError: as `load_background`.
+    """
+    found = load_background(index, built.name, scorers=built.scorers)
+    is_new = encoder is not None and find_system(built.name).encodes and not has_background(index, built.name)
+    if found is None and is_new and is_automatic():
+        kept = next((own for own in all_backgrounds(index).values() if own.texts), None)
+        if kept is not None:
+            _log.info("%s: asking %d background questions for %s", index.where, kept.count, built.name)
+            found = measure_background(
+                index, built.name, kept.texts, encoder=encoder, depth=kept.depth, origin=kept.origin
+            )
+    if found is None:
+        return load_background(index, built.name, min_surprise, built.scorers)
+    if min_surprise is not None:
+        found.check(min_surprise)
+    stale = staleness(found, len(index))
+    if stale:
+        _log.warning(
+            "%s: the background of %s is stale: %s; sync measures it again", index.where, built.name, stale
+        )
+    return found
+
+
+def measure_background(
+    index: QdrantIndex,
+    system: str | None,
+    questions: Sequence[str] | None,
+    *,
+    encoder: Encoder | None = None,
+    depth: int = 100,
+    origin: str = "",
+    on_progress: Callable[[int], None] | None = None,
+) -> QuestionBackground:
+    """Measure a background, and keep it in place of the one that there is.
+
+    Args:
+        index: whose documents.
+        system: whose candidates; the best that the index stores enough for where None.
+        questions: see `measured_background`.
+        encoder: of its model; the one that it was opened with where None.
+        depth: size of the pools.
+        origin: where the questions come from, for readers.
+        on_progress: called with the number of questions of every finished part.
+
+    Raises:
+        DataError: if there are too few questions, or the index lacks what the system needs.
+    """
+    name = system or default_system(index)
+    built = build_system(name, index)
+    made = measured_background(
+        Pipeline(encoder or index.encoder, built.retriever, built.reranker, depth),
+        questions,
+        scorer=f"{name} of {index.manifest.model}, pools of {depth}",
+        documents=len(index),
+        origin=origin,
+        on_progress=on_progress,
+    )
+    store_background(index, name, made)
+    return made
+
+
 def store_background(index: QdrantIndex, system: str, background: QuestionBackground) -> None:
     """Keep the background of a system, in place of the one that there is."""
     index.storage.write_file(_file_name(index, system), background.to_bytes())
@@ -68,6 +183,141 @@ def store_background(index: QdrantIndex, system: str, background: QuestionBackgr
 def delete_background(index: QdrantIndex, system: str) -> None:
     """Forget the background of a system; nothing happens where there is none."""
     index.storage.delete_file(_file_name(index, system))
+
+
+def measured_background(
+    pipeline: Pipeline,
+    questions: Sequence[str] | None,
+    *,
+    scorer: str,
+    documents: int,
+    origin: str = "",
+    on_progress: Callable[[int], None] | None = None,
+) -> QuestionBackground:
+    """A background as it is kept: of these questions, or of those that come with the package, dated.
+
+    Args:
+        pipeline: whose candidates.
+        questions: that have nothing to do with the corpus; the package's varied ones where None.
+        scorer: what ranks, for readers.
+        documents: how many are searched.
+        origin: where the questions come from, for readers.
+        on_progress: called with the number of questions of every finished part.
+
+    Raises:
+        DataError: if there are too few.
+    """
+    own = varied_questions() if questions is None else questions
+    made = pipeline.with_background(own, scorer=scorer, documents=documents, on_progress=on_progress)
+    assert made.background is not None
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    origin = origin or (ORIGIN if questions is None else "given")
+    return replace(made.background, origin=origin, made=today, depth=pipeline.depth)
+
+
+def staleness(background: QuestionBackground, documents: int, changed: int = 0) -> str:
+    """Why a background should be measured again, in words; empty where it need not be.
+
+    Args:
+        background: as it is kept.
+        documents: how many there are now.
+        changed: how many have come, changed or gone since.
+    """
+    changed = max(changed, abs(documents - background.documents))
+    if background.documents and changed > STALE * background.documents:
+        return (
+            f"of {background.documents} documents that it was measured over, {changed} came, changed or went"
+        )
+    return ""
+
+
+class Searched(Protocol):
+    """What keeps backgrounds: an index, or a collection that is attached."""
+
+    @property
+    def files(self) -> Files:
+        """Where they are kept."""
+        ...
+
+    @property
+    def where(self) -> str:
+        """The place, for messages."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def backgrounds(self) -> Mapping[str, QuestionBackground]:
+        """System -> its background, of those that have one."""
+        ...
+
+    def store_background(
+        self,
+        questions: Sequence[str] | None = None,
+        system: str | None = None,
+        *,
+        depth: int = 100,
+        origin: str = "",
+        on_progress: Callable[[int], None] | None = None,
+    ) -> QuestionBackground:
+        """Measure a background and keep it."""
+        ...
+
+
+def look_after_backgrounds(index: Searched, changed: int, *, show_progress: bool = False) -> None:
+    """After a change: measure again what is stale, and make the first background where there is none.
+
+    Args:
+        index: that has changed.
+        changed: how many documents have come, changed or gone.
+        show_progress: a bar on the error stream.
+    """
+    documents, kept = len(index), index.backgrounds()
+    changed += _changed(index.files)
+    stale = {name: own for name, own in kept.items() if staleness(own, documents, changed)}
+    if not kept or any(own.texts for own in stale.values()):
+        measure_again(index, stale, show_progress=show_progress)
+    elif changed:
+        index.files.write_file(_CHANGES, json.dumps({"changed": changed}).encode())
+
+
+def measure_again(
+    index: Searched, kept: Mapping[str, QuestionBackground], *, show_progress: bool = False
+) -> None:
+    """Ask the questions of these backgrounds again; those of the package where there are none.
+
+    Args:
+        index: that they are of.
+        kept: system -> the background that it had.
+        show_progress: a bar on the error stream.
+    """
+    lost = [name for name, own in kept.items() if not own.texts]
+    if lost:
+        _log.warning(
+            "%s: the background of %s is stale, and its questions were not kept; make it again with "
+            "'surprise-rerank background set' or store_background",
+            index.where,
+            ", ".join(lost),
+        )
+    is_first = not kept and len(index) > 0 and is_automatic()
+    again = {name: own for name, own in kept.items() if own.texts}
+    asked = sum(own.count for own in again.values()) + (USUAL if is_first else 0)
+    if not asked:
+        return
+    with Terminal(quiet=not show_progress).bar("background", asked, "questions") as advance:
+        if is_first:
+            index.store_background(on_progress=advance)
+        for name, own in again.items():
+            index.store_background(own.texts, name, depth=own.depth, origin=own.origin, on_progress=advance)
+    index.files.delete_file(_CHANGES)
+
+
+def _changed(files: Files) -> int:
+    """How many documents have come, changed or gone since the backgrounds were measured."""
+    content = files.read_file(_CHANGES)
+    try:
+        return 0 if content is None else int(json.loads(content)["changed"])
+    except (ValueError, KeyError, TypeError):
+        return 0  # the number of documents shows growth all the same
 
 
 def title_questions(documents: Iterable[Document], count: int = 1000, seed: int = 0) -> list[str]:

@@ -14,7 +14,7 @@ from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.qdrant.manifest import Manifest
 from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever
 from surprise_rerank.connectors.qdrant.retrievers.stored import StoredCandidates
-from surprise_rerank.connectors.systems.backgrounds import load_background
+from surprise_rerank.connectors.systems.backgrounds import background_for, load_background
 from surprise_rerank.connectors.systems.index_systems import build_system, default_system
 from surprise_rerank.connectors.systems.register import SYSTEMS, find_system, resolved
 from surprise_rerank.encoders.adapting import as_encoder
@@ -181,7 +181,7 @@ def pipeline_of(
     """
     name = system or default_system(index)
     built = build_system(name, index)
-    background = load_background(index, name, min_surprise, built.scorers)
+    background = background_for(index, built, index.encoder, min_surprise)
     return Pipeline(index.encoder, built.retriever, built.reranker, depth, background, min_surprise)
 
 
@@ -215,7 +215,7 @@ def text_reranker_of(
         raise DataError(
             f"the system {name!r} has no re-ranker, so it cannot rank given texts; choose another"
         )
-    background = load_background(index, name, min_surprise, built.scorers)
+    background = background_for(index, built, index.encoder, min_surprise)
     if isinstance(built.retriever, HybridRetriever):
         stored = StoredCandidates(index, built.retriever.lexical)
     return TextReranker(index.encoder, reranker, stored, background, min_surprise)

@@ -148,11 +148,11 @@ class Workspace:
         manifest = index.manifest
         if manifest.options != manifest.options_when_rebuilt.settled(manifest.token_dimension):
             self.terminal.say(f"storing the token vectors of {index.where} anew")
-            index.rebuild(dataset.documents)
+            index.rebuild(dataset.documents, background=False)
 
     def _sync(self, index: DocumentIndex, dataset: RetrievalDataset) -> SyncReport:
         with self.terminal.bar("indexing", len(dataset.documents), "docs") as advance:
-            return index.sync(dataset.documents, prune=True, on_progress=advance)
+            return index.sync(dataset.documents, prune=True, on_progress=advance, background=False)
 
     def _fitting(
         self, dataset: RetrievalDataset, ids: tuple[str, ...], tokens: TokenBatch

@@ -10,7 +10,7 @@ import numpy as np
 
 from surprise_rerank.candidates import Candidates, Query, Ranking
 from surprise_rerank.connectors.qdrant.location import Location
-from surprise_rerank.connectors.systems.backgrounds import load_background
+from surprise_rerank.connectors.systems.backgrounds import background_for, load_background
 from surprise_rerank.connectors.systems.built import BuiltSystem
 from surprise_rerank.connectors.systems.index_systems import build_system, default_system
 from surprise_rerank.connectors.systems.register import find_system
@@ -106,8 +106,9 @@ def search_results(
         system = build_system(name, index, options, arguments.mode)
         if arguments.system is None:
             out.note(f"ranked by {system.summary} (--system chooses another)")
-        background = load_background(index, system.name, arguments.min_surprise, system.scorers)
-        encoder = model_of(index, arguments.model) if _reads_vectors(system, background) else None
+        kept = load_background(index, system.name, scorers=system.scorers)
+        encoder = model_of(index, arguments.model) if _reads_vectors(system, kept) else None
+        background = background_for(index, system, encoder, arguments.min_surprise)
         depth = max(arguments.pool, arguments.top + arguments.offset)
         for question in questions:
             result = search_once(system, encoder, question, depth, background)
