@@ -10,7 +10,6 @@ from surprise_rerank.connectors.qdrant.manifest import IndexOptions
 from surprise_rerank.connectors.qdrant.storage.files import Files
 from surprise_rerank.connectors.qdrant.writing.indexing import SyncReport
 from surprise_rerank.connectors.qdrant.writing.locking import exclusive
-from surprise_rerank.core.workers import awaitable
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoded
 
@@ -108,8 +107,6 @@ class DocumentIndex(QdrantIndex):
             changed = report.added + report.updated + report.removed
             look_after_backgrounds(self, changed, show_progress=show_progress)
         return report
-
-    sync_async = awaitable(sync)
 
     @exclusive
     def rebuild(

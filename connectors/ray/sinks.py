@@ -194,9 +194,7 @@ class IndexWriter:
             StoreError: if the server cannot be used, or documents cannot be stored.
         """
         documents = self.target.documents(table)
-        return self._index.sync(
-            documents, encoded=self.target.encoded(table, self._index.manifest), background=False
-        )
+        return self._index.sync(documents, encoded=self.target.encoded(table, self._index.manifest))
 
     @cached_property
     def _index(self) -> QdrantIndex:

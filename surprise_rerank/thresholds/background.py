@@ -163,8 +163,8 @@ class QuestionBackground:
         # One score orders questions the same way by any scale.
         each = lines_without_each(*evidence, follows) if len(names) > 1 or any(follows) else None
         for row, i in enumerate(found):
-            own = known if each is None else Lines(*(part[row] for part in each))
-            totals[i] = replace(made, **own._asdict())._totals(tables[i], float(logs[row])).max()
+            scales = known if each is None else Lines(*(part[row] for part in each))
+            totals[i] = replace(made, **scales._asdict())._totals(tables[i], float(logs[row])).max()
         order = np.argsort(totals, kind="stable")
         return replace(made, totals=totals[order], shares=shares[order], texts=tuple(texts[i] for i in order))
 

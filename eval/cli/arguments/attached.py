@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from surprise_rerank.core.settings import option
 
@@ -21,6 +22,6 @@ class AttachedArguments:
         None, metavar="NAME", help="The sparse vector, where there are several."
     )
 
-    def given(self) -> dict[str, str]:
+    def given(self) -> dict[str, Any]:
         """Those that were given."""
         return {name: value for name, value in asdict(self).items() if value is not None}
