@@ -5,24 +5,31 @@ from __future__ import annotations
 import copy
 import inspect
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Generic, TypeVar, cast
 from uuid import UUID
 
 from qdrant_client import models
 
+from surprise_rerank.candidates import Hit
+from surprise_rerank.connectors.attached.attach import Collection
+from surprise_rerank.connectors.attached.hosts import attach_store
 from surprise_rerank.connectors.qdrant.location import shown_url
 from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever
 from surprise_rerank.connectors.systems.loading import PipelineSettings
 from surprise_rerank.core.workers import in_thread
 from surprise_rerank.errors import DataError, refuse_unknown
 from surprise_rerank.pipeline import Pipeline
+from surprise_rerank.rerank.diversity import DiversityOptions
 
 T = TypeVar("T")
 
-# What metadata say beside the score, where there is a background.
+# What metadata say beside the score: with a background, and of a line that others were folded into.
 SURPRISE = "surprise"
+DUPLICATES = "duplicates"
+TITLE = "title"
+OURS = (SURPRISE, DUPLICATES)
 
 # One load at a time: whoever waits for one finds what it loaded. Of the module, as components are copied.
 _loading = threading.Lock()
@@ -99,6 +106,23 @@ def refuse_arguments(of: type, unknown: Mapping[str, Any]) -> None:
     refuse_unknown(unknown, known, of.__name__)
 
 
+def attached(store: Any, embed: Any, settings: Mapping[str, Any]) -> tuple[Collection, DiversityOptions]:
+    """The collection of a framework's store, and how different documents of it should be.
+
+    Args:
+        store: of the framework.
+        embed: the model of its vectors, where the store has none.
+        settings: diversity, mmr, collapse, and more for `Collection.attach`.
+
+    Raises:
+        SurpriseRerankError: as `attach_store`.
+    """
+    about = DiversityOptions.__annotations__
+    diversity = {name: own for name, own in settings.items() if name in about}
+    others = {name: own for name, own in settings.items() if name not in about}
+    return attach_store(store, embed=embed, **others), cast(DiversityOptions, diversity)
+
+
 def filterable(pipeline: Pipeline) -> ExplainingRetriever:
     """A pipeline's retriever, which takes filters.
 
@@ -123,15 +147,30 @@ def filtered(pipeline: Pipeline, condition: models.Filter | None) -> Pipeline:
     return replace(pipeline, retriever=filterable(pipeline).among(condition))
 
 
-def judged_metadata(metadata: Mapping[str, Any], surprise: float | None) -> dict[str, Any]:
-    """A copy with this surprise; without one, an earlier re-ranker's goes too, as it is not of the new score.
+def judged_metadata(
+    metadata: Mapping[str, Any], surprise: float | None, duplicates: Sequence[object] = ()
+) -> dict[str, Any]:
+    """A copy with these; without a surprise, an earlier re-ranker's goes too, as it is not of the new score.
 
     Args:
         metadata: of what was given to be ranked.
         surprise: beside its new score, if any.
+        duplicates: what the host calls the documents that were folded into it.
     """
-    kept = {key: value for key, value in metadata.items() if key != SURPRISE}
-    return kept if surprise is None else {**kept, SURPRISE: surprise}
+    ours: dict[str, Any] = {} if surprise is None else {SURPRISE: surprise}
+    if duplicates:
+        ours[DUPLICATES] = list(duplicates)
+    return {**{key: value for key, value in metadata.items() if key != SURPRISE}, **ours}
+
+
+def found_metadata(hit: Hit) -> dict[str, Any]:
+    """Of a document that a pipeline has found: its own, its title, and what is ours."""
+    document = hit.document
+    found = {} if document is None else dict(document.metadata)
+    if document is not None and document.title:
+        found.setdefault(TITLE, document.title)
+    surprise = found.get(SURPRISE) if hit.surprise is None else hit.surprise
+    return judged_metadata(found, surprise, hit.duplicates)
 
 
 def require_writable(

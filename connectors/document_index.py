@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions
@@ -16,6 +16,7 @@ from surprise_rerank.encoders.base import Encoded
 # What ranks needs torch, which takes seconds that a look at an index's status can do without.
 if TYPE_CHECKING:
     from surprise_rerank.pipeline import Pipeline
+    from surprise_rerank.rerank.diversity import DiversityOptions
     from surprise_rerank.text_reranker import TextReranker
     from surprise_rerank.thresholds.background import QuestionBackground
 
@@ -33,7 +34,12 @@ class DocumentIndex(QdrantIndex):
         return self.storage
 
     def pipeline(
-        self, system: str | None = None, *, depth: int = 100, min_surprise: float | None = None
+        self,
+        system: str | None = None,
+        *,
+        depth: int = 100,
+        min_surprise: float | None = None,
+        **diversity: Unpack[DiversityOptions],
     ) -> Pipeline:
         """Search by a system: a question in, a ranking out.
 
@@ -42,29 +48,42 @@ class DocumentIndex(QdrantIndex):
                 `register_system`; the best that the index stores enough for by default.
             depth: size of the candidate pool.
             min_surprise: leave out what is less surprising; needs `store_background`.
+            diversity: `diversity=.3` (or `mmr=.7`) puts different documents first, `collapse=.95` folds
+                near-duplicates into one; see `rerank/diversity.py`.
 
         Raises:
             DataError: if the index lacks what the system needs, or min_surprise is given and it has no
-                background for the system.
+                background for the system; if an option of diversity is out of its range.
         """
         from surprise_rerank.connectors.systems.loading import pipeline_of
+        from surprise_rerank.rerank.diversity import NO_DIVERSITY
 
-        return pipeline_of(self, system, depth=depth, min_surprise=min_surprise)
+        shown = NO_DIVERSITY.changed(**diversity)
+        return pipeline_of(self, system, depth=depth, min_surprise=min_surprise, diversity=shown)
 
-    def text_reranker(self, system: str | None = None, *, min_surprise: float | None = None) -> TextReranker:
+    def text_reranker(
+        self,
+        system: str | None = None,
+        *,
+        min_surprise: float | None = None,
+        **diversity: Unpack[DiversityOptions],
+    ) -> TextReranker:
         """Re-rank texts that were retrieved elsewhere; vectors of stored ones are fetched by their ids.
 
         Args:
             system: one that ranks texts; the best that the index stores enough for by default.
             min_surprise: leave out what is less surprising; needs `store_background`.
+            diversity: as for `pipeline`.
 
         Raises:
             DataError: if the system cannot rank given texts, the index lacks what it needs, or min_surprise
-                is given and it has no background for the system.
+                is given and it has no background for the system; as `pipeline`.
         """
         from surprise_rerank.connectors.systems.loading import text_reranker_of
+        from surprise_rerank.rerank.diversity import NO_DIVERSITY
 
-        return text_reranker_of(self, system, min_surprise=min_surprise)
+        shown = NO_DIVERSITY.changed(**diversity)
+        return text_reranker_of(self, system, min_surprise=min_surprise, diversity=shown)
 
     @exclusive
     def sync(

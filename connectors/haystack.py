@@ -11,13 +11,13 @@ from dataclasses import replace
 from typing import Any, Self
 
 from surprise_rerank.candidates import Hit, Ranking
-from surprise_rerank.connectors.attached.hosts import attach_store
 from surprise_rerank.connectors.components import (
-    SURPRISE,
     Lazy,
+    attached,
     component_settings,
     filterable,
     filtered,
+    found_metadata,
     given_vectors,
     judged_metadata,
     refuse_arguments,
@@ -34,8 +34,6 @@ try:
     from haystack import Document, component, default_from_dict, default_to_dict
 except ImportError as error:
     raise MissingExtraError(f"haystack-ai is not installed: run {pip_line('haystack')}") from error
-
-_TITLE = "title"
 
 
 class _Loaded:
@@ -82,6 +80,10 @@ class SurpriseRanker(_Loaded):
         background: file of a background, where there is no index.
         encoder: instead of a model's name; see `encoders.adapting.as_encoder`. Such a component cannot be
             written.
+        diversity: different documents first, from 0 (by relevance alone) to 1.
+        mmr: the same as 1 - diversity.
+        collapse: documents with this cosine to a better one are folded into it: `meta["duplicates"]` of that
+            has their ids.
         top_k: the most documents that are returned.
         meta_fields_to_embed: metadata that is read before the content, a line each, where the index does not
             have the document.
@@ -104,6 +106,9 @@ class SurpriseRanker(_Loaded):
         min_surprise: float | None = None,
         background: str | None = None,
         encoder: Any = None,
+        diversity: float | None = None,
+        mmr: float | None = None,
+        collapse: float | None = None,
         top_k: int = 10,
         meta_fields_to_embed: list[str] | None = None,
         reranker: TextReranker | None = None,
@@ -121,6 +126,9 @@ class SurpriseRanker(_Loaded):
             min_surprise=min_surprise,
             background=background,
             encoder=encoder,
+            diversity=diversity,
+            mmr=mmr,
+            collapse=collapse,
         )
         self.top_k = _positive(top_k)
         self.meta_fields_to_embed = list(meta_fields_to_embed or [])
@@ -147,13 +155,13 @@ class SurpriseRanker(_Loaded):
             min_surprise: leave out what is less surprising; needs `Collection.store_background`.
             top_k: the most documents that are returned.
             meta_fields_to_embed: metadata that is read before the content of documents that are not there.
-            settings: more for `Collection.attach`, such as `token_encoder` and `keep`.
+            settings: diversity, mmr, collapse; and more for `Collection.attach`, such as `token_encoder`.
 
         Raises:
             SurpriseRerankError: as `Collection.attach` and `Collection.text_reranker`.
         """
-        collection = attach_store(store, embed=embed, **settings)
-        reranker = collection.text_reranker(system, min_surprise=min_surprise)
+        collection, diversity = attached(store, embed, settings)
+        reranker = collection.text_reranker(system, min_surprise=min_surprise, **diversity)
         return cls(reranker=reranker, top_k=top_k, meta_fields_to_embed=meta_fields_to_embed)
 
     def to_dict(self) -> dict[str, Any]:
@@ -188,7 +196,7 @@ class SurpriseRanker(_Loaded):
         ranked = self._lazy.get().rank(
             query, self._texts(given), ids=_ids(given), vectors=_vectors(given), top_n=most
         )
-        return {"documents": [_scored(given[line.position], line) for line in ranked]}
+        return {"documents": [_scored(given, line) for line in ranked]}
 
     @component.output_types(documents=list[Document])
     async def run_async(
@@ -210,7 +218,7 @@ class SurpriseRanker(_Loaded):
         ranked = await reranker.arank(
             query, self._texts(given), ids=_ids(given), vectors=_vectors(given), top_n=most
         )
-        return {"documents": [_scored(given[line.position], line) for line in ranked]}
+        return {"documents": [_scored(given, line) for line in ranked]}
 
     def _texts(self, documents: Sequence[Document]) -> list[str]:
         if not self.meta_fields_to_embed:
@@ -238,6 +246,10 @@ class SurpriseRetriever(_Loaded):
         system: what ranks; see `connectors.systems.loading.PipelineSettings`.
         depth: size of the candidate pool that is re-ranked.
         min_surprise: leave out what is less surprising; the index must have a background for the system.
+        diversity: different documents first, from 0 (by relevance alone) to 1.
+        mmr: the same as 1 - diversity.
+        collapse: documents with this cosine to a better one are folded into it: `meta["duplicates"]` of that
+            has their ids.
         top_k: the most documents that are returned.
         filters: of metadata, as everywhere in Haystack; those of `run` replace them.
         pipeline: what retrieves and ranks, instead of the names above. Such a component cannot be written.
@@ -258,6 +270,9 @@ class SurpriseRetriever(_Loaded):
         system: str | None = None,
         depth: int = 100,
         min_surprise: float | None = None,
+        diversity: float | None = None,
+        mmr: float | None = None,
+        collapse: float | None = None,
         top_k: int = 10,
         filters: dict[str, Any] | None = None,
         pipeline: Pipeline | None = None,
@@ -274,6 +289,9 @@ class SurpriseRetriever(_Loaded):
             system=system,
             depth=depth,
             min_surprise=min_surprise,
+            diversity=diversity,
+            mmr=mmr,
+            collapse=collapse,
         )
         self.top_k = _positive(top_k)
         self.filters = filters
@@ -304,13 +322,13 @@ class SurpriseRetriever(_Loaded):
             min_surprise: leave out what is less surprising; needs `Collection.store_background`.
             top_k: the most documents that are returned.
             filters: of metadata; those of `run` replace them.
-            settings: more for `Collection.attach`, such as `token_encoder` and `keep`.
+            settings: diversity, mmr, collapse; and more for `Collection.attach`, such as `token_encoder`.
 
         Raises:
             SurpriseRerankError: as `Collection.attach` and `Collection.pipeline`.
         """
-        collection = attach_store(store, embed=embed, **settings)
-        pipeline = collection.pipeline(system, depth=depth, min_surprise=min_surprise)
+        collection, diversity = attached(store, embed, settings)
+        pipeline = collection.pipeline(system, depth=depth, min_surprise=min_surprise, **diversity)
         return cls(pipeline=pipeline, top_k=top_k, filters=filters)
 
     def to_dict(self) -> dict[str, Any]:
@@ -394,8 +412,10 @@ def _with_fields(document: Document, fields: Sequence[str]) -> str:
     return "\n".join([*values, document.content or ""])
 
 
-def _scored(document: Document, line: RankedText) -> Document:
-    return replace(document, score=line.relevance, meta=judged_metadata(document.meta, line.surprise))
+def _scored(given: Sequence[Document], line: RankedText) -> Document:
+    document, duplicates = given[line.position], [given[i].id for i in line.duplicates]
+    meta = judged_metadata(document.meta, line.surprise, duplicates)
+    return replace(document, score=line.relevance, meta=meta)
 
 
 def _documents(ranking: Ranking) -> list[Document]:
@@ -403,13 +423,8 @@ def _documents(ranking: Ranking) -> list[Document]:
 
 
 def _document(hit: Hit) -> Document:
-    meta = {} if hit.document is None else dict(hit.document.metadata)
-    if hit.document is not None and hit.document.title:
-        meta.setdefault(_TITLE, hit.document.title)
-    if hit.surprise is not None:
-        meta[SURPRISE] = hit.surprise
     score = hit.score if hit.surprise is None else hit.surprise
-    return Document(id=hit.id, content=hit.text, meta=meta, score=score)
+    return Document(id=hit.id, content=hit.text, meta=found_metadata(hit), score=score)
 
 
 def _filtered(pipeline: Pipeline, filters: dict[str, Any] | None) -> Pipeline:

@@ -10,8 +10,13 @@ from pydantic_core.core_schema import is_instance_schema
 from qdrant_client import models
 
 from surprise_rerank.candidates import Hit
-from surprise_rerank.connectors.attached.hosts import attach_store
-from surprise_rerank.connectors.components import SURPRISE, filtered, judged_metadata, stored_names
+from surprise_rerank.connectors.components import (
+    attached,
+    filtered,
+    found_metadata,
+    judged_metadata,
+    stored_names,
+)
 from surprise_rerank.connectors.systems.loading import PipelineSettings
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.errors import MissingExtraError
@@ -40,8 +45,9 @@ class SurpriseRerank(BaseDocumentCompressor):
     """Puts retrieved documents in order, best first, and keeps the first of them.
 
     What comes back are copies. Their metadata has `relevance_score`: the surprise where the re-ranker has a
-    background of other questions, else its score; with a background `surprise` as well. Documents whose id is
-    stored are not encoded: the vectors of the stored text are fetched.
+    background of other questions, else its score; with a background `surprise` as well; `duplicates` are the
+    ids of near-duplicates that were folded into one with `collapse=` (where they have none, their positions).
+    Documents whose id is stored are not encoded: the vectors of the stored text are fetched.
 
     Attributes:
         reranker: of texts.
@@ -64,7 +70,7 @@ class SurpriseRerank(BaseDocumentCompressor):
         Args:
             top_n: the most that are returned; None returns all.
             id_key: the key of the metadata that has the stored id, instead of `Document.id`.
-            settings: of `systems.loading.PipelineSettings`: index, model, system, min_surprise, ...
+            settings: of `systems.loading.PipelineSettings`: index, system, min_surprise, diversity, ...
 
         Raises:
             SurpriseRerankError: as `PipelineSettings.text_reranker`.
@@ -94,13 +100,14 @@ class SurpriseRerank(BaseDocumentCompressor):
             system: what ranks; the best that the collection has enough for by default.
             min_surprise: leave out what is less surprising; needs `Collection.store_background`.
             top_n: the most that are returned; None returns all.
-            settings: more for `Collection.attach`, such as `token_encoder` and `keep`.
+            settings: diversity, mmr, collapse; and more for `Collection.attach`, such as `token_encoder`.
 
         Raises:
             SurpriseRerankError: as `Collection.attach` and `Collection.text_reranker`.
         """
-        collection = attach_store(store, embed=embed, **settings)
-        return cls(reranker=collection.text_reranker(system, min_surprise=min_surprise), top_n=top_n)
+        collection, diversity = attached(store, embed, settings)
+        reranker = collection.text_reranker(system, min_surprise=min_surprise, **diversity)
+        return cls(reranker=reranker, top_n=top_n)
 
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
@@ -114,7 +121,7 @@ class SurpriseRerank(BaseDocumentCompressor):
         """
         ids = self._ids(documents)
         ranked = self.reranker.rank(query, _texts(documents), ids=ids, top_n=self.top_n)
-        return _scored(documents, ranked)
+        return _scored(documents, ranked, ids)
 
     async def acompress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
@@ -128,7 +135,7 @@ class SurpriseRerank(BaseDocumentCompressor):
         """
         ids = self._ids(documents)
         ranked = await self.reranker.arank(query, _texts(documents), ids=ids, top_n=self.top_n)
-        return _scored(documents, ranked)
+        return _scored(documents, ranked, ids)
 
     def _ids(self, documents: Sequence[Document]) -> list[tuple[str, ...] | None]:
         if self.id_key is None:
@@ -141,7 +148,8 @@ class SurpriseRetriever(BaseRetriever):
 
     `page_content` is the best passage, or the whole where there are no passages; `Document.id` is the stored
     id, which `SurpriseRerank` finds again. The metadata are the stored document's, with that id, its `title`
-    where it has one, `relevance_score`, and `surprise` where the pipeline has a background.
+    where it has one, `relevance_score`, `surprise` where the pipeline has a background, and `duplicates`
+    where others were folded into it.
 
     Attributes:
         pipeline: that is searched.
@@ -163,7 +171,8 @@ class SurpriseRetriever(BaseRetriever):
 
         Args:
             k: the most documents that are returned.
-            settings: of `systems.loading.PipelineSettings`: index or url, system, depth, min_surprise, ...
+            settings: of `systems.loading.PipelineSettings`: index or url, system, depth, min_surprise,
+                diversity, ...
 
         Raises:
             SurpriseRerankError: as `PipelineSettings.pipeline`.
@@ -193,13 +202,13 @@ class SurpriseRetriever(BaseRetriever):
             min_surprise: leave out what is less surprising; needs `Collection.store_background`.
             k: the most documents that are returned.
             filter: only documents that it lets through.
-            settings: more for `Collection.attach`, such as `token_encoder` and `keep`.
+            settings: diversity, mmr, collapse; and more for `Collection.attach`, such as `token_encoder`.
 
         Raises:
             SurpriseRerankError: as `Collection.attach` and `Collection.pipeline`.
         """
-        collection = attach_store(store, embed=embed, **settings)
-        pipeline = collection.pipeline(system, depth=depth, min_surprise=min_surprise)
+        collection, diversity = attached(store, embed, settings)
+        pipeline = collection.pipeline(system, depth=depth, min_surprise=min_surprise, **diversity)
         return cls(pipeline=pipeline, k=k, filter=filter, id_key=_POINT_ID)
 
     def _get_relevant_documents(
@@ -238,22 +247,20 @@ def _texts(documents: Sequence[Document]) -> list[str]:
     return [document.page_content for document in documents]
 
 
-def _scored(documents: Sequence[Document], ranked: Sequence[RankedText]) -> list[Document]:
-    return [_copy(documents[line.position], line) for line in ranked]
+def _scored(
+    documents: Sequence[Document], ranked: Sequence[RankedText], ids: Sequence[tuple[str, ...] | None]
+) -> list[Document]:
+    names = [own[0] if own else position for position, own in enumerate(ids)]
+    return [_copy(documents[line.position], line, [names[i] for i in line.duplicates]) for line in ranked]
 
 
-def _copy(document: Document, line: RankedText) -> Document:
-    metadata = judged_metadata({**document.metadata, _RELEVANCE: line.relevance}, line.surprise)
+def _copy(document: Document, line: RankedText, duplicates: Sequence[object]) -> Document:
+    metadata = judged_metadata({**document.metadata, _RELEVANCE: line.relevance}, line.surprise, duplicates)
     return document.model_copy(update={"metadata": metadata})
 
 
 def _found(hit: Hit, id_key: str) -> Document:
-    stored = hit.document
-    metadata = {} if stored is None else dict(stored.metadata)
-    if stored is not None and stored.title:
-        metadata.setdefault("title", stored.title)
-    if hit.surprise is not None:
-        metadata[SURPRISE] = hit.surprise
+    metadata = found_metadata(hit)
     metadata[id_key] = hit.id  # whatever the stored document's own metadata call so
     metadata[_RELEVANCE] = hit.score if hit.surprise is None else hit.surprise
     return Document(page_content=hit.text or "", id=hit.id, metadata=metadata)

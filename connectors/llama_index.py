@@ -13,13 +13,15 @@ from typing import Any
 from qdrant_client import models
 
 from surprise_rerank.candidates import Hit
-from surprise_rerank.connectors.attached.hosts import attach_store
 from surprise_rerank.connectors.components import (
-    SURPRISE,
+    OURS,
+    TITLE,
     Lazy,
+    attached,
     component_settings,
     filterable,
     filtered,
+    found_metadata,
     given_vectors,
     judged_metadata,
     require_writable,
@@ -46,7 +48,6 @@ try:
 except ImportError as error:
     raise MissingExtraError(f"llama-index-core is not installed: run {pip_line('llama-index')}") from error
 
-_TITLE = "title"
 _WRITTEN = frozenset({"class_name"})  # what `to_dict` adds to the fields
 _RETRIEVAL_SCORE = "retrieval_score"
 
@@ -87,6 +88,12 @@ class SurpriseRerank(BaseNodePostprocessor):
         default=None, description="What ranks; see `connectors.systems.loading.PipelineSettings`."
     )
     min_surprise: float | None = Field(default=None, description="Leave out what is less surprising.")
+    diversity: float | None = Field(default=None, description="Different nodes first, from 0 to 1.")
+    mmr: float | None = Field(default=None, description="The same as 1 - diversity.")
+    collapse: float | None = Field(
+        default=None,
+        description="Nodes with this cosine to a better one are folded into it; see metadata['duplicates'].",
+    )
     background: str | None = Field(default=None, description="File of a background, where there is no index.")
     # Like the re-ranker, an object is none of pydantic's business.
     encoder: SkipValidation[Any] = Field(
@@ -120,13 +127,13 @@ class SurpriseRerank(BaseNodePostprocessor):
             min_surprise: leave out what is less surprising; needs `Collection.store_background`.
             top_n: the most nodes that are returned.
             keep_retrieval_score: keep the score that a node came with.
-            settings: more for `Collection.attach`, such as `token_encoder` and `keep`.
+            settings: diversity, mmr, collapse; and more for `Collection.attach`, such as `token_encoder`.
 
         Raises:
             SurpriseRerankError: as `Collection.attach` and `Collection.text_reranker`.
         """
-        collection = attach_store(store, embed=embed, **settings)
-        reranker = collection.text_reranker(system, min_surprise=min_surprise)
+        collection, diversity = attached(store, embed, settings)
+        reranker = collection.text_reranker(system, min_surprise=min_surprise, **diversity)
         return cls(reranker=reranker, top_n=top_n, keep_retrieval_score=keep_retrieval_score)
 
     @classmethod
@@ -198,6 +205,9 @@ class SurpriseRerank(BaseNodePostprocessor):
             min_surprise=self.min_surprise,
             background=self.background,
             encoder=self.encoder,
+            diversity=self.diversity,
+            mmr=self.mmr,
+            collapse=self.collapse,
         )
 
     def _current(self) -> Lazy[TextReranker]:
@@ -233,7 +243,8 @@ class SurpriseRerank(BaseNodePostprocessor):
         found = []
         for line in ranked:
             given = nodes[line.position]
-            metadata = judged_metadata(given.node.metadata, line.surprise)
+            duplicates = [nodes[i].node.node_id for i in line.duplicates]
+            metadata = judged_metadata(given.node.metadata, line.surprise, duplicates)
             if self.keep_retrieval_score:
                 metadata[_RETRIEVAL_SCORE] = given.score
             found.append(NodeWithScore(node=_with_metadata(given.node, metadata), score=line.relevance))
@@ -313,13 +324,13 @@ class SurpriseRetriever(BaseRetriever):
             min_surprise: leave out what is less surprising; needs `Collection.store_background`.
             similarity_top_k: the most nodes that are returned.
             filters: only documents that they let through, in LlamaIndex's form or Qdrant's.
-            settings: more for `Collection.attach`, such as `token_encoder` and `keep`.
+            settings: diversity, mmr, collapse; and more for `Collection.attach`, such as `token_encoder`.
 
         Raises:
             SurpriseRerankError: as `Collection.attach` and `Collection.pipeline`.
         """
-        collection = attach_store(store, embed=embed, **settings)
-        pipeline = collection.pipeline(system, depth=depth, min_surprise=min_surprise)
+        collection, diversity = attached(store, embed, settings)
+        pipeline = collection.pipeline(system, depth=depth, min_surprise=min_surprise, **diversity)
         return cls(pipeline, similarity_top_k=similarity_top_k, filters=filters)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
@@ -357,8 +368,8 @@ def _vectors(nodes: Sequence[NodeWithScore]) -> list[Any] | None:
 
 
 def _with_metadata(node: BaseNode, metadata: dict[str, Any]) -> BaseNode:
-    """A copy with these metadata, which shows a surprise to no model: it is no part of the text."""
-    hidden = [SURPRISE] if SURPRISE in metadata else []
+    """A copy with these metadata, which shows what is ours to no model: it is no part of the text."""
+    hidden = [key for key in OURS if key in metadata]
     update = {
         "metadata": metadata,
         "excluded_embed_metadata_keys": _and(node.excluded_embed_metadata_keys, hidden),
@@ -369,18 +380,13 @@ def _with_metadata(node: BaseNode, metadata: dict[str, Any]) -> BaseNode:
 
 def _node(hit: Hit) -> NodeWithScore:
     text = hit.text or ""
-    metadata = {} if hit.document is None else dict(hit.document.metadata)
     title = "" if hit.document is None else hit.document.title
-    if title:
-        metadata.setdefault(_TITLE, title)
-    if hit.surprise is not None:
-        metadata[SURPRISE] = hit.surprise
     # A text that begins with its title does not need it twice.
-    hidden = [SURPRISE, _TITLE] if title and text.startswith(title) else [SURPRISE]
+    hidden = [*OURS, TITLE] if title and text.startswith(title) else list(OURS)
     node = TextNode(
         id_=hit.id,
         text=text,
-        metadata=metadata,
+        metadata=found_metadata(hit),
         excluded_embed_metadata_keys=list(hidden),
         excluded_llm_metadata_keys=list(hidden),
         start_char_idx=None if hit.passage is None else hit.passage.start,

@@ -22,6 +22,7 @@ from surprise_rerank.core.extras import pip_line
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.errors import DataError, MissingExtraError
+from surprise_rerank.rerank.diversity import NO_DIVERSITY
 from surprise_rerank.text_reranker import TextReranker
 
 try:
@@ -187,16 +188,16 @@ class SurpriseCrossEncoder:
     ranked for many queries, `SurpriseSearch` encodes it once.
 
     Args:
-        reranker: of texts; its `min_surprise` does not count, as every pair must get a score.
+        reranker: of texts; its threshold and diversity do not count, as every pair must get a score.
         name: what results are filed under, with the model's name; not the same for two re-rankers.
 
     Attributes:
-        reranker: the same, without a threshold.
+        reranker: the same, without a threshold and diversity.
         mteb_model_meta: what results are filed under.
     """
 
     def __init__(self, reranker: TextReranker, name: str = "dynamax") -> None:
-        self.reranker = replace(reranker, min_surprise=None)
+        self.reranker = replace(reranker, min_surprise=None, diversity=NO_DIVERSITY)
         self.mteb_model_meta = _meta(f"{name}-cross-encoder", reranker.encoder, "cross-encoder", {})
 
     def predict(

@@ -12,6 +12,7 @@ from surprise_rerank.core.arrays import IntArray
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.errors import DataError, MissingExtraError
 from surprise_rerank.pipeline import Pipeline
+from surprise_rerank.rerank.diversity import falling
 from surprise_rerank.text_reranker import RankedText, TextReranker
 
 try:
@@ -27,7 +28,8 @@ class SurpriseTransformer(pt.Transformer):
     """Puts the documents of every query in order: result frame in, result frame out.
 
     `score` is the re-ranker's, by which PyTerrier orders, `rank` begins at 0; where the re-ranker has a
-    background of other questions, the column `surprise` is beside them. Rows come best first, queries as they
+    background of other questions, the column `surprise` is beside them. With diversity, a document that
+    comes after one of a smaller score has the next number below that. Rows come best first, queries as they
     came. Documents whose `docno` is stored are not encoded: their vectors are fetched.
 
     Args:
@@ -49,7 +51,7 @@ class SurpriseTransformer(pt.Transformer):
 
         Args:
             text_field: the column of the texts.
-            settings: of `systems.loading.PipelineSettings`: index, model, system, min_surprise, ...
+            settings: of `systems.loading.PipelineSettings`: index, system, min_surprise, diversity, ...
 
         Raises:
             SurpriseRerankError: as `PipelineSettings.text_reranker`.
@@ -72,16 +74,18 @@ class SurpriseTransformer(pt.Transformer):
         queries, texts, names = inp["query"].array, inp[self.text_field].tolist(), inp["docno"].tolist()
         rows: list[int] = []
         ranks: list[int] = []
+        scores: list[float] = []
         lines: list[RankedText] = []
         for own in _rows_of_queries(inp["qid"].tolist()):
             ids = [names[i] if isinstance(names[i], str) else None for i in own]
             ranked = self.reranker.rank(queries[own[0]], [texts[i] for i in own], ids=ids)
             rows += [own[line.position] for line in ranked]
             ranks += _ranks(len(ranked))
+            scores += falling([line.score for line in ranked])
             lines += ranked
         columns = _taken(inp, np.array(rows, dtype=np.int64), _OURS)
         surprise = None if self.reranker.background is None else [line.surprise for line in lines]
-        return _frame(columns, [line.score for line in lines], ranks, surprise)
+        return _frame(columns, scores, ranks, surprise)
 
     def schematic(self, *, input_columns: list[str] | None = None) -> dict[str, Any]:
         """What PyTerrier draws of it, without looking for it in PyTerrier's own documentation on the web.
@@ -125,7 +129,8 @@ class SurpriseRetriever(pt.Transformer):
 
         Args:
             num_results: the most documents for a query.
-            settings: of `systems.loading.PipelineSettings`: index or url, system, depth, min_surprise, ...
+            settings: of `systems.loading.PipelineSettings`: index or url, system, depth, min_surprise,
+                diversity, ...
 
         Raises:
             SurpriseRerankError: as `PipelineSettings.pipeline`.
@@ -153,7 +158,8 @@ class SurpriseRetriever(pt.Transformer):
         columns["text"] = pd.Series([hit.text for hit in hits], dtype=str)
         ranks = [rank for n in counts for rank in _ranks(n)]
         surprise = None if self.pipeline.background is None else [hit.surprise for hit in hits]
-        return _frame(columns, [hit.score for hit in hits], ranks, surprise)
+        scores = [own for ranking in rankings for own in falling(ranking.scores.tolist())]
+        return _frame(columns, scores, ranks, surprise)
 
     def schematic(self, *, input_columns: list[str] | None = None) -> dict[str, Any]:
         """What PyTerrier draws of it, without looking for it in PyTerrier's own documentation on the web.

@@ -28,7 +28,8 @@ class SurpriseRanker(BaseRanker):  # type: ignore[misc]  # rerankers has no type
     """Ranks as the models of rerankers do, and hands out their `RankedResults`.
 
     A result's score is the surprise where the re-ranker has a background of other questions, else the
-    re-ranker's score; with a background `result.surprise` has it too. Documents whose `doc_id` is a string
+    re-ranker's score; with a background `result.surprise` has it too, and `result.duplicates` are the ids of
+    what was folded into it with `collapse=`. Documents whose `doc_id` is a string
     that is stored are not encoded: their vectors are fetched. What comes back are copies.
 
     Args:
@@ -46,7 +47,7 @@ class SurpriseRanker(BaseRanker):  # type: ignore[misc]  # rerankers has no type
         """One made of names and numbers.
 
         Args:
-            settings: of `systems.loading.PipelineSettings`: index, model, system, min_surprise, ...
+            settings: of `systems.loading.PipelineSettings`: index, system, min_surprise, diversity, ...
 
         Raises:
             SurpriseRerankError: as `PipelineSettings.text_reranker`.
@@ -151,6 +152,7 @@ def _results(query: str, documents: Sequence[Document], ranked: Sequence[RankedT
     for rank, line in enumerate(ranked, start=1):
         document = documents[line.position]
         # `Result` shows metadata as attributes.
-        document.metadata = judged_metadata(document.metadata, line.surprise)
+        duplicates = [documents[i].doc_id for i in line.duplicates]
+        document.metadata = judged_metadata(document.metadata, line.surprise, duplicates)
         results.append(Result(document=document, score=line.relevance, rank=rank))
     return RankedResults(results=results, query=query, has_scores=True)

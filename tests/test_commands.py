@@ -400,7 +400,7 @@ class TestSearch:
         assert scores == sorted(scores, reverse=True)
         assert [hit["rank"] for hit in found["hits"]] == [1, 2, 3, 4, 5]
         assert set(found["hits"][0]) == {
-            "rank", "id", "score", "surprise", "parts", "title", "text", "passage", "metadata"
+            "rank", "id", "score", "surprise", "parts", "title", "text", "passage", "metadata", "duplicates"
         }  # fmt: skip
         if system != "surprise":
             assert "bark" in found["hits"][0]["text"]

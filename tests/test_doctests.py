@@ -52,7 +52,15 @@ def test_the_walk_finds_modules_and_the_modules_have_examples():
 @pytest.mark.parametrize(
     "page",
     [
-        *("scores.md", "qdrant.md", "encoders.md", "classification.md", "thresholds.md", "rag.md"),
+        *(
+            "scores.md",
+            "qdrant.md",
+            "encoders.md",
+            "classification.md",
+            "thresholds.md",
+            "rag.md",
+            "diversity.md",
+        ),
         *("similar.md", "diagnosis.md", "tokens.md"),
     ],
 )

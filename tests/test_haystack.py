@@ -245,6 +245,9 @@ def test_all_that_is_given_by_name_is_written():
         "system": "fusion",
         "min_surprise": 0.5,
         "top_k": 3,
+        "diversity": 0.3,
+        "mmr": None,
+        "collapse": 0.9,
     }
     filters = {"field": "meta.n", "operator": ">", "value": 1}
     written = {

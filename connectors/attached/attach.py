@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias, Unpack
 from urllib.parse import quote
 
 from qdrant_client import models
@@ -50,6 +50,7 @@ from surprise_rerank.encoders.function import FunctionEncoder
 from surprise_rerank.encoders.paired import PairedEncoder
 from surprise_rerank.errors import DataError, IndexMismatchError
 from surprise_rerank.pipeline import Pipeline
+from surprise_rerank.rerank.diversity import NO_DIVERSITY, DiversityOptions
 from surprise_rerank.rerank.rerankers import CosineReranker, SurpriseReranker
 from surprise_rerank.text_reranker import TextReranker
 from surprise_rerank.thresholds.background import QuestionBackground
@@ -181,6 +182,7 @@ class Collection(AttachedCollection):
         depth: int = 100,
         min_surprise: float | None = None,
         filter: models.Filter | None = None,  # noqa: A002
+        **diversity: Unpack[DiversityOptions],
     ) -> Pipeline:
         """Search by a system: a question in, a ranking out.
 
@@ -189,24 +191,36 @@ class Collection(AttachedCollection):
             depth: size of the candidate pool.
             min_surprise: leave out what is less surprising; needs `store_background`.
             filter: only documents that it lets through, on the collection's own payload.
+            diversity: `diversity=.3` (or `mmr=.7`) puts different documents first, `collapse=.95` folds
+                near-duplicates into one; see `rerank/diversity.py`.
 
         Raises:
-            DataError: as `system`; if min_surprise is given and there is no background for the system.
+            DataError: as `system`; if min_surprise is given and there is no background for the system; if an
+                option of diversity is out of its range.
         """
+        shown = NO_DIVERSITY.changed(**diversity)
         built = self.system(system, filter=filter)
         background = self._background(built, min_surprise)
-        return Pipeline(self.encoder, built.retriever, built.reranker, depth, background, min_surprise)
+        return Pipeline(self.encoder, built.retriever, built.reranker, depth, background, min_surprise, shown)
 
-    def text_reranker(self, system: str | None = None, *, min_surprise: float | None = None) -> TextReranker:
+    def text_reranker(
+        self,
+        system: str | None = None,
+        *,
+        min_surprise: float | None = None,
+        **diversity: Unpack[DiversityOptions],
+    ) -> TextReranker:
         """Re-rank texts that were retrieved elsewhere, by the stored vectors of those with a known id.
 
         Args:
             system: see `system`; one that orders a given pool.
             min_surprise: leave out what is less surprising; needs `store_background`.
+            diversity: as for `pipeline`.
 
         Raises:
             DataError: if the system ranks inside Qdrant; as `pipeline`.
         """
+        shown = NO_DIVERSITY.changed(**diversity)
         built = self.system(system)
         reranker = built.reranker
         if built.name == "cosine":
@@ -221,7 +235,7 @@ class Collection(AttachedCollection):
         words = built.retriever.lexical if isinstance(built.retriever, HybridRetriever) else None
         background = self._background(built, min_surprise)
         stored = StoredCandidates(self, words)
-        return TextReranker(self.encoder, reranker, stored, background, min_surprise)
+        return TextReranker(self.encoder, reranker, stored, background, min_surprise, diversity=shown)
 
     def store_background(
         self,

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import httpx
 
 from surprise_rerank.connectors.qdrant.location import shown_url
 from surprise_rerank.connectors.server.options import TOKEN_VARIABLE
 from surprise_rerank.errors import DataError, StoreError
+
+if TYPE_CHECKING:
+    from surprise_rerank.rerank.diversity import DiversityOptions
 
 _SECONDS = 120.0  # longer than a server takes before it gives up
 _SHOWN = 300  # characters of a server's message
@@ -65,21 +68,27 @@ class SearchClient:
     ) -> None:
         self._client.close()
 
-    def search(self, question: str, top_k: int = 10, min_surprise: float | None = None) -> Answer:
+    def search(
+        self,
+        question: str,
+        top_k: int = 10,
+        min_surprise: float | None = None,
+        **diversity: Unpack[DiversityOptions],
+    ) -> Answer:
         """The best documents of the server's index for a question.
 
         Args:
             question: in words.
             top_k: the most hits.
             min_surprise: leave out what is less surprising; the server's own threshold where None.
+            diversity: `diversity=` (or `mmr=`) and `collapse=` in place of the server's own.
 
         Raises:
             StoreError: if the server cannot be reached, has no index, or cannot answer now.
             DataError: if it refuses the token or what is asked for.
         """
-        body: dict[str, Any] = {"query": question, "top_k": top_k}
-        if min_surprise is not None:
-            body["min_surprise"] = min_surprise
+        asked = {"query": question, "top_k": top_k, "min_surprise": min_surprise, **diversity}
+        body = {name: value for name, value in asked.items() if value is not None}
         found = self._sent("/v1/search", body)
         try:
             return Answer(str(found["system"]), [{**hit, "id": str(hit["id"])} for hit in found["results"]])

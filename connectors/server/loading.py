@@ -12,6 +12,7 @@ from surprise_rerank.connectors.systems.index_systems import default_system
 from surprise_rerank.connectors.systems.loading import PipelineSettings, pipeline_of, text_reranker_of
 from surprise_rerank.connectors.systems.register import find_system
 from surprise_rerank.errors import DataError
+from surprise_rerank.rerank.diversity import Diversity
 from surprise_rerank.text_reranker import TextReranker
 
 if TYPE_CHECKING:
@@ -83,22 +84,23 @@ class Loading:
         index = self._index = settings.open_index()
         least = settings.min_surprise
         name = settings.system or default_system(index)
-        pipeline = pipeline_of(index, name, depth=settings.depth, min_surprise=least)
-        reranker = _of_texts(index, name, least)
+        shown = settings.variety
+        pipeline = pipeline_of(index, name, depth=settings.depth, min_surprise=least, diversity=shown)
+        reranker = _of_texts(index, name, least, shown)
         reranker.rank("first", ["the first one takes longest"])
         self._service.open(reranker, pipeline, name)
 
 
-def _of_texts(index: QdrantIndex, system: str, least: float | None) -> TextReranker:
+def _of_texts(index: QdrantIndex, system: str, least: float | None, shown: Diversity) -> TextReranker:
     """What ranks given texts, beside a system that searches.
 
     Raises:
         DataError: as `text_reranker_of`, naming both systems.
     """
     if find_system(system).ranks_texts:
-        return text_reranker_of(index, system, min_surprise=least)
+        return text_reranker_of(index, system, min_surprise=least, diversity=shown)
     try:
-        return text_reranker_of(index, min_surprise=least)
+        return text_reranker_of(index, min_surprise=least, diversity=shown)
     except DataError as error:
         raise DataError(
             f"the system {system!r} ranks inside Qdrant, so that given texts need another one, and {error}; "

@@ -13,10 +13,11 @@ from surprise_rerank.candidates import Hit
 from surprise_rerank.connectors.server.answers import RefusedError
 from surprise_rerank.connectors.server.options import ServerOptions
 from surprise_rerank.connectors.server.schemas import DocumentObject, RerankRequest, SearchRequest, TeiRequest
-from surprise_rerank.connectors.server.service import Opened, threshold
+from surprise_rerank.connectors.server.service import Opened, threshold, varied
 from surprise_rerank.connectors.server.work import RequestEncoder
 from surprise_rerank.documents import encodable
 from surprise_rerank.encoders.base import Encoder
+from surprise_rerank.rerank.diversity import NO_DIVERSITY
 from surprise_rerank.text_reranker import RankedText
 
 # What each service answers to more than it takes: Jina 422, Text Embeddings Inference 413.
@@ -40,11 +41,15 @@ def rerank(opened: Opened, asked: RerankRequest, encoder: RequestEncoder) -> dic
         texts = shortened(encoder, texts, most)
     ids = [_stored_id(document) for document in asked.documents]
     known = ids if any(ids) else None
-    ranked = opened.rerank(asked.query, texts, known, asked.top_n, least, encoder)
+    shown = varied(asked, reranker.diversity)
+    ranked = opened.rerank(asked.query, texts, known, asked.top_n, least, shown, encoder)
     results: list[dict[str, Any]] = [
         {"index": text.position, "relevance_score": score}
         for text, score in zip(ranked, falling(ranked), strict=True)
     ]
+    if shown.collapse is not None:
+        for result, text in zip(results, ranked, strict=True):
+            result["duplicates"] = list(text.duplicates)
     if asked.return_documents:
         for result in results:
             result["document"] = _shown(asked.documents[result["index"]])
@@ -60,7 +65,7 @@ def tei_rerank(opened: Opened, asked: TeiRequest, encoder: RequestEncoder) -> li
     reranker = opened.reranker
     least = threshold(asked.min_surprise, None, reranker.background)
     texts = _cut_as_asked(encoder, asked)
-    ranked = opened.rerank(asked.query, texts, None, None, least, encoder)
+    ranked = opened.rerank(asked.query, texts, None, None, least, NO_DIVERSITY, encoder)
     scores = [text.score for text in ranked] if asked.raw_scores else falling(ranked, 0.0, 1.0)
     ranks: list[dict[str, Any]] = [
         {"index": text.position, "score": score} for text, score in zip(ranked, scores, strict=True)
@@ -79,7 +84,8 @@ def search(opened: Opened, asked: SearchRequest, encoder: RequestEncoder) -> lis
     """
     pipeline = opened.required_pipeline
     least = threshold(asked.min_surprise, pipeline.min_surprise, pipeline.background)
-    return [_hit(hit) for hit in opened.search(asked.query, asked.top_k, least, encoder)]
+    shown = varied(asked, pipeline.diversity)
+    return [_hit(hit) for hit in opened.search(asked.query, asked.top_k, least, shown, encoder)]
 
 
 def texts_of(asked: RerankRequest) -> list[str]:
@@ -166,8 +172,9 @@ def falling(ranked: Sequence[RankedText], low: float = -math.inf, high: float = 
         low: the least that is shown.
         high: the most.
     """
-    shown = [min(max(text.relevance, low), high) for text in ranked]
-    steps = [upper.score > lower.score for upper, lower in itertools.pairwise(ranked)]
+    # Where different documents come first, none is shown with more than the one before it.
+    shown = list(itertools.accumulate((min(max(text.relevance, low), high) for text in ranked), min))
+    steps = [upper.score != lower.score for upper, lower in itertools.pairwise(ranked)]
     for i in reversed(range(len(steps))):
         shown[i] = max(shown[i], math.nextafter(shown[i + 1], math.inf) if steps[i] else shown[i + 1])
     if shown:
@@ -227,4 +234,5 @@ def _hit(hit: Hit) -> dict[str, Any]:
         "passage": None if hit.passage is None else asdict(hit.passage),
         "metadata": {} if document is None else dict(document.metadata),
         "parts": dict(hit.parts),
+        "duplicates": list(hit.duplicates),
     }

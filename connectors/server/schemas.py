@@ -53,7 +53,18 @@ _Texts: TypeAlias = Annotated[list[Text], Field(fail_fast=True, max_length=MOST_
 _Names: TypeAlias = Annotated[list[Text], Field(fail_fast=True, min_length=1, max_length=100)]
 
 
-class RerankRequest(BaseModel):
+class Varied(BaseModel):
+    """How different results should be: extensions, which say otherwise than the server was started with."""
+
+    diversity: _Share | None = Field(
+        None,
+        description="Different results first: 0 orders by relevance alone, 1 by difference.",
+    )
+    mmr: _Share | None = Field(None, description="The same as 1 - diversity.")
+    collapse: _Share | None = Field(None, description="Fold what has this cosine to a better result into it.")
+
+
+class RerankRequest(Varied):
     """What Cohere's and Jina's clients send; fields that are not listed are ignored."""
 
     query: Text = Field(description="The question.")
@@ -77,6 +88,9 @@ class RerankResult(BaseModel):
     )
     document: dict[str, Any] | None = Field(
         default=None, description="The document, where it was asked for; a string as {text}."
+    )
+    duplicates: list[int] | None = Field(
+        default=None, description="Positions of what was folded into it, where that was asked for."
     )
 
 
@@ -143,7 +157,7 @@ class TeiRank(BaseModel):
     text: str | None = Field(default=None, description="Where it was asked for.")
 
 
-class SearchRequest(BaseModel):
+class SearchRequest(Varied):
     """A question to the server's index."""
 
     query: Text = Field(description="The question.")
@@ -173,6 +187,7 @@ class SearchHit(BaseModel):
     passage: HitPassage | None = Field(description="Where that passage is; null where documents are whole.")
     metadata: dict[str, Any]
     parts: dict[str, float | None] = Field(description="What each scorer gave it.")
+    duplicates: list[str] = Field(description="Ids of near-duplicates that were folded into it.")
 
 
 class SearchResponse(BaseModel):

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 
 from surprise_rerank.candidates import Ranking
 from surprise_rerank.connectors.server.answers import RefusedError
+from surprise_rerank.connectors.server.schemas import Varied
 from surprise_rerank.connectors.server.work import RequestEncoder
 from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Pipeline
+from surprise_rerank.rerank.diversity import Diversity
 from surprise_rerank.text_reranker import RankedText, TextReranker
 from surprise_rerank.thresholds.background import QuestionBackground, require_background
 
@@ -19,8 +21,9 @@ class Opened:
     """A model that is loaded, and an index that is open.
 
     Attributes:
-        reranker: of given texts; its min_surprise is the default of requests in Cohere's form.
-        pipeline: over the index; its min_surprise is the default of searches.
+        reranker: of given texts; its min_surprise and diversity are those of requests in Cohere's form that
+            do not say otherwise.
+        pipeline: over the index; its own are those of searches.
         system: what readers call the two.
     """
 
@@ -35,17 +38,25 @@ class Opened:
         ids: Sequence[str | None] | None,
         top_n: int | None,
         min_surprise: float | None,
+        diversity: Diversity,
         encoder: RequestEncoder,
     ) -> list[RankedText]:
         """`TextReranker.rank`, for one request."""
-        reranker = replace(self.reranker, encoder=encoder, min_surprise=min_surprise)
+        reranker = replace(self.reranker, encoder=encoder, min_surprise=min_surprise, diversity=diversity)
         return reranker.rank(question, texts, ids=ids, top_n=top_n)
 
     def search(
-        self, question: str, top_k: int, min_surprise: float | None, encoder: RequestEncoder
+        self,
+        question: str,
+        top_k: int,
+        min_surprise: float | None,
+        diversity: Diversity,
+        encoder: RequestEncoder,
     ) -> Ranking:
         """`Pipeline.search`, for one request."""
-        pipeline = replace(self.required_pipeline, encoder=encoder, min_surprise=min_surprise)
+        pipeline = replace(
+            self.required_pipeline, encoder=encoder, min_surprise=min_surprise, diversity=diversity
+        )
         return pipeline.search(question, top_k)
 
     @property
@@ -119,3 +130,15 @@ def threshold(
     except DataError as error:
         raise RefusedError(422, str(error)) from error
     return asked
+
+
+def varied(asked: Varied, default: Diversity) -> Diversity:
+    """The diversity of a request.
+
+    Raises:
+        RefusedError: if it has both diversity and mmr.
+    """
+    try:
+        return default.changed(diversity=asked.diversity, mmr=asked.mmr, collapse=asked.collapse)
+    except DataError as error:
+        raise RefusedError(422, str(error)) from error

@@ -22,6 +22,7 @@ from surprise_rerank.encoders.base import Encoder, token_dimension
 from surprise_rerank.encoders.loading import DEFAULT_MODEL, load_encoder, load_question_encoder
 from surprise_rerank.errors import DataError, refuse_unknown
 from surprise_rerank.pipeline import Pipeline
+from surprise_rerank.rerank.diversity import NO_DIVERSITY, Diversity
 from surprise_rerank.rerank.rerankers import Reranker, SurpriseReranker
 from surprise_rerank.text_reranker import TextReranker
 from surprise_rerank.thresholds.background import QuestionBackground
@@ -49,10 +50,13 @@ class PipelineSettings:
         background: file of a background (`QuestionBackground.save`), for texts that are ranked without index.
         encoder: in place of a model's name: an `Encoder`, an embedding function, a host's embeddings, or
             whatever else `as_encoder` takes. It cannot be written to a file.
+        diversity: different documents first, from 0 (by relevance alone) to 1; see `rerank/diversity.py`.
+        mmr: the same as 1 - diversity.
+        collapse: fold what has this cosine to a better document into it.
 
     Raises:
         DataError: if both an index and a url, or both a model and an encoder are given, or a background for
-            an index, or there is no such system.
+            an index, or both diversity and mmr; if there is no such system, or a number is out of its range.
     """
 
     index: str | None = None
@@ -64,8 +68,12 @@ class PipelineSettings:
     min_surprise: float | None = None
     background: str | None = None
     encoder: object | None = field(default=None, repr=False)
+    diversity: float | None = None
+    mmr: float | None = None
+    collapse: float | None = None
 
     def __post_init__(self) -> None:
+        _ = self.variety
         if self.system is not None:
             find_system(self.system)
         _ = self.location
@@ -101,6 +109,15 @@ class PipelineSettings:
         """
         return Location(self.index, self.url, self.collection)
 
+    @property
+    def variety(self) -> Diversity:
+        """Diversity, mmr and collapse in one.
+
+        Raises:
+            DataError: if one is out of its range, or both diversity and mmr are given.
+        """
+        return NO_DIVERSITY.changed(diversity=self.diversity, mmr=self.mmr, collapse=self.collapse)
+
     def open_index(self) -> QdrantIndex:
         """The index with its model; the same one for all who ask while it is in use.
 
@@ -130,7 +147,13 @@ class PipelineSettings:
         Raises:
             SurpriseRerankError: as `open_index`; if the index lacks what the system, or min_surprise, needs.
         """
-        return pipeline_of(self.open_index(), self.system, depth=self.depth, min_surprise=self.min_surprise)
+        return pipeline_of(
+            self.open_index(),
+            self.system,
+            depth=self.depth,
+            min_surprise=self.min_surprise,
+            diversity=self.variety,
+        )
 
     def text_reranker(self) -> TextReranker:
         """A re-ranker of texts, which fetches the vectors of those that the index holds.
@@ -139,7 +162,9 @@ class PipelineSettings:
             SurpriseRerankError: as `pipeline`; if the system cannot rank given texts.
         """
         if self.location.is_given:
-            return text_reranker_of(self.open_index(), self.system, min_surprise=self.min_surprise)
+            return text_reranker_of(
+                self.open_index(), self.system, min_surprise=self.min_surprise, diversity=self.variety
+            )
         if self.encoder is None:
             model = load_encoder(self.model or DEFAULT_MODEL, backend="auto")
         else:
@@ -147,7 +172,9 @@ class PipelineSettings:
         background = None if self.background is None else QuestionBackground.load(self.background)
         name = self.system or ("cosine" if token_dimension(model) is None else "dynamax")
         reranker = reranker_of_texts(name)
-        return TextReranker(model, reranker, background=background, min_surprise=self.min_surprise)
+        return TextReranker(
+            model, reranker, background=background, min_surprise=self.min_surprise, diversity=self.variety
+        )
 
     def _opened(self) -> QdrantIndex:
         if self.encoder is not None:
@@ -166,6 +193,7 @@ def pipeline_of(
     *,
     depth: int = 100,
     min_surprise: float | None = None,
+    diversity: Diversity = NO_DIVERSITY,
 ) -> Pipeline:
     """A system as a pipeline, with its background where the index has one.
 
@@ -174,6 +202,7 @@ def pipeline_of(
         system: which; the best that the index stores enough for by default.
         depth: size of the candidate pool.
         min_surprise: leave out what is less surprising.
+        diversity: of what a search shows.
 
     Raises:
         DataError: if the index lacks what the system needs, or min_surprise is given and it has no
@@ -182,11 +211,17 @@ def pipeline_of(
     name = system or default_system(index)
     built = build_system(name, index)
     background = background_for(index, built, index.encoder, min_surprise)
-    return Pipeline(index.encoder, built.retriever, built.reranker, depth, background, min_surprise)
+    return Pipeline(
+        index.encoder, built.retriever, built.reranker, depth, background, min_surprise, diversity
+    )
 
 
 def text_reranker_of(
-    index: QdrantIndex, system: str | None = None, *, min_surprise: float | None = None
+    index: QdrantIndex,
+    system: str | None = None,
+    *,
+    min_surprise: float | None = None,
+    diversity: Diversity = NO_DIVERSITY,
 ) -> TextReranker:
     """A re-ranker of given texts that fetches the vectors of those that an index holds, by their ids.
 
@@ -194,6 +229,7 @@ def text_reranker_of(
         index: opened with its encoder.
         system: one that ranks texts; the best that the index stores enough for by default.
         min_surprise: leave out what is less surprising.
+        diversity: of what it shows.
 
     Raises:
         DataError: if the system cannot rank given texts, the index lacks what it needs, or min_surprise is
@@ -207,18 +243,19 @@ def text_reranker_of(
         raise DataError(f"the system {name!r} ranks inside Qdrant; given texts take one of {able}")
     stored = StoredCandidates(index)
     if chosen.text_reranker and not chosen.fits:
+        reranker: Reranker = resolved(chosen.text_reranker)()
         background = load_background(index, name, min_surprise)
-        return TextReranker(index.encoder, resolved(chosen.text_reranker)(), stored, background, min_surprise)
-    built = build_system(name, index)
-    reranker = _surprise(index) if name == "surprise" else built.reranker
-    if reranker is None:
-        raise DataError(
-            f"the system {name!r} has no re-ranker, so it cannot rank given texts; choose another"
-        )
-    background = background_for(index, built, index.encoder, min_surprise)
-    if isinstance(built.retriever, HybridRetriever):
-        stored = StoredCandidates(index, built.retriever.lexical)
-    return TextReranker(index.encoder, reranker, stored, background, min_surprise)
+    else:
+        built = build_system(name, index)
+        orders = _surprise(index) if name == "surprise" else built.reranker
+        if orders is None:
+            raise DataError(
+                f"the system {name!r} has no re-ranker, so it cannot rank given texts; choose another"
+            )
+        reranker, background = orders, background_for(index, built, index.encoder, min_surprise)
+        if isinstance(built.retriever, HybridRetriever):
+            stored = StoredCandidates(index, built.retriever.lexical)
+    return TextReranker(index.encoder, reranker, stored, background, min_surprise, diversity=diversity)
 
 
 def reranker_of_texts(system: str) -> Reranker:

@@ -13,6 +13,8 @@ and one that no scorer knows (minus infinity) 0. docs/diversity.md has the other
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypedDict, Unpack
 
@@ -203,6 +205,18 @@ def near_duplicates(vectors: Float32Array, least: float) -> list[list[int]]:
             grouped |= own
             group_of[row] = np.flatnonzero(own).tolist()
     return list(group_of.values())
+
+
+def falling(scores: Sequence[float]) -> list[float]:
+    """Scores for hosts that sort by them again: its own, or the next number below that of the line before.
+
+    >>> falling([3.0, 1.0, 2.0, 0.5])
+    [3.0, 1.0, 0.9999999999999999, 0.5]
+    """
+    found: list[float] = []
+    for own in scores:
+        found.append(math.nextafter(found[-1], -math.inf) if found and own > found[-1] else own)
+    return found
 
 
 def _check_share(name: str, value: object, expected: str) -> None:

@@ -18,6 +18,7 @@ from surprise_rerank.eval.cli.options import options_of
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant import SearchOptions
     from surprise_rerank.connectors.qdrant.retrievers.dense import SurpriseMode
+    from surprise_rerank.rerank.diversity import DiversityOptions
 else:
     SurpriseMode = str
 
@@ -72,7 +73,28 @@ pool_option = options_of(PoolArguments)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SearchArguments:
+class DiversityArguments:
+    """How different the documents that are shown should be."""
+
+    diversity: float | None = option(
+        None,
+        low=0,
+        high=1,
+        help="Different documents first: 0 orders by relevance alone, 1 by difference alone.",
+    )
+    mmr: float | None = option(None, low=0, high=1, help="The same as 1 - diversity.")
+    collapse: float | None = option(
+        None, low=0, high=1, help="Fold documents with this cosine to a better one into it, such as .95."
+    )
+
+    @property
+    def variety(self) -> DiversityOptions:
+        """As keywords."""
+        return {"diversity": self.diversity, "mmr": self.mmr, "collapse": self.collapse}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchArguments(DiversityArguments):
     """Questions, and how they are searched for."""
 
     question: str | None = option(None, argument=True)

@@ -30,6 +30,7 @@ class FoundHit:
         text: its best passage, or all of it.
         passage: number, start and end of that passage; None where documents are whole.
         metadata: of the document.
+        duplicates: ids of near-duplicates that were folded into it.
     """
 
     id: str
@@ -40,6 +41,7 @@ class FoundHit:
     text: str | None
     passage: Mapping[str, int] | None
     metadata: Mapping[str, Any]
+    duplicates: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, hit: Hit) -> FoundHit:
@@ -54,6 +56,7 @@ class FoundHit:
             hit.text,
             None if hit.passage is None else asdict(hit.passage),
             {} if document is None else dict(document.metadata),
+            hit.duplicates,
         )
 
     @classmethod
@@ -70,6 +73,7 @@ class FoundHit:
             values.get("text"),
             values.get("passage"),
             values.get("metadata", {}),
+            tuple(values.get("duplicates", ())),
         )
 
     def to_json(self, rank: int) -> dict[str, Any]:
@@ -128,7 +132,7 @@ def found_by_server(url: str, arguments: SearchArguments, out: Output, most: int
     with SearchClient(url, os.environ.get(TOKEN_VARIABLE, "").strip() or None) as client:
         for number, question in enumerate(questions):
             start = time.perf_counter()
-            answer = client.search(question, most, arguments.min_surprise)
+            answer = client.search(question, most, arguments.min_surprise, **arguments.variety)
             seconds = time.perf_counter() - start
             if number == 0:
                 out.note(f"ranked by {answer.system}, as {client.url} was started")

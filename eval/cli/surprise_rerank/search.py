@@ -126,7 +126,11 @@ def _print_hits(out: Output, arguments: SearchArguments, found: Found) -> None:
         out.json({**_head(found), "hits": _hits_json(hits, arguments.offset)})
         return
     rows = [_row(hit, rank) for rank, hit in enumerate(hits, start=arguments.offset + 1)]
-    _print_rows(out, arguments, found, ("#rank", "#score", "id", "title", "text"), rows)
+    columns: tuple[str, ...] = ("#rank", "#score", "id", "title", "text")
+    if arguments.collapse is not None:
+        columns = (*columns[:3], "duplicates", *columns[3:])
+        rows = [(*row[:3], " ".join(hit.duplicates), *row[3:]) for row, hit in zip(rows, hits, strict=True)]
+    _print_rows(out, arguments, found, columns, rows)
 
 
 def _print_groups(out: Output, arguments: SearchArguments, found: Found, groups: Sequence[Group]) -> None:

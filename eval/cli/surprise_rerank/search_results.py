@@ -19,7 +19,8 @@ from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.arguments.location import model_of, open_index
 from surprise_rerank.eval.cli.arguments.search import SearchArguments
 from surprise_rerank.eval.cli.output.console import Output
-from surprise_rerank.pipeline import fields_for, ranked
+from surprise_rerank.pipeline import fields_for, first_of, ranked
+from surprise_rerank.rerank.diversity import NO_DIVERSITY, Diversity
 from surprise_rerank.thresholds.background import QuestionBackground
 
 
@@ -53,6 +54,7 @@ def search_once(
     question: str,
     depth: int,
     background: QuestionBackground | None = None,
+    diversity: Diversity = NO_DIVERSITY,
 ) -> SearchResult:
     """Search for one question.
 
@@ -62,13 +64,15 @@ def search_once(
         question: in words.
         depth: size of the candidate pool.
         background: other questions' best candidates, for the surprise of every document.
+        diversity: of what is shown.
     """
     times = [time.perf_counter()]
     query = Query(question) if encoder is None else encode_queries(encoder, [question])[0]
     times.append(time.perf_counter())
-    pool = system.retriever.retrieve(query, depth, fields_for(system.reranker, background) | {"documents"})
+    fields = fields_for(system.reranker, background, diversity)
+    pool = system.retriever.retrieve(query, depth, fields | {"documents"})
     times.append(time.perf_counter())
-    ranking = ranked(query, pool, system.reranker, background)
+    ranking = first_of(ranked(query, pool, system.reranker, background), pool, diversity)
     times.append(time.perf_counter())
     steps = ("encoding", "retrieval", "re-ranking")
     seconds = dict(zip(steps, np.diff(times).tolist(), strict=True))
@@ -97,6 +101,7 @@ def search_results(
         SurpriseRerankError: if an option is wrong, the index cannot be opened, or lacks what is needed.
     """
     questions, options = arguments.questions(), arguments.search_options()
+    diversity = NO_DIVERSITY.changed(**arguments.variety)
     with open_index(location) as index:
         name = arguments.system or default_system(index)
         if arguments.mode is not None and name != "surprise":
@@ -111,13 +116,13 @@ def search_results(
         background = background_for(index, system, encoder, arguments.min_surprise)
         depth = max(arguments.pool, arguments.top + arguments.offset)
         for question in questions:
-            result = search_once(system, encoder, question, depth, background)
+            result = search_once(system, encoder, question, depth, background, diversity)
             ranking = result.ranking
             for note in ranking.notes:
                 out.note(note)
             if arguments.condition is not None and not len(ranking):
                 out.note("the filter lets no document through (metadata is at metadata.KEY)")
             if arguments.min_surprise is not None and len(ranking) and not arguments.hits(ranking):
-                best = 0.0 if ranking.surprise is None else float(ranking.surprise[0])
+                best = 0.0 if ranking.surprise is None else float(ranking.surprise.max())
                 out.note(f"no document is that surprising; the best one's surprise is {best:.3f}")
             yield system, result

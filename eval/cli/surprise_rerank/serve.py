@@ -15,7 +15,7 @@ from surprise_rerank.connectors.server.options import TOKEN_VARIABLE, ServerOpti
 from surprise_rerank.core.settings import option
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.arguments.location import folder_or_url
-from surprise_rerank.eval.cli.arguments.search import SystemChoice, pool_field
+from surprise_rerank.eval.cli.arguments.search import DiversityArguments, SystemChoice, pool_field
 from surprise_rerank.eval.cli.options import options_of, takes
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ Examples:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceArguments:
+class ServiceArguments(DiversityArguments):
     """What is served, and where."""
 
     model: str | None = option(
@@ -65,8 +65,9 @@ class ServiceArguments:
         """
         from surprise_rerank.connectors.systems.loading import PipelineSettings
 
+        place = folder_or_url(folder, url)
         return PipelineSettings(
-            *folder_or_url(folder, url), collection, self.model, self.system, self.pool, self.min_surprise
+            *place, collection, self.model, self.system, self.pool, self.min_surprise, **self.variety
         )
 
 
