@@ -231,6 +231,28 @@ class Hit:
         return self.document.content[self.passage.start : self.passage.end]
 
 
+Status: TypeAlias = Literal["answered", "weak", "off-topic"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a question got an answer; `thresholds/verdicts.py` has how it is found.
+
+    Attributes:
+        status: `answered`; `weak` where the question is of the corpus' kind, and an answer among the first
+            ten is not likely; `off-topic` where other questions find as much.
+        surprise: of the best document; None without a background.
+        chance_of_relevance: the probability of a relevant document among the first ten, from 0 to 1; None
+            where it cannot be told.
+        reason: the status in a sentence, for people.
+    """
+
+    status: Status
+    surprise: float | None
+    chance_of_relevance: float | None
+    reason: str
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranking:
     """Documents in order, best first.
@@ -247,6 +269,7 @@ class Ranking:
             compare across questions, and are aligned with `ids`. Where it is empty, `scores` do so.
         surprise: (n,) what `QuestionBackground.judged` adds, falling as `scores` do; None without one.
         duplicates: n tuples of ids, the near-duplicates of each line; None where none were looked for.
+        verdict: on the whole pool, also where nothing of it is shown; None where nobody asked for one.
     """
 
     ids: tuple[str, ...]
@@ -258,6 +281,7 @@ class Ranking:
     raw: Mapping[str, Float64Array] = field(default_factory=dict)
     surprise: Float64Array | None = None
     duplicates: tuple[tuple[str, ...], ...] | None = None
+    verdict: Verdict | None = None
 
     @classmethod
     def order(

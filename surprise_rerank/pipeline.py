@@ -22,6 +22,7 @@ from surprise_rerank.thresholds.background import (
     checked_questions,
     require_background,
 )
+from surprise_rerank.thresholds.verdicts import verdict_on
 
 # Judged questions whose vectors are held at a time.
 _ENCODED = 256
@@ -114,7 +115,7 @@ class Pipeline:
     def _pooled(self, query: Query, depth: int, beside: frozenset[Field]) -> tuple[Candidates, Ranking]:
         """The pool with these fields beside those that order it, and its ranking."""
         pool = self.retriever.retrieve(query, depth, fields_for(self.reranker, self.background) | beside)
-        return pool, ranked(query, pool, self.reranker, self.background)
+        return pool, ranked(query, pool, self.reranker, self.background, self.min_surprise)
 
     def with_background(
         self,
@@ -219,21 +220,27 @@ def fields_for(
 
 
 def ranked(
-    query: Query, pool: Candidates, reranker: Reranker | None, background: QuestionBackground | None = None
+    query: Query,
+    pool: Candidates,
+    reranker: Reranker | None,
+    background: QuestionBackground | None = None,
+    min_surprise: float | None = None,
 ) -> Ranking:
-    """A pool in order, with every document's surprise where there is a background.
+    """A pool in order with a verdict, and with every document's surprise where there is a background.
 
     Args:
         query: encoded.
         pool: with the fields of `fields_for`.
         reranker: orders it; the retriever's own scores do where it is None.
         background: other questions' best candidates.
+        min_surprise: what is off-topic below it.
 
     Raises:
         DataError: if neither a re-ranker nor the retriever has scores.
     """
     ranking = as_retrieved(pool) if reranker is None else reranker.rerank(query, pool)
-    return ranking if background is None else background.judged(ranking, query, pool)
+    judged = ranking if background is None else background.judged(ranking, query, pool)
+    return replace(judged, verdict=verdict_on(judged, min_surprise))
 
 
 def first_of(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Unpack
 
-from surprise_rerank.candidates import Candidates, Hit, Query, Ranking
+from surprise_rerank.candidates import Candidates, Hit, Query, Ranking, Verdict
 from surprise_rerank.core.workers import in_thread
 from surprise_rerank.documents import Passage
 from surprise_rerank.encoders.adapting import as_encoder
@@ -57,14 +57,19 @@ class RankedTexts(list[RankedText]):
     Args:
         lines: best first.
         notes: how many texts were stored, which scorers were left out, ...
+        verdict: on all the texts; None for no texts.
 
     Attributes:
         notes: the same.
+        verdict: the same.
     """
 
-    def __init__(self, lines: Iterable[RankedText] = (), notes: Sequence[str] = ()) -> None:
+    def __init__(
+        self, lines: Iterable[RankedText] = (), notes: Sequence[str] = (), verdict: Verdict | None = None
+    ) -> None:
         super().__init__(lines)
         self.notes = tuple(notes)
+        self.verdict = verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +151,7 @@ class TextReranker:
             return RankedTexts()
         query = encoded_question(self.encoder, question)
         pool = self._pools.pool(query, own, fields_for(self.reranker, self.background, wanted))
-        ranking = ranked(query, pool.candidates, self.reranker, self.background)
+        ranking = ranked(query, pool.candidates, self.reranker, self.background, self.min_surprise)
         return _ranked_texts(first_of(ranking, pool.candidates, wanted, top_n, self.min_surprise), pool)
 
     async def arank(
@@ -201,7 +206,7 @@ def _ranked_texts(ranking: Ranking, pool: TextPool) -> RankedTexts:
         )
         for hit in ranking
     )
-    return RankedTexts(lines, (*pool.notes, *ranking.notes))
+    return RankedTexts(lines, (*pool.notes, *ranking.notes), ranking.verdict)
 
 
 def _place(hit: Hit, pool: TextPool) -> Passage | None:

@@ -55,6 +55,7 @@ def search_once(
     depth: int,
     background: QuestionBackground | None = None,
     diversity: Diversity = NO_DIVERSITY,
+    min_surprise: float | None = None,
 ) -> SearchResult:
     """Search for one question.
 
@@ -65,6 +66,7 @@ def search_once(
         depth: size of the candidate pool.
         background: other questions' best candidates, for the surprise of every document.
         diversity: of what is shown.
+        min_surprise: what is off-topic below it.
     """
     times = [time.perf_counter()]
     query = Query(question) if encoder is None else encode_queries(encoder, [question])[0]
@@ -72,7 +74,8 @@ def search_once(
     fields = fields_for(system.reranker, background, diversity)
     pool = system.retriever.retrieve(query, depth, fields | {"documents"})
     times.append(time.perf_counter())
-    ranking = first_of(ranked(query, pool, system.reranker, background), pool, diversity)
+    ranking = ranked(query, pool, system.reranker, background, min_surprise)
+    ranking = first_of(ranking, pool, diversity)
     times.append(time.perf_counter())
     steps = ("encoding", "retrieval", "re-ranking")
     seconds = dict(zip(steps, np.diff(times).tolist(), strict=True))
@@ -116,7 +119,9 @@ def search_results(
         background = background_for(index, system, encoder, arguments.min_surprise)
         depth = max(arguments.pool, arguments.top + arguments.offset)
         for question in questions:
-            result = search_once(system, encoder, question, depth, background, diversity)
+            result = search_once(
+                system, encoder, question, depth, background, diversity, arguments.min_surprise
+            )
             ranking = result.ranking
             for note in ranking.notes:
                 out.note(note)
