@@ -423,7 +423,7 @@ def _documents(ranking: Ranking) -> list[Document]:
 
 
 def _document(hit: Hit) -> Document:
-    score = hit.score if hit.surprise is None else hit.surprise
+    score = hit.relevance
     return Document(id=hit.id, content=hit.text, meta=found_metadata(hit), score=score)
 
 

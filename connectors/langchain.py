@@ -262,5 +262,5 @@ def _copy(document: Document, line: RankedText, duplicates: Sequence[object]) ->
 def _found(hit: Hit, id_key: str) -> Document:
     metadata = found_metadata(hit)
     metadata[id_key] = hit.id  # whatever the stored document's own metadata call so
-    metadata[_RELEVANCE] = hit.score if hit.surprise is None else hit.surprise
+    metadata[_RELEVANCE] = hit.relevance
     return Document(page_content=hit.text or "", id=hit.id, metadata=metadata)

@@ -392,7 +392,7 @@ def _node(hit: Hit) -> NodeWithScore:
         start_char_idx=None if hit.passage is None else hit.passage.start,
         end_char_idx=None if hit.passage is None else hit.passage.end,
     )
-    return NodeWithScore(node=node, score=hit.score if hit.surprise is None else hit.surprise)
+    return NodeWithScore(node=node, score=hit.relevance)
 
 
 def _and(keys: list[str], more: list[str]) -> list[str]:

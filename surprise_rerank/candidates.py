@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -224,6 +224,11 @@ class Hit:
     duplicates: tuple[str, ...] = ()
 
     @property
+    def relevance(self) -> float:
+        """What a host shows as the score: the surprise where there is one, else the score."""
+        return self.score if self.surprise is None else self.surprise
+
+    @property
     def text(self) -> str | None:
         """The best passage, or the whole content where there are no passages; None without a document."""
         if self.document is None or self.passage is None:
@@ -375,6 +380,11 @@ class Ranking:
             surprise=None if self.surprise is None else self.surprise[index],
             duplicates=None if self.duplicates is None else tuple(self.duplicates[i] for i in rows),
         )
+
+
+def verdict_json(verdict: Verdict | None) -> dict[str, Any] | None:
+    """A verdict as all interfaces write it; None where nobody asked for one."""
+    return None if verdict is None else asdict(verdict)
 
 
 def _keys(ids: Sequence[str], passages: Sequence[Passage] | None) -> list[tuple[str, int]]:

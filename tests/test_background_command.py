@@ -77,8 +77,36 @@ def test_off_topic_questions_get_no_answer_any_more(run: Call, place: Path, sour
     nothing = run("search", "tea pot", "--min-surprise", ".95")
     assert nothing.exit_code == 0
     assert nothing.stdout == ""
-    assert "no document is that surprising; the best one's surprise is" in nothing.stderr
+    assert "\noff-topic: the best document is above that of" in nothing.stderr
+    assert "95 % are asked for" in nothing.stderr
+    assert "nothing is shown; a lower --min-surprise shows more" in nothing.stderr
     assert values(run("search", "tea pot", "--json"))["hits"][0]["surprise"] < 0.95
+
+
+def test_the_verdict_is_in_json_and_before_the_lines(run: Call, place: Path, tmp_path: Path):
+    values(run("background", "set", "--questions", str(place / "others.txt"), "--json"))
+    on = values(run("search", "wing lift", "--json"))
+    assert set(on["verdict"]) == {"status", "surprise", "chance_of_relevance", "reason"}
+    assert (on["verdict"]["status"], on["verdict"]["surprise"]) == ("answered", on["hits"][0]["surprise"])
+    both = tmp_path / "both.txt"
+    both.write_text("wing lift\ntea pot\n")
+    said = run("search", "--questions", str(both)).stderr.splitlines()
+    assert said[1].startswith("wing lift: answered: ")
+    assert said[2].startswith("tea pot: off-topic: ")
+    assert said[2].endswith("--min-surprise leaves it out)")
+    explained = values(run("explain", "tea pot", "--json"))
+    assert explained["verdict"]["status"] == "off-topic"
+    assert "\noff-topic: the best document" in run("explain", "tea pot").stdout
+
+
+def test_people_see_the_surprise_and_the_score_where_they_ask_for_it(run: Call, place: Path):
+    values(run("background", "set", "--questions", str(place / "others.txt"), "--json"))
+    hit = values(run("search", "wing lift", "--json"))["hits"][0]
+    shown = run("search", "wing lift", "--top", "1").stdout.split("\t")
+    assert shown[:2] == ["1", "0.9655"]  # 28 of 29, rounded down
+    assert hit["surprise"] == pytest.approx(28 / 29)
+    scored = run("search", "wing lift", "--top", "1", "--scores").stdout.split("\t")
+    assert scored == [*shown[:2], f"{hit['score']:.4f}", *shown[2:]]
 
 
 def test_each_system_has_its_own(run: Call, place: Path):

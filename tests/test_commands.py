@@ -43,6 +43,7 @@ from surprise_rerank.eval.cli.surprise_rerank.found import FoundHit
 from surprise_rerank.eval.cli.surprise_rerank.main import command, main
 from surprise_rerank.eval.reports.one_line import one_line
 from surprise_rerank.rerank.auto import PARTS, AutoReranker
+from surprise_rerank.thresholds.varied_questions import varied_questions
 
 # The letters of docs/commands.md.
 SHOWN = (
@@ -648,7 +649,7 @@ class TestTerminal:
         assert "\x07" not in out
         assert ":smile:" in out
         assert re.sub(r"\x1b\[[0-9;]*m", "", out).split()[:2] == (
-            ["rank", "score"] if name == "search" else ["Why", "these"]
+            ["answered:", "not"] if name == "search" else ["Why", "these"]
         )
 
     @given(st.text())
@@ -1070,8 +1071,8 @@ def test_the_documentations_examples_run(bench: Bench, monkeypatch: pytest.Monke
         (Path("letters") / name).write_text(content)
     write_rows(Path("papers.jsonl"), corpus(4))
     Path("questions.txt").write_text("how do wings lift\nwhy do birds sing\n")
-    Path("others.txt").write_text("".join(f"who won the race of {year}\n" for year in range(1990, 2010)))
-    titles = [{"id": str(i), "title": f"A history of the year {i}", "text": ""} for i in range(1900, 1920)]
+    Path("others.txt").write_text("\n".join(varied_questions(20)))
+    titles = [{"id": str(i), "title": own, "text": ""} for i, own in enumerate(varied_questions(40)[20:])]
     write_rows(Path("titles.jsonl"), titles)
     Path("queries.jsonl").write_text('{"_id": "1", "text": "how do wings lift"}\n')
     Path("asked.tsv").write_text("1\thow do wings lift\n")

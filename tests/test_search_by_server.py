@@ -103,11 +103,19 @@ def test_several_questions_are_answered_in_their_order(
 def test_a_threshold_of_surprise_is_the_servers_to_measure(search: Search, named_index: str) -> None:  # noqa: F811
     with serving(named_index, "dynamax") as address:
         place = ("--server", address, "--json", "--min-surprise")
-        found = json.loads(search("loud dog barks", *place, "0.9"))["hits"]
+        answer = json.loads(search("loud dog barks", *place, "0.9"))
+        assert answer["verdict"]["status"] == "answered"
+        found = answer["hits"]
         assert [hit["id"] for hit in found] == ["dogs"]
         assert found[0]["surprise"] >= 0.9
-        assert json.loads(search("tax form deadline", *place, "0.9"))["hits"] == []
-        assert "background questions measure a surprise of at most" in search.refused("x", *place, "1.0")
+        refused = json.loads(search("tax form deadline", *place, "0.9"))
+        assert refused["hits"] == []
+        assert (refused["verdict"]["status"], refused["verdict"]["chance_of_relevance"]) == (
+            "off-topic",
+            None,
+        )
+        assert refused["verdict"]["surprise"] < 0.9
+        assert "measure a surprise of at most" in search.refused("x", *place, "1.0")
 
 
 def test_what_the_server_decides_is_refused_by_its_name(search: Search, url: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -199,6 +200,38 @@ def test_relevance_is_the_surprise_where_there_is_a_background(searching: TestCl
     least = {"query": "who painted", "documents": TEXTS, "min_surprise": 0.9}
     assert searching.post("/v1/rerank", json=least).json()["results"] == []
     assert searching.get("/info").json()["background"] == 20
+
+
+def test_every_answer_has_a_verdict_and_metrics_count_them(searching: TestClient) -> None:
+    off = {"query": "who painted", "documents": TEXTS, "min_surprise": 0.9}
+    refused = searching.post("/v1/rerank", json=off).json()["verdict"]
+    assert (refused["status"], refused["chance_of_relevance"]) == ("off-topic", None)
+    assert refused["surprise"] < 0.9
+    assert "90 % are asked for" in refused["reason"]
+    found = searching.post("/v1/search", json={"query": QUESTION}).json()
+    assert found["verdict"]["status"] == "answered"
+    assert found["verdict"]["surprise"] == found["results"][0]["surprise"]
+    assert (
+        searching.post("/v1/search", json={"query": "who painted"}).json()["verdict"]["status"] != "answered"
+    )
+    text = searching.get("/metrics").text
+    for line in (
+        'surprise_rerank_verdicts_total{route="/v1/rerank",status="off-topic"} 1.0',
+        'surprise_rerank_verdicts_total{route="/v1/search",status="answered"} 1.0',
+    ):
+        assert line in text
+
+
+def test_the_verdict_of_a_bare_list_is_in_a_header(searching: TestClient, client: TestClient) -> None:
+    body = {"query": QUESTION, "texts": TEXTS}
+    verdict = json.loads(searching.post("/rerank", json=body).headers["X-Surprise-Verdict"])
+    reranked = searching.post("/v1/rerank", json={"query": QUESTION, "documents": TEXTS}).json()
+    assert verdict == reranked["verdict"]
+    unmeasured = json.loads(client.post("/rerank", json=body).headers["X-Surprise-Verdict"])
+    assert (unmeasured["status"], unmeasured["surprise"]) == ("answered", None)
+    nothing = client.post("/rerank", json={**body, "texts": []})
+    assert "X-Surprise-Verdict" not in nothing.headers
+    assert client.post("/v1/rerank", json={"query": "x", "documents": []}).json()["verdict"] is None
 
 
 def test_a_threshold_that_cannot_be_measured_is_refused(client: TestClient, searching: TestClient) -> None:

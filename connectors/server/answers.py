@@ -19,6 +19,9 @@ TEI_ROUTE = "/rerank"
 # What has bodies and causes work.
 WORK_ROUTES = frozenset({"/v1/rerank", "/v2/rerank", TEI_ROUTE, "/v1/search"})
 
+# The verdict in answers to that route, which are bare lists.
+VERDICT_HEADER = "X-Surprise-Verdict"
+
 # What nginx writes down for a client that hangs up; nobody receives it.
 CLIENT_GONE = 499
 

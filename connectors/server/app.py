@@ -6,7 +6,7 @@ import contextlib
 import functools
 import importlib.metadata
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from surprise_rerank.connectors.server import ranking
 from surprise_rerank.connectors.server.answers import (
+    VERDICT_HEADER,
     WORK_ROUTES,
     RefusedError,
     error_content,
@@ -181,10 +182,13 @@ class _Work:
                 503, "the index cannot be read at the moment; try again later", {"Retry-After": "5"}
             ) from error
 
-    def count(self, request: Request, documents: int) -> None:
-        """Remember how many documents an answer is about."""
+    def count(self, request: Request, documents: int, verdict: Mapping[str, Any] | None) -> None:
+        """Remember how many documents an answer is about, and what became of the question."""
         record_of(request.scope).documents = documents
-        self.metrics.documents.labels(self.metrics.route(route_path(request.scope))).inc(documents)
+        route = self.metrics.route(route_path(request.scope))
+        self.metrics.documents.labels(route).inc(documents)
+        if verdict is not None:
+            self.metrics.verdicts.labels(route, verdict["status"]).inc()
 
 
 def _rerank_routes(work: _Work, options: ServerOptions) -> APIRouter:
@@ -199,19 +203,22 @@ def _rerank_routes(work: _Work, options: ServerOptions) -> APIRouter:
         opened = work.service.required()
         compute = functools.partial(ranking.rerank, opened, asked)
         answer = await work.run(request, opened.reranker.encoder, asked.query, compute)
-        work.count(request, len(asked.documents))
+        work.count(request, len(asked.documents), answer["verdict"])
         version = "2" if route_path(request.scope).startswith("/v2/") else "1"
         return _json({**_head(request, work.service), **answer, "meta": _meta(version)})
 
     @router.post("/rerank", response_model=list[TeiRank], responses=_errors(_WORK, TeiErrorResponse))
     async def tei_rerank(request: Request, asked: TeiRequest) -> Response:
-        """Texts in order, as Text Embeddings Inference defines it."""
+        """Texts in order, as Text Embeddings Inference defines it; the verdict is in a header, as JSON."""
         ranking.require_allowed(options, asked.query, asked.texts, "texts", ranking.TEI_TOO_MANY)
         opened = work.service.required()
         compute = functools.partial(ranking.tei_rerank, opened, asked)
-        ranks = await work.run(request, opened.reranker.encoder, asked.query, compute)
-        work.count(request, len(asked.texts))
-        return _json(ranks)
+        ranks, verdict = await work.run(request, opened.reranker.encoder, asked.query, compute)
+        work.count(request, len(asked.texts), verdict)
+        answer = _json(ranks)
+        if verdict is not None:
+            answer.headers[VERDICT_HEADER] = to_json(verdict).decode("ascii")
+        return answer
 
     return router
 
@@ -227,9 +234,9 @@ def _search_routes(work: _Work, options: ServerOptions) -> APIRouter:
             raise RefusedError(422, f"top_k is {asked.top_k}, and at most {options.max_documents} are given")
         opened = work.service.required()
         compute = functools.partial(ranking.search, opened, asked)
-        hits = await work.run(request, opened.required_pipeline.encoder, asked.query, compute)
-        work.count(request, len(hits))
-        return _json({**_head(request, work.service), "system": opened.system, "results": hits})
+        answer = await work.run(request, opened.required_pipeline.encoder, asked.query, compute)
+        work.count(request, len(answer["results"]), answer["verdict"])
+        return _json({**_head(request, work.service), "system": opened.system, **answer})
 
     return router
 

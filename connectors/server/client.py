@@ -27,10 +27,13 @@ class Answer:
     Attributes:
         system: that ranked.
         hits: best first, with the fields of `SearchHit`.
+        verdict: whether the question got an answer, with the fields of `candidates.Verdict`; None of a
+            server of before there were any.
     """
 
     system: str
     hits: list[Mapping[str, Any]]
+    verdict: Mapping[str, Any] | None = None
 
 
 class SearchClient:
@@ -91,8 +94,10 @@ class SearchClient:
         body = {name: value for name, value in asked.items() if value is not None}
         found = self._sent("/v1/search", body)
         try:
-            return Answer(str(found["system"]), [{**hit, "id": str(hit["id"])} for hit in found["results"]])
-        except (KeyError, TypeError) as error:
+            hits: list[Mapping[str, Any]] = [{**hit, "id": str(hit["id"])} for hit in found["results"]]
+            verdict = found.get("verdict")
+            return Answer(str(found["system"]), hits, None if verdict is None else dict(verdict))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise self._stranger() from error
 
     def _sent(self, route: str, body: Mapping[str, Any]) -> Any:

@@ -36,6 +36,12 @@ class Metrics:
             ["route"],
             registry=self.registry,
         )
+        self.verdicts = Counter(
+            "surprise_rerank_verdicts",
+            "Questions that were answered, weak, or off-topic.",
+            ["route", "status"],
+            registry=self.registry,
+        )
         self.batches = Histogram(
             "surprise_rerank_questions_together",
             "Questions that were encoded in one batch.",

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from surprise_rerank.candidates import Hit
+from surprise_rerank.candidates import Hit, verdict_json
 from surprise_rerank.connectors.server.answers import RefusedError
 from surprise_rerank.connectors.server.options import ServerOptions
 from surprise_rerank.connectors.server.schemas import DocumentObject, RerankRequest, SearchRequest, TeiRequest
@@ -53,11 +53,17 @@ def rerank(opened: Opened, asked: RerankRequest, encoder: RequestEncoder) -> dic
     if asked.return_documents:
         for result in results:
             result["document"] = _shown(asked.documents[result["index"]])
-    return {"results": results, "usage": {"total_tokens": encoder.tokens}}
+    return {
+        "results": results,
+        "verdict": verdict_json(ranked.verdict),
+        "usage": {"total_tokens": encoder.tokens},
+    }
 
 
-def tei_rerank(opened: Opened, asked: TeiRequest, encoder: RequestEncoder) -> list[dict[str, Any]]:
-    """Ranks of a request to Text Embeddings Inference, of all texts: its clients expect one for each.
+def tei_rerank(
+    opened: Opened, asked: TeiRequest, encoder: RequestEncoder
+) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
+    """Ranks of all texts, as clients of Text Embeddings Inference expect them, and the verdict.
 
     Raises:
         RefusedError: if a text is too long and may not be cut, or the surprise asked for cannot be told.
@@ -73,11 +79,11 @@ def tei_rerank(opened: Opened, asked: TeiRequest, encoder: RequestEncoder) -> li
     if asked.return_text:
         for rank in ranks:
             rank["text"] = asked.texts[rank["index"]]
-    return ranks
+    return ranks, verdict_json(ranked.verdict)
 
 
-def search(opened: Opened, asked: SearchRequest, encoder: RequestEncoder) -> list[dict[str, Any]]:
-    """Hits of a search.
+def search(opened: Opened, asked: SearchRequest, encoder: RequestEncoder) -> dict[str, Any]:
+    """Hits of a search, and the verdict.
 
     Raises:
         RefusedError: if there is no index, or the surprise that is asked for cannot be measured.
@@ -85,7 +91,8 @@ def search(opened: Opened, asked: SearchRequest, encoder: RequestEncoder) -> lis
     pipeline = opened.required_pipeline
     least = threshold(asked.min_surprise, pipeline.min_surprise, pipeline.background)
     shown = varied(asked, pipeline.diversity)
-    return [_hit(hit) for hit in opened.search(asked.query, asked.top_k, least, shown, encoder)]
+    found = opened.search(asked.query, asked.top_k, least, shown, encoder)
+    return {"results": [_hit(hit) for hit in found], "verdict": verdict_json(found.verdict)}
 
 
 def texts_of(asked: RerankRequest) -> list[str]:
@@ -226,7 +233,7 @@ def _hit(hit: Hit) -> dict[str, Any]:
     document = hit.document
     return {
         "id": hit.id,
-        "relevance_score": hit.score if hit.surprise is None else hit.surprise,
+        "relevance_score": hit.relevance,
         "score": hit.score,
         "surprise": hit.surprise,
         "title": "" if document is None else document.title,

@@ -79,6 +79,20 @@ class RerankRequest(Varied):
     min_surprise: _Share | None = Field(None, description=_MIN_SURPRISE)
 
 
+class ShownVerdict(BaseModel):
+    """Whether the question got an answer; an extension."""
+
+    status: Literal["answered", "weak", "off-topic"] = Field(
+        description="`weak`: of the documents' kind, and an answer is not likely; `off-topic`: other "
+        "questions find as much."
+    )
+    surprise: float | None = Field(description="Of the best document; null without a background.")
+    chance_of_relevance: float | None = Field(
+        description="Of a relevant document among the first ten; null where it cannot be told."
+    )
+    reason: str = Field(description="The status in a sentence.")
+
+
 class RerankResult(BaseModel):
     """A document's place."""
 
@@ -127,6 +141,9 @@ class RerankResponse(BaseModel):
     id: str = Field(description="The request's id, also in the header X-Request-Id.")
     model: str
     results: list[RerankResult]
+    verdict: ShownVerdict | None = Field(
+        description="On all documents, also where min_surprise leaves them out; null where none came."
+    )
     meta: Meta
     usage: Usage
 
@@ -197,6 +214,9 @@ class SearchResponse(BaseModel):
     model: str
     system: str
     results: list[SearchHit]
+    verdict: ShownVerdict | None = Field(
+        description="On the whole candidate pool, also where min_surprise leaves everything out."
+    )
 
 
 class Limits(BaseModel):

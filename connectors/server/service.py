@@ -12,7 +12,7 @@ from surprise_rerank.connectors.server.work import RequestEncoder
 from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.rerank.diversity import Diversity
-from surprise_rerank.text_reranker import RankedText, TextReranker
+from surprise_rerank.text_reranker import RankedTexts, TextReranker
 from surprise_rerank.thresholds.background import QuestionBackground, require_background
 
 
@@ -40,7 +40,7 @@ class Opened:
         min_surprise: float | None,
         diversity: Diversity,
         encoder: RequestEncoder,
-    ) -> list[RankedText]:
+    ) -> RankedTexts:
         """`TextReranker.rank`, for one request."""
         reranker = replace(self.reranker, encoder=encoder, min_surprise=min_surprise, diversity=diversity)
         return reranker.rank(question, texts, ids=ids, top_n=top_n)

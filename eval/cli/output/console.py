@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -104,6 +105,17 @@ class Output:
         for row in cells:
             table.add_row(*map(Text, row))  # as they are: no markup, no emoji
         Console(highlight=False).print(table)
+
+
+def shown_surprise(surprise: float) -> float:
+    """Four digits, rounded down: what is above all of n questions is n / (n + 1), and must not read as 1.
+
+    >>> shown_surprise(3000 / 3001)
+    0.9996
+    >>> shown_surprise(0.95)
+    0.95
+    """
+    return math.floor(1e4 * surprise + 1e-6) / 1e4
 
 
 def shortened(text: str, length: int = _TEXT_LENGTH) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from surprise_rerank.candidates import Hit
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.diagnosis.explanation import RankingExplanation, ScoreDistribution, ScorerShare, span
-from surprise_rerank.eval.cli.output.console import shortened
+from surprise_rerank.eval.cli.output.console import shortened, shown_surprise
 from surprise_rerank.eval.reports.report import Column, Mark, Plot, Report, Series, Table
 from surprise_rerank.similarities.token_matches import TokenMatch
 from surprise_rerank.surprise.score import probability
@@ -30,6 +30,7 @@ def explanation_report(
         hits: the shown candidates, as many as the explanation shows.
         explanation: of their ranking.
     """
+    verdict = explanation.ranking.verdict
     tables = [_steps(values), _candidates(hits, explanation)]
     if explanation.shares:
         tables.append(_scorers(explanation))
@@ -44,7 +45,7 @@ def explanation_report(
         title=f"Why these documents: {explanation.question}",
         tables=tuple(tables),
         plots=tuple(plots),
-        notes=tuple(values["notes"]),
+        notes=(*([] if verdict is None else [f"{verdict.status}: {verdict.reason}"]), *values["notes"]),
         facts=values,
     )
 
@@ -66,16 +67,16 @@ def _candidates(hits: Sequence[Hit], explanation: RankingExplanation) -> Table:
     columns = (
         Column("rank"),
         *(Column(f"by {name}") for name in before),
-        Column("score"),
         *([Column("surprise")] if judged else []),
+        Column("score"),
         *(Column(name) for name in ("id", "text")),
     )
     rows = [
         (
             row + 1,
             *(places[row] for places in before.values()),
+            *([None if hit.surprise is None else shown_surprise(hit.surprise)] if judged else []),
             hit.score,
-            *([hit.surprise] if judged else []),
             hit.id,
             shortened(_text(hit)),
         )

@@ -82,6 +82,7 @@ def _as_json(
     hits: Sequence[Hit],
     explanation: RankingExplanation,
 ) -> dict[str, Any]:
+    from surprise_rerank.candidates import verdict_json
     from surprise_rerank.eval.cli.surprise_rerank.found import FoundHit
 
     values = explanation.to_json()
@@ -96,6 +97,7 @@ def _as_json(
         "times": result.seconds,
         "steps": list(steps),
         "pool": len(result.ranking),
+        "verdict": verdict_json(result.ranking.verdict),
         "notes": list(result.ranking.notes),
         **values,
         "candidates": candidates,

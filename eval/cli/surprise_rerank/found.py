@@ -91,6 +91,7 @@ class Found:
         seconds: how long it took.
         hits: those that score enough, behind the offset.
         pool: how many candidates there were.
+        verdict: `verdict_json`; None of a server that gives none.
     """
 
     question: str
@@ -98,6 +99,7 @@ class Found:
     seconds: float
     hits: list[FoundHit]
     pool: int
+    verdict: Mapping[str, Any] | None
 
 
 def found_here(location: Location, arguments: SearchArguments, out: Output) -> Iterator[Found]:
@@ -106,11 +108,14 @@ def found_here(location: Location, arguments: SearchArguments, out: Output) -> I
     Raises:
         SurpriseRerankError: as `search_results`.
     """
+    from surprise_rerank.candidates import verdict_json
     from surprise_rerank.eval.cli.surprise_rerank.search_results import search_results
 
     for system, result in search_results(location, arguments, out):
         hits = [FoundHit.of(hit) for hit in arguments.hits(result.ranking)]
-        yield Found(result.query.text, system.name, result.total, hits, len(result.ranking))
+        ranking = result.ranking
+        verdict = verdict_json(ranking.verdict)
+        yield Found(result.query.text, system.name, result.total, hits, len(ranking), verdict)
 
 
 def found_by_server(url: str, arguments: SearchArguments, out: Output, most: int) -> Iterator[Found]:
@@ -136,7 +141,5 @@ def found_by_server(url: str, arguments: SearchArguments, out: Output, most: int
             seconds = time.perf_counter() - start
             if number == 0:
                 out.note(f"ranked by {answer.system}, as {client.url} was started")
-            if arguments.min_surprise is not None and not answer.hits:
-                out.note("no document is that surprising")
             hits = arguments.hits(FoundHit.of_server(hit) for hit in answer.hits)
-            yield Found(question, answer.system, seconds, hits, len(answer.hits))
+            yield Found(question, answer.system, seconds, hits, len(answer.hits), answer.verdict)

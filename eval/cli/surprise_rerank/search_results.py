@@ -127,7 +127,4 @@ def search_results(
                 out.note(note)
             if arguments.condition is not None and not len(ranking):
                 out.note("the filter lets no document through (metadata is at metadata.KEY)")
-            if arguments.min_surprise is not None and len(ranking) and not arguments.hits(ranking):
-                best = 0.0 if ranking.surprise is None else float(ranking.surprise.max())
-                out.note(f"no document is that surprising; the best one's surprise is {best:.3f}")
             yield system, result
