@@ -19,6 +19,7 @@ from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.server import ServerOptions, Service, create_app, service_app
+from surprise_rerank.connectors.server import app as server
 from surprise_rerank.connectors.server.ranking import falling
 from surprise_rerank.connectors.systems.backgrounds import store_background
 from surprise_rerank.connectors.systems.loading import pipeline_of, text_reranker_of
@@ -220,6 +221,26 @@ def test_every_answer_has_a_verdict_and_metrics_count_them(searching: TestClient
         'surprise_rerank_verdicts_total{route="/v1/search",status="answered"} 1.0',
     ):
         assert line in text
+
+
+def test_metrics_and_the_log_tell_whether_questions_are_of_the_backgrounds_kind(
+    index: DocumentIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_REPORTED", 3)
+    log = Log()
+    searching = TestClient(
+        create_app(text_reranker_of(index, "dynamax"), pipeline_of(index, "dynamax"), logger=log.logger())
+    )
+    for question in (QUESTION, "who painted", "what gives lift"):
+        searching.post("/v1/search", json={"query": question})
+    text = searching.get("/metrics").text
+    for line in ("asked", "passed", "off_topic", "wrong", "drift"):
+        assert f'surprise_rerank_traffic_{line}{{route="/v1/search"}}' in text
+    assert 'surprise_rerank_traffic_asked{route="/v1/search"} 3.0' in text
+    assert 'surprise_rerank_traffic_passed{route="/v1/search"} 2.0' in text
+    (said,) = (line["said"] for line in log.lines if line["event"] == "traffic")
+    assert said.startswith("66.7 % of 3 questions passed at a surprise of 0.9 ")
+    assert "painted" not in log.getvalue()
 
 
 def test_the_verdict_of_a_bare_list_is_in_a_header(searching: TestClient, client: TestClient) -> None:

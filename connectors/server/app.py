@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.metadata
+import logging
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -65,6 +66,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _ROUTES = frozenset({"/health", "/ready", "/info", "/metrics", "/openapi.json"})
+# Questions of a route between two lines of the log on what they are.
+_REPORTED = 1000
 _WORK = (400, 401, 408, 413, 415, 422, 429, 500, 503)
 
 _ERRORS = {
@@ -182,13 +185,26 @@ class _Work:
                 503, "the index cannot be read at the moment; try again later", {"Retry-After": "5"}
             ) from error
 
-    def count(self, request: Request, documents: int, verdict: Mapping[str, Any] | None) -> None:
+    def count(
+        self,
+        request: Request,
+        documents: int,
+        verdict: Mapping[str, Any] | None,
+        served: TextReranker | Pipeline,
+    ) -> None:
         """Remember how many documents an answer is about, and what became of the question."""
         record_of(request.scope).documents = documents
         route = self.metrics.route(route_path(request.scope))
         self.metrics.documents.labels(route).inc(documents)
         if verdict is not None:
             self.metrics.verdicts.labels(route, verdict["status"]).inc()
+        if verdict is not None and served.background is not None:
+            monitor = self.metrics.monitor(route, served.background, served.min_surprise)
+            measured = monitor.observe(verdict["surprise"])
+            if verdict["surprise"] is not None and not measured % _REPORTED:
+                traffic = monitor.traffic()
+                level = logging.WARNING if traffic.drift else logging.INFO
+                self.logger.log(level, "traffic", route=route, said=str(traffic))
 
 
 def _rerank_routes(work: _Work, options: ServerOptions) -> APIRouter:
@@ -203,7 +219,7 @@ def _rerank_routes(work: _Work, options: ServerOptions) -> APIRouter:
         opened = work.service.required()
         compute = functools.partial(ranking.rerank, opened, asked)
         answer = await work.run(request, opened.reranker.encoder, asked.query, compute)
-        work.count(request, len(asked.documents), answer["verdict"])
+        work.count(request, len(asked.documents), answer["verdict"], opened.reranker)
         version = "2" if route_path(request.scope).startswith("/v2/") else "1"
         return _json({**_head(request, work.service), **answer, "meta": _meta(version)})
 
@@ -214,7 +230,7 @@ def _rerank_routes(work: _Work, options: ServerOptions) -> APIRouter:
         opened = work.service.required()
         compute = functools.partial(ranking.tei_rerank, opened, asked)
         ranks, verdict = await work.run(request, opened.reranker.encoder, asked.query, compute)
-        work.count(request, len(asked.texts), verdict)
+        work.count(request, len(asked.texts), verdict, opened.reranker)
         answer = _json(ranks)
         if verdict is not None:
             answer.headers[VERDICT_HEADER] = to_json(verdict).decode("ascii")
@@ -235,7 +251,7 @@ def _search_routes(work: _Work, options: ServerOptions) -> APIRouter:
         opened = work.service.required()
         compute = functools.partial(ranking.search, opened, asked)
         answer = await work.run(request, opened.required_pipeline.encoder, asked.query, compute)
-        work.count(request, len(answer["results"]), answer["verdict"])
+        work.count(request, len(answer["results"]), answer["verdict"], opened.required_pipeline)
         return _json({**_head(request, work.service), "system": opened.system, **answer})
 
     return router

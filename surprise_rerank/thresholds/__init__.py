@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     )
     from surprise_rerank.thresholds.calibration import reliability as reliability
     from surprise_rerank.thresholds.calibration import threshold_for as threshold_for
+    from surprise_rerank.thresholds.monitor import BackgroundMonitor as BackgroundMonitor
+    from surprise_rerank.thresholds.monitor import Traffic as Traffic
 
 __getattr__, __all__ = lazy_names(
     __name__,
@@ -24,5 +26,6 @@ __getattr__, __all__ = lazy_names(
         "background": "QuestionBackground",
         "calibration": "Answered RelevanceCurve ReliabilityBin "
         "answered expected_calibration_error reliability threshold_for",
+        "monitor": "BackgroundMonitor Traffic",
     },
 )
