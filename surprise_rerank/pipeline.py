@@ -148,6 +148,24 @@ class Pipeline:
         measured = QuestionBackground.measured(queries, rank, scorer, documents)
         return replace(self, background=measured)
 
+    def without_their_documents(
+        self, questions: Mapping[str, str]
+    ) -> Iterator[tuple[Query, Candidates, Ranking]]:
+        """What questions find without the documents that they are made of.
+
+        Args:
+            questions: document's id -> a question that it answers.
+
+        Yields:
+            Each question, its pool without that document, and the ranking of the pool.
+        """
+        if not questions:
+            return
+        for query in encode_queries(self.encoder, list(questions.values()), list(questions)):
+            fields = fields_for(self.reranker) | {"dense"}
+            pool = self.retriever.retrieve(query, self.depth, fields).without(query.id)
+            yield query, pool, ranked(query, pool, self.reranker)
+
     def fit(
         self,
         questions: Mapping[str, str],
@@ -239,8 +257,9 @@ def ranked(
         DataError: if neither a re-ranker nor the retriever has scores.
     """
     ranking = as_retrieved(pool) if reranker is None else reranker.rerank(query, pool)
-    judged = ranking if background is None else background.judged(ranking, query, pool)
-    return replace(judged, verdict=verdict_on(judged, min_surprise))
+    if background is None:
+        return replace(ranking, verdict=verdict_on(ranking))
+    return background.judged(ranking, query, pool, min_surprise)
 
 
 def first_of(

@@ -40,6 +40,7 @@ from surprise_rerank.connectors.systems.backgrounds import (
     is_automatic,
     look_after_backgrounds,
     measured_background,
+    near_questions,
 )
 from surprise_rerank.connectors.systems.built import BuiltSystem
 from surprise_rerank.connectors.systems.register import all_systems
@@ -265,6 +266,7 @@ class Collection(AttachedCollection):
             questions,
             scorer=f"{self._made_by(built)}pools of {depth}",
             documents=len(self),
+            near=near_questions(self),
             origin=origin,
             on_progress=on_progress,
         )

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
+from surprise_rerank.connectors.qdrant.retrievers.base import SearchedIndex
 from surprise_rerank.connectors.qdrant.storage.files import Files
 from surprise_rerank.connectors.systems.built import BuiltSystem
 from surprise_rerank.connectors.systems.index_systems import build_system, default_system
@@ -33,6 +34,9 @@ SWITCH = "SURPRISE_RERANK_BACKGROUND"
 _CHANGES = "background-changes.json"
 _SENTENCE_END = re.compile(r"[.!?](?=\s)|\n\s*\n")
 _LONGEST = 300  # characters of a first sentence
+# Questions that are made of the corpus' own documents.
+NEAR = 100
+_USUAL_LENGTH = range(4, 41)  # words
 _log = logging.getLogger(__name__)
 
 
@@ -168,6 +172,7 @@ def measure_background(
         questions,
         scorer=f"{name} of {index.manifest.model}, pools of {depth}",
         documents=len(index),
+        near=near_questions(index),
         origin=origin,
         on_progress=on_progress,
     )
@@ -191,6 +196,7 @@ def measured_background(
     *,
     scorer: str,
     documents: int,
+    near: Mapping[str, str],
     origin: str = "",
     on_progress: Callable[[int], None] | None = None,
 ) -> QuestionBackground:
@@ -201,6 +207,7 @@ def measured_background(
         questions: that have nothing to do with the corpus; the package's varied ones where None.
         scorer: what ranks, for readers.
         documents: how many are searched.
+        near: document's id -> a question that it answers, to be asked without it.
         origin: where the questions come from, for readers.
         on_progress: called with the number of questions of every finished part.
 
@@ -212,7 +219,8 @@ def measured_background(
     assert made.background is not None
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     origin = origin or (ORIGIN if questions is None else "given")
-    return replace(made.background, origin=origin, made=today, depth=pipeline.depth)
+    dated = replace(made.background, origin=origin, made=today, depth=pipeline.depth)
+    return dated.with_near(pipeline.without_their_documents(near))
 
 
 def staleness(background: QuestionBackground, documents: int, changed: int = 0) -> str:
@@ -229,6 +237,14 @@ def staleness(background: QuestionBackground, documents: int, changed: int = 0) 
             f"of {background.documents} documents that it was measured over, {changed} came, changed or went"
         )
     return ""
+
+
+class SampledIndex(SearchedIndex, Protocol):
+    """An index that has a uniform sample of its documents."""
+
+    def sample_ids(self, size: int) -> tuple[str, ...]:
+        """Ids of so many documents."""
+        ...
 
 
 class Searched(Protocol):
@@ -318,6 +334,31 @@ def _changed(files: Files) -> int:
         return 0 if content is None else int(json.loads(content)["changed"])
     except (ValueError, KeyError, TypeError):
         return 0  # the number of documents shows growth all the same
+
+
+def near_questions(index: SampledIndex, count: int = NEAR) -> dict[str, str]:
+    """Document's id -> its title, or a sentence of its text: questions near the topic of a corpus.
+
+    Every second one is a sentence. A document without either has no question.
+
+    Args:
+        index: whose documents.
+        count: of documents, a uniform sample.
+    """
+    found = index.fetch(index.sample_ids(count), frozenset({"documents"})).documents or ()
+    asked = {}
+    for i, document in enumerate({own.id: own for own in found}.values()):
+        sentence = _some_sentence(document.text, i)
+        question = (document.title or sentence) if i % 2 else (sentence or document.title)
+        if question:
+            asked[document.id] = " ".join(question.split())[:_LONGEST]
+    return asked
+
+
+def _some_sentence(text: str, seed: int) -> str:
+    """One of the sentences of usual length, or the first."""
+    sentences = [own for own in re.split(r"(?<=[.!?])\s+", text) if len(own.split()) in _USUAL_LENGTH]
+    return random.Random(seed).choice(sentences) if sentences else _first_sentence(text).strip()
 
 
 def title_questions(documents: Iterable[Document], count: int = 1000, seed: int = 0) -> list[str]:

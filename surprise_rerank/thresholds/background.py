@@ -35,7 +35,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -47,10 +47,12 @@ from surprise_rerank.core.files import UNREADABLE_ARCHIVE, whole_file
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.fusion import BM25_WEIGHT
 from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.thresholds.chance import BY_VECTORS, WITH_WORDS, AnswerChance
 from surprise_rerank.thresholds.promise import Promise
 from surprise_rerank.thresholds.question_contrast import QUESTION_CONTRAST, with_question_contrast
 from surprise_rerank.thresholds.scales import Lines, lines, lines_without_each
 from surprise_rerank.thresholds.variety import nearest_pair, question_shares
+from surprise_rerank.thresholds.verdicts import Evidence, verdict_on
 
 # Fewer questions are not enough for a threshold.
 FEWEST = 10
@@ -58,6 +60,8 @@ FEWEST = 10
 _ROUNDING = 1e-9
 _FORMAT = 2  # of the file; 1 had no questions, whose T had scales that they were part of
 _WEIGHTS = {"bm25": BM25_WEIGHT}
+# The best of a pool that its mean is of, so that it does not depend on the pool's depth.
+_POOL = 100
 # Scorers whose scores are sums over a question's words.
 _SUMS = frozenset({"bm25"})
 
@@ -85,6 +89,8 @@ class QuestionBackground:
         origin: where the questions come from, for readers; empty where unknown.
         made: the day, as in 2026-11-23; empty where unknown.
         depth: size of the pools.
+        chance: of an answer, calibrated on judged questions of the corpus; that of others' where None.
+        near: (m,) the best T of near questions, ascending; see `near_surprise`.
     """
 
     names: tuple[str, ...]
@@ -101,6 +107,8 @@ class QuestionBackground:
     origin: str = ""
     made: str = ""
     depth: int = 100
+    chance: AnswerChance | None = None
+    near: Float64Array = field(default_factory=lambda: np.zeros(0))
 
     @classmethod
     def of(
@@ -288,19 +296,92 @@ class QuestionBackground:
         counted: Float64Array = np.concatenate([[0.0], np.cumsum(self.shares)])
         return counted
 
-    def judged(self, ranking: Ranking, query: Query, candidates: Candidates) -> Ranking:
-        """The ranking of these candidates with the surprise of every document, descending.
+    @cached_property
+    def usual_total(self) -> tuple[float, float]:
+        """Mean and deviation of the best T of background questions, of those that found something."""
+        known = np.isfinite(self.totals)
+        mean = float(np.average(self.totals[known], weights=self.shares[known]))
+        variance = float(np.average((self.totals[known] - mean) ** 2, weights=self.shares[known]))
+        return mean, math.sqrt(variance) or 1.0
 
-        A document is at least as surprising as any that the re-ranker puts below it. So the first one has the
-        largest of all, which is the question's.
+    def standing(self, totals: Float64Array) -> tuple[float, float]:
+        """How far the best document is above those of background questions, and above its own pool.
+
+        These are t and g of `chance.py`.
+
+        Args:
+            totals: (n,) T of a ranking's documents in their order; at least one.
+        """
+        mean, deviation = self.usual_total
+        pool = totals[:_POOL]
+        best, usual = float(totals.max()), float(pool[np.isfinite(pool)].mean()) if len(pool) else 0.0
+        return (best - mean) / deviation, (best - usual) / deviation
+
+    @property
+    def known_chance(self) -> AnswerChance:
+        """What tells the chance of an answer: calibrated, or as other collections have it."""
+        return self.chance or (WITH_WORDS if "bm25" in self.names else BY_VECTORS)
+
+    def near_surprise(self, total: float) -> float | None:
+        """The share of near questions whose best document has less; None where none were asked.
+
+        Near questions are made of documents that are left out when they are asked: of the corpus' topic, and
+        without an answer.
+        """
+        return (
+            float(np.searchsorted(self.near, total, side="left") / (len(self.near) + 1))
+            if len(self.near)
+            else None
+        )
+
+    def with_near(self, answers: Iterable[tuple[Query, Candidates, Ranking]]) -> QuestionBackground:
+        """The same with what near questions find.
+
+        Args:
+            answers: questions with their pools, which lack the documents that the questions are made of, and
+                their rankings.
+
+        Raises:
+            DataError: if the rankings were made by other scorers.
+        """
+        totals = (self.told(ranking, query, pool)[1] for query, pool, ranking in answers)
+        return replace(self, near=np.sort([own.max(initial=-np.inf) for own in totals]))
+
+    def told(self, ranking: Ranking, query: Query, candidates: Candidates) -> tuple[Ranking, Float64Array]:
+        """The ranking with the scores that the background has, and (n,) T of its documents.
 
         Raises:
             DataError: if the ranking was made by other scorers, or vectors are missing.
         """
         if self.questions is not None:
             ranking = with_question_contrast(ranking, query, candidates, self.questions)
-        own = self.surprise(self.totals_of(ranking, query.text))
-        return replace(ranking, surprise=np.maximum.accumulate(own[::-1])[::-1])
+        return ranking, self.totals_of(ranking, query.text)
+
+    def judged(
+        self, ranking: Ranking, query: Query, candidates: Candidates, min_surprise: float | None = None
+    ) -> Ranking:
+        """The ranking of these candidates with the surprise of every document, descending, and a verdict.
+
+        A document is at least as surprising as any that the re-ranker puts below it. So the first one has the
+        largest of all, which is the question's.
+
+        Args:
+            ranking: of all candidates.
+            query: encoded.
+            candidates: with what `needs` names.
+            min_surprise: a question is off-topic below it.
+
+        Raises:
+            DataError: if the ranking was made by other scorers, or vectors are missing.
+        """
+        told, totals = self.told(ranking, query, candidates)
+        own = self.surprise(totals)
+        told = replace(told, surprise=np.maximum.accumulate(own[::-1])[::-1])
+        if not len(totals):
+            return replace(told, verdict=verdict_on(told, None, min_surprise))
+        chance = float(self.known_chance.of(*self.standing(totals)))
+        evidence = Evidence(chance, self.known_chance.weak, self.near_surprise(float(totals.max())))
+        return replace(told, verdict=verdict_on(told, evidence, min_surprise))
 
     def check(self, min_surprise: float) -> None:
         """Refuse a threshold that is no share, or is too high for so few background questions.
@@ -340,6 +421,8 @@ class QuestionBackground:
             origin=np.str_(self.origin),
             made=np.str_(self.made),
             depth=np.int64(self.depth),
+            chance=np.array([] if self.chance is None else astuple(self.chance), np.float64),
+            near=self.near,
             scorer=np.str_(self.scorer),
             documents=np.int64(self.documents),
             questions=np.frombuffer(b"" if self.questions is None else self.questions.to_bytes(), np.uint8),
@@ -404,6 +487,8 @@ class QuestionBackground:
                     origin="" if is_old else str(stored["origin"]),
                     made="" if is_old else str(stored["made"]),
                     depth=100 if is_old else int(stored["depth"]),
+                    chance=None if is_old else _chance(stored["chance"]),
+                    near=np.zeros(0) if is_old else stored["near"],
                     scorer=str(stored["scorer"]),
                     documents=int(stored["documents"]),
                     questions=Ensemble.from_bytes(questions, where) if questions else None,
@@ -428,6 +513,10 @@ class QuestionBackground:
             and self.shares.dtype.kind == "f"
             and bool(((self.shares > 0) & (self.shares <= 1)).all())
             and self.depth > 0
+            and self.near.ndim == 1
+            and self.near.dtype.kind == "f"
+            and bool((self.near[1:] >= self.near[:-1]).all())
+            and not np.isnan(self.near).any()
             and len(self.texts) in (0, self.count)
             and all(isinstance(text, str) for text in self.texts)
             and all(np.isfinite(own).all() for own in (*scales, lengths))
@@ -494,6 +583,17 @@ def _best(scores: Float64Array) -> Float64Array:
     """(k,) the best of (k, n) scores of each scorer; minus infinity for one that has none."""
     best: Float64Array = np.where(np.isnan(scores), -np.inf, scores).max(axis=1)
     return best
+
+
+def _chance(stored: Float64Array) -> AnswerChance | None:
+    """What was kept of a calibrated chance; a `ValueError` if it is none."""
+    if not len(stored):
+        return None
+    *curve, judged = stored.tolist()
+    if not np.isfinite(stored).all():
+        raise ValueError("a chance that is not finite")
+    intercept, best, gap, weak = curve
+    return AnswerChance(intercept, best, gap, weak, int(judged))
 
 
 def _log_length(question: str) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from surprise_rerank.candidates import Ranking, Verdict
 
 # Without a threshold of its own, a question is off-topic if one in ten unrelated questions finds as much.
@@ -9,20 +11,47 @@ OFF_TOPIC = 0.9
 _ROUNDING = 1e-9
 
 
-def verdict_on(ranking: Ranking, min_surprise: float | None = None) -> Verdict:
+class Evidence(NamedTuple):
+    """What is known of a question beside its surprise.
+
+    Attributes:
+        chance: that an answer is among the first ten.
+        weak: a smaller chance is weak.
+        near: the share of questions of the corpus' topic without an answer that find less; None if unknown.
+    """
+
+    chance: float
+    weak: float
+    near: float | None
+
+
+def verdict_on(
+    ranking: Ranking, evidence: Evidence | None = None, min_surprise: float | None = None
+) -> Verdict:
     """The verdict on a question's ranking of its whole pool.
 
     Args:
         ranking: with the surprise of its documents, where there is a background.
-        min_surprise: what is off-topic below it; `OFF_TOPIC` where None.
+        evidence: where there is a background, and something was found.
+        min_surprise: a question is off-topic below it; below `OFF_TOPIC` where None.
     """
     least = OFF_TOPIC if min_surprise is None else min_surprise
     if not len(ranking):
         return Verdict("off-topic", None, None, "nothing was found")
-    if ranking.surprise is None:
+    if ranking.surprise is None or evidence is None:
         return Verdict("answered", None, None, "not compared with other questions: there is no background")
-    surprise = float(ranking.surprise[0])
-    compared = f"the best document is above that of {100 * surprise:.1f} % of unrelated questions"
+    surprise, chance = float(ranking.surprise[0]), evidence.chance
+    compared = f"the best document is above that of {_percent(surprise)} of unrelated questions"
     if surprise < least - _ROUNDING:
-        return Verdict("off-topic", surprise, None, f"{compared}; {100 * least:g} % are asked for")
-    return Verdict("answered", surprise, None, compared)
+        return Verdict("off-topic", surprise, chance, f"{compared}; {_percent(least)} are asked for")
+    if evidence.near is not None:
+        compared = f"{compared}, and of {_percent(evidence.near)} of near ones without an answer"
+    if chance < evidence.weak:
+        return Verdict(
+            "weak", surprise, chance, f"{compared}; {_percent(chance)} of such questions find an answer"
+        )
+    return Verdict("answered", surprise, chance, compared)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
