@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Unpack
 
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from surprise_rerank.rerank.diversity import DiversityOptions
     from surprise_rerank.text_reranker import TextReranker
     from surprise_rerank.thresholds.background import QuestionBackground
+    from surprise_rerank.thresholds.chance import AnswerChance
 
 
 class DocumentIndex(QdrantIndex):
@@ -193,6 +194,7 @@ class DocumentIndex(QdrantIndex):
         *,
         depth: int = 100,
         origin: str = "",
+        chance: AnswerChance | None = None,
         on_progress: Callable[[int], None] | None = None,
     ) -> QuestionBackground:
         """Measure what these questions' best candidates score, and keep it for `min_surprise`.
@@ -203,6 +205,7 @@ class DocumentIndex(QdrantIndex):
             system: whose candidates; the default of `pipeline` where None.
             depth: size of the candidate pool.
             origin: where the questions come from, for readers.
+            chance: of an answer, as it was calibrated before.
             on_progress: called with the number of questions of every finished part.
 
         Returns:
@@ -214,5 +217,31 @@ class DocumentIndex(QdrantIndex):
         from surprise_rerank.connectors.systems.backgrounds import measure_background
 
         return measure_background(
-            self, system, questions, depth=depth, origin=origin, on_progress=on_progress
+            self, system, questions, depth=depth, origin=origin, chance=chance, on_progress=on_progress
         )
+
+    def calibrate_chance(
+        self,
+        questions: Mapping[str, str],
+        qrels: Mapping[str, Mapping[str, float]],
+        system: str | None = None,
+    ) -> AnswerChance:
+        """Learn from judged questions how often the first ten documents contain an answer, and keep it.
+
+        Args:
+            questions: id -> text.
+            qrels: question's id -> document's id -> gain, above 0 for a relevant one; see `Pipeline.fit`.
+            system: whose rankings; the default of `pipeline` where None. It must have a background.
+
+        Raises:
+            DataError: if there is no background, or there are too few questions; as `Pipeline.calibrated`.
+        """
+        from surprise_rerank.connectors.systems.backgrounds import store_background
+        from surprise_rerank.connectors.systems.index_systems import default_system
+
+        name = system or default_system(self)
+        made = self.pipeline(name).calibrated(questions, qrels).background
+        assert made is not None
+        assert made.chance is not None
+        store_background(self, name, made)
+        return made.chance

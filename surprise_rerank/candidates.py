@@ -248,7 +248,7 @@ class Verdict:
             ten is not likely; `off-topic` where other questions find as much.
         surprise: of the best document; None without a background.
         chance_of_relevance: the probability of a relevant document among the first ten, from 0 to 1; None
-            where it cannot be told.
+            where it cannot be told, and for what is off-topic.
         reason: the status in a sentence, for people.
     """
 

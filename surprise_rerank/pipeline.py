@@ -26,6 +26,8 @@ from surprise_rerank.thresholds.verdicts import verdict_on
 
 # Judged questions whose vectors are held at a time.
 _ENCODED = 256
+# A chance of relevance is that of a relevant document among so many.
+_SHOWN = 10
 
 
 class Retriever(Protocol):
@@ -166,6 +168,42 @@ class Pipeline:
             pool = self.retriever.retrieve(query, self.depth, fields).without(query.id)
             yield query, pool, ranked(query, pool, self.reranker)
 
+    def calibrated(
+        self,
+        questions: Mapping[str, str],
+        qrels: Mapping[str, Mapping[str, float]],
+        *,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> Pipeline:
+        """The same with a chance of relevance that is calibrated on judged questions.
+
+        Args:
+            questions: id -> text.
+            qrels: as for `fit`; a question without a relevant document counts, too.
+            on_progress: called with the number of questions of every finished part.
+
+        Raises:
+            DataError: if there is no background, a judged question has no text, there are fewer than
+                `FEWEST_JUDGED`, or all or none of them have a relevant document among their first ten.
+        """
+        background = self.background
+        if background is None:
+            raise DataError(
+                "a chance of relevance needs a background; make one with with_background(questions)"
+            )
+        _require_texts(questions, qrels)
+        names, standings, found = list(qrels), [], []
+        for query in encode_queries(self.encoder, [questions[name] for name in names], names):
+            pool, ranking = self._pooled(query, self.depth, frozenset())
+            if len(ranking):
+                standings.append(background.standing(background.told(ranking, query, pool)[1]))
+                found.append(any(qrels[query.id].get(name, 0) > 0 for name in ranking.ids[:_SHOWN]))
+            if on_progress is not None:
+                on_progress(1)
+        best, gaps = np.array(standings).reshape(-1, 2).T
+        chance = background.known_chance.calibrated(best, gaps, found)
+        return replace(self, background=replace(background, chance=chance))
+
     def fit(
         self,
         questions: Mapping[str, str],
@@ -296,18 +334,22 @@ def as_retrieved(pool: Candidates) -> Ranking:
     return Ranking.order(pool, values, pool.scores, raw={name: values})
 
 
-def _judged_names(questions: Mapping[str, str], qrels: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """Ids of the questions with a relevant document.
-
-    Raises:
-        DataError: if one has no text, or there is none.
-    """
+def _require_texts(questions: Mapping[str, str], qrels: Mapping[str, Mapping[str, float]]) -> None:
     unknown = [name for name in qrels if name not in questions]
     if unknown:
         raise DataError(
             f"{len(unknown)} of {len(qrels)} judged questions have no text, the first is {unknown[0]!r}; "
             "give the questions that the judgements are for"
         )
+
+
+def _judged_names(questions: Mapping[str, str], qrels: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """Ids of the questions with a relevant document.
+
+    Raises:
+        DataError: if one has no text, or there is none.
+    """
+    _require_texts(questions, qrels)
     names = [name for name, own in qrels.items() if any(gain > 0 for gain in own.values())]
     if not names:
         raise DataError(

@@ -71,7 +71,7 @@ def test_off_topic_questions_get_no_answer_any_more(run: Call, place: Path, sour
     assert (made["questions"], made["documents"]) == (28, 28)
     assert "contrast" in made["scorers"]
     (shown,) = values(run("background", "show", "--json"))["backgrounds"]
-    assert shown == {name: own for name, own in made.items() if name != "index"}
+    assert shown == {"stale": "", **{name: own for name, own in made.items() if name != "index"}}
     found = values(run("search", "wing lift", "--min-surprise", ".95", "--json"))["hits"]
     assert found[0]["surprise"] >= 0.95
     nothing = run("search", "tea pot", "--min-surprise", ".95")
@@ -114,7 +114,7 @@ def test_each_system_has_its_own(run: Call, place: Path):
     names = [own["system"] for own in values(run("background", "show", "--json"))["backgrounds"]]
     assert "cosine" in names
     shown = run("background", "show")
-    assert "total for 0.95" in shown.stdout
+    assert "passes 5 %, 95 % interval 0.09 to 12, from 28 questions" in shown.stdout
     assert run("background", "delete", "--system", "cosine").exit_code == 0
     refused = run("background", "delete", "--system", "cosine")
     assert isinstance(refused.exception, DataError)
@@ -124,7 +124,7 @@ def test_each_system_has_its_own(run: Call, place: Path):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("background", "set"), "give --questions FILE or --titles SOURCE"),
+        (("background", "set", "--questions", "q.txt", "--titles", "demo"), "not both"),
         (("background", "set", "--questions", "nowhere.txt"), "there is no such file of questions"),
         (("search", "wing", "--min-surprise", ".99"), "give at least 99"),
         (("search", "wing", "--min-surprise", "2"), "0<=x<=1"),

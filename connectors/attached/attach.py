@@ -55,6 +55,7 @@ from surprise_rerank.rerank.diversity import NO_DIVERSITY, DiversityOptions
 from surprise_rerank.rerank.rerankers import CosineReranker, SurpriseReranker
 from surprise_rerank.text_reranker import TextReranker
 from surprise_rerank.thresholds.background import QuestionBackground
+from surprise_rerank.thresholds.chance import AnswerChance
 
 Keep: TypeAlias = str | os.PathLike[str] | Literal["qdrant"] | None
 
@@ -245,6 +246,7 @@ class Collection(AttachedCollection):
         *,
         depth: int = 100,
         origin: str = "",
+        chance: AnswerChance | None = None,
         on_progress: Callable[[int], None] | None = None,
     ) -> QuestionBackground:
         """Measure what these questions' best candidates score, and keep it for `min_surprise`.
@@ -255,6 +257,7 @@ class Collection(AttachedCollection):
             system: whose candidates; the default of `pipeline` where None.
             depth: size of the candidate pool.
             origin: where the questions come from, for readers.
+            chance: of an answer, as it was calibrated before.
             on_progress: called with the number of questions of every finished part.
 
         Raises:
@@ -268,6 +271,7 @@ class Collection(AttachedCollection):
             documents=len(self),
             near=near_questions(self),
             origin=origin,
+            chance=chance,
             on_progress=on_progress,
         )
         self.files.write_file(_background_file(built.name), made.to_bytes())

@@ -24,7 +24,8 @@ from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Pipeline
-from surprise_rerank.thresholds.background import QuestionBackground
+from surprise_rerank.thresholds.background import FEWEST, QuestionBackground
+from surprise_rerank.thresholds.chance import AnswerChance
 from surprise_rerank.thresholds.varied_questions import ORIGIN, USUAL, varied_questions
 
 # A background is measured again when more than this share of the documents has come, changed or gone.
@@ -149,6 +150,7 @@ def measure_background(
     encoder: Encoder | None = None,
     depth: int = 100,
     origin: str = "",
+    chance: AnswerChance | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> QuestionBackground:
     """Measure a background, and keep it in place of the one that there is.
@@ -160,6 +162,7 @@ def measure_background(
         encoder: of its model; the one that it was opened with where None.
         depth: size of the pools.
         origin: where the questions come from, for readers.
+        chance: of an answer, as it was calibrated before.
         on_progress: called with the number of questions of every finished part.
 
     Raises:
@@ -174,6 +177,7 @@ def measure_background(
         documents=len(index),
         near=near_questions(index),
         origin=origin,
+        chance=chance,
         on_progress=on_progress,
     )
     store_background(index, name, made)
@@ -198,6 +202,7 @@ def measured_background(
     documents: int,
     near: Mapping[str, str],
     origin: str = "",
+    chance: AnswerChance | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> QuestionBackground:
     """A background as it is kept: of these questions, or of those that come with the package, dated.
@@ -209,6 +214,7 @@ def measured_background(
         documents: how many are searched.
         near: document's id -> a question that it answers, to be asked without it.
         origin: where the questions come from, for readers.
+        chance: of an answer, as it was calibrated before.
         on_progress: called with the number of questions of every finished part.
 
     Raises:
@@ -219,7 +225,7 @@ def measured_background(
     assert made.background is not None
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     origin = origin or (ORIGIN if questions is None else "given")
-    dated = replace(made.background, origin=origin, made=today, depth=pipeline.depth)
+    dated = replace(made.background, origin=origin, made=today, depth=pipeline.depth, chance=chance)
     return dated.with_near(pipeline.without_their_documents(near))
 
 
@@ -273,6 +279,7 @@ class Searched(Protocol):
         *,
         depth: int = 100,
         origin: str = "",
+        chance: AnswerChance | None = None,
         on_progress: Callable[[int], None] | None = None,
     ) -> QuestionBackground:
         """Measure a background and keep it."""
@@ -323,7 +330,9 @@ def measure_again(
         if is_first:
             index.store_background(on_progress=advance)
         for name, own in again.items():
-            index.store_background(own.texts, name, depth=own.depth, origin=own.origin, on_progress=advance)
+            index.store_background(
+                own.texts, name, depth=own.depth, origin=own.origin, chance=own.chance, on_progress=advance
+            )
     index.files.delete_file(_CHANGES)
 
 
@@ -343,10 +352,13 @@ def near_questions(index: SampledIndex, count: int = NEAR) -> dict[str, str]:
 
     Args:
         index: whose documents.
-        count: of documents, a uniform sample.
+        count: of documents, a uniform sample; of fewer than `FEWEST` there are no questions.
     """
-    found = index.fetch(index.sample_ids(count), frozenset({"documents"})).documents or ()
-    asked = {}
+    sample = index.sample_ids(count)
+    found = index.fetch(sample, frozenset({"documents"})).documents or ()
+    asked: dict[str, str] = {}
+    if len(sample) < FEWEST:
+        return asked
     for i, document in enumerate({own.id: own for own in found}.values()):
         sentence = _some_sentence(document.text, i)
         question = (document.title or sentence) if i % 2 else (sentence or document.title)

@@ -232,14 +232,18 @@ class QuestionBackground:
     @property
     def size(self) -> str:
         """How many questions, and how many of them are different, for readers."""
-        if self.effective > self.count - 0.5:
-            return f"{self.count} background questions"
-        pair = nearest_pair(self.texts)
-        like = f", such as {pair[0]!r} and {pair[1]!r}" if pair else ""
-        return (
-            f"{self.count} background questions, which count as {self.effective:.3g} because there are "
-            f"near-duplicates{like},"
-        )
+        counted = "" if self._is_varied else f" that count as {self.effective:.3g}"
+        return f"{self.count} background questions{counted}"
+
+    @property
+    def alike(self) -> str:
+        """Why they count as fewer, with an example; empty where they do not."""
+        pair = None if self._is_varied else nearest_pair(self.texts)
+        return f"near-duplicates count once, such as {pair[0]!r} and {pair[1]!r}" if pair else ""
+
+    @property
+    def _is_varied(self) -> bool:
+        return self.effective > self.count - 0.5
 
     def promise(self, alpha: float) -> Promise:
         """What a threshold of 1 - alpha lets through, and how well these questions know it.
@@ -395,9 +399,10 @@ class QuestionBackground:
             # 1 has no number of questions.
             needed = math.ceil(min_surprise / (1 - min_surprise) - _ROUNDING) if min_surprise < 1 else None
             todo = f"give at least {needed}" if needed else "choose one below 1"
+            why = f" ({self.alike})" if self.alike else ""
             raise DataError(
-                f"{self.size} measure a surprise of at most {self.highest:.4f}, asked for is {min_surprise}; "
-                f"{todo}{'' if self.effective > self.count - 0.5 else ' different ones'}"
+                f"{self.size}{why} measure a surprise of at most {self.highest:.4f}, asked for is "
+                f"{min_surprise}; {todo}{'' if self._is_varied else ' different ones'}"
             )
 
     def means_for(self, question: str) -> Float64Array:

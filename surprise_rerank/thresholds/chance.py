@@ -20,10 +20,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 from surprise_rerank.errors import DataError
-from surprise_rerank.thresholds.calibration import RelevanceCurve
 
 # Fewer judged questions say less about a corpus than those of others do.
 FEWEST_JUDGED = 10
@@ -51,9 +49,8 @@ class AnswerChance:
 
     def of(self, best: npt.ArrayLike, gap: npt.ArrayLike) -> np.ndarray:
         """(n,) probabilities of (n,) t and g."""
-        p: np.ndarray = special.expit(
-            self.intercept + self.best * np.asarray(best) + self.gap * np.asarray(gap)
-        )
+        logits = self.intercept + self.best * np.asarray(best) + self.gap * np.asarray(gap)
+        p: np.ndarray = np.exp(-np.logaddexp(0.0, -logits))
         return p
 
     def calibrated(self, best: npt.ArrayLike, gap: npt.ArrayLike, found: npt.ArrayLike) -> AnswerChance:
@@ -67,6 +64,8 @@ class AnswerChance:
         Raises:
             DataError: if there are too few, or all or none of them found one.
         """
+        from surprise_rerank.thresholds.calibration import RelevanceCurve
+
         usual = self.intercept + self.best * np.asarray(best) + self.gap * np.asarray(gap)
         if len(usual) < FEWEST_JUDGED:
             raise DataError(

@@ -43,7 +43,8 @@ def verdict_on(
     surprise, chance = float(ranking.surprise[0]), evidence.chance
     compared = f"the best document is above that of {_percent(surprise)} of unrelated questions"
     if surprise < least - _ROUNDING:
-        return Verdict("off-topic", surprise, chance, f"{compared}; {_percent(least)} are asked for")
+        # The chance is that of questions that are meant for the corpus.
+        return Verdict("off-topic", surprise, None, f"{compared}; {_percent(least)} are asked for")
     if evidence.near is not None:
         compared = f"{compared}, and of {_percent(evidence.near)} of near ones without an answer"
     if chance < evidence.weak:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from surprise_rerank.connectors.systems.register import all_systems
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.arguments.location import model_option, open_index, open_with_model, takes_index
 from surprise_rerank.eval.cli.arguments.questions import read_questions
@@ -22,14 +23,16 @@ _LEVELS = (0.2, 0.1, 0.05, 0.01)
 
 _EXAMPLES = """\b
 Examples:
+  surprise-rerank background show --index my-index
   surprise-rerank background set --questions other-questions.txt --index my-index
   surprise-rerank background set --titles beir/nfcorpus --index my-index
-  surprise-rerank background show --index my-index
+  surprise-rerank background calibrate --questions asked.tsv --qrels judged.tsv --index my-index
   surprise-rerank search "how do I return a parcel?" --min-surprise .95 --index my-index
 """
 
 _SET_EXAMPLES = """\b
 Examples:
+  surprise-rerank background set --index my-index
   surprise-rerank background set --questions other-questions.txt --index my-index
   surprise-rerank background set --titles demo --titles ./novels --index my-index
   surprise-rerank background set --questions logged.txt --system cosine --index my-index
@@ -41,11 +44,17 @@ Examples:
   surprise-rerank background show --index my-index --json
 """
 
+_CALIBRATE_EXAMPLES = """\b
+Examples:
+  surprise-rerank background calibrate --questions asked.tsv --qrels judged.tsv --index my-index
+"""
+
 _DELETE_EXAMPLES = """\b
 Examples:
   surprise-rerank background delete --system cosine --index my-index
 """
 
+_file = click.Path(exists=True, dir_okay=False, path_type=Path)
 _system_option = click.option(
     "--system",
     type=SystemChoice(),
@@ -60,7 +69,8 @@ def background(context: click.Context) -> None:
 
     Background questions have nothing to do with the documents. The share of them whose best document scores
     less than a document is its surprise: with `search --min-surprise .95`, one in twenty such questions gets
-    an answer, whatever the model and the system.
+    an answer, whatever the model and the system. `index` makes a background of 300 questions that come with
+    the package, and measures it again when a fifth of the documents has changed.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
@@ -101,23 +111,31 @@ def set_background(
 ) -> None:
     """Measure what background questions find at best.
 
-    Some hundred questions are enough for .95, which needs 19 at the least. The index keeps numbers, not the
-    questions. When many documents have come or gone, measure again.
+    Without --questions and --titles they are 300 that come with the package. Some hundred are enough for .95,
+    which needs 19 at the least; near-duplicates count as one. The index keeps the questions, and asks them
+    again when a fifth of the documents has changed.
     """
-    if (questions is None) == (not titles):
+    if questions is not None and titles:
         raise click.UsageError("give --questions FILE or --titles SOURCE (not both)")
-    texts = list(read_questions(questions)) if questions is not None else _titles(titles, sample)
+    texts = origin = None
+    if questions is not None:
+        texts, origin = list(read_questions(questions)), questions
+    elif titles:
+        texts, origin = _titles(titles, sample), f"titles of {', '.join(titles)}"
 
     from surprise_rerank.connectors.progress import Terminal
     from surprise_rerank.connectors.systems.index_systems import default_system
+    from surprise_rerank.thresholds.varied_questions import USUAL
 
     with open_with_model(location, model) as index:
         name = system or default_system(index)
-        with Terminal(quiet=not out.shows_progress).bar("background", len(texts), "questions") as advance:
-            measured = index.store_background(texts, name, depth=pool, on_progress=advance)
-    values = {"index": str(location), **_facts(name, measured)}
-    line = f"{location}: {measured.count} background questions for {name}"
-    out.result(values, [f"{line}, which can measure a surprise of at most {measured.highest:.4f}"])
+        count = USUAL if texts is None else len(texts)
+        with Terminal(quiet=not out.shows_progress).bar("background", count, "questions") as advance:
+            measured = index.store_background(
+                texts, name, depth=pool, origin=origin or "", on_progress=advance
+            )
+    line = f"{location}: {name}: {measured.size} can measure a surprise of at most {measured.highest:.4f}"
+    out.result({"index": str(location), **_facts(name, measured)}, [line])
 
 
 @background.command(epilog=_SHOW_EXAMPLES)
@@ -125,26 +143,63 @@ def set_background(
 def show(*, location: Location, out: Output) -> None:
     """Show which backgrounds there are.
 
-    For each system: how many questions, over how many documents, and the total (the sum of standardised
-    scores) that a document needs to surprise more than 80, 90, 95 and 99 % of them.
+    For each system: how many questions, from where and when, over how many documents, and whether it is
+    stale; what a threshold lets through with its 95 % interval, and the total (the sum of standardised
+    scores) that a document needs for it.
     """
-    from surprise_rerank.connectors.systems.backgrounds import load_background
+    from surprise_rerank.connectors.systems.backgrounds import staleness
 
     with open_index(location) as index:
-        found = {name: load_background(index, name) for name in all_systems()}
-        documents = len(index)
-    known = {name: own for name, own in found.items() if own is not None}
+        known, documents = index.backgrounds(), len(index)
     if out.as_json:
-        facts = [_facts(name, own) for name, own in known.items()]
+        facts = [{**_facts(name, own), "stale": staleness(own, documents)} for name, own in known.items()]
         out.json({"index": str(location), "documents": documents, "backgrounds": facts})
         return
     if not known:
         out.line(f"{location}: no background; make one with 'surprise-rerank background set'")
     for name, own in known.items():
-        values = [("scores", ", ".join(own.names)), ("questions", str(own.count)), ("made by", own.scorer)]
-        values.append(("documents", f"{own.documents} (now {documents})"))
-        values += [(f"total for {1 - level:g}", f"{total:.3f}") for level, total in _thresholds(own)]
+        stale = staleness(own, documents)
+        values = [
+            ("scores", ", ".join(own.names)),
+            ("questions", "; ".join(part for part in (own.size, own.alike) if part)),
+            *([("from", own.origin)] if own.origin else []),
+            ("made by", " on ".join(part for part in (own.scorer, own.made) if part)),
+            ("documents", f"{own.documents} (now {documents})"),
+            *([("stale", f"{stale}; run index or background set")] if stale else []),
+            *([("near questions", str(len(own.near)))] if len(own.near) else []),
+            ("chance", _chance(own)),
+        ]
+        values += [
+            (f"at {1 - level:g}", f"total {total:.3f}; passes {own.promise(level)}")
+            for level, total in _thresholds(own)
+        ]
         out.facts(f"{location}: {name}", values)
+
+
+@background.command(epilog=_CALIBRATE_EXAMPLES)
+@click.option("--questions", metavar="FILE", type=_file, required=True, help="As for `fit`.")
+@click.option("--qrels", metavar="FILE", type=_file, required=True, help="As for `fit`.")
+@_system_option
+@model_option
+@takes_index
+def calibrate(
+    *, location: Location, out: Output, questions: Path, qrels: Path, system: str | None, model: str | None
+) -> None:
+    """Learn from judged questions how often the first ten documents contain an answer.
+
+    The chance of relevance is that of other collections until then. Ten questions are the least, fifty are
+    better. Of those with an answer, a tenth is called weak afterwards.
+    """
+    from surprise_rerank.connectors.systems.index_systems import default_system
+    from surprise_rerank.eval.cli.arguments.questions import read_judged_questions, read_judgements
+
+    texts, judgements = read_judged_questions(questions), read_judgements(qrels)
+    with open_with_model(location, model) as index:
+        name = system or default_system(index)
+        chance = index.calibrate_chance(texts, judgements, name)
+    values = {"index": str(location), "system": name, **asdict(chance)}
+    line = f"{location}: {name}: a chance of relevance from {chance.judged} judged questions"
+    out.result(values, [f"{line}; a question with less than {chance.weak:.3f} is weak"])
 
 
 @background.command(epilog=_DELETE_EXAMPLES)
@@ -178,11 +233,23 @@ def _facts(name: str, own: QuestionBackground) -> dict[str, object]:
         "system": name,
         "scorers": list(own.names),
         "questions": own.count,
+        "effective": own.effective,
+        "origin": own.origin,
+        "made": own.made,
+        "near_questions": len(own.near),
+        "calibrated_on": own.known_chance.judged,
         "documents": own.documents,
         "made_by": own.scorer,
         "highest": own.highest,
         "totals": {f"{1 - level:g}": total for level, total in _thresholds(own)},
+        "promises": {f"{1 - level:g}": asdict(own.promise(level)) for level, _ in _thresholds(own)},
     }
+
+
+def _chance(own: QuestionBackground) -> str:
+    judged = own.known_chance.judged
+    known = f"calibrated on {judged} judged questions" if judged else "that of other collections"
+    return f"{known}; weak below {own.known_chance.weak:.3g}"
 
 
 def _thresholds(own: QuestionBackground) -> list[tuple[float, float]]:

@@ -69,6 +69,13 @@ Examples:
     type=click.Choice(("edge", "local")),
     help="Of a new folder.  [default: edge, with the extra `edge`]",
 )
+@click.option(
+    "--background/--no-background",
+    default=True,
+    show_default=True,
+    help="Ask 300 questions that come with the package, which the surprise is measured against, and ask them "
+    "again when a fifth of the documents has changed.",
+)
 @takes(storing=IndexArguments)
 @takes_index
 def index(
@@ -84,6 +91,7 @@ def index(
     rebuild: bool,
     encode_again: bool,
     engine: EngineKind | None,
+    background: bool,
 ) -> None:
     """Fill an index, or bring it up to date.
 
@@ -120,10 +128,15 @@ def index(
         shown = out.shows_progress
         if rebuild:
             done = opened.rebuild(
-                sources, encoder=encoder, options=options, encode_again=encode_again, show_progress=shown
+                sources,
+                encoder=encoder,
+                options=options,
+                encode_again=encode_again,
+                show_progress=shown,
+                background=background,
             )
         else:
-            done = opened.sync(sources, prune=prune, show_progress=shown)
+            done = opened.sync(sources, prune=prune, show_progress=shown, background=background)
         _report(out, location, opened, done, sources, time.perf_counter() - begun)
 
 

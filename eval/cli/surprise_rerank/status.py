@@ -16,7 +16,7 @@ from surprise_rerank.eval.cli.options import takes
 from surprise_rerank.eval.cli.output.console import Output
 
 if TYPE_CHECKING:
-    from surprise_rerank.connectors.qdrant import IndexOptions, IndexStatus
+    from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, IndexStatus
     from surprise_rerank.connectors.qdrant.location import Location
     from surprise_rerank.connectors.qdrant.manifest import Manifest, StatisticsRecord
 
@@ -67,7 +67,7 @@ def _show_index(location: Location, out: Output) -> None:
 
     with open_index(location) as index:
         state = index.status()
-        kept, damaged = [], {}
+        kept, damaged, backgrounds = [], {}, _backgrounds(index)
         for name in (system.name for system in SYSTEMS.values() if system.fits):
             try:
                 own = fitted_weights(index, name)
@@ -79,11 +79,44 @@ def _show_index(location: Location, out: Output) -> None:
     if out.as_json:
         weights = [asdict(own) for own in kept]
         weights += [{"system": name, "error": error} for name, error in damaged.items()]
-        out.json({**state.to_json(), "weights": weights, "where": str(location), "bytes": size})
+        facts = {"weights": weights, "backgrounds": [own for own, _ in backgrounds.values()]}
+        out.json({**state.to_json(), **facts, "where": str(location), "bytes": size})
     else:
         facts = _facts(state, size)
         named = {**{own.system: str(own) for own in kept}, **damaged}
-        out.facts(str(location), [*facts, *((f"weights of {name}", text) for name, text in named.items())])
+        shown = [(f"weights of {name}", text) for name, text in named.items()]
+        shown += [(f"background of {name}", text) for name, (_, text) in backgrounds.items()]
+        out.facts(str(location), [*facts, *shown])
+
+
+def _backgrounds(index: DocumentIndex) -> dict[str, tuple[dict[str, Any], str]]:
+    """System -> its background as JSON values, and in words."""
+    from surprise_rerank.connectors.systems.backgrounds import load_background, staleness
+    from surprise_rerank.connectors.systems.register import all_systems
+
+    found: dict[str, tuple[dict[str, Any], str]] = {}
+    for name in all_systems():
+        try:
+            own = load_background(index, name)
+        except DataError as error:  # the rest of the index is shown all the same
+            found[name] = {"system": name, "error": str(error)}, str(error)
+            continue
+        if own is None:
+            continue
+        stale = staleness(own, len(index))
+        values = {
+            "system": name,
+            "questions": own.count,
+            "effective": own.effective,
+            "origin": own.origin,
+            "made": own.made,
+            "documents": own.documents,
+            "made_by": own.scorer,
+            "stale": stale,
+        }
+        made = ", ".join(part for part in (own.origin, own.made, f"over {own.documents} documents") if part)
+        found[name] = values, f"{own.size}; {made}{f'; stale: {stale}' if stale else ''}"
+    return found
 
 
 def ensemble_facts(manifest: Manifest, behind: int) -> list[tuple[str, str]]:
