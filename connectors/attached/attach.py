@@ -37,6 +37,7 @@ from surprise_rerank.connectors.qdrant.schema import Record
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files, FolderFiles, MemoryFiles
 from surprise_rerank.connectors.systems.backgrounds import (
+    NEAR,
     is_automatic,
     look_after_backgrounds,
     measured_background,
@@ -269,7 +270,7 @@ class Collection(AttachedCollection):
             questions,
             scorer=f"{self._made_by(built)}pools of {depth}",
             documents=len(self),
-            near=near_questions(self),
+            near=near_questions(self.sample(NEAR, frozenset({"documents"})).documents or ()),
             origin=origin,
             chance=chance,
             on_progress=on_progress,

@@ -14,7 +14,6 @@ from typing import Protocol
 
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
-from surprise_rerank.connectors.qdrant.retrievers.base import SearchedIndex
 from surprise_rerank.connectors.qdrant.storage.files import Files
 from surprise_rerank.connectors.systems.built import BuiltSystem
 from surprise_rerank.connectors.systems.index_systems import build_system, default_system
@@ -170,12 +169,13 @@ def measure_background(
     """
     name = system or default_system(index)
     built = build_system(name, index)
+    sample = index.fetch(index.sample_ids(NEAR), frozenset({"documents"}))
     made = measured_background(
         Pipeline(encoder or index.encoder, built.retriever, built.reranker, depth),
         questions,
         scorer=f"{name} of {index.manifest.model}, pools of {depth}",
         documents=len(index),
-        near=near_questions(index),
+        near=near_questions(sample.documents or ()),
         origin=origin,
         chance=chance,
         on_progress=on_progress,
@@ -243,14 +243,6 @@ def staleness(background: QuestionBackground, documents: int, changed: int = 0) 
             f"of {background.documents} documents that it was measured over, {changed} came, changed or went"
         )
     return ""
-
-
-class SampledIndex(SearchedIndex, Protocol):
-    """An index that has a uniform sample of its documents."""
-
-    def sample_ids(self, size: int) -> tuple[str, ...]:
-        """Ids of so many documents."""
-        ...
 
 
 class Searched(Protocol):
@@ -345,21 +337,17 @@ def _changed(files: Files) -> int:
         return 0  # the number of documents shows growth all the same
 
 
-def near_questions(index: SampledIndex, count: int = NEAR) -> dict[str, str]:
+def near_questions(documents: Iterable[Document]) -> dict[str, str]:
     """Document's id -> its title, or a sentence of its text: questions near the topic of a corpus.
 
-    Every second one is a sentence. A document without either has no question.
-
-    Args:
-        index: whose documents.
-        count: of documents, a uniform sample; of fewer than `FEWEST` there are no questions.
+    Every second one is a sentence. A document without either has no question, and fewer than `FEWEST`
+    documents have none at all.
     """
-    sample = index.sample_ids(count)
-    found = index.fetch(sample, frozenset({"documents"})).documents or ()
+    found = {own.id: own for own in documents}
     asked: dict[str, str] = {}
-    if len(sample) < FEWEST:
+    if len(found) < FEWEST:
         return asked
-    for i, document in enumerate({own.id: own for own in found}.values()):
+    for i, document in enumerate(found.values()):
         sentence = _some_sentence(document.text, i)
         question = (document.title or sentence) if i % 2 else (sentence or document.title)
         if question:

@@ -30,12 +30,10 @@ Near-duplicates count as one question (`variety.py`), so that Sigma is
 
 from __future__ import annotations
 
-import io
-import json
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -43,10 +41,11 @@ import numpy as np
 
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
 from surprise_rerank.core.arrays import Float64Array
-from surprise_rerank.core.files import UNREADABLE_ARCHIVE, whole_file
+from surprise_rerank.core.files import whole_file
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.fusion import BM25_WEIGHT
 from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.thresholds.background_file import packed, unpacked
 from surprise_rerank.thresholds.chance import BY_VECTORS, WITH_WORDS, AnswerChance
 from surprise_rerank.thresholds.promise import Promise
 from surprise_rerank.thresholds.question_contrast import QUESTION_CONTRAST, with_question_contrast
@@ -58,7 +57,6 @@ from surprise_rerank.thresholds.verdicts import Evidence, verdict_on
 FEWEST = 10
 # .95 times 20 is a little less than 19 in binary fractions.
 _ROUNDING = 1e-9
-_FORMAT = 2  # of the file; 1 had no questions, whose T had scales that they were part of
 _WEIGHTS = {"bm25": BM25_WEIGHT}
 # The best of a pool that its mean is of, so that it does not depend on the pool's depth.
 _POOL = 100
@@ -411,28 +409,7 @@ class QuestionBackground:
 
     def to_bytes(self) -> bytes:
         """The background as the content of a .npz file, with the questions."""
-        file = io.BytesIO()
-        np.savez(
-            file,
-            format=np.int64(_FORMAT),
-            names=np.array(self.names),
-            means=self.means,
-            slopes=self.slopes,
-            lengths=np.array(self.lengths),
-            deviations=self.deviations,
-            totals=self.totals,
-            shares=self.shares,
-            texts=np.frombuffer(json.dumps(self.texts).encode(), np.uint8),
-            origin=np.str_(self.origin),
-            made=np.str_(self.made),
-            depth=np.int64(self.depth),
-            chance=np.array([] if self.chance is None else astuple(self.chance), np.float64),
-            near=self.near,
-            scorer=np.str_(self.scorer),
-            documents=np.int64(self.documents),
-            questions=np.frombuffer(b"" if self.questions is None else self.questions.to_bytes(), np.uint8),
-        )
-        return file.getvalue()
+        return packed({own.name: getattr(self, own.name) for own in fields(self)})
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Keep it in a file, for re-rankers of texts that have no index; another run reads it with `load`.
@@ -472,64 +449,7 @@ class QuestionBackground:
         Raises:
             DataError: if it is no background, is damaged, or is of another format.
         """
-        try:
-            with np.load(io.BytesIO(content), allow_pickle=False) as stored:
-                number = int(stored["format"])
-                if number not in (1, _FORMAT):
-                    raise DataError(f"{where}: a background of another format; make it again")
-                is_old = number == 1
-                shortest, middle, longest = stored["lengths"].tolist()
-                questions = stored["questions"].tobytes()
-                made = cls(
-                    names=tuple(stored["names"].tolist()),
-                    means=stored["means"],
-                    slopes=stored["slopes"],
-                    lengths=(shortest, middle, longest),
-                    deviations=stored["deviations"],
-                    totals=stored["totals"],
-                    shares=np.ones(len(stored["totals"])) if is_old else stored["shares"],
-                    texts=() if is_old else tuple(json.loads(stored["texts"].tobytes())),
-                    origin="" if is_old else str(stored["origin"]),
-                    made="" if is_old else str(stored["made"]),
-                    depth=100 if is_old else int(stored["depth"]),
-                    chance=None if is_old else _chance(stored["chance"]),
-                    near=np.zeros(0) if is_old else stored["near"],
-                    scorer=str(stored["scorer"]),
-                    documents=int(stored["documents"]),
-                    questions=Ensemble.from_bytes(questions, where) if questions else None,
-                )
-        except DataError:
-            raise
-        except UNREADABLE_ARCHIVE as error:
-            raise DataError(f"{where}: not a background of questions; make it again") from error
-        if not made._is_possible():
-            raise DataError(f"{where}: not a background of questions; make it again")
-        return made
-
-    def _is_possible(self) -> bool:
-        """Whether the arrays fit together, and hold what `of` could have made."""
-        scales = (self.means, self.slopes, self.deviations)
-        lengths = np.array(self.lengths)
-        return (
-            all(own.dtype.kind == "f" for own in (*scales, self.totals, lengths))
-            and {own.shape for own in scales} == {(len(self.names),)}
-            and self.totals.ndim == 1
-            and self.shares.shape == self.totals.shape
-            and self.shares.dtype.kind == "f"
-            and bool(((self.shares > 0) & (self.shares <= 1)).all())
-            and self.depth > 0
-            and self.near.ndim == 1
-            and self.near.dtype.kind == "f"
-            and bool((self.near[1:] >= self.near[:-1]).all())
-            and not np.isnan(self.near).any()
-            and len(self.texts) in (0, self.count)
-            and all(isinstance(text, str) for text in self.texts)
-            and all(np.isfinite(own).all() for own in (*scales, lengths))
-            and bool((self.deviations > 0).all())
-            and bool((self.totals[1:] >= self.totals[:-1]).all())
-            and not np.isnan(self.totals).any()
-            and self.lengths == tuple(sorted(self.lengths))
-        )
+        return cls(**unpacked(content, where))
 
     def _expected(self, length: float) -> Float64Array:
         shortest, middle, longest = self.lengths
@@ -588,17 +508,6 @@ def _best(scores: Float64Array) -> Float64Array:
     """(k,) the best of (k, n) scores of each scorer; minus infinity for one that has none."""
     best: Float64Array = np.where(np.isnan(scores), -np.inf, scores).max(axis=1)
     return best
-
-
-def _chance(stored: Float64Array) -> AnswerChance | None:
-    """What was kept of a calibrated chance; a `ValueError` if it is none."""
-    if not len(stored):
-        return None
-    *curve, judged = stored.tolist()
-    if not np.isfinite(stored).all():
-        raise ValueError("a chance that is not finite")
-    intercept, best, gap, weak = curve
-    return AnswerChance(intercept, best, gap, weak, int(judged))
 
 
 def _log_length(question: str) -> float:

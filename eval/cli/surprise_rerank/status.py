@@ -79,8 +79,8 @@ def _show_index(location: Location, out: Output) -> None:
     if out.as_json:
         weights = [asdict(own) for own in kept]
         weights += [{"system": name, "error": error} for name, error in damaged.items()]
-        facts = {"weights": weights, "backgrounds": [own for own, _ in backgrounds.values()]}
-        out.json({**state.to_json(), **facts, "where": str(location), "bytes": size})
+        beside = {"weights": weights, "backgrounds": [own for own, _ in backgrounds.values()]}
+        out.json({**state.to_json(), **beside, "where": str(location), "bytes": size})
     else:
         facts = _facts(state, size)
         named = {**{own.system: str(own) for own in kept}, **damaged}
