@@ -164,8 +164,8 @@ class Pipeline:
         if not questions:
             return
         for query in encode_queries(self.encoder, list(questions.values()), list(questions)):
-            fields = fields_for(self.reranker) | {"dense"}
-            pool = self.retriever.retrieve(query, self.depth, fields).without(query.id)
+            wanted: frozenset[Field] = fields_for(self.reranker) | {"dense"}
+            pool = self.retriever.retrieve(query, self.depth, wanted).without(query.id)
             yield query, pool, ranked(query, pool, self.reranker)
 
     def calibrated(

@@ -21,9 +21,11 @@ _FORMAT = 2  # 1 had no questions, whose totals had scales that they were part o
 def packed(own: Mapping[str, Any]) -> bytes:
     """A background's attributes as the content of a file."""
     chance, questions = own["chance"], own["questions"]
-    text = {name: np.str_(own[name]) for name in ("scorer", "origin", "made")}
-    counts = {name: np.int64(own[name]) for name in ("documents", "depth")}
-    arrays = {name: own[name] for name in ("means", "slopes", "deviations", "totals", "shares", "near")}
+    text: dict[str, Any] = {name: np.str_(own[name]) for name in ("scorer", "origin", "made")}
+    counts: dict[str, Any] = {name: np.int64(own[name]) for name in ("documents", "depth")}
+    arrays: dict[str, Any] = {
+        name: own[name] for name in ("means", "slopes", "deviations", "totals", "shares", "near")
+    }
     file = io.BytesIO()
     np.savez(
         file,
@@ -86,14 +88,17 @@ def _second(stored: Mapping[str, Any]) -> dict[str, Any]:
     chance = stored["chance"]
     if not np.isfinite(chance).all():
         raise ValueError("a chance that is not finite")
-    *curve, judged = chance.tolist() or [0]
+    kept = None
+    if len(chance):
+        intercept, best, gap, weak, judged = chance.tolist()
+        kept = AnswerChance(intercept, best, gap, weak, int(judged))
     return {
         "shares": stored["shares"],
         "texts": tuple(json.loads(stored["texts"].tobytes())),
         "origin": str(stored["origin"]),
         "made": str(stored["made"]),
         "depth": int(stored["depth"]),
-        "chance": AnswerChance(*curve, judged=int(judged)) if curve else None,
+        "chance": kept,
         "near": stored["near"],
     }
 
