@@ -289,16 +289,17 @@ def look_after_backgrounds(index: Searched, changed: int, *, show_progress: bool
     documents, kept = len(index), index.backgrounds()
     changed += _changed(index.files)
     stale = {name: own for name, own in kept.items() if staleness(own, documents, changed)}
-    if not kept or any(own.texts for own in stale.values()):
-        measure_again(index, stale, show_progress=show_progress)
-    elif changed:
+    measured = bool(stale or not kept) and measure_again(index, stale, show_progress=show_progress)
+    if changed and kept and not measured:
         index.files.write_file(_CHANGES, json.dumps({"changed": changed}).encode())
 
 
 def measure_again(
     index: Searched, kept: Mapping[str, QuestionBackground], *, show_progress: bool = False
-) -> None:
+) -> bool:
     """Ask the questions of these backgrounds again; those of the package where there are none.
+
+    Returns whether anything was asked.
 
     Args:
         index: that they are of.
@@ -317,7 +318,7 @@ def measure_again(
     again = {name: own for name, own in kept.items() if own.texts}
     asked = sum(own.count for own in again.values()) + (USUAL if is_first else 0)
     if not asked:
-        return
+        return False
     with Terminal(quiet=not show_progress).bar("background", asked, "questions") as advance:
         if is_first:
             index.store_background(on_progress=advance)
@@ -326,6 +327,7 @@ def measure_again(
                 own.texts, name, depth=own.depth, origin=own.origin, chance=own.chance, on_progress=advance
             )
     index.files.delete_file(_CHANGES)
+    return True
 
 
 def _changed(files: Files) -> int:

@@ -1,0 +1,289 @@
+"""Backgrounds that are made without being asked for, and look after themselves."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from words import WordEncoder
+
+from surprise_rerank.candidates import Verdict
+from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.systems import backgrounds
+from surprise_rerank.connectors.systems.backgrounds import load_background, near_questions, staleness
+from surprise_rerank.connectors.systems.loading import pipeline_of
+from surprise_rerank.documents import Document
+from surprise_rerank.errors import DataError
+from surprise_rerank.eval.cli.surprise_rerank.main import command
+from surprise_rerank.pipeline import Pipeline
+from surprise_rerank.thresholds.background import QuestionBackground
+from surprise_rerank.thresholds.chance import BY_VECTORS, WITH_WORDS, AnswerChance
+from surprise_rerank.thresholds.varied_questions import ORIGIN, USUAL, varied_questions
+
+TOPICS = ("bread", "chain", "tyre", "brake", "lamp", "saddle", "pedal", "wheel", "frame", "basket")
+FEWER = list(varied_questions(40))
+
+
+def documents(count: int) -> list[Document]:
+    return [
+        Document(
+            f"d{i}",
+            f"{TOPICS[i % 10]} number{i} needs oil{i % 7} and care{i % 3}",
+            title=f"On {TOPICS[i % 10]} {i}",
+        )
+        for i in range(count)
+    ]
+
+
+@pytest.fixture(autouse=True)
+def switched_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SURPRISE_RERANK_BACKGROUND", "on")
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer questions than the package's 300: what is tested does not depend on their number."""
+    monkeypatch.setattr(backgrounds, "varied_questions", lambda: tuple(FEWER))
+    monkeypatch.setattr(backgrounds, "USUAL", len(FEWER))
+
+
+@pytest.fixture
+def index(few: None, tmp_path: Path) -> Iterator[DocumentIndex]:
+    with DocumentIndex.open(tmp_path / "index", WordEncoder()) as opened:
+        opened.sync(documents(30))
+        yield opened
+
+
+def test_the_first_search_has_a_surprise_and_a_verdict_of_300_questions(tmp_path: Path):
+    with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
+        index.sync(documents(12))
+        (made,) = index.backgrounds().values()
+        assert (made.count, made.effective, made.origin, made.documents) == (USUAL, USUAL, ORIGIN, 12)
+        assert set(made.texts) == set(varied_questions())
+        assert len(made.made) == len("2026-11-23")
+        assert len(made.near) == 12
+        found = index.pipeline().search("bread number0 needs oil0")
+        assert found.surprise is not None
+        assert found.verdict is not None
+        assert found.verdict.status == "answered"
+
+
+def test_another_system_asks_the_same_questions_when_it_is_first_used(index: DocumentIndex):
+    (first,) = index.backgrounds()
+    assert first == "auto"
+    assert index.pipeline("cosine", min_surprise=0.9).background is not None
+    both = index.backgrounds()
+    assert set(both["cosine"].texts) == set(both["auto"].texts) == set(FEWER)
+    assert both["cosine"].names == ("contrast",)
+
+
+def test_a_system_of_words_alone_gets_none_that_would_make_it_read_vectors(index: DocumentIndex):
+    assert index.pipeline("bm25").background is None
+    assert set(index.backgrounds()) == {"auto"}
+
+
+def test_a_background_is_measured_again_when_a_fifth_has_changed(index: DocumentIndex):
+    def measured() -> int:
+        return index.backgrounds()["auto"].documents
+
+    index.sync(documents(33))
+    assert measured() == 30
+    index.sync(documents(36))
+    assert measured() == 30  # six in all: a fifth, and not more
+    index.sync([*documents(35), Document("d35", "something else")])
+    assert measured() == 36  # seven: what changes counts, too
+    index.sync(documents(36), prune=True)
+    assert measured() == 36
+
+
+def test_questions_that_were_given_are_asked_again_and_their_calibration_is_kept(index: DocumentIndex):
+    given = list(varied_questions(25, seed=3))
+    index.store_background(given, "auto", origin="logs")
+    asked = {f"q{i}": f"{TOPICS[i]} number{i}" for i in range(10)}
+    asked |= {f"r{i}": question for i, question in enumerate(FEWER[:6])}
+    qrels = {name: {f"d{name[1:]}": 1 if name[0] == "q" else 0} for name in asked}
+    chance = index.calibrate_chance(asked, qrels, "auto")
+    assert chance.judged == 16
+    index.sync(documents(60))
+    again = index.backgrounds()["auto"]
+    assert (set(again.texts), again.origin, again.documents) == (set(given), "logs", 60)
+    assert again.chance == chance
+    index.rebuild(documents(60))
+    rebuilt = index.backgrounds()["auto"]
+    assert (set(rebuilt.texts), rebuilt.origin, rebuilt.chance) == (set(given), "logs", chance)
+
+
+def test_nothing_is_measured_where_it_is_switched_off(
+    few: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    with DocumentIndex.open(tmp_path / "one", WordEncoder()) as index:
+        index.sync(documents(12), background=False)
+        assert index.backgrounds() == {}
+        assert index.pipeline("cosine").background is None
+        monkeypatch.setenv("SURPRISE_RERANK_BACKGROUND", "off")
+        index.sync(documents(13))
+        assert index.backgrounds() == {}
+        monkeypatch.setenv("SURPRISE_RERANK_BACKGROUND", "perhaps")
+        with pytest.raises(DataError, match=r"SURPRISE_RERANK_BACKGROUND='perhaps' .* set it to on or off"):
+            index.sync(documents(14))
+    assert index.is_closed
+
+
+def test_an_empty_index_has_no_background_yet(few: None, tmp_path: Path):
+    with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
+        index.sync([])
+        assert index.backgrounds() == {}
+        index.sync(documents(5))
+        assert index.backgrounds()["auto"].documents == 5
+
+
+def old_format(made: QuestionBackground) -> bytes:
+    """As versions before wrote it."""
+    file = io.BytesIO()
+    np.savez(
+        file,
+        format=np.int64(1),
+        names=np.array(made.names),
+        means=made.means,
+        slopes=made.slopes,
+        lengths=np.array(made.lengths),
+        deviations=made.deviations,
+        totals=made.totals,
+        scorer=np.str_(made.scorer),
+        documents=np.int64(made.documents),
+        questions=np.frombuffer(made.questions.to_bytes(), np.uint8),
+    )
+    return file.getvalue()
+
+
+def test_a_background_of_an_earlier_version_is_read_and_reported_when_it_is_stale(
+    index: DocumentIndex, caplog: pytest.LogCaptureFixture
+):
+    made = index.backgrounds()["auto"]
+    index.storage.write_file("background-auto.npz", old_format(made))
+    old = load_background(index, "auto")
+    assert old is not None
+    assert (old.texts, old.effective, old.near.size) == ((), old.count, 0)
+    np.testing.assert_array_equal(old.totals, made.totals)
+    assert index.pipeline().search("bread number0").surprise is not None
+    with caplog.at_level(logging.WARNING):
+        index.sync(documents(60))
+    assert "the background of auto is stale, and its questions were not kept" in caplog.text
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        pipeline_of(index, "auto")
+    assert "is stale: of 30 documents that it was measured over, 30 came, changed or went" in caplog.text
+
+
+def test_stale_is_what_has_grown_or_changed_by_more_than_a_fifth(index: DocumentIndex):
+    made = index.backgrounds()["auto"]
+    assert staleness(made, 30) == staleness(made, 36) == staleness(made, 24) == ""
+    assert "7 came" in staleness(made, 37)
+    assert "7 came" in staleness(made, 30, changed=7)
+
+
+def test_near_questions_are_titles_and_sentences_of_documents_that_are_left_out(index: DocumentIndex):
+    sample = documents(12)
+    asked = near_questions(sample)
+    assert list(asked) == [own.id for own in sample]
+    assert asked["d0"] == sample[0].text
+    assert asked["d1"] == sample[1].title
+    assert near_questions(sample[:9]) == {}
+    pipeline = Pipeline(index.encoder, *_parts(index))
+    for query, pool, ranking in pipeline.without_their_documents(asked):
+        assert query.id not in pool.ids
+        assert query.id not in ranking.ids
+
+
+def _parts(index: DocumentIndex) -> tuple:
+    own = index.pipeline("cosine")
+    return own.retriever, own.reranker
+
+
+def test_a_verdict_says_why(index: DocumentIndex):
+    pipeline = index.pipeline("auto")
+    good = pipeline.search("bread number0 needs oil0 and care0").verdict
+    assert (good.status, good.surprise) == ("answered", pytest.approx(40 / 41))
+    assert "of unrelated questions, and of" in good.reason
+    assert 0.5 < good.chance_of_relevance <= 1
+    others = {question: pipeline.search(question).verdict for question in varied_questions(90)[40:]}
+    off = {question: own for question, own in others.items() if own.status == "off-topic"}
+    assert len(off) > 40
+    question, refused = next(iter(off.items()))
+    assert refused.chance_of_relevance is None
+    assert refused.reason.endswith("90 % are asked for")
+    strict = index.pipeline("auto", min_surprise=0.95).search(question)
+    assert len(strict) == 0
+    assert strict.verdict.reason.endswith("95 % are asked for")
+    never = AnswerChance(0.0, 0.0, 0.0, weak=0.6)
+    weak = with_chance(pipeline, never).search("bread number0 needs oil0 and care0").verdict
+    assert (weak.status, weak.chance_of_relevance) == ("weak", 0.5)
+    assert weak.reason.endswith("50 % of such questions find an answer")
+
+
+def with_chance(pipeline: Pipeline, chance: AnswerChance) -> Pipeline:
+    return replace(pipeline, background=replace(pipeline.background, chance=chance))
+
+
+def test_without_a_background_the_verdict_promises_nothing(index: DocumentIndex):
+    plain = Pipeline(index.encoder, *_parts(index)).search("bread")
+    assert plain.verdict == Verdict(
+        "answered", None, None, "not compared with other questions: there is no background"
+    )
+
+
+def test_a_chance_grows_with_what_stands_out_and_follows_judged_questions():
+    assert WITH_WORDS.of(8.0, 6.0) > WITH_WORDS.of(3.0, 2.0) > WITH_WORDS.of(0.0, 0.0) > 0
+    rng = np.random.default_rng(0)
+    best, gaps = rng.normal(4, 2, 400), rng.normal(3, 1, 400)
+    found = rng.random(400) < 0.2 + 0.2 * (best > 4)
+    own = BY_VECTORS.calibrated(best, gaps, found)
+    assert own.judged == 400
+    assert own.of(best, gaps).mean() == pytest.approx(found.mean(), abs=0.01)
+    answered = own.of(best, gaps)[found]
+    assert (answered < own.weak).mean() == pytest.approx(0.1, abs=0.02)
+    with pytest.raises(DataError, match="9 judged questions; give at least 10"):
+        BY_VECTORS.calibrated(best[:9], gaps[:9], found[:9])
+
+
+def test_commands_make_show_and_leave_out_a_background(few: None, tmp_path: Path):
+    rng = np.random.default_rng(0)
+    words = sorted({word for own in documents(12) for word in own.content.lower().split()})
+    (tmp_path / "words.txt").write_text(
+        "\n".join(f"{word} {' '.join(f'{x:.3f}' for x in rng.normal(size=8))}" for word in words)
+    )
+    lines = [json.dumps({"id": own.id, "title": own.title, "text": own.text}) for own in documents(12)]
+    (tmp_path / "docs.jsonl").write_text("\n".join(lines))
+    given = ["index", str(tmp_path / "docs.jsonl"), "--model", str(tmp_path / "words.txt")]
+
+    def run(*arguments: str, folder: str = "index") -> str:
+        done = CliRunner().invoke(command, [*arguments, "--index", str(tmp_path / folder)])
+        assert done.exit_code == 0, (done.output, done.exception)
+        return done.stdout
+
+    run(*given)
+    status = json.loads(run("status", "--json"))["backgrounds"]
+    assert [(own["system"], own["questions"], own["documents"]) for own in status] == [("auto", 40, 12)]
+    assert "background of auto" in run("status")
+    shown = run("background", "show")
+    assert "40 background questions" in shown
+    assert "passes 5 %, 95 % interval" in shown
+    (tmp_path / "asked.tsv").write_text("".join(f"q{i}\t{TOPICS[i % 10]} number{i}\n" for i in range(12)))
+    (tmp_path / "judged.tsv").write_text(
+        "".join(f"q{i}\t{'no' if i % 3 == 0 else 'd'}{i}\t1\n" for i in range(11))
+    )
+    asked = ("--questions", str(tmp_path / "asked.tsv"), "--qrels", str(tmp_path / "judged.tsv"))
+    made = json.loads(run("background", "calibrate", *asked, "--json"))
+    assert made["judged"] == 11
+    assert "calibrated on 11 judged questions" in run("background", "show")
+    run(*given, "--no-background", folder="bare")
+    assert json.loads(run("status", "--json", folder="bare"))["backgrounds"] == []
+    made = json.loads(run("background", "set", "--json", folder="bare"))
+    assert (made["questions"], made["origin"]) == (40, ORIGIN)
