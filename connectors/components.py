@@ -12,7 +12,7 @@ from uuid import UUID
 
 from qdrant_client import models
 
-from surprise_rerank.candidates import Hit
+from surprise_rerank.candidates import Hit, Verdict
 from surprise_rerank.connectors.attached.attach import Collection
 from surprise_rerank.connectors.attached.hosts import attach_store
 from surprise_rerank.connectors.qdrant.location import shown_url
@@ -25,11 +25,13 @@ from surprise_rerank.rerank.diversity import DiversityOptions
 
 T = TypeVar("T")
 
-# What metadata say beside the score: with a background, and of a line that others were folded into.
+# What metadata say beside the score: with a background, and of a line that others were folded into. What a
+# document is about may be called a verdict, too.
 SURPRISE = "surprise"
+VERDICT = "surprise_verdict"
 DUPLICATES = "duplicates"
 TITLE = "title"
-OURS = (SURPRISE, DUPLICATES)
+OURS = (SURPRISE, VERDICT, DUPLICATES)
 
 # One load at a time: whoever waits for one finds what it loaded. Of the module, as components are copied.
 _loading = threading.Lock()
@@ -147,8 +149,29 @@ def filtered(pipeline: Pipeline, condition: models.Filter | None) -> Pipeline:
     return replace(pipeline, retriever=filterable(pipeline).among(condition))
 
 
+def least_surprise(min_surprise: float | None, **alias: float | None) -> float | None:
+    """The threshold, which may come by the host's name for one.
+
+    Args:
+        min_surprise: by our name.
+        alias: by the host's.
+
+    Raises:
+        DataError: if both are given.
+    """
+    ((name, value),) = alias.items()
+    if min_surprise is not None and value is not None:
+        raise DataError(
+            f"min_surprise={min_surprise!r} and {name}={value!r} are both given, and mean the same; give one"
+        )
+    return min_surprise if value is None else value
+
+
 def judged_metadata(
-    metadata: Mapping[str, Any], surprise: float | None, duplicates: Sequence[object] = ()
+    metadata: Mapping[str, Any],
+    surprise: float | None,
+    duplicates: Sequence[object] = (),
+    verdict: Verdict | None = None,
 ) -> dict[str, Any]:
     """A copy with these; without a surprise, an earlier re-ranker's goes too, as it is not of the new score.
 
@@ -156,21 +179,24 @@ def judged_metadata(
         metadata: of what was given to be ranked.
         surprise: beside its new score, if any.
         duplicates: what the host calls the documents that were folded into it.
+        verdict: on the question, whose status is kept beside a surprise.
     """
     ours: dict[str, Any] = {} if surprise is None else {SURPRISE: surprise}
+    if verdict is not None and verdict.surprise is not None:
+        ours[VERDICT] = verdict.status
     if duplicates:
         ours[DUPLICATES] = list(duplicates)
-    return {**{key: value for key, value in metadata.items() if key != SURPRISE}, **ours}
+    return {**{key: value for key, value in metadata.items() if key not in OURS[:2]}, **ours}
 
 
-def found_metadata(hit: Hit) -> dict[str, Any]:
+def found_metadata(hit: Hit, verdict: Verdict | None) -> dict[str, Any]:
     """Of a document that a pipeline has found: its own, its title, and what is ours."""
     document = hit.document
     found = {} if document is None else dict(document.metadata)
     if document is not None and document.title:
         found.setdefault(TITLE, document.title)
     surprise = found.get(SURPRISE) if hit.surprise is None else hit.surprise
-    return judged_metadata(found, surprise, hit.duplicates)
+    return judged_metadata(found, surprise, hit.duplicates, verdict)
 
 
 def require_writable(

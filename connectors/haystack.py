@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self
 
-from surprise_rerank.candidates import Hit, Ranking
+from surprise_rerank.candidates import Hit, Ranking, Verdict, verdict_json
 from surprise_rerank.connectors.components import (
     Lazy,
     attached,
@@ -20,6 +20,7 @@ from surprise_rerank.connectors.components import (
     found_metadata,
     given_vectors,
     judged_metadata,
+    least_surprise,
     refuse_arguments,
     require_writable,
     stored_names,
@@ -28,7 +29,7 @@ from surprise_rerank.connectors.haystack_filters import to_qdrant_filter
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.errors import DataError, MissingExtraError
 from surprise_rerank.pipeline import Pipeline
-from surprise_rerank.text_reranker import RankedText, TextReranker
+from surprise_rerank.text_reranker import RankedTexts, TextReranker
 
 try:
     from haystack import Document, component, default_from_dict, default_to_dict
@@ -69,6 +70,9 @@ class SurpriseRanker(_Loaded):
     compared; or else its content. As in Haystack's own rankers, of documents with one id the one with the
     highest score counts.
 
+    The output `verdict` has the fields of `candidates.Verdict`, also where there are no documents; its status
+    is in `meta["surprise_verdict"]` of documents with a surprise.
+
     Args:
         index: folder of an index whose stored vectors are used.
         url: of a Qdrant server with the index, instead; its key comes from QDRANT_API_KEY.
@@ -77,6 +81,7 @@ class SurpriseRanker(_Loaded):
         system: what ranks: `dynamax`, `cosine` or `auto`; with an index also `surprise` or `fusion`.
         min_surprise: leave out what is less surprising; the index must have a background for the system, or
             `background` be given.
+        score_threshold: Haystack's name for min_surprise.
         background: file of a background, where there is no index.
         encoder: instead of a model's name; see `encoders.adapting.as_encoder`. Such a component cannot be
             written.
@@ -104,6 +109,7 @@ class SurpriseRanker(_Loaded):
         model: str | None = None,
         system: str | None = None,
         min_surprise: float | None = None,
+        score_threshold: float | None = None,
         background: str | None = None,
         encoder: Any = None,
         diversity: float | None = None,
@@ -123,7 +129,7 @@ class SurpriseRanker(_Loaded):
             collection=collection,
             model=model,
             system=system,
-            min_surprise=min_surprise,
+            min_surprise=least_surprise(min_surprise, score_threshold=score_threshold),
             background=background,
             encoder=encoder,
             diversity=diversity,
@@ -142,6 +148,7 @@ class SurpriseRanker(_Loaded):
         embed: Any = None,
         system: str | None = None,
         min_surprise: float | None = None,
+        score_threshold: float | None = None,
         top_k: int = 10,
         meta_fields_to_embed: list[str] | None = None,
         **settings: Any,
@@ -153,6 +160,7 @@ class SurpriseRanker(_Loaded):
             embed: a text embedder, or `(document_embedder, text_embedder)`, or what `as_encoder` takes.
             system: what ranks; the best that the collection has enough for by default.
             min_surprise: leave out what is less surprising; needs `Collection.store_background`.
+            score_threshold: Haystack's name for min_surprise.
             top_k: the most documents that are returned.
             meta_fields_to_embed: metadata that is read before the content of documents that are not there.
             settings: diversity, mmr, collapse; and more for `Collection.attach`, such as `token_encoder`.
@@ -161,7 +169,8 @@ class SurpriseRanker(_Loaded):
             SurpriseRerankError: as `Collection.attach` and `Collection.text_reranker`.
         """
         collection, diversity = attached(store, embed, settings)
-        reranker = collection.text_reranker(system, min_surprise=min_surprise, **diversity)
+        least = least_surprise(min_surprise, score_threshold=score_threshold)
+        reranker = collection.text_reranker(system, min_surprise=least, **diversity)
         return cls(reranker=reranker, top_k=top_k, meta_fields_to_embed=meta_fields_to_embed)
 
     def to_dict(self) -> dict[str, Any]:
@@ -176,11 +185,9 @@ class SurpriseRanker(_Loaded):
             self, **names, top_k=self.top_k, meta_fields_to_embed=self.meta_fields_to_embed
         )
 
-    @component.output_types(documents=list[Document])
-    def run(
-        self, query: str, documents: list[Document], top_k: int | None = None
-    ) -> dict[str, list[Document]]:
-        """The documents in order, best first.
+    @component.output_types(documents=list[Document], verdict=dict[str, Any])
+    def run(self, query: str, documents: list[Document], top_k: int | None = None) -> dict[str, Any]:
+        """The documents in order, best first, and the verdict on the question.
 
         Args:
             query: in words.
@@ -196,12 +203,12 @@ class SurpriseRanker(_Loaded):
         ranked = self._lazy.get().rank(
             query, self._texts(given), ids=_ids(given), vectors=_vectors(given), top_n=most
         )
-        return {"documents": [_scored(given, line) for line in ranked]}
+        return _scored(given, ranked)
 
-    @component.output_types(documents=list[Document])
+    @component.output_types(documents=list[Document], verdict=dict[str, Any])
     async def run_async(
         self, query: str, documents: list[Document], top_k: int | None = None
-    ) -> dict[str, list[Document]]:
+    ) -> dict[str, Any]:
         """`run`, in a thread, while the event loop goes on.
 
         Args:
@@ -218,7 +225,7 @@ class SurpriseRanker(_Loaded):
         ranked = await reranker.arank(
             query, self._texts(given), ids=_ids(given), vectors=_vectors(given), top_n=most
         )
-        return {"documents": [_scored(given, line) for line in ranked]}
+        return _scored(given, ranked)
 
     def _texts(self, documents: Sequence[Document]) -> list[str]:
         if not self.meta_fields_to_embed:
@@ -238,6 +245,9 @@ class SurpriseRetriever(_Loaded):
     meta, and the surprise as score where the index has a background (then in `meta["surprise"]` too), else
     the pipeline's.
 
+    The output `verdict` has the fields of `candidates.Verdict`: it says why there are no documents. Its
+    status is in `meta["surprise_verdict"]` of documents with a surprise.
+
     Args:
         index: folder of an index.
         url: of a Qdrant server with the index, instead; its key comes from QDRANT_API_KEY.
@@ -246,6 +256,7 @@ class SurpriseRetriever(_Loaded):
         system: what ranks; see `connectors.systems.loading.PipelineSettings`.
         depth: size of the candidate pool that is re-ranked.
         min_surprise: leave out what is less surprising; the index must have a background for the system.
+        score_threshold: Haystack's name for min_surprise.
         diversity: different documents first, from 0 (by relevance alone) to 1.
         mmr: the same as 1 - diversity.
         collapse: documents with this cosine to a better one are folded into it: `meta["duplicates"]` of that
@@ -270,6 +281,7 @@ class SurpriseRetriever(_Loaded):
         system: str | None = None,
         depth: int = 100,
         min_surprise: float | None = None,
+        score_threshold: float | None = None,
         diversity: float | None = None,
         mmr: float | None = None,
         collapse: float | None = None,
@@ -288,7 +300,7 @@ class SurpriseRetriever(_Loaded):
             model=model,
             system=system,
             depth=depth,
-            min_surprise=min_surprise,
+            min_surprise=least_surprise(min_surprise, score_threshold=score_threshold),
             diversity=diversity,
             mmr=mmr,
             collapse=collapse,
@@ -308,6 +320,7 @@ class SurpriseRetriever(_Loaded):
         system: str | None = None,
         depth: int = 100,
         min_surprise: float | None = None,
+        score_threshold: float | None = None,
         top_k: int = 10,
         filters: dict[str, Any] | None = None,
         **settings: Any,
@@ -320,6 +333,7 @@ class SurpriseRetriever(_Loaded):
             system: what ranks; the best that the collection has enough for by default.
             depth: size of the candidate pool that is re-ranked.
             min_surprise: leave out what is less surprising; needs `Collection.store_background`.
+            score_threshold: Haystack's name for min_surprise.
             top_k: the most documents that are returned.
             filters: of metadata; those of `run` replace them.
             settings: diversity, mmr, collapse; and more for `Collection.attach`, such as `token_encoder`.
@@ -328,7 +342,8 @@ class SurpriseRetriever(_Loaded):
             SurpriseRerankError: as `Collection.attach` and `Collection.pipeline`.
         """
         collection, diversity = attached(store, embed, settings)
-        pipeline = collection.pipeline(system, depth=depth, min_surprise=min_surprise, **diversity)
+        least = least_surprise(min_surprise, score_threshold=score_threshold)
+        pipeline = collection.pipeline(system, depth=depth, min_surprise=least, **diversity)
         return cls(pipeline=pipeline, top_k=top_k, filters=filters)
 
     def to_dict(self) -> dict[str, Any]:
@@ -341,11 +356,11 @@ class SurpriseRetriever(_Loaded):
         del names["background"]  # of texts without an index
         return default_to_dict(self, **names, top_k=self.top_k, filters=self.filters)
 
-    @component.output_types(documents=list[Document])
+    @component.output_types(documents=list[Document], verdict=dict[str, Any])
     def run(
         self, query: str, filters: dict[str, Any] | None = None, top_k: int | None = None
-    ) -> dict[str, list[Document]]:
-        """The best documents for a question.
+    ) -> dict[str, Any]:
+        """The best documents for a question, and the verdict on it.
 
         Args:
             query: in words.
@@ -358,12 +373,12 @@ class SurpriseRetriever(_Loaded):
         """
         most = self.top_k if top_k is None else _positive(top_k)
         pipeline = _filtered(self._lazy.get(), filters or self.filters)
-        return {"documents": _documents(pipeline.search(query, most))}
+        return _documents(pipeline.search(query, most))
 
-    @component.output_types(documents=list[Document])
+    @component.output_types(documents=list[Document], verdict=dict[str, Any])
     async def run_async(
         self, query: str, filters: dict[str, Any] | None = None, top_k: int | None = None
-    ) -> dict[str, list[Document]]:
+    ) -> dict[str, Any]:
         """`run`, in a thread, while the event loop goes on.
 
         Args:
@@ -376,7 +391,7 @@ class SurpriseRetriever(_Loaded):
         """
         most = self.top_k if top_k is None else _positive(top_k)
         pipeline = _filtered(await self._lazy.aget(), filters or self.filters)
-        return {"documents": _documents(await pipeline.asearch(query, most))}
+        return _documents(await pipeline.asearch(query, most))
 
 
 def _positive(top_k: int) -> int:
@@ -412,19 +427,25 @@ def _with_fields(document: Document, fields: Sequence[str]) -> str:
     return "\n".join([*values, document.content or ""])
 
 
-def _scored(given: Sequence[Document], line: RankedText) -> Document:
-    document, duplicates = given[line.position], [given[i].id for i in line.duplicates]
-    meta = judged_metadata(document.meta, line.surprise, duplicates)
-    return replace(document, score=line.relevance, meta=meta)
+def _scored(given: Sequence[Document], ranked: RankedTexts) -> dict[str, Any]:
+    """What a ranker puts out."""
+    found = []
+    for line in ranked:
+        document, duplicates = given[line.position], [given[i].id for i in line.duplicates]
+        meta = judged_metadata(document.meta, line.surprise, duplicates, ranked.verdict)
+        found.append(replace(document, score=line.relevance, meta=meta))
+    return {"documents": found, "verdict": verdict_json(ranked.verdict)}
 
 
-def _documents(ranking: Ranking) -> list[Document]:
-    return [_document(hit) for hit in ranking]
+def _documents(ranking: Ranking) -> dict[str, Any]:
+    """What a retriever puts out."""
+    found = [_document(hit, ranking.verdict) for hit in ranking]
+    return {"documents": found, "verdict": verdict_json(ranking.verdict)}
 
 
-def _document(hit: Hit) -> Document:
-    score = hit.relevance
-    return Document(id=hit.id, content=hit.text, meta=found_metadata(hit), score=score)
+def _document(hit: Hit, verdict: Verdict | None) -> Document:
+    meta = found_metadata(hit, verdict)
+    return Document(id=hit.id, content=hit.text, meta=meta, score=hit.relevance)
 
 
 def _filtered(pipeline: Pipeline, filters: dict[str, Any] | None) -> Pipeline:

@@ -12,7 +12,7 @@ from typing import Any
 
 from qdrant_client import models
 
-from surprise_rerank.candidates import Hit
+from surprise_rerank.candidates import Hit, Ranking, Verdict, verdict_json
 from surprise_rerank.connectors.components import (
     OURS,
     TITLE,
@@ -24,6 +24,7 @@ from surprise_rerank.connectors.components import (
     found_metadata,
     given_vectors,
     judged_metadata,
+    least_surprise,
     require_writable,
     stored_names,
 )
@@ -32,7 +33,7 @@ from surprise_rerank.connectors.systems.loading import PipelineSettings
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.errors import DataError, MissingExtraError, refuse_unknown
 from surprise_rerank.pipeline import Pipeline
-from surprise_rerank.text_reranker import RankedText, TextReranker
+from surprise_rerank.text_reranker import RankedTexts, TextReranker
 
 try:
     from llama_index.core.base.base_retriever import BaseRetriever
@@ -40,6 +41,7 @@ try:
     from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayload
     from llama_index.core.constants import DEFAULT_SIMILARITY_TOP_K
     from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]
+    from llama_index.core.instrumentation.events import BaseEvent
     from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
     from llama_index.core.postprocessor.types import BaseNodePostprocessor
     from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
@@ -49,9 +51,27 @@ except ImportError as error:
     raise MissingExtraError(f"llama-index-core is not installed: run {pip_line('llama-index')}") from error
 
 _WRITTEN = frozenset({"class_name"})  # what `to_dict` adds to the fields
+_CUTOFF = "similarity_cutoff"  # LlamaIndex's name for min_surprise
 _RETRIEVAL_SCORE = "retrieval_score"
 
 _dispatcher = get_dispatcher(__name__)
+
+
+class VerdictEvent(BaseEvent):
+    """Whether a question got an answer, and why: the fields of `candidates.Verdict`.
+
+    Attributes:
+        query: the question.
+        verdict: status, surprise, chance_of_relevance and reason.
+    """
+
+    query: str
+    verdict: dict[str, Any]
+
+    @classmethod
+    def class_name(cls) -> str:
+        """The name that it is written under."""
+        return "VerdictEvent"
 
 
 class SurpriseRerank(BaseNodePostprocessor):
@@ -61,11 +81,14 @@ class SurpriseRerank(BaseNodePostprocessor):
     the first nodes come, and anew once a name has changed. A `TextReranker` of your own goes into `reranker`
     instead of names; copies share it.
 
-    The score is the surprise where there is a background (then in `metadata["surprise"]` too), else the
-    re-ranker's own. What is compared are the vectors that an index has under `node_id`, or, for a node that
-    is a whole document (none comes before or after it), under `ref_doc_id`; or else `node.embedding`, where
-    it is of the encoder's model and dense vectors are compared; or else the node's text with the metadata
-    that it shows to embedding models, as LlamaIndex's re-rankers read it.
+    The score is the surprise where there is a background (then in `metadata["surprise"]` too, and the
+    verdict's status in `metadata["surprise_verdict"]`), else the re-ranker's own. The verdict is sent as a
+    `VerdictEvent`, also where nothing comes back. `similarity_cutoff` is another name of min_surprise.
+
+    What is compared are the vectors that an index has under `node_id`, or, for a node that is a whole
+    document (none comes before or after it), under `ref_doc_id`; or else `node.embedding`, where it is of the
+    encoder's model and dense vectors are compared; or else the node's text with the metadata that it shows to
+    embedding models, as LlamaIndex's re-rankers read it.
 
     Raises:
         ValidationError: if a field is of a wrong type; if there are both a re-ranker and names, both index
@@ -113,6 +136,7 @@ class SurpriseRerank(BaseNodePostprocessor):
         embed: Any = None,
         system: str | None = None,
         min_surprise: float | None = None,
+        similarity_cutoff: float | None = None,
         top_n: int = 2,
         keep_retrieval_score: bool = False,
         **settings: Any,
@@ -125,6 +149,7 @@ class SurpriseRerank(BaseNodePostprocessor):
             embed: the model of its vectors; an index has one.
             system: what ranks; the best that the collection has enough for by default.
             min_surprise: leave out what is less surprising; needs `Collection.store_background`.
+            similarity_cutoff: LlamaIndex's name for min_surprise.
             top_n: the most nodes that are returned.
             keep_retrieval_score: keep the score that a node came with.
             settings: diversity, mmr, collapse; and more for `Collection.attach`, such as `token_encoder`.
@@ -133,7 +158,8 @@ class SurpriseRerank(BaseNodePostprocessor):
             SurpriseRerankError: as `Collection.attach` and `Collection.text_reranker`.
         """
         collection, diversity = attached(store, embed, settings)
-        reranker = collection.text_reranker(system, min_surprise=min_surprise, **diversity)
+        least = least_surprise(min_surprise, similarity_cutoff=similarity_cutoff)
+        reranker = collection.text_reranker(system, min_surprise=least, **diversity)
         return cls(reranker=reranker, top_n=top_n, keep_retrieval_score=keep_retrieval_score)
 
     @classmethod
@@ -144,9 +170,12 @@ class SurpriseRerank(BaseNodePostprocessor):
     @model_validator(mode="before")
     @classmethod
     def _known_fields_only(cls, given: Any) -> Any:
-        """Refuse a name that is no field with the names that are."""
+        """Refuse a name that is no field with the names that are; the least surprise has two."""
         if isinstance(given, dict):
-            refuse_unknown(set(given) - _WRITTEN, cls.model_fields, cls.__name__)
+            given = dict(given)
+            cutoff = given.pop(_CUTOFF, None)
+            refuse_unknown(set(given) - _WRITTEN, [*cls.model_fields, _CUTOFF], cls.__name__)
+            given["min_surprise"] = least_surprise(given.get("min_surprise"), similarity_cutoff=cutoff)
         return given
 
     def model_post_init(self, context: Any, /) -> None:
@@ -177,6 +206,7 @@ class SurpriseRerank(BaseNodePostprocessor):
             ranked = reranker.rank(
                 question, _texts(nodes), ids=_ids(nodes), vectors=_vectors(nodes), top_n=self.top_n
             )
+            _tell(question, ranked.verdict)
             found += self._picked(nodes, ranked)
         return found
 
@@ -188,6 +218,7 @@ class SurpriseRerank(BaseNodePostprocessor):
             ranked = await reranker.arank(
                 question, _texts(nodes), ids=_ids(nodes), vectors=_vectors(nodes), top_n=self.top_n
             )
+            _tell(question, ranked.verdict)
             found += self._picked(nodes, ranked)
         return found
 
@@ -239,12 +270,12 @@ class SurpriseRerank(BaseNodePostprocessor):
             event.on_end(payload={EventPayload.NODES: found})
         _dispatcher.event(ReRankEndEvent(nodes=found))
 
-    def _picked(self, nodes: Sequence[NodeWithScore], ranked: Sequence[RankedText]) -> list[NodeWithScore]:
+    def _picked(self, nodes: Sequence[NodeWithScore], ranked: RankedTexts) -> list[NodeWithScore]:
         found = []
         for line in ranked:
             given = nodes[line.position]
             duplicates = [nodes[i].node.node_id for i in line.duplicates]
-            metadata = judged_metadata(given.node.metadata, line.surprise, duplicates)
+            metadata = judged_metadata(given.node.metadata, line.surprise, duplicates, ranked.verdict)
             if self.keep_retrieval_score:
                 metadata[_RETRIEVAL_SCORE] = given.score
             found.append(NodeWithScore(node=_with_metadata(given.node, metadata), score=line.relevance))
@@ -255,8 +286,9 @@ class SurpriseRetriever(BaseRetriever):
     """The documents of an index for a question, as nodes whose `node_id` is the document's id.
 
     A node has the text of the document's best passage, the document's metadata and `title`, and the surprise
-    as its score where the pipeline has a background (then in `metadata["surprise"]` too), else the pipeline's
-    score.
+    as its score where the pipeline has a background (then in `metadata["surprise"]` too, and the verdict's
+    status in `metadata["surprise_verdict"]`), else the pipeline's score. The verdict is sent as a
+    `VerdictEvent`: it says why nothing comes back.
 
     Args:
         pipeline: what retrieves and ranks.
@@ -285,20 +317,26 @@ class SurpriseRetriever(BaseRetriever):
         super().__init__(callback_manager=callback_manager, verbose=verbose)
 
     @classmethod
-    def load(cls, *, similarity_top_k: int = DEFAULT_SIMILARITY_TOP_K, **names: Any) -> SurpriseRetriever:
+    def load(
+        cls,
+        *,
+        similarity_top_k: int = DEFAULT_SIMILARITY_TOP_K,
+        similarity_cutoff: float | None = None,
+        **names: Any,
+    ) -> SurpriseRetriever:
         """A retriever from names, such as index= or url=.
 
         Args:
             similarity_top_k: the most nodes that are returned.
+            similarity_cutoff: LlamaIndex's name for min_surprise.
             names: the attributes of `connectors.systems.loading.PipelineSettings`.
 
         Raises:
             SurpriseRerankError: as `PipelineSettings.pipeline`.
         """
-        return cls(
-            PipelineSettings.of(names, cls.__name__, ["similarity_top_k"]).pipeline(),
-            similarity_top_k=similarity_top_k,
-        )
+        names["min_surprise"] = least_surprise(names.get("min_surprise"), similarity_cutoff=similarity_cutoff)
+        settings = PipelineSettings.of(names, cls.__name__, ["similarity_top_k", _CUTOFF])
+        return cls(settings.pipeline(), similarity_top_k=similarity_top_k)
 
     @classmethod
     def attach(
@@ -309,6 +347,7 @@ class SurpriseRetriever(BaseRetriever):
         system: str | None = None,
         depth: int = 100,
         min_surprise: float | None = None,
+        similarity_cutoff: float | None = None,
         similarity_top_k: int = DEFAULT_SIMILARITY_TOP_K,
         filters: MetadataFilters | models.Filter | None = None,
         **settings: Any,
@@ -322,6 +361,7 @@ class SurpriseRetriever(BaseRetriever):
             system: what ranks; the best that the collection has enough for by default.
             depth: size of the candidate pool that is re-ranked.
             min_surprise: leave out what is less surprising; needs `Collection.store_background`.
+            similarity_cutoff: LlamaIndex's name for min_surprise.
             similarity_top_k: the most nodes that are returned.
             filters: only documents that they let through, in LlamaIndex's form or Qdrant's.
             settings: diversity, mmr, collapse; and more for `Collection.attach`, such as `token_encoder`.
@@ -330,16 +370,17 @@ class SurpriseRetriever(BaseRetriever):
             SurpriseRerankError: as `Collection.attach` and `Collection.pipeline`.
         """
         collection, diversity = attached(store, embed, settings)
-        pipeline = collection.pipeline(system, depth=depth, min_surprise=min_surprise, **diversity)
+        least = least_surprise(min_surprise, similarity_cutoff=similarity_cutoff)
+        pipeline = collection.pipeline(system, depth=depth, min_surprise=least, **diversity)
         return cls(pipeline, similarity_top_k=similarity_top_k, filters=filters)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         ranking = self.pipeline.search(query_bundle.query_str, self.similarity_top_k)
-        return [_node(hit) for hit in ranking]
+        return _nodes(query_bundle.query_str, ranking)
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         ranking = await self.pipeline.asearch(query_bundle.query_str, self.similarity_top_k)
-        return [_node(hit) for hit in ranking]
+        return _nodes(query_bundle.query_str, ranking)
 
 
 def _filtered(pipeline: Pipeline, filters: MetadataFilters | models.Filter | None) -> Pipeline:
@@ -378,7 +419,16 @@ def _with_metadata(node: BaseNode, metadata: dict[str, Any]) -> BaseNode:
     return node.model_copy(update=update)
 
 
-def _node(hit: Hit) -> NodeWithScore:
+def _tell(question: str, verdict: Verdict | None) -> None:
+    _dispatcher.event(VerdictEvent(query=question, verdict=verdict_json(verdict) or {}))
+
+
+def _nodes(question: str, ranking: Ranking) -> list[NodeWithScore]:
+    _tell(question, ranking.verdict)
+    return [_node(hit, ranking.verdict) for hit in ranking]
+
+
+def _node(hit: Hit, verdict: Verdict | None) -> NodeWithScore:
     text = hit.text or ""
     title = "" if hit.document is None else hit.document.title
     # A text that begins with its title does not need it twice.
@@ -386,7 +436,7 @@ def _node(hit: Hit) -> NodeWithScore:
     node = TextNode(
         id_=hit.id,
         text=text,
-        metadata=found_metadata(hit),
+        metadata=found_metadata(hit, verdict),
         excluded_embed_metadata_keys=list(hidden),
         excluded_llm_metadata_keys=list(hidden),
         start_char_idx=None if hit.passage is None else hit.passage.start,

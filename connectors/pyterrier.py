@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from surprise_rerank.candidates import Hit, Verdict
 from surprise_rerank.connectors.systems.loading import PipelineSettings
 from surprise_rerank.core.arrays import IntArray
 from surprise_rerank.core.extras import pip_line
@@ -21,14 +22,15 @@ try:
 except ImportError as error:
     raise MissingExtraError(f"pyterrier is not installed: run {pip_line('pyterrier')}") from error
 
-_OURS = ("score", "rank", "surprise")
+_OURS = ("score", "rank", "surprise", "surprise_verdict")
 
 
 class SurpriseTransformer(pt.Transformer):
     """Puts the documents of every query in order: result frame in, result frame out.
 
     `score` is the re-ranker's, by which PyTerrier orders, `rank` begins at 0; where the re-ranker has a
-    background of other questions, the column `surprise` is beside them. With diversity, a document that
+    background of other questions, the columns `surprise` and `surprise_verdict` (the status of the query's
+    verdict) are beside them. With diversity, a document that
     comes after one of a smaller score has the next number below that. Rows come best first, queries as they
     came. Documents whose `docno` is stored are not encoded: their vectors are fetched.
 
@@ -76,6 +78,7 @@ class SurpriseTransformer(pt.Transformer):
         ranks: list[int] = []
         scores: list[float] = []
         lines: list[RankedText] = []
+        verdicts: list[Verdict | None] = []
         for own in _rows_of_queries(inp["qid"].tolist()):
             ids = [names[i] if isinstance(names[i], str) else None for i in own]
             ranked = self.reranker.rank(queries[own[0]], [texts[i] for i in own], ids=ids)
@@ -83,9 +86,10 @@ class SurpriseTransformer(pt.Transformer):
             ranks += _ranks(len(ranked))
             scores += falling([line.score for line in ranked])
             lines += ranked
+            verdicts += [ranked.verdict] * len(ranked)
         columns = _taken(inp, np.array(rows, dtype=np.int64), _OURS)
-        surprise = None if self.reranker.background is None else [line.surprise for line in lines]
-        return _frame(columns, scores, ranks, surprise)
+        judged = {} if self.reranker.background is None else _judged(lines, verdicts)
+        return _frame(columns, scores, ranks, judged)
 
     def schematic(self, *, input_columns: list[str] | None = None) -> dict[str, Any]:
         """What PyTerrier draws of it, without looking for it in PyTerrier's own documentation on the web.
@@ -103,7 +107,8 @@ class SurpriseRetriever(pt.Transformer):
     """What a pipeline finds for every query: query frame in, result frame out.
 
     The result frame has the columns of the queries, and docno, text (the best passage, or the whole where
-    there are no passages), score, rank, and surprise where the pipeline has a background.
+    there are no passages), score, rank, and where the pipeline has a background surprise and
+    surprise_verdict, the status of the query's verdict.
 
     Args:
         pipeline: that is searched.
@@ -157,9 +162,10 @@ class SurpriseRetriever(pt.Transformer):
         columns["docno"] = pd.Series([hit.id for hit in hits], dtype=str)
         columns["text"] = pd.Series([hit.text for hit in hits], dtype=str)
         ranks = [rank for n in counts for rank in _ranks(n)]
-        surprise = None if self.pipeline.background is None else [hit.surprise for hit in hits]
+        verdicts = [ranking.verdict for ranking in rankings for _ in ranking.ids]
+        judged = {} if self.pipeline.background is None else _judged(hits, verdicts)
         scores = [own for ranking in rankings for own in falling(ranking.scores.tolist())]
-        return _frame(columns, scores, ranks, surprise)
+        return _frame(columns, scores, ranks, judged)
 
     def schematic(self, *, input_columns: list[str] | None = None) -> dict[str, Any]:
         """What PyTerrier draws of it, without looking for it in PyTerrier's own documentation on the web.
@@ -190,18 +196,26 @@ def _taken(frame: pd.DataFrame, rows: IntArray, without: Sequence[str]) -> dict[
     return {name: frame[name].array.take(rows) for name in frame.columns if name not in without}
 
 
+def _judged(lines: Sequence[RankedText | Hit], verdicts: Sequence[Verdict | None]) -> dict[Hashable, Any]:
+    """The columns that a background gives."""
+    status = [None if own is None else own.status for own in verdicts]
+    return {
+        "surprise": np.array([line.surprise for line in lines], dtype=np.float64),
+        "surprise_verdict": pd.Series(status, dtype=object),
+    }
+
+
 def _frame(
     columns: dict[Hashable, Any],
     scores: Sequence[float],
     ranks: Sequence[int],
-    surprise: Sequence[float | None] | None,
+    judged: Mapping[Hashable, Any],
 ) -> pd.DataFrame:
     """These columns and ours, in a frame that shares no memory with another."""
     made: dict[Hashable, Any] = {
         **columns,
         "score": np.array(scores, dtype=np.float64),
         "rank": np.array(ranks, dtype=np.int64),
+        **judged,
     }
-    if surprise is not None:
-        made["surprise"] = np.array(surprise, dtype=np.float64)
     return pd.DataFrame(made, copy=False)

@@ -11,7 +11,7 @@ from surprise_rerank.connectors.components import judged_metadata
 from surprise_rerank.connectors.systems.loading import PipelineSettings
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.errors import DataError, MissingExtraError
-from surprise_rerank.text_reranker import RankedText, TextReranker
+from surprise_rerank.text_reranker import RankedTexts, TextReranker
 
 try:
     from rerankers.documents import Document
@@ -29,8 +29,9 @@ class SurpriseRanker(BaseRanker):  # type: ignore[misc]  # rerankers has no type
 
     A result's score is the surprise where the re-ranker has a background of other questions, else the
     re-ranker's score; with a background `result.surprise` has it too, and `result.duplicates` are the ids of
-    what was folded into it with `collapse=`. Documents whose `doc_id` is a string
-    that is stored are not encoded: their vectors are fetched. What comes back are copies.
+    what was folded into it with `collapse=`. `RankedResults.verdict` says whether the question got an answer.
+    Documents whose `doc_id` is a string that is stored are not encoded: their vectors are fetched. What comes
+    back are copies.
 
     Args:
         reranker: of texts.
@@ -147,12 +148,14 @@ def _ids(documents: Sequence[Document]) -> list[str | None]:
     return [document.doc_id if isinstance(document.doc_id, str) else None for document in documents]
 
 
-def _results(query: str, documents: Sequence[Document], ranked: Sequence[RankedText]) -> RankedResults:
+def _results(query: str, documents: Sequence[Document], ranked: RankedTexts) -> RankedResults:
     results = []
     for rank, line in enumerate(ranked, start=1):
         document = documents[line.position]
         # `Result` shows metadata as attributes.
         duplicates = [documents[i].doc_id for i in line.duplicates]
-        document.metadata = judged_metadata(document.metadata, line.surprise, duplicates)
+        document.metadata = judged_metadata(document.metadata, line.surprise, duplicates, ranked.verdict)
         results.append(Result(document=document, score=line.relevance, rank=rank))
-    return RankedResults(results=results, query=query, has_scores=True)
+    shown = RankedResults(results=results, query=query, has_scores=True)
+    shown.verdict = ranked.verdict  # beside what rerankers knows: no result could tell it where there is none
+    return shown

@@ -57,7 +57,7 @@ class RankedTexts(list[RankedText]):
     Args:
         lines: best first.
         notes: how many texts were stored, which scorers were left out, ...
-        verdict: on all the texts; None for no texts.
+        verdict: on all the texts.
 
     Attributes:
         notes: the same.
@@ -148,7 +148,7 @@ class TextReranker:
         wanted = self.diversity.changed(**diversity)
         own = self._pools.checked(texts, ids, vectors)
         if not texts:
-            return RankedTexts()
+            return RankedTexts(verdict=Verdict("off-topic", None, None, "there were no texts to rank"))
         query = encoded_question(self.encoder, question)
         pool = self._pools.pool(query, own, fields_for(self.reranker, self.background, wanted))
         ranking = ranked(query, pool.candidates, self.reranker, self.background, self.min_surprise)

@@ -155,7 +155,8 @@ def test_retrieved_documents_carry_id_content_meta_and_score(named_index: str):
     retriever = SurpriseRetriever(index=named_index, system="dynamax", top_k=2)
     first, second = retriever.run(ON_TOPIC)["documents"]
     assert (first.id, first.content) == ("dogs", DOCUMENTS[0].content)
-    assert first.meta == {"length": 7, "topic": "dogs", "title": "dogs", "surprise": first.score}
+    ours = {"surprise": first.score, "surprise_verdict": "answered"}
+    assert first.meta == {"length": 7, "topic": "dogs", "title": "dogs", **ours}
     assert first.score > second.score
     assert asyncio.run(retriever.run_async(ON_TOPIC))["documents"] == [first, second]
     assert len(retriever.run(ON_TOPIC, top_k=1)["documents"]) == 1

@@ -193,7 +193,7 @@ def test_what_is_not_surprising_is_left_out_and_no_model_reads_the_surprise(name
     assert nodes[0].node.excluded_llm_metadata_keys == []
     assert postprocessor.postprocess_nodes(nodes, query_str=OFF_TOPIC) == []
     again = postprocessor.postprocess_nodes([best], query_str=ON_TOPIC)
-    assert again[0].node.excluded_llm_metadata_keys == ["surprise"]
+    assert again[0].node.excluded_llm_metadata_keys == ["surprise", "surprise_verdict"]
 
 
 def test_events_and_callbacks_tell_what_happened():
@@ -333,7 +333,8 @@ def test_retrieved_nodes_carry_id_text_metadata_and_score(named_index: str):
     first, second = retriever.retrieve(ON_TOPIC)
     assert first.node_id == "dogs"
     assert first.text == DOCUMENTS[0].content
-    assert first.metadata == {"length": 7, "topic": "dogs", "title": "dogs", "surprise": first.score}
+    ours = {"surprise": first.score, "surprise_verdict": "answered"}
+    assert first.metadata == {"length": 7, "topic": "dogs", "title": "dogs", **ours}
     assert first.score > second.score
     # The text begins with the title, so that no prompt has it twice.
     assert first.get_content(MetadataMode.LLM) == f"length: 7\ntopic: dogs\n\n{first.text}"

@@ -167,12 +167,14 @@ def test_a_background_adds_its_column_and_refuses_what_is_off_topic(index: Docum
     assert set(found["qid"]) == {"on"}
     assert found["surprise"].iloc[0] == 0.95
     assert found["score"].iloc[0] > found["surprise"].iloc[0]
+    assert found["surprise_verdict"].iloc[0] == "answered"
     nothing = strict(queries.iloc[1:])
-    assert list(nothing.columns) == ["qid", "query", "docno", "text", "score", "rank", "surprise"]
+    ours = ["surprise", "surprise_verdict"]
+    assert list(nothing.columns) == ["qid", "query", "docno", "text", "score", "rank", *ours]
     assert len(nothing) == 0
     texts = TextReranker(index.encoder, background=judged.background, min_surprise=0.9)
     reranked = SurpriseTransformer(texts)(results().assign(query="dogs bark"))
-    assert reranked.columns[-1] == "surprise"
+    assert list(reranked.columns[-2:]) == ours
     assert 0 < len(reranked) < 8
 
 

@@ -250,9 +250,8 @@ def test_the_verdict_of_a_bare_list_is_in_a_header(searching: TestClient, client
     assert verdict == reranked["verdict"]
     unmeasured = json.loads(client.post("/rerank", json=body).headers["X-Surprise-Verdict"])
     assert (unmeasured["status"], unmeasured["surprise"]) == ("answered", None)
-    nothing = client.post("/rerank", json={**body, "texts": []})
-    assert "X-Surprise-Verdict" not in nothing.headers
-    assert client.post("/v1/rerank", json={"query": "x", "documents": []}).json()["verdict"] is None
+    nothing = json.loads(client.post("/rerank", json={**body, "texts": []}).headers["X-Surprise-Verdict"])
+    assert (nothing["status"], nothing["reason"]) == ("off-topic", "there were no texts to rank")
 
 
 def test_a_threshold_that_cannot_be_measured_is_refused(client: TestClient, searching: TestClient) -> None:

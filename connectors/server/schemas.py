@@ -141,9 +141,7 @@ class RerankResponse(BaseModel):
     id: str = Field(description="The request's id, also in the header X-Request-Id.")
     model: str
     results: list[RerankResult]
-    verdict: ShownVerdict | None = Field(
-        description="On all documents, also where min_surprise leaves them out; null where none came."
-    )
+    verdict: ShownVerdict = Field(description="On all documents, also where min_surprise leaves them out.")
     meta: Meta
     usage: Usage
 
@@ -214,7 +212,7 @@ class SearchResponse(BaseModel):
     model: str
     system: str
     results: list[SearchHit]
-    verdict: ShownVerdict | None = Field(
+    verdict: ShownVerdict = Field(
         description="On the whole candidate pool, also where min_surprise leaves everything out."
     )
 
