@@ -64,7 +64,9 @@ def test_the_walk_finds_modules_and_the_modules_have_examples():
         *("similar.md", "diagnosis.md", "tokens.md"),
     ],
 )
-def test_examples_in_the_documentation_are_true(page: str):
+def test_examples_in_the_documentation_are_true(page: str, monkeypatch: pytest.MonkeyPatch):
+    if page == "thresholds.md":  # as it is for users
+        monkeypatch.setenv("SURPRISE_RERANK_BACKGROUND", "on")
     if page == "rag.md":
         for host in ("langchain_core", "llama_index", "haystack", "rerankers", "pyterrier"):
             pytest.importorskip(host)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -12,7 +13,10 @@ from pathlib import Path
 import pytest
 
 import surprise_rerank
+from surprise_rerank import DocumentIndex, load_encoder
 from surprise_rerank.core.extras import import_extra, is_installed
+from surprise_rerank.errors import DataError
+from surprise_rerank.thresholds.varied_questions import varied_questions
 
 ROOT = Path(__file__).parents[1]
 
@@ -63,17 +67,34 @@ def test_the_first_examples_run(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
+        env={**os.environ, "SURPRISE_RERANK_BACKGROUND": "on"},
     )
     printed = [out.splitlines() for out in json.loads(done.stdout)]
     pipeline, similarity, classes, compressed, strict, nearest = printed
-    assert "Dogs bark" in pipeline[0]
-    assert len(pipeline) == 2
+    assert "Dogs bark" in pipeline[1]
+    assert pipeline[0] == "answered"
+    assert len(pipeline) == 3
     first, second = map(float, similarity[0].strip("[]").split())
     assert first > second
     assert classes == ["['delivery']"]
     assert "Dogs bark" in compressed[0]
-    assert strict == ["[('1',), ()]"]
+    assert strict[0].startswith("('1',) answered the best document is above that of ")
+    assert re.fullmatch(r"\(\) off-topic .* of unrelated questions; 95 % are asked for", strict[1])
+    refuses_what_it_promises(tmp_path / "my-index")
     assert "'document': '0', 'neighbour': '1'" in nearest[0]
+
+
+def refuses_what_it_promises(index: Path) -> None:
+    """The background of the examples keeps out other questions; forty of one template would keep out none."""
+    with DocumentIndex.open(index, load_encoder()) as opened:
+        strict = opened.pipeline(min_surprise=0.95)
+        others = varied_questions(600)[300:]
+        passed = sum(len(strict.search(question)) > 0 for question in others)
+        assert passed / len(others) < 0.09  # three deviations above 5 %
+        games = [f"who won the football game of {year}?" for year in range(1980, 2020)]
+        opened.store_background(games)
+        with pytest.raises(DataError, match="40 background questions that count as 1"):
+            opened.pipeline(min_surprise=0.95)
 
 
 # What the examples of CONTRIBUTING.md add, in use.

@@ -1,4 +1,4 @@
-"""What a good score is: background questions, thresholds and calibrated probabilities."""
+"""What a good score is: background questions, thresholds, verdicts and calibrated probabilities."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     )
     from surprise_rerank.thresholds.calibration import reliability as reliability
     from surprise_rerank.thresholds.calibration import threshold_for as threshold_for
+    from surprise_rerank.thresholds.chance import AnswerChance as AnswerChance
     from surprise_rerank.thresholds.monitor import BackgroundMonitor as BackgroundMonitor
     from surprise_rerank.thresholds.monitor import Traffic as Traffic
+    from surprise_rerank.thresholds.promise import Promise as Promise
 
 __getattr__, __all__ = lazy_names(
     __name__,
@@ -26,6 +28,8 @@ __getattr__, __all__ = lazy_names(
         "background": "QuestionBackground",
         "calibration": "Answered RelevanceCurve ReliabilityBin "
         "answered expected_calibration_error reliability threshold_for",
+        "chance": "AnswerChance",
         "monitor": "BackgroundMonitor Traffic",
+        "promise": "Promise",
     },
 )
