@@ -12,15 +12,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from qdrant_client import QdrantClient, models
 from words import WordEncoder
 
 from surprise_rerank.candidates import Verdict
+from surprise_rerank.connectors.attached import Collection
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.systems import backgrounds
 from surprise_rerank.connectors.systems.backgrounds import load_background, near_questions, staleness
 from surprise_rerank.connectors.systems.loading import pipeline_of
 from surprise_rerank.documents import Document
-from surprise_rerank.errors import DataError
+from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.eval.cli.surprise_rerank.main import command
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.thresholds.background import QuestionBackground
@@ -287,3 +289,69 @@ def test_commands_make_show_and_leave_out_a_background(few: None, tmp_path: Path
     assert json.loads(run("status", "--json", folder="bare"))["backgrounds"] == []
     made = json.loads(run("background", "set", "--json", folder="bare"))
     assert (made["questions"], made["origin"]) == (40, ORIGIN)
+
+
+def test_who_may_only_read_searches_without_a_surprise(
+    index: DocumentIndex, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    def refused(name: str, content: bytes) -> None:
+        raise StoreError(f"{name}: permission denied")
+
+    monkeypatch.setattr(index.storage, "write_file", refused)
+    with caplog.at_level(logging.WARNING):
+        found = index.pipeline("cosine").search("bread number0")
+    assert found.surprise is None
+    assert "has no background of cosine: background-cosine.npz: permission denied" in caplog.text
+
+
+@pytest.fixture
+def collection(few: None) -> Iterator[Collection]:
+    client = QdrantClient(":memory:")
+    encoder = WordEncoder()
+    client.create_collection(
+        "pages", vectors_config=models.VectorParams(size=16, distance=models.Distance.COSINE)
+    )
+    texts = [own.content for own in documents(30)]
+    vectors = encoder.encode(texts).dense.tolist()
+    client.upload_points(
+        "pages",
+        [
+            models.PointStruct(id=i, vector=vector, payload={"text": text})
+            for i, (vector, text) in enumerate(zip(vectors, texts, strict=True))
+        ],
+    )
+    yield Collection.attach(client, "pages", embed=encoder, keep="qdrant")
+    client.close()
+
+
+def test_the_first_pipeline_of_an_attached_collection_asks_the_questions(collection: Collection):
+    assert collection.backgrounds() == {}
+    found = collection.pipeline("cosine", min_surprise=0.9).search(documents(30)[0].content)
+    assert found.verdict.status == "answered"
+    (made,) = collection.backgrounds().values()
+    assert (set(made.texts), made.documents, made.origin) == (set(FEWER), 30, ORIGIN)
+    assert collection.pipeline("cosine").background.made == made.made
+    collection.enrich()
+    before = collection.pipeline("auto").background
+    assert set(before.names) == {"bm25", "contrast", "dynamax"}
+    assert set(collection.backgrounds()) == {"cosine", "auto"}
+
+
+def test_an_attached_collection_asks_again_when_its_scorers_have_changed(collection: Collection):
+    given = list(varied_questions(30, seed=5))
+    collection.store_background(given, "auto", origin="logs")
+    collection.enrich()
+    again = collection.pipeline("auto").background
+    assert {"bm25", "dynamax"} <= set(again.names)
+    assert (set(again.texts), again.origin) == (set(given), "logs")
+
+
+def test_an_attached_collection_asks_nothing_when_it_is_told_so():
+    client = QdrantClient(":memory:")
+    client.create_collection(
+        "a", vectors_config=models.VectorParams(size=16, distance=models.Distance.COSINE)
+    )
+    client.upload_points("a", [models.PointStruct(id=1, vector=[1.0] * 16, payload={"text": "x"})])
+    plain = Collection.attach(client, "a", embed=WordEncoder(), background=False)
+    assert plain.pipeline("cosine").background is None
+    client.close()

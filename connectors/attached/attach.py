@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -50,7 +51,7 @@ from surprise_rerank.encoders.adapting import as_encoder
 from surprise_rerank.encoders.base import Encoder, token_dimension
 from surprise_rerank.encoders.function import FunctionEncoder
 from surprise_rerank.encoders.paired import PairedEncoder
-from surprise_rerank.errors import DataError, IndexMismatchError
+from surprise_rerank.errors import DataError, IndexMismatchError, StoreError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.rerank.diversity import NO_DIVERSITY, DiversityOptions
 from surprise_rerank.rerank.rerankers import CosineReranker, SurpriseReranker
@@ -60,6 +61,7 @@ from surprise_rerank.thresholds.chance import AnswerChance
 
 Keep: TypeAlias = str | os.PathLike[str] | Literal["qdrant"] | None
 
+_log = logging.getLogger(__name__)
 _LOOKED_AT = 64  # points that the layout is found from
 
 
@@ -396,11 +398,13 @@ class Collection(AttachedCollection):
             )
         if (found is None or problem) and self._measures and self._encoder is not None and len(self):
             kept = found or next(iter(self.backgrounds().values()), None)
-            if kept is None:
-                found = self.store_background(None, built.name)
-            elif kept.texts:
-                found = self.store_background(kept.texts, built.name, depth=kept.depth, origin=kept.origin)
-            problem = "" if kept is None or kept.texts else problem
+            same: dict[str, Any] = {} if kept is None else {"depth": kept.depth, "origin": kept.origin}
+            try:
+                if kept is None or kept.texts:
+                    found = self.store_background(None if kept is None else kept.texts, built.name, **same)
+                    problem = ""
+            except StoreError as error:  # who may only read searches without a surprise
+                _log.warning("%s has no background of %s: %s", self.where, built.name, error)
         if found is None and min_surprise is not None:
             raise DataError(
                 f"{self.where} has no background of other questions for the system {built.name!r}, which "

@@ -21,7 +21,7 @@ from surprise_rerank.connectors.systems.register import SYSTEMS, all_systems, fi
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder
-from surprise_rerank.errors import DataError
+from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.thresholds.background import FEWEST, QuestionBackground
 from surprise_rerank.thresholds.chance import AnswerChance
@@ -126,9 +126,12 @@ def background_for(
         kept = next((own for own in all_backgrounds(index).values() if own.texts), None)
         if kept is not None:
             _log.info("%s: asking %d background questions for %s", index.where, kept.count, built.name)
-            found = measure_background(
-                index, built.name, kept.texts, encoder=encoder, depth=kept.depth, origin=kept.origin
-            )
+            try:
+                found = measure_background(
+                    index, built.name, kept.texts, encoder=encoder, depth=kept.depth, origin=kept.origin
+                )
+            except StoreError as error:  # who may only read searches without a surprise
+                _log.warning("%s has no background of %s: %s", index.where, built.name, error)
     if found is None:
         return load_background(index, built.name, min_surprise, built.scorers)
     if min_surprise is not None:
