@@ -2,5 +2,6 @@
 
 `python -m benchmarks.study left-out --data DATA` gives the tables of docs/defaults.md. `DATA` holds `beir/`
 with cranfield, cacm, cisi, lisa and npl; scifact and nfcorpus come from ir_datasets. `python -m
-benchmarks.study tokens` gives those of docs/tokens.md; the indexes must be in int8.
+benchmarks.study tokens` gives those of docs/tokens.md; the indexes must be in int8. `verdicts` and
+`heavy-tails` give those of docs/thresholds.md.
 """

@@ -1,4 +1,4 @@
-"""The tables of docs/defaults.md (`left-out`) and of docs/tokens.md (`tokens`)."""
+"""The tables of docs/defaults.md (`left-out`), of tokens.md (`tokens`) and of thresholds.md (`verdicts`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from pathlib import Path
 
 import click
 
+from benchmarks.study.heavy_tails import tails_table
 from benchmarks.study.left_out import STEPS, Study, chosen_table, parts_table, quality_table
+from benchmarks.study.rankings import asked_by, read_rankings
 from benchmarks.study.reading import read_collection
 from benchmarks.study.token_forms import REFERENCE, VARIANTS, Tokens, measured, read_tokens
 from benchmarks.study.token_tables import (
@@ -19,6 +21,7 @@ from benchmarks.study.token_tables import (
     left_out_table,
     read_rows,
 )
+from benchmarks.study.verdict_tables import PARTS, PHASES, Place, verdict_tables
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.files import cache_folder
 from surprise_rerank.encoders.loading import load_encoder
@@ -46,6 +49,8 @@ SHAPES: Mapping[str, tuple[str, Callable[[Tokens, str], Tokens]]] = {
     f"{MODELS[0]} without punctuation": (MODELS[0], Tokens.without_punctuation),
     f"{MODELS[0]} without repeats": (MODELS[0], Tokens.without_repeats),
 }
+# Data sets with questions for tests, which are looked at last.
+TESTED = ("beir/scifact", "beir/nfcorpus")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -78,7 +83,7 @@ def left_out(
         for model in models or MODELS:
             encoder = load_encoder(model, cache=folder)
             for name in names or SPLITS:
-                spec = str(data / "beir" / name) if (data / "beir" / name).is_dir() else name
+                spec = _spec(data, name)
                 dataset = load_dataset(spec, SPLITS[name])
                 collections[name.removeprefix("beir/"), model] = read_collection(
                     dataset, spec, encoder, cache=folder, questions=questions, terminal=terminal
@@ -136,7 +141,7 @@ def tokens(
                 missing = [form for form in wanted if (Path(name).name, label, form) not in known]
                 if not missing:
                     continue
-                spec = str(data / "beir" / name) if (data / "beir" / name).is_dir() else name
+                spec = _spec(data, name)
                 dataset = load_dataset(spec, SPLITS[name])
                 read = read_tokens(
                     dataset, spec, encoder, cache=folder, questions=questions, terminal=terminal
@@ -162,6 +167,81 @@ def tokens(
         present(report, reports)
     except SurpriseRerankError as error:
         raise click.ClickException(str(error)) from error
+
+
+@main.command()
+@click.option("--data", type=click.Path(path_type=Path), required=True, help="The folder with beir/.")
+@click.option("--model", "models", multiple=True, help="As for rerank-eval; several times.  [default: three]")
+@click.option("--dataset", "names", multiple=True, type=click.Choice(list(SPLITS)), help="[default: all]")
+@click.option("--part", "parts", multiple=True, type=click.Choice(PARTS), help="[default: all but test]")
+@click.option(
+    "--rankings",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    required=True,
+    help="Where rankings are kept; what it has is not asked again.",
+)
+@options_of(CacheFolder)
+@report_option
+@quiet_option
+def verdicts(
+    data: Path,
+    models: tuple[str, ...],
+    names: tuple[str, ...],
+    parts: tuple[str, ...],
+    folder: Path,
+    cache: Path | None,
+    reports: tuple[Path, ...],
+    *,
+    quiet: bool,
+) -> None:
+    """Whether thresholds keep their promise, and whether the chance of relevance knows weak answers."""
+    terminal, kept = Terminal(quiet=quiet), cache or cache_folder()
+    wanted = parts or tuple(part for part in PARTS if part != "test")
+    if set(wanted) != {"pass-rates"} and len(names) == 1:
+        raise click.ClickException(
+            "the chance is fitted on all other collections; give two or more --dataset, or --part pass-rates"
+        )
+    try:
+        places = []
+        for model in models or MODELS:
+            encoder = None
+            for name in names or SPLITS:
+                place = Place(name.removeprefix("beir/"), model, folder)
+                places.append(place)
+                for phase in dict.fromkeys(phase for part in wanted for phase in PHASES[part]):
+                    if (phase == "test" and name not in TESTED) or place.file(phase).is_file():
+                        continue
+                    encoder = encoder or load_encoder(model, cache=kept)
+                    spec = _spec(data, name)
+                    dataset = load_dataset(spec, "test" if phase == "test" else SPLITS[name])
+                    others = {_spec(data, own): split for own, split in SPLITS.items() if own != name}
+                    read_rankings(
+                        asked_by(phase, place.name, dataset, others),
+                        dataset,
+                        spec,
+                        encoder,
+                        cache=kept,
+                        into=place.file(phase),
+                        corpus=place.file("corpus"),
+                        terminal=terminal,
+                    )
+        present(Report("Verdicts", tuple(verdict_tables(places, wanted, terminal))), reports)
+    except SurpriseRerankError as error:
+        raise click.ClickException(str(error)) from error
+
+
+@main.command()
+@click.option("--repetitions", type=click.IntRange(1), default=10_000, show_default=True, help="Of each row.")
+@report_option
+def heavy_tails(repetitions: int, reports: tuple[Path, ...]) -> None:
+    """How many new questions pass at 5 % where five scorers have heavy tails, simulated."""
+    present(Report("Heavy tails", (tails_table(repetitions),)), reports)
+
+
+def _spec(data: Path, name: str) -> str:
+    """A data set as `--dataset` names it."""
+    return str(data / "beir" / name) if (data / "beir" / name).is_dir() else name
 
 
 if __name__ == "__main__":
