@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -34,10 +35,11 @@ from surprise_rerank.documents import Document
 from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.errors import DataError, SurpriseRerankError
 from surprise_rerank.eval.cli.surprise_rerank.serve import TOKEN_VARIABLE, serve
-from surprise_rerank.thresholds.varied_questions import varied_questions
 
 TEXTS = ["cats sleep", "dogs bark at night", "wings lift"]
-WORDS = ("cats", "sleep", "dogs", "bark", "at", "night", "wings", "lift", "who", "painted", "that", "chapel")
+OFF_TOPIC = ("who", "painted", "that", "chapel", "moon", "goal", "verb", "star", "tax", "fee")
+WORDS = ("cats", "sleep", "dogs", "bark", "at", "night", "wings", "lift", *OFF_TOPIC)
+OTHERS = [" ".join(words) for words in itertools.combinations(OFF_TOPIC, 3)][::6]
 CODE = (
     "from surprise_rerank.eval.cli import exits; "
     "from surprise_rerank.eval.cli.surprise_rerank.serve import serve; exits.run(serve)"
@@ -113,7 +115,7 @@ def index(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("served") / "index"
     with DocumentIndex.open(folder, load_encoder(str(model)), engine="local") as index:
         index.sync([Document(f"d{i}", text) for i, text in enumerate(TEXTS)])
-        pipeline = pipeline_of(index, "dynamax").with_background(varied_questions(20))
+        pipeline = pipeline_of(index, "dynamax").with_background(OTHERS)
         assert pipeline.background is not None
         store_background(index, "dynamax", pipeline.background)
     return folder
@@ -132,8 +134,8 @@ def test_it_serves_an_index_and_ends_with_0_when_told_to(index: Path) -> None:
             assert ranked["results"][0]["index"] == 1
             found = client.post("/v1/search", json={"query": "dogs bark"}).json()["results"]
             assert found[0]["id"] == "d1"
-            off = client.post("/v1/search", json={"query": "who painted that chapel 3"}).json()["results"]
-            assert off == []
+            off = client.post("/v1/search", json={"query": "verb star fee"}).json()
+            assert (off["results"], off["verdict"]["status"]) == ([], "off-topic")
         assert server.ended(signal.SIGTERM) == 0
     assert server.event("stopped") is not None
     assert all(line.startswith("{") for line in server.lines), server.lines
@@ -201,7 +203,7 @@ def test_a_background_that_given_texts_lack_is_told_with_both_systems(model: Pat
     folder, options = tmp_path / "index", IndexOptions(token_vectors="uint8")
     with DocumentIndex.open(folder, load_encoder(str(model)), engine="local", options=options) as index:
         index.sync([Document(f"d{i}", text) for i, text in enumerate(TEXTS)])
-        pipeline = pipeline_of(index, "maxsim").with_background(varied_questions(20))
+        pipeline = pipeline_of(index, "maxsim").with_background(OTHERS)
         assert pipeline.background is not None
         store_background(index, "maxsim", pipeline.background)
     arguments = ["--index", str(folder), "--system", "maxsim", "--min-surprise", ".9", "--port", "0"]
