@@ -55,4 +55,5 @@ def verdict_on(
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %"
+    shown = f"{100 * share:.3g}"
+    return f"{'99.9' if shown == '100' and share < 1 else shown} %"  # n questions tell n / (n + 1) at most

@@ -213,7 +213,7 @@ def _in_words(found: Found, arguments: SearchArguments) -> str:
         return ""
     status, chance = found.verdict["status"], found.verdict["chance_of_relevance"]
     said = f"{status}: {found.verdict['reason']}"
-    if chance is not None:
+    if chance is not None and status == "answered":  # the reason of a weak one has it
         said += f"; the chance of an answer among the first ten is {100 * chance:.0f} %"
     if status == "weak":
         return f"{said}. Ask in other words, or look further down"
