@@ -235,18 +235,39 @@ class Opened:
 Known = Mapping[tuple[str, str], Mapping[str, Answers]]
 
 
-def chances(known: Known, names: Sequence[str] = (BEST, GAP)) -> dict[tuple[str, str], Chance]:
+def _fitted(known: Known, group: Sequence[str], names: Sequence[str], left: str = "") -> Chance:
+    """The curve of a group's systems, by all collections but one and all models."""
+    rest = [answers for (name, _), answers in known.items() if name != left]
+    return Chance.fitted(names, [answers[system].part() for answers in rest for system in group])
+
+
+def chances(
+    known: Known, names: Sequence[str] = (BEST, GAP), systems: Sequence[str] = SYSTEMS
+) -> dict[tuple[str, str], Chance]:
     """(left-out collection, system) -> the curve of all others, of all models and both systems of a group."""
-    fitted: dict[tuple[str, tuple[str, ...]], Chance] = {}
-    collections = list(dict.fromkeys(name for name, _ in known))
-    for left, group in itertools.product(collections, dict.fromkeys(GROUPS.values())):
-        parts = [
-            answers[system].part() for (name, _), answers in known.items() if name != left for system in group
-        ]
-        if all(name in parts[0][0] for name in names):
-            fitted[left, group] = Chance.fitted(names, parts)
-    systems = [(left, system) for left in collections for system in SYSTEMS]
-    return {key: fitted[key[0], GROUPS[key[1]]] for key in systems if (key[0], GROUPS[key[1]]) in fitted}
+    groups = dict.fromkeys(GROUPS[system] for system in systems)
+    curves = {}
+    for left, group in itertools.product(dict.fromkeys(name for name, _ in known), groups):
+        curve = _fitted(known, group, names, left)
+        curves |= {(left, system): curve for system in group}
+    return curves
+
+
+def curves_table(known: Known) -> Table:
+    """The curves of all collections, which the product has, and those without each."""
+    rows: list[tuple[Cell, ...]] = []
+    for group in dict.fromkeys(GROUPS.values()):
+        for left in ("", *dict.fromkeys(name for name, _ in known)):
+            curve = _fitted(known, group, (BEST, GAP), left)
+            rows.append((", ".join(group), left or "none", curve.bias, *curve.weights.tolist()))
+    columns = (
+        Column("systems"),
+        Column("left out"),
+        Column("a", 3),
+        Column("b of t", 3),
+        Column("c of g", 3),
+    )
+    return Table("chance-curves", "The curves of the chance", columns, tuple(rows), keys=2, detail=True)
 
 
 def mean(values: Iterable[float]) -> float:
@@ -367,6 +388,7 @@ def chance_tables(known: Known) -> list[Table]:
         ),
         Table("chance-means", "Means over the collections", (*keys[1:], *columns), means, keys=2),
         Table("chance-all", "Every collection", (*keys, *columns), rows, keys=3, detail=True),
+        curves_table(known),
     ]
 
 
@@ -513,7 +535,7 @@ def predictor_table(known: Known, system: str = "auto") -> Table:
         ("alone", name, *areas(lambda _, own, n=name: own.found[n])) for name in names
     ]  # type: ignore[misc]
     for own in (*sets, tuple(names)):
-        curves = chances(known, own)
+        curves = chances(known, own, [system])
         label = "all" if len(own) > len(sets[-1]) else " + ".join(own[2:] if len(own) > 2 else own)
         kind = "with T and its gap" if len(own) == len(sets[-1]) else "fitted"
         rows.append((kind, label, *areas(lambda name, own, c=curves: c[name, system].of(own.found))))  # type: ignore[misc]
