@@ -20,7 +20,7 @@ cosine is replaced by its surprise over the background questions themselves (`qu
 
 A new question is no part of what its scales come from. So no background question is, either: each one's T
 has the m_k, sigma_k and contrast of all others. Measured with its own, an unusual one makes itself usual:
-where five scorers have heavy tails, up to 8.5 % pass at 5 %, in place of 4.3 to 5.5 % (docs/thresholds.md).
+where five scorers have heavy tails, up to 8.7 % pass at 5 %, in place of 4.3 to 5.4 % (docs/thresholds.md).
 One scorer alone orders questions the same way by any scale, and the p-value is exact.
 
 Near-duplicates count as one question (`variety.py`), so that Sigma is
