@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from surprise_rerank.candidates import Ranking, verdict_json
+from surprise_rerank.candidates import Ranking, Verdict, verdict_json
+from surprise_rerank.eval.cli.surprise_rerank.found import Found, FoundHit
+from surprise_rerank.eval.cli.surprise_rerank.search import in_words
 from surprise_rerank.thresholds.verdicts import Evidence, verdict_on
 
 
@@ -33,3 +37,34 @@ def test_all_interfaces_write_the_same_fields() -> None:
         "without an answer; 30 % of such questions find an answer",
     }
     assert verdict_json(None) is None
+
+
+@pytest.mark.parametrize(
+    ("verdict", "hits", "told"),
+    [
+        (
+            ("answered", 0.97, 0.8),
+            1,
+            "answered: because; the chance of an answer among the first ten is 80 %",
+        ),
+        (("answered", None, None), 1, "answered: because"),
+        (("weak", 0.97, 0.3), 1, "weak: because. Ask in other words, or look further down"),
+        (
+            ("off-topic", 0.3, None),
+            0,
+            "off-topic: because. Ask about what the documents hold (nothing is shown",
+        ),
+        (("off-topic", 0.3, None), 1, "off-topic: because. Ask about what the documents hold (what is shown"),
+    ],
+)
+def test_a_line_of_the_terminal_says_what_to_do(verdict: tuple[Any, ...], hits: int, told: str) -> None:
+    hit = FoundHit("a", 1.0, 0.3, {}, "", "", None, {})
+    found = Found("q", "auto", 0.1, [hit] * hits, 5, verdict_json(Verdict(*verdict, "because")))
+    said = in_words(found)
+    assert said.startswith(told)
+    if verdict[0] != "off-topic":
+        assert said == told
+
+
+def test_a_server_of_before_gives_no_line() -> None:
+    assert in_words(Found("q", "auto", 0.1, [], 0, None)) == ""

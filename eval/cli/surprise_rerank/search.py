@@ -191,7 +191,7 @@ def _print_rows(
     columns: Sequence[str],
     rows: Sequence[Sequence[str]],
 ) -> None:
-    verdict = _in_words(found, arguments)
+    verdict = in_words(found)
     if out.is_terminal:
         if not arguments.is_single:
             out.heading(found.question)
@@ -207,7 +207,7 @@ def _print_rows(
         out.table(("question", *columns), [(found.question, *row) for row in rows], wide="text")
 
 
-def _in_words(found: Found, arguments: SearchArguments) -> str:
+def in_words(found: Found) -> str:
     """The verdict, and what to do; empty where there is none."""
     if found.verdict is None:
         return ""
