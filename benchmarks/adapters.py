@@ -172,7 +172,7 @@ def main() -> None:
     alone = works(Answered(encoder), documents)
     report("on the fly", works(TextReranker(encoder), documents), alone, given.rounds)
     with DocumentIndex.open(":memory:", encoder, options=IndexOptions(passages=None, bm25=None)) as index:
-        index.sync(documents)
+        index.sync(documents, background=False)
         report("stored", works(text_reranker_of(index, "dynamax"), documents), alone, given.rounds)
 
 

@@ -74,7 +74,7 @@ def main() -> None:
     with DocumentIndex.open(folder, encoder, options=IndexOptions(passages=None, bm25=Bm25())) as index:
         if not len(index):
             documents, encoded = documents_of(given.dataset, given.cache, encoder)
-            index.sync(documents, encoded=encoded, show_progress=True)
+            index.sync(documents, encoded=encoded, show_progress=True, background=False)
         known = list(load_dataset(given.dataset, None).queries.values())
         questions = list(itertools.islice(itertools.cycle(known), given.questions))
         print(f"{len(index)} documents, {len(questions)} questions, pools of 100")

@@ -45,7 +45,7 @@ def encoded_and_stored(documents: list[Document], encoder: Encoder, engine: str,
             tempfile.TemporaryDirectory() as folder,
             DocumentIndex.open(Path(folder) / "index", encoder, options=options, engine=engine) as index,
         ):
-            indexed.append(seconds(lambda index=index: index.sync(documents)))  # type: ignore[misc]
+            indexed.append(seconds(lambda index=index: index.sync(documents, background=False)))  # type: ignore[misc]
     ratios = [b / a for a, b in zip(bare, indexed, strict=True)]
     print(
         f"{engine}: {len(documents)} documents encoded in {np.median(bare):.1f} s, indexed with tokens in "
@@ -87,7 +87,9 @@ def given_vectors(documents: list[Document], dimension: int, url: str | None, ro
             with DocumentIndex.open(
                 place, encoder, engine=None if url else "local", url=url, collection=name, options=options
             ) as index:
-                ours.append(seconds(lambda index=index: index.sync(documents, encoded=encoded)))  # type: ignore[misc]
+                ours.append(
+                    seconds(lambda index=index: index.sync(documents, encoded=encoded, background=False))
+                )  # type: ignore[misc]
     ratios = [b / a for a, b in zip(ours, theirs, strict=True)]
     print(
         f"{url or 'local mode'}: {len(documents) / np.median(theirs):.0f} documents/s by upload_points, "

@@ -75,7 +75,7 @@ def opened(folder: Path, options: IndexOptions, given: argparse.Namespace, encod
     index = DocumentIndex.open(folder, encoder, options=options)
     if fresh:
         documents, encoded = documents_of(given.dataset, given.cache, encoder)
-        index.sync(documents, encoded=encoded, show_progress=True)
+        index.sync(documents, encoded=encoded, show_progress=True, background=False)
         if options.surprise_vector:
             index.set_ensemble(index.ensemble(), source="documents", show_progress=True)
     return index

@@ -80,7 +80,7 @@ def prepared(count: int) -> Iterator[tuple[Path, Path]]:
     with tempfile.TemporaryDirectory() as made:
         index, beir = Path(made, "index"), Path(made, "beir")
         with DocumentIndex.open(index, load_encoder(), options=IndexOptions(passages=None)) as opened:
-            opened.sync(documents)
+            opened.sync(documents, background=False)
             opened.term_statistics()
         _write(beir / "corpus.jsonl", [_json(document) for document in documents])
         known = {document.id for document in documents}

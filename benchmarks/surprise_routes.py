@@ -77,7 +77,7 @@ def main() -> None:
     plain = Encoded(encoded.dense, encoded.tokens)
     for engine in given.engines.split(","):
         with opened(engine, encoder, given.url) as index:
-            index.sync(documents, encoded=plain)
+            index.sync(documents, encoded=plain, background=False)
             index.set_ensemble(index.ensemble(), source="documents")
             everything = len(documents)
             same, times = agreeing(index, queries, pool=everything, depth=100)

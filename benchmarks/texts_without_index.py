@@ -41,7 +41,7 @@ def measured(name: str, cache: Path, encoder: Encoder, depth: int) -> dict[str, 
     runs: dict[str, dict[str, dict[str, float]]] = {reranker: {} for reranker in RERANKERS}
     with DocumentIndex.open(folder, encoder, options=options) as index:
         if not len(index):
-            index.sync(dataset.documents)
+            index.sync(dataset.documents, background=False)
         for query in encode_queries(encoder, [dataset.queries[own] for own in ids], ids):
             pool = replace(index.search(query, depth, frozenset({"dense", "tokens"})), scores={})
             for reranker, made in RERANKERS.items():

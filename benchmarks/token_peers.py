@@ -190,7 +190,7 @@ def rows_of(dataset: str, spec: str, cache: Path, rounds: int, scratch: Path) ->
             options = IndexOptions(passages=None, token_storage=own.storage, pooling=own.pooling)
             folder = scratch / own.storage
             index = stack.enter_context(DocumentIndex.open(folder, encoder, options=options))
-            index.sync(documents, encoded=encoded)
+            index.sync(documents, encoded=encoded, background=False)
             ways[label] = ours(index)
             blobs = pack_tokens(in_form(tokens.documents.take(collection.corpus.sample), own))
             sizes[label] = (None, float(np.mean([len(base64.b64encode(blob)) for blob in blobs])))

@@ -112,7 +112,7 @@ def main(
                 options = IndexOptions(token_storage=storage, passages=None)  # type: ignore[arg-type]
                 with DocumentIndex.open(folder, encoder, options=options) as index:
                     for own, vectors in repeated(documents, encoded, options.token_form, count):
-                        index.sync(own, encoded=vectors)
+                        index.sync(own, encoded=vectors, background=False)
                 built = time.perf_counter() - start
                 size = sum(path.stat().st_blocks * 512 for path in folder.rglob("*") if path.is_file())
                 milliseconds(folder, encoder, queries[:1])  # what is imported late

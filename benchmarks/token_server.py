@@ -168,7 +168,7 @@ def main(
                 stack.callback(index.close)
                 if not len(index):
                     begun = time.perf_counter()
-                    index.sync(documents, encoded=encoded)
+                    index.sync(documents, encoded=encoded, background=False)
                     settle(client, collection)
                     print(f"{name}: stored in {time.perf_counter() - begun:.1f} s")
                 if not own:

@@ -55,7 +55,7 @@ def measured(name: str, questions: int | None, cache: Path, encoder: Encoder) ->
     runs: dict[str, list[ir_measures.ScoredDoc]] = {}
     with DocumentIndex.open(index_of(spec, cache, encoder), encoder) as index:
         if not len(index):
-            index.sync(dataset.documents)
+            index.sync(dataset.documents, background=False)
         compared = systems(index)
         for query in encode_queries(encoder, [dataset.queries[own] for own in ids], ids):
             for system, built in compared.items():
