@@ -201,7 +201,7 @@ class Pipeline:
             if on_progress is not None:
                 on_progress(1)
         best, gaps = np.array(standings).reshape(-1, 2).T
-        chance = background.known_chance.calibrated(best, gaps, found)
+        chance = background.usual_chance.calibrated(best, gaps, found)
         return replace(self, background=replace(background, chance=chance))
 
     def fit(

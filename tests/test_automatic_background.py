@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from qdrant_client import QdrantClient, models
 from words import WordEncoder
 
-from surprise_rerank.candidates import Verdict
+from surprise_rerank.candidates import Candidates, Ranking, Verdict
 from surprise_rerank.connectors.attached import Collection
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.systems import backgrounds
@@ -227,7 +227,35 @@ def test_a_verdict_says_why(index: DocumentIndex):
     never = AnswerChance(0.0, 0.0, 0.0, weak=0.6)
     weak = with_chance(pipeline, never).search("bread number0 needs oil0 and care0").verdict
     assert (weak.status, weak.chance_of_relevance) == ("weak", 0.5)
-    assert weak.reason.endswith("50 % of such questions find an answer")
+    assert weak.reason.endswith("the chance of an answer among the first ten is 50 %")
+
+
+def test_a_question_is_weak_that_stands_out_less_than_most_near_ones_without_an_answer(index: DocumentIndex):
+    pipeline = index.pipeline("auto")
+    near = pipeline.background.near
+    assert len(near) == 30
+    assert (near[1:] >= near[:-1]).all()
+    asked = near_questions(documents(30))
+    verdicts = [
+        pipeline.background.judged(ranking, query, pool).verdict
+        for query, pool, ranking in pipeline.without_their_documents(asked)
+    ]
+    weak = sum(own.status == "weak" for own in verdicts)
+    assert 0 < weak <= 0.2 * 30 + 1  # of these very questions a fifth
+    assert all("and only of" in own.reason for own in verdicts if own.status == "weak")
+
+
+def test_a_question_that_equals_all_others_does_not_surprise_where_one_of_them_is_odd():
+    """Scales without a question must not put it below a new one of the same scores."""
+    pool = Candidates(ids=("d",))
+
+    def ranking(value: float) -> Ranking:
+        raw = {name: np.array([value]) for name in ("bm25", "dynamax")}
+        return Ranking.order(pool, np.array([value]), raw=raw)
+
+    answers = [(question, ranking(0.0)) for question in FEWER[:19]]
+    made = QuestionBackground.of([*answers, (FEWER[19], ranking(5.0))])
+    assert made.surprise(made.totals_of(ranking(0.0), FEWER[20]))[0] < 0.2
 
 
 def with_chance(pipeline: Pipeline, chance: AnswerChance) -> Pipeline:

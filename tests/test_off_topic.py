@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -31,11 +32,17 @@ TOPICS = {
 }
 
 
+# Questions that are nearly equal count as one.
+NUMBERS = (hash((i, "question")) & 2**64 - 1 for i in itertools.count())
+
+
 def asked(cosine: list[float], relevant: int | None = None, **more: list[float]) -> AskedQuestion:
     scores = {name: np.array(own) for name, own in {"cosine": cosine, **more}.items()}
     flags = np.array([i == relevant for i in range(len(cosine))], dtype=bool)
     contrasts = {"": scores.pop("contrast", scores["cosine"])}
-    return AskedQuestion("a question", scores, contrasts, flags, z_documents=0.0, min_max=0.0)
+    return AskedQuestion(
+        f"question {next(NUMBERS):x}", scores, contrasts, flags, z_documents=0.0, min_max=0.0
+    )
 
 
 def test_thresholds_are_those_of_the_background():

@@ -106,7 +106,7 @@ def test_the_surprise_is_the_one_of_a_search(
     # A question may be on the other side of one of the background's, by rounding.
     totals = made.of_all(scores, whole.logs).max(axis=1)[:8]
     np.testing.assert_allclose(made.surprise(totals), surprises, atol=1.01 / (BACKGROUND + 1))
-    known = background.known_chance.of(*standing(ordered).values())
+    known = background.usual_chance.of(*standing(ordered).values())
     np.testing.assert_allclose(known, chances, atol=1e-3)
 
 

@@ -23,18 +23,18 @@ def judged(surprise: float) -> Ranking:
 def test_no_reason_says_that_a_document_is_above_all_questions_that_there_could_be(
     surprise: float, shown: str
 ) -> None:
-    verdict = verdict_on(judged(surprise), Evidence(0.8, 0.5, None))
+    verdict = verdict_on(judged(surprise), Evidence(0.8, False, None))
     assert verdict.reason == f"the best document is above that of {shown} of unrelated questions"
 
 
 def test_all_interfaces_write_the_same_fields() -> None:
-    written = verdict_json(verdict_on(judged(0.95), Evidence(0.3, 0.5, 0.4)))
+    written = verdict_json(verdict_on(judged(0.95), Evidence(0.3, True, 0.1)))
     assert written == {
         "status": "weak",
         "surprise": 0.95,
         "chance_of_relevance": 0.3,
-        "reason": "the best document is above that of 95 % of unrelated questions, and of 40 % of near ones "
-        "without an answer; 30 % of such questions find an answer",
+        "reason": "the best document is above that of 95 % of unrelated questions, and only of 10 % of near "
+        "ones without an answer; the chance of an answer among the first ten is 30 %",
     }
     assert verdict_json(None) is None
 

@@ -37,7 +37,9 @@ def passes(best: Float64Array, *, others: bool) -> bool:
     n, k = background.shape
     evidence = (background, np.zeros(n), np.ones(n), [False] * k)
     usual = lines(*evidence)
-    totals = _sums(background, lines_without_each(*evidence) if others else usual)
+    totals = _sums(background, usual)
+    if others:
+        totals = np.maximum(totals, _sums(background, lines_without_each(*evidence)))
     p = (1 + np.count_nonzero(totals >= _sums(new, usual)[0])) / (n + 1)
     return bool(p <= ALPHA + _ROUNDING)
 

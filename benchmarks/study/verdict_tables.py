@@ -28,8 +28,8 @@ from benchmarks.study.verdicts import (
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import BoolArray, Float64Array
 from surprise_rerank.eval.reports.report import Cell, Column, Table
+from surprise_rerank.thresholds.background import WEAK_NEAR
 from surprise_rerank.thresholds.calibration import expected_calibration_error
-from surprise_rerank.thresholds.chance import BY_VECTORS, WITH_WORDS
 from surprise_rerank.thresholds.verdicts import OFF_TOPIC
 
 # Part of the tables -> the phases of questions that it needs.
@@ -37,7 +37,7 @@ PHASES: Mapping[str, tuple[Phase, ...]] = {
     "pass-rates": ("own", "packaged"),
     "chance": ("own", "packaged"),
     "predictors": ("own", "packaged"),
-    "removed": ("own", "packaged"),
+    "removed": ("own", "packaged", "pseudo"),
     "near": ("own", "packaged", "pseudo"),
     "test": ("own", "packaged", "test"),
 }
@@ -51,7 +51,6 @@ NEAR = (
 )
 # Systems whose chance is one curve.
 GROUPS = {"cosine": SYSTEMS[:2], "dynamax": SYSTEMS[:2], "fusion": SYSTEMS[2:], "auto": SYSTEMS[2:]}
-WEAK = {system: (WITH_WORDS if system in ("fusion", "auto") else BY_VECTORS).weak for system in SYSTEMS}
 COST = 0.1  # the share of good questions that may be called weak
 LEFT_OUT = 0.8  # the share of questions about left-out documents that the near side calls weak
 
@@ -439,15 +438,16 @@ def verdicts_of(answers: Answers, chance: Float64Array, weak: float) -> np.ndarr
     return np.where(answers.surprise < OFF_TOPIC, "off-topic", np.where(chance < weak, "weak", "answered"))
 
 
-def removed_tables(known: Known) -> list[Table]:
+def removed_tables(known: Known, pseudo: Known) -> list[Table]:
     """What verdicts say of questions with and without an answer, and what a tenth of the good ones buys."""
     curves = chances(known)
     rows: dict[tuple[str, str, str], list[float]] = {}
     for (name, model), answers in known.items():
         for system in SYSTEMS:
-            own = answers[system]
+            own, near = answers[system], pseudo[name, model][system]
             chance = curves[name, system].of(own.found)
-            said = verdicts_of(own, chance, WEAK[system])
+            weak = np.quantile(curves[name, system].of(near.found)[near.unanswerable], WEAK_NEAR)
+            said = verdicts_of(own, chance, float(weak))
             good, gone = chance[own.good], chance[own.unanswerable]
             level = float(np.quantile(good, COST)) if good.size else float("nan")
             rows[name, model, system] = [
@@ -576,7 +576,7 @@ def verdict_tables(places: Sequence[Place], parts: Sequence[str], terminal: Term
         "pass-rates": lambda: rate_tables(rates),
         "chance": lambda: chance_tables(own),
         "predictors": lambda: [predictor_table(own)],
-        "removed": lambda: removed_tables(own),
+        "removed": lambda: removed_tables(own, known["pseudo"]),
         "near": lambda: near_tables(own, known["pseudo"]),
         "test": lambda: [tested_table(own, known["test"])],
     }

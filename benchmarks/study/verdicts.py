@@ -191,8 +191,11 @@ class Calibration:
         best = np.where(np.isnan(scores), -np.inf, scores).max(axis=2).T
         evidence = (best, logs, np.ones(len(logs)), [name == "bm25" for name in names])
         made = cls(names, lines(*evidence), (logs.min(), logs.mean(), logs.max()), np.zeros(0))
-        each = lines_without_each(*evidence) if len(names) > 1 else made.scales
-        return replace(made, totals=np.sort(replace(made, scales=each).of_all(scores, logs).max(axis=1)))
+        totals = made.of_all(scores, logs).max(axis=1)
+        if len(names) > 1:
+            others = replace(made, scales=lines_without_each(*evidence)).of_all(scores, logs).max(axis=1)
+            totals = np.maximum(totals, others)
+        return replace(made, totals=np.sort(totals))
 
     def of_all(self, scores: Float64Array, logs: Float64Array) -> Float64Array:
         """(q, m) T of all candidates; minus infinity where there is none."""

@@ -22,7 +22,7 @@ import numpy as np
 
 from surprise_rerank.candidates import Candidates, Field, Ranking
 from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray, unit_rows
-from surprise_rerank.errors import DataError
+from surprise_rerank.errors import DataError, refuse_unknown
 
 # Vectors that are equal may have a cosine this much below 1, in float32.
 _ROUNDING = 1e-6
@@ -73,11 +73,12 @@ class Diversity:
             options: see `DiversityOptions`.
 
         Raises:
-            DataError: if one is out of its range, or both diversity and mmr are given.
+            DataError: if one is out of its range, is no option, or both diversity and mmr are given.
 
         >>> Diversity().changed(mmr=0.75, collapse=0.95)
         Diversity(diversity=0.25, collapse=0.95)
         """
+        refuse_unknown(options, DiversityOptions.__annotations__, "diversity")
         diversity, mmr, collapse = options.get("diversity"), options.get("mmr"), options.get("collapse")
         if mmr is not None:
             if diversity is not None:

@@ -19,9 +19,10 @@ answer. Only the mean of BM25, a sum over a question's words, depends on their n
 cosine is replaced by its surprise over the background questions themselves (`question_contrast.py`).
 
 A new question is no part of what its scales come from. So no background question is, either: each one's T
-has the m_k, sigma_k and contrast of all others. Measured with its own, an unusual one makes itself usual:
-where five scorers have heavy tails, up to 8.7 % pass at 5 %, in place of 4.3 to 5.4 % (docs/thresholds.md).
-One scorer alone orders questions the same way by any scale, and the p-value is exact.
+has the m_k, sigma_k and contrast of all others; or the m_k and sigma_k of all, where T is more by these, so
+that a new question which equals it is not above it. By those of all alone an unusual one makes itself usual:
+where five scorers have heavy tails, up to 8.7 % pass at 5 % (docs/thresholds.md has all figures). One scorer
+alone orders questions the same way by any scale, and the p-value is exact.
 
 Near-duplicates count as one question (`variety.py`), so that Sigma is
 
@@ -60,6 +61,8 @@ _ROUNDING = 1e-9
 _WEIGHTS = {"bm25": BM25_WEIGHT}
 # The best of a pool that its mean is of, so that it does not depend on the pool's depth.
 _POOL = 100
+# Of near questions, so many are weaker than a question that is called weak (docs/thresholds.md).
+WEAK_NEAR = 0.2
 # Scorers whose scores are sums over a question's words.
 _SUMS = frozenset({"bm25"})
 
@@ -88,7 +91,7 @@ class QuestionBackground:
         made: the day, as in 2026-11-23; empty where unknown.
         depth: size of the pools.
         chance: of an answer, calibrated on judged questions of the corpus; that of others' where None.
-        near: (m,) the best T of near questions, ascending; see `near_surprise`.
+        near: (m,) what `usual_chance` says of near questions, ascending; see `evidence`.
     """
 
     names: tuple[str, ...]
@@ -171,6 +174,8 @@ class QuestionBackground:
         for row, i in enumerate(found):
             scales = known if each is None else Lines(*(part[row] for part in each))
             totals[i] = replace(made, **scales._asdict())._totals(tables[i], float(logs[row])).max()
+            # A new question that equals it has the scales of all, and should not surprise.
+            totals[i] = max(totals[i], made._totals(tables[i], float(logs[row])).max())
         order = np.argsort(totals, kind="stable")
         return replace(made, totals=totals[order], shares=shares[order], texts=tuple(texts[i] for i in order))
 
@@ -320,21 +325,26 @@ class QuestionBackground:
         return (best - mean) / deviation, (best - usual) / deviation
 
     @property
-    def known_chance(self) -> AnswerChance:
-        """What tells the chance of an answer: calibrated, or as other collections have it."""
-        return self.chance or (WITH_WORDS if "bm25" in self.names else BY_VECTORS)
+    def usual_chance(self) -> AnswerChance:
+        """What tells the chance of an answer in other collections."""
+        return WITH_WORDS if "bm25" in self.names else BY_VECTORS
 
-    def near_surprise(self, total: float) -> float | None:
-        """The share of near questions whose best document has less; None where none were asked.
+    def evidence(self, totals: Float64Array) -> Evidence:
+        """What a verdict needs beside the surprise; `totals` as of `standing`.
 
-        Near questions are made of documents that are left out when they are asked: of the corpus' topic, and
-        without an answer.
+        A question is weak if less than `WEAK_NEAR` of the near questions stand out less. These are made of
+        documents that are left out when they are asked: of the corpus' topic, and without an answer. Judged
+        questions tell better, and where there is neither, the chance itself does.
         """
-        return (
-            float(np.searchsorted(self.near, total, side="left") / (len(self.near) + 1))
-            if len(self.near)
-            else None
-        )
+        standing = self.standing(totals)
+        usual = float(self.usual_chance.of(*standing))
+        known = self.chance or self.usual_chance
+        chance, near = float(known.of(*standing)), None
+        if len(self.near):
+            near = float(np.searchsorted(self.near, usual, side="left") / (len(self.near) + 1))
+        if near is None or self.chance is not None:
+            return Evidence(chance, chance < known.weak, near)
+        return Evidence(chance, near < WEAK_NEAR, near)
 
     def with_near(self, answers: Iterable[tuple[Query, Candidates, Ranking]]) -> QuestionBackground:
         """The same with what near questions find.
@@ -347,7 +357,8 @@ class QuestionBackground:
             DataError: if the rankings were made by other scorers.
         """
         totals = (self.told(ranking, query, pool)[1] for query, pool, ranking in answers)
-        return replace(self, near=np.sort([own.max(initial=-np.inf) for own in totals]))
+        near = [float(self.usual_chance.of(*self.standing(own))) if len(own) else 0.0 for own in totals]
+        return replace(self, near=np.sort(near))
 
     def told(self, ranking: Ranking, query: Query, candidates: Candidates) -> tuple[Ranking, Float64Array]:
         """The ranking with the scores that the background has, and (n,) T of its documents.
@@ -381,9 +392,7 @@ class QuestionBackground:
         told = replace(told, surprise=np.maximum.accumulate(own[::-1])[::-1])
         if not len(totals):
             return replace(told, verdict=verdict_on(told, None, min_surprise))
-        chance = float(self.known_chance.of(*self.standing(totals)))
-        evidence = Evidence(chance, self.known_chance.weak, self.near_surprise(float(totals.max())))
-        return replace(told, verdict=verdict_on(told, evidence, min_surprise))
+        return replace(told, verdict=verdict_on(told, self.evidence(totals), min_surprise))
 
     def check(self, min_surprise: float) -> None:
         """Refuse a threshold that is no share, or is too high for so few background questions.
@@ -396,11 +405,12 @@ class QuestionBackground:
         if min_surprise > self.highest + _ROUNDING:
             # 1 has no number of questions.
             needed = math.ceil(min_surprise / (1 - min_surprise) - _ROUNDING) if min_surprise < 1 else None
-            todo = f"give at least {needed}" if needed else "choose one below 1"
+            kind = "" if self._is_varied else " different ones"
+            todo = f"give at least {needed}{kind}" if needed else "choose one below 1"
             why = f" ({self.alike})" if self.alike else ""
             raise DataError(
                 f"{self.size}{why} measure a surprise of at most {self.highest:.4f}, asked for is "
-                f"{min_surprise}; {todo}{'' if self._is_varied else ' different ones'}"
+                f"{min_surprise}; {todo}"
             )
 
     def means_for(self, question: str) -> Float64Array:

@@ -16,12 +16,12 @@ class Evidence(NamedTuple):
 
     Attributes:
         chance: that an answer is among the first ten.
-        weak: a smaller chance is weak.
+        is_weak: whether that is little for this corpus.
         near: the share of questions of the corpus' topic without an answer that find less; None if unknown.
     """
 
     chance: float
-    weak: float
+    is_weak: bool
     near: float | None
 
 
@@ -46,11 +46,11 @@ def verdict_on(
         # The chance is that of questions that are meant for the corpus.
         return Verdict("off-topic", surprise, None, f"{compared}; {_percent(least)} are asked for")
     if evidence.near is not None:
-        compared = f"{compared}, and of {_percent(evidence.near)} of near ones without an answer"
-    if chance < evidence.weak:
-        return Verdict(
-            "weak", surprise, chance, f"{compared}; {_percent(chance)} of such questions find an answer"
-        )
+        only = "and only" if evidence.is_weak else "and"
+        compared = f"{compared}, {only} of {_percent(evidence.near)} of near ones without an answer"
+    if evidence.is_weak:
+        compared = f"{compared}; the chance of an answer among the first ten is {_percent(chance)}"
+        return Verdict("weak", surprise, chance, compared)
     return Verdict("answered", surprise, chance, compared)
 
 

@@ -237,7 +237,7 @@ def _facts(name: str, own: QuestionBackground) -> dict[str, object]:
         "origin": own.origin,
         "made": own.made,
         "near_questions": len(own.near),
-        "calibrated_on": own.known_chance.judged,
+        "calibrated_on": 0 if own.chance is None else own.chance.judged,
         "documents": own.documents,
         "made_by": own.scorer,
         "highest": own.highest,
@@ -247,9 +247,14 @@ def _facts(name: str, own: QuestionBackground) -> dict[str, object]:
 
 
 def _chance(own: QuestionBackground) -> str:
-    judged = own.known_chance.judged
-    known = f"calibrated on {judged} judged questions" if judged else "that of other collections"
-    return f"{known}; weak below {own.known_chance.weak:.3g}"
+    if own.chance is not None:
+        return f"calibrated on {own.chance.judged} judged questions; weak below {own.chance.weak:.3f}"
+    weak = f"below {own.usual_chance.weak:g}"
+    if len(own.near):
+        from surprise_rerank.thresholds.background import WEAK_NEAR
+
+        weak = f"where fewer than {100 * WEAK_NEAR:g} % of near questions stand out less"
+    return f"that of other collections; weak {weak}"
 
 
 def _thresholds(own: QuestionBackground) -> list[tuple[float, float]]:
