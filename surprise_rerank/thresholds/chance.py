@@ -79,6 +79,6 @@ class AnswerChance:
 
 
 # Fitted on eight collections with three models, with words among the scorers and by vectors alone: the table
-# `chance-curves` of `python -m benchmarks.study verdicts`. They are weak by near questions where there are any.
+# `chance-curves` of `python -m benchmarks.study verdicts`. `weak` is for a corpus without near questions.
 WITH_WORDS = AnswerChance(-0.016, 0.255, 0.566, weak=0.5)
 BY_VECTORS = AnswerChance(-0.390, 0.356, 0.205, weak=0.5)
