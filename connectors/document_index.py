@@ -48,7 +48,7 @@ class DocumentIndex(QdrantIndex):
             system: `auto`, `cosine`, `surprise`, `dynamax`, `fusion`, `bm25`, `maxsim`, or one of
                 `register_system`; the best that the index stores enough for by default.
             depth: size of the candidate pool.
-            min_surprise: leave out what is less surprising; needs `store_background`.
+            min_surprise: leave out what is less surprising than this share of other questions.
             diversity: `diversity=.3` (or `mmr=.7`) puts different documents first, `collapse=.95` folds
                 near-duplicates into one; see `rerank/diversity.py`.
 
@@ -73,7 +73,7 @@ class DocumentIndex(QdrantIndex):
 
         Args:
             system: one that ranks texts; the best that the index stores enough for by default.
-            min_surprise: leave out what is less surprising; needs `store_background`.
+            min_surprise: leave out what is less surprising than this share of other questions.
             diversity: as for `pipeline`.
 
         Raises:

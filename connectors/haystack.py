@@ -159,7 +159,7 @@ class SurpriseRanker(_Loaded):
             store: a `QdrantDocumentStore`, or what else `attach_store` takes.
             embed: a text embedder, or `(document_embedder, text_embedder)`, or what `as_encoder` takes.
             system: what ranks; the best that the collection has enough for by default.
-            min_surprise: leave out what is less surprising; needs `Collection.store_background`.
+            min_surprise: leave out what is less surprising than this share of other questions.
             score_threshold: Haystack's name for min_surprise.
             top_k: the most documents that are returned.
             meta_fields_to_embed: metadata that is read before the content of documents that are not there.
@@ -332,7 +332,7 @@ class SurpriseRetriever(_Loaded):
             embed: a text embedder, or `(document_embedder, text_embedder)`, or what `as_encoder` takes.
             system: what ranks; the best that the collection has enough for by default.
             depth: size of the candidate pool that is re-ranked.
-            min_surprise: leave out what is less surprising; needs `Collection.store_background`.
+            min_surprise: leave out what is less surprising than this share of other questions.
             score_threshold: Haystack's name for min_surprise.
             top_k: the most documents that are returned.
             filters: of metadata; those of `run` replace them.

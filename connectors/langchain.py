@@ -112,7 +112,7 @@ class SurpriseRerank(BaseDocumentCompressor):
             store: a `QdrantVectorStore`, or what else `attach_store` takes.
             embed: the model of its vectors, where the store has none.
             system: what ranks; the best that the collection has enough for by default.
-            min_surprise: leave out what is less surprising; needs `Collection.store_background`.
+            min_surprise: leave out what is less surprising than this share of other questions.
             score_threshold: LangChain's name for min_surprise.
             top_n: the most that are returned; None returns all.
             settings: diversity, mmr, collapse; and more for `Collection.attach`, such as `token_encoder`.
@@ -221,7 +221,7 @@ class SurpriseRetriever(BaseRetriever):
             embed: the model of its vectors, where the store has none.
             system: what ranks; the best that the collection has enough for by default.
             depth: size of the candidate pool that is re-ranked.
-            min_surprise: leave out what is less surprising; needs `Collection.store_background`.
+            min_surprise: leave out what is less surprising than this share of other questions.
             score_threshold: LangChain's name for min_surprise.
             k: the most documents that are returned.
             filter: only documents that it lets through.

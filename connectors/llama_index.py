@@ -148,7 +148,7 @@ class SurpriseRerank(BaseNodePostprocessor):
                 `attach_store` takes.
             embed: the model of its vectors; an index has one.
             system: what ranks; the best that the collection has enough for by default.
-            min_surprise: leave out what is less surprising; needs `Collection.store_background`.
+            min_surprise: leave out what is less surprising than this share of other questions.
             similarity_cutoff: LlamaIndex's name for min_surprise.
             top_n: the most nodes that are returned.
             keep_retrieval_score: keep the score that a node came with.
@@ -360,7 +360,7 @@ class SurpriseRetriever(BaseRetriever):
             embed: the model of its vectors; an index has one.
             system: what ranks; the best that the collection has enough for by default.
             depth: size of the candidate pool that is re-ranked.
-            min_surprise: leave out what is less surprising; needs `Collection.store_background`.
+            min_surprise: leave out what is less surprising than this share of other questions.
             similarity_cutoff: LlamaIndex's name for min_surprise.
             similarity_top_k: the most nodes that are returned.
             filters: only documents that they let through, in LlamaIndex's form or Qdrant's.

@@ -194,7 +194,7 @@ class Collection(AttachedCollection):
         Args:
             system: see `system`.
             depth: size of the candidate pool.
-            min_surprise: leave out what is less surprising; needs `store_background`.
+            min_surprise: leave out what is less surprising than this share of other questions.
             filter: only documents that it lets through, on the collection's own payload.
             diversity: `diversity=.3` (or `mmr=.7`) puts different documents first, `collapse=.95` folds
                 near-duplicates into one; see `rerank/diversity.py`.
@@ -219,7 +219,7 @@ class Collection(AttachedCollection):
 
         Args:
             system: see `system`; one that orders a given pool.
-            min_surprise: leave out what is less surprising; needs `store_background`.
+            min_surprise: leave out what is less surprising than this share of other questions.
             diversity: as for `pipeline`.
 
         Raises:

@@ -10,7 +10,7 @@ import random
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
@@ -107,7 +107,12 @@ def all_backgrounds(index: QdrantIndex) -> dict[str, QuestionBackground]:
 
 
 def background_for(
-    index: QdrantIndex, built: BuiltSystem, encoder: Encoder | None, min_surprise: float | None = None
+    index: QdrantIndex,
+    built: BuiltSystem,
+    encoder: Encoder | None,
+    min_surprise: float | None = None,
+    *,
+    show_progress: bool = False,
 ) -> QuestionBackground | None:
     """The background of a system; measured now, where the index has the questions of another's.
 
@@ -116,6 +121,7 @@ def background_for(
         built: the system. One that reads words alone gets none that would make it read vectors.
         encoder: of the index's model; None measures nothing.
         min_surprise: a threshold that needs it.
+        show_progress: a bar on the error stream while it is measured.
 
     Raises:
         DataError: as `load_background`.
@@ -126,10 +132,13 @@ def background_for(
         kept = next((own for own in all_backgrounds(index).values() if own.texts), None)
         if kept is not None:
             _log.info("%s: asking %d background questions for %s", index.where, kept.count, built.name)
+            bar = Terminal(quiet=not show_progress).bar("background", kept.count, "questions")
+            same: dict[str, Any] = {"depth": kept.depth, "origin": kept.origin}
             try:
-                found = measure_background(
-                    index, built.name, kept.texts, encoder=encoder, depth=kept.depth, origin=kept.origin
-                )
+                with bar as advance:
+                    found = measure_background(
+                        index, built.name, kept.texts, encoder=encoder, on_progress=advance, **same
+                    )
             except StoreError as error:  # who may only read searches without a surprise
                 _log.warning("%s has no background of %s: %s", index.where, built.name, error)
     if found is None:

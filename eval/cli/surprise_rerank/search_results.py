@@ -116,7 +116,9 @@ def search_results(
             out.note(f"ranked by {system.summary} (--system chooses another)")
         kept = load_background(index, system.name, scorers=system.scorers)
         encoder = model_of(index, arguments.model) if _reads_vectors(system, kept) else None
-        background = background_for(index, system, encoder, arguments.min_surprise)
+        background = background_for(
+            index, system, encoder, arguments.min_surprise, show_progress=out.shows_progress
+        )
         depth = max(arguments.pool, arguments.top + arguments.offset)
         for question in questions:
             result = search_once(
