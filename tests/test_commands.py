@@ -1075,7 +1075,9 @@ def test_the_documentations_examples_run(bench: Bench, monkeypatch: pytest.Monke
     titles = [{"id": str(i), "title": own, "text": ""} for i, own in enumerate(varied_questions(40)[20:])]
     write_rows(Path("titles.jsonl"), titles)
     Path("queries.jsonl").write_text('{"_id": "1", "text": "how do wings lift"}\n')
-    Path("asked.tsv").write_text("1\thow do wings lift\n")
+    asked = ["how do wings lift", *varied_questions(60)[49:]]
+    Path("asked.tsv").write_text("".join(f"{i}\t{own}\n" for i, own in enumerate(asked, 1)))
+    Path("judged.tsv").write_text("".join(f"{i}\t{'d1' if i % 2 else 'd99'}\t1\n" for i in range(1, 13)))
     Path("qrels").mkdir()
     Path("qrels/train.tsv").write_text("query-id\tcorpus-id\tscore\n1\td1\t1\n")
     Path("clicked.qrels").write_text("1 0 d1 1\n")
