@@ -53,15 +53,29 @@ SHAPES: Mapping[str, tuple[str, Callable[[Tokens, str], Tokens]]] = {
 TESTED = ("beir/scifact", "beir/nfcorpus")
 
 
+def _takes_collections(run: Callable[..., None]) -> Callable[..., None]:
+    """The options that say which collections are measured, with which models."""
+    folder = click.Path(path_type=Path)
+    for option in (
+        click.option(
+            "--dataset", "names", multiple=True, type=click.Choice(list(SPLITS)), help="[default: all]"
+        ),
+        click.option(
+            "--model", "models", multiple=True, help="As for rerank-eval; several times.  [default: three]"
+        ),
+        click.option("--data", type=folder, required=True, help="The folder with beir/."),
+    ):
+        run = option(run)
+    return run
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
     """Where the defaults come from."""
 
 
 @main.command()
-@click.option("--data", type=click.Path(path_type=Path), required=True, help="The folder with beir/.")
-@click.option("--model", "models", multiple=True, help="As for rerank-eval; several times.  [default: three]")
-@click.option("--dataset", "names", multiple=True, type=click.Choice(list(SPLITS)), help="[default: all]")
+@_takes_collections
 @click.option("--questions", type=click.IntRange(2), default=400, show_default=True, help="Of each data set.")
 @options_of(CacheFolder)
 @report_option
@@ -101,9 +115,7 @@ def left_out(
 
 
 @main.command()
-@click.option("--data", type=click.Path(path_type=Path), required=True, help="The folder with beir/.")
-@click.option("--model", "models", multiple=True, help="As for rerank-eval; several times.  [default: three]")
-@click.option("--dataset", "names", multiple=True, type=click.Choice(list(SPLITS)), help="[default: all]")
+@_takes_collections
 @click.option("--form", "forms", multiple=True, type=click.Choice(list(VARIANTS)), help="[default: all]")
 @click.option("--questions", type=click.IntRange(2), default=200, show_default=True, help="Of each data set.")
 @click.option(
@@ -170,9 +182,7 @@ def tokens(
 
 
 @main.command()
-@click.option("--data", type=click.Path(path_type=Path), required=True, help="The folder with beir/.")
-@click.option("--model", "models", multiple=True, help="As for rerank-eval; several times.  [default: three]")
-@click.option("--dataset", "names", multiple=True, type=click.Choice(list(SPLITS)), help="[default: all]")
+@_takes_collections
 @click.option("--part", "parts", multiple=True, type=click.Choice(PARTS), help="[default: all but test]")
 @click.option(
     "--rankings",
