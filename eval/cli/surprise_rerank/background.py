@@ -135,7 +135,7 @@ def set_background(
                 texts, name, depth=pool, origin=origin or "", on_progress=advance
             )
     line = f"{location}: {name}: {measured.size} can measure a surprise of at most {measured.highest:.4f}"
-    out.result({"index": str(location), **_facts(name, measured)}, [line])
+    out.result({"index": str(location), **background_facts(name, measured)}, [line])
 
 
 @background.command(epilog=_SHOW_EXAMPLES)
@@ -152,7 +152,9 @@ def show(*, location: Location, out: Output) -> None:
     with open_index(location) as index:
         known, documents = index.backgrounds(), len(index)
     if out.as_json:
-        facts = [{**_facts(name, own), "stale": staleness(own, documents)} for name, own in known.items()]
+        facts = [
+            {**background_facts(name, own), "stale": staleness(own, documents)} for name, own in known.items()
+        ]
         out.json({"index": str(location), "documents": documents, "backgrounds": facts})
         return
     if not known:
@@ -228,7 +230,8 @@ def _titles(sources: tuple[str, ...], sample: int) -> list[str]:
     return found
 
 
-def _facts(name: str, own: QuestionBackground) -> dict[str, object]:
+def background_facts(name: str, own: QuestionBackground) -> dict[str, object]:
+    """What JSON says of a system's background, here and in `status`."""
     return {
         "system": name,
         "scorers": list(own.names),

@@ -14,6 +14,7 @@ from surprise_rerank.eval.cli.arguments.attached import AttachedArguments
 from surprise_rerank.eval.cli.arguments.location import open_index, takes_index
 from surprise_rerank.eval.cli.options import takes
 from surprise_rerank.eval.cli.output.console import Output
+from surprise_rerank.eval.cli.surprise_rerank.background import background_facts
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, IndexStatus
@@ -104,16 +105,7 @@ def _backgrounds(index: DocumentIndex) -> dict[str, tuple[dict[str, Any], str]]:
         if own is None:
             continue
         stale = staleness(own, len(index))
-        values = {
-            "system": name,
-            "questions": own.count,
-            "effective": own.effective,
-            "origin": own.origin,
-            "made": own.made,
-            "documents": own.documents,
-            "made_by": own.scorer,
-            "stale": stale,
-        }
+        values = {**background_facts(name, own), "stale": stale}
         made = ", ".join(part for part in (own.origin, own.made, f"over {own.documents} documents") if part)
         found[name] = values, f"{own.size}; {made}{f'; stale: {stale}' if stale else ''}"
     return found
