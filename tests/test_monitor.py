@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 
 import numpy as np
 import pytest
@@ -86,6 +87,13 @@ def test_rankings_verdicts_and_numbers_are_the_same_question() -> None:
 def test_before_the_first_question_it_says_so() -> None:
     assert BackgroundMonitor(N).report() == "no question was measured (0 without a surprise)"
     assert BackgroundMonitor(N).traffic().drift == 0
+
+
+def test_one_background_question_tells_no_drift() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        traffic = observed(np.full(100, 0.0), questions=1)
+    assert (traffic.drift, traffic.drift_p) == (0, 1.0)
 
 
 def test_only_the_last_questions_count() -> None:

@@ -141,7 +141,8 @@ class BackgroundMonitor:
         high, low = self._gaps((1 + self.cut) / 2), self._gaps(self.cut)
         upper, above = (int((p > own + _ROUNDING).sum()) for own in ((1 + self.cut) / 2, self.cut))
         off_topic = min(1.0, float(above * (self.questions + 1) / (low * asked))) if asked else 0.0
-        drift_p = _two_sided(upper, above, high, low - high)
+        # So few background questions that none of their p-values is in the lower half tell no drift.
+        drift_p = _two_sided(upper, above, high, low - high) if low > high else 1.0
         expected = above * high / low
         return Traffic(
             self.alpha,
