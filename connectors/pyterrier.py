@@ -30,9 +30,9 @@ class SurpriseTransformer(pt.Transformer):
 
     `score` is the re-ranker's, by which PyTerrier orders, `rank` begins at 0; where the re-ranker has a
     background of other questions, the columns `surprise` and `surprise_verdict` (the status of the query's
-    verdict) are beside them. With diversity, a document that
-    comes after one of a smaller score has the next number below that. Rows come best first, queries as they
-    came. Documents whose `docno` is stored are not encoded: their vectors are fetched.
+    verdict) are beside them. With diversity, a document that comes after one of a smaller score has the next
+    number below that. Rows come best first, queries as they came. Documents whose `docno` is stored are not
+    encoded: their vectors are fetched.
 
     Args:
         reranker: of texts.

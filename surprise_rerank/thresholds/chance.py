@@ -49,8 +49,7 @@ class AnswerChance:
 
     def of(self, best: npt.ArrayLike, gap: npt.ArrayLike) -> np.ndarray:
         """(n,) probabilities of (n,) t and g."""
-        logits = self.intercept + self.best * np.asarray(best) + self.gap * np.asarray(gap)
-        p: np.ndarray = np.exp(-np.logaddexp(0.0, -logits))
+        p: np.ndarray = np.exp(-np.logaddexp(0.0, -self._logits(best, gap)))
         return p
 
     def calibrated(self, best: npt.ArrayLike, gap: npt.ArrayLike, found: npt.ArrayLike) -> AnswerChance:
@@ -66,7 +65,7 @@ class AnswerChance:
         """
         from surprise_rerank.thresholds.calibration import RelevanceCurve
 
-        usual = self.intercept + self.best * np.asarray(best) + self.gap * np.asarray(gap)
+        usual = self._logits(best, gap)
         if len(usual) < FEWEST_JUDGED:
             raise DataError(
                 f"{len(usual)} judged questions; give at least {FEWEST_JUDGED} to calibrate a chance on"
@@ -76,6 +75,10 @@ class AnswerChance:
         own = AnswerChance(intercept, curve.slope * self.best, curve.slope * self.gap, 0.0, len(usual))
         answered = own.of(best, gap)[np.asarray(found, dtype=bool)]
         return replace(own, weak=float(np.quantile(answered, WEAK_SHARE)))
+
+    def _logits(self, best: npt.ArrayLike, gap: npt.ArrayLike) -> np.ndarray:
+        logits: np.ndarray = self.intercept + self.best * np.asarray(best) + self.gap * np.asarray(gap)
+        return logits
 
 
 # Fitted on eight collections with three models, with words among the scorers and by vectors alone: the table

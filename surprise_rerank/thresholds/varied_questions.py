@@ -39,6 +39,6 @@ def varied_questions(count: int = USUAL, seed: int = 0) -> tuple[str, ...]:
     found = [topics[name][place] for place in rounds for name in names if place < len(topics[name])]
     if not 1 <= count <= len(found):
         raise DataError(
-            f"there are {len(found)} varied questions, asked for are {count}; ask for 1 to as many"
+            f"there are {len(found)} varied questions, asked for are {count}; ask for 1 to {len(found)}"
         )
     return tuple(found[:count])
