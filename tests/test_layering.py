@@ -32,6 +32,7 @@ ROOMS = [
     *(f"connectors.qdrant.{name}" for name in ("engines", "storage", "writing", "search")),
     *("connectors.qdrant.index", "connectors.qdrant.retrievers"),
     *(
+        "connectors.highlights",
         "connectors.readers",
         "connectors.systems",
         "connectors.document_index",

@@ -12,7 +12,7 @@ For a text without a term store no vector: Edge counts a point with an empty one
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -104,6 +104,16 @@ class Bm25:
     def from_json(cls, values: dict[str, Any]) -> Bm25:
         """What `to_json` gave; TypeError or DataError if it is something else."""
         return cls(**values)
+
+
+def term_hashes(settings: Bm25) -> Callable[[str], list[int]]:
+    """A function from a word to the hashes of its terms; none for a stop word.
+
+    Raises:
+        MissingExtraError: if qdrant_edge is not installed.
+    """
+    model = _model(settings)
+    return lambda word: list(model.embed_query(_text(word)).indices)
 
 
 def _number(value: object) -> float:

@@ -1,0 +1,74 @@
+"""Best sentences, and the words of a question in them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import surprise_rerank.connectors.highlights as highlights
+from surprise_rerank.connectors.highlights import Excerpt, excerpts
+from surprise_rerank.errors import DataError
+
+DOGS = "Cats sleep all day. A dog barks when a stranger comes. Dogs are loyal."
+
+
+def _marked(excerpt: Excerpt) -> list[str]:
+    return [excerpt.text[start:end] for start, end in excerpt.marks]
+
+
+def test_the_sentence_with_most_of_the_words_is_shown_with_stems_marked():
+    found = excerpts("why do dogs bark at strangers?", [DOGS, "Nothing of it. Second."])
+    assert found[0].text == "A dog barks when a stranger comes."
+    assert _marked(found[0]) == ["dog", "barks", "stranger"]
+    assert found[1] == Excerpt("Nothing of it.")
+
+
+def test_rare_words_count_more_than_frequent_ones():
+    texts = ["A dog ran. The quokka slept.", "One dog.", "Two dogs.", "Any dog."]
+    assert excerpts("dog quokka", texts)[0].text == "The quokka slept."
+
+
+def test_a_long_sentence_is_cut_around_its_words():
+    text = "x " * 400 + "the dog barked " + "y " * 400
+    (found,) = excerpts("dogs bark", [text], most=80)
+    assert len(found.text) <= 80
+    assert (found.text[0], found.text[-1]) == ("…", "…")
+    assert _marked(found) == ["dog", "barked"]
+
+
+def test_scripts_without_spaces_are_matched_by_pairs_of_characters():
+    (found,) = excerpts("犬はなぜ吠えるか", ["猫がいる。犬はなぜ吠えるのでしょう。"])
+    assert found.text == "犬はなぜ吠えるのでしょう。"
+    assert _marked(found) == ["犬はなぜ吠える"]
+
+
+def test_without_the_package_of_stems_words_match_as_they_are_spelled(monkeypatch):
+    monkeypatch.setattr(highlights, "is_installed", lambda module: False)
+    (found,) = excerpts("Does a dog bark?", [DOGS])
+    assert (found.text, _marked(found)) == ("A dog barks when a stranger comes.", ["dog"])
+
+
+@given(
+    st.lists(
+        st.sampled_from(["dog", "Dogs", "cat", "bark", "a", "!", "é", "犬", "\ud800", "\u202e", ". ", "\n"]),
+        max_size=60,
+    ),
+    st.integers(20, 60),
+)
+def test_excerpts_are_parts_of_their_text_and_marks_are_words_in_order(parts, most):
+    text = " ".join(parts)
+    (found,) = excerpts("dogs bark 犬犬", [text], most=most)
+    assert len(found.text) <= most
+    assert found.text.strip("…") in text
+    flat = [place for mark in found.marks for place in mark]
+    assert flat == sorted(set(flat))
+    assert all(0 <= place <= len(found.text) for place in flat)
+
+
+@pytest.mark.parametrize(
+    ("most", "language", "named"), [(19, "english", "most=19"), (80, "elvish", "elvish")]
+)
+def test_what_cannot_be_is_refused(most, language, named):
+    with pytest.raises(DataError, match=named):
+        excerpts("dog", ["A dog."], language, most)
