@@ -23,7 +23,7 @@ pytest.importorskip("fastapi", reason="the extra 'server' is not installed")
 import httpx
 import numpy as np
 from click.testing import CliRunner
-from serving import wait_until
+from serving import Log, wait_until
 
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.server import ServerOptions, process
@@ -267,6 +267,46 @@ def test_the_documentation_names_every_option_and_every_status() -> None:
     assert "`--console-logs`" in text
     for status in _ERRORS:
         assert re.search(rf"^\| (\d+, )*{status}(, \d+)* \|", text, re.MULTILINE), status
+
+
+def test_it_says_that_it_listens_when_it_has_started() -> None:
+    log = Log()
+    logger = log.logger()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        assert scope["type"] == "lifespan"
+        await receive()
+        logger.info("starting")
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    server = process.make_server(app, 1)
+    with process.listen("127.0.0.1", 0, None) as listening:
+        thread = threading.Thread(target=process.run, args=(server, listening, logger))
+        thread.start()
+        wait_until(lambda: "listening" in log.getvalue())
+        server.should_exit = True
+        thread.join(20)
+    assert [line["event"] for line in log.lines] == ["starting", "listening", "stopped"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
+def test_on_a_terminal_the_log_is_for_people(model: Path) -> None:
+    terminal, stream = os.openpty()
+    arguments = [sys.executable, "-P", "-c", CODE, "--port", "0", "--model", str(model)]
+    server = subprocess.Popen(arguments, stderr=stream, env={**os.environ, "NO_COLOR": "1"})
+    os.close(stream)
+    try:
+        log = ""
+        while "ready" not in log:
+            log += os.read(terminal, 1000).decode()
+    finally:
+        server.kill()
+        server.wait()
+        os.close(terminal)
+    assert re.search(r"\d\d:\d\d:\d\d.* listening .*http://127\.0\.0\.1:\d+", log), log
+    assert "{" not in log
 
 
 def test_answers_do_not_wait_for_delayed_acknowledgements() -> None:

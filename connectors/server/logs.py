@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -10,19 +11,22 @@ if TYPE_CHECKING:
 
 
 def make_logger(stream: TextIO, *, as_json: bool = True) -> FilteringBoundLogger:
-    """A logger that writes lines of JSON, or for people, to a stream; nothing global is set up."""
+    """A logger that writes lines of JSON, or for people, to a stream; nothing global is set up.
+
+    People get the time of their clock, programs the date and time of UTC.
+    """
     import structlog
 
     last = (
         structlog.processors.JSONRenderer()
         if as_json
-        else structlog.dev.ConsoleRenderer(colors=stream.isatty())
+        else structlog.dev.ConsoleRenderer(colors=stream.isatty() and not os.environ.get("NO_COLOR"))
     )
     logger: FilteringBoundLogger = structlog.wrap_logger(
         structlog.WriteLogger(stream),
         processors=[
             structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.TimeStamper(fmt="iso" if as_json else "%H:%M:%S", utc=as_json),
             last,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),

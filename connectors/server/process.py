@@ -79,10 +79,18 @@ def make_server(app: Any, timeout: float) -> uvicorn.Server:
 
 
 def run(server: uvicorn.Server, listening: socket.socket, logger: FilteringBoundLogger) -> None:
-    """Serve until a signal: then nothing new is accepted, and what runs is finished."""
+    """Serve until a signal: then nothing new is accepted, and what runs is finished.
+
+    The log says "listening" once requests are accepted: what waits for that line may ask at once.
+    """
     host, port = listening.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
-    logger.info("listening", url=f"http://{shown}:{port}")
+
+    async def accepting() -> None:
+        server.config.callback_notify = None  # uvicorn calls this again and again
+        logger.info("listening", url=f"http://{shown}:{port}")
+
+    server.config.callback_notify = accepting
     with _forwarded(logger):
         try:
             server.run(sockets=[listening])

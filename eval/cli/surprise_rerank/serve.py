@@ -77,9 +77,8 @@ class ServiceArguments(DiversityArguments):
 @options_of(ServerOptions)
 @click.option(
     "--json-logs/--console-logs",
-    default=True,
-    show_default=True,
-    help="Log lines for programs, or people.",
+    default=None,
+    help="Log lines for programs, or people.  [default: for people on a terminal, otherwise JSON]",
 )
 @click.version_option(package_name="surprise-rerank")
 def serve(
@@ -88,7 +87,7 @@ def serve(
     folder: str | None,
     url: str | None,
     collection: str,
-    json_logs: bool,
+    json_logs: bool | None,
     **limits: Any,
 ) -> None:
     """Serve re-ranking, and search over an index, by HTTP.
@@ -109,7 +108,8 @@ def serve(
             listening = stack.enter_context(process.listen(arguments.host, arguments.port, options.token))
         except DataError as error:
             raise click.UsageError(str(error)) from error
-        logger = make_logger(sys.stderr, as_json=json_logs)
+        as_json = not sys.stderr.isatty() if json_logs is None else json_logs
+        logger = make_logger(sys.stderr, as_json=as_json)
         service = Service(searches=settings.location.is_given)
         server = process.make_server(service_app(service, options, logger=logger), options.timeout)
         loading = stack.enter_context(Loading(service, settings, server, logger))
