@@ -40,9 +40,12 @@ SCORES = Table(
     (Column("model"), Column("MRR", best="max"), Column("MR", 1, "min"), Column("pairs")),
     (("glove", 0.51, 20.04, 5514), ("toy_emb.txt", -0.25, 7.5, 5514), ("none", math.nan, None, 0)),
     notes=("MR is the mean rank.",),
+    verdict="glove +.760 MRR over toy_emb.txt",
 )
 EVIL = "<script>alert('x')</script>\x1b[31m\u202e |_*`\"$&%#~^{}\\[<img src=//example.com/x>\ud800"
-HOSTILE = Table(EVIL, EVIL, (Column(EVIL), Column("v", best="max")), ((EVIL, 0.5), ("b", 0.25)), 1, (EVIL,))
+HOSTILE = Table(
+    EVIL, EVIL, (Column(EVIL), Column("v", best="max")), ((EVIL, 0.5), ("b", 0.25)), 1, (EVIL,), False, EVIL
+)
 LINE = Plot("line", "Hits", "k", "Hits@k", (Series("a", (1, 2), (0.1, 0.2)), Series("b", (1, 2), (0.3, 0.1))))
 SCATTER = Plot(
     "scatter",
@@ -83,7 +86,17 @@ def printed(report: Report, width: int = 120) -> str:
 
 def test_the_terminal_shows_titles_tables_and_notes():
     text = printed(Report("Everything", (SCORES,), notes=("Seed 0.",)))
-    for part in ("Everything", "Scores of models", "model", "0.5100", "-0.2500", "20.0", "MR is", "Seed 0."):
+    for part in (
+        "Everything",
+        "Scores of models",
+        "model",
+        "0.5100",
+        "-0.2500",
+        "20.0",
+        "MR is",
+        "Seed 0.",
+        SCORES.verdict,
+    ):
         assert part in text
 
 
@@ -203,6 +216,7 @@ def test_markdown_has_tables_with_numbers_right_and_the_best_bold():
     assert "| glove | **0.5100** | 20.0 | 5514 |" in text
     assert "| toy_emb.txt | -0.2500 | **7.5** | 5514 |" in text
     assert "- MR is the mean rank." in text
+    assert "\n\nglove +.760 MRR over toy_emb.txt\n\n" in text
     assert "- Seed 0." in text
 
 
@@ -215,7 +229,7 @@ def test_markdown_reads_as_the_text_that_was_given(text: str):
 def test_markdown_of_hostile_texts_has_no_tag_of_theirs():
     page = read_markdown(to_markdown(REPORT))
     assert {tag.name for tag in page.find_all()} <= set(
-        "h1 h2 ul li table thead tbody tr th td strong".split()  # noqa: SIM905
+        "h1 h2 p ul li table thead tbody tr th td strong".split()  # noqa: SIM905
     )
     assert page.find_all("table")[1].tbody.td.text == one_line(EVIL)
 
@@ -232,6 +246,7 @@ def test_latex_has_a_caption_a_label_and_the_best_bold():
         r"glove & \textbf{0.5100} & 20.0 & 5514 \\",
         r"toy\_emb.txt & $-$0.2500 & \textbf{7.5} & 5514 \\",
         r"50 \% \& more",
+        r"glove +.760 MRR over toy\_emb.txt\par",
     ):
         assert part in text
 
@@ -284,7 +299,9 @@ def tables(draw: st.DrawFn) -> Table:
     rows = st.lists(st.tuples(*(CELLS for _ in columns)), max_size=4)
     keys = draw(st.integers(1, len(columns)))
     notes, detail = (draw(TEXTS),), draw(st.booleans())
-    return Table(draw(TEXTS), draw(TEXTS), tuple(columns), tuple(draw(rows)), keys, notes, detail)
+    return Table(
+        draw(TEXTS), draw(TEXTS), tuple(columns), tuple(draw(rows)), keys, notes, detail, draw(TEXTS)
+    )
 
 
 @st.composite

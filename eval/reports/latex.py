@@ -117,7 +117,7 @@ def _floating(table: Table, anchor: str) -> Iterator[str]:
     yield from _rows(table)
     yield r"\bottomrule"
     yield r"\end{tabular}"
-    yield from _notes(table.notes)
+    yield from _said(table)
     yield r"\end{table}"
 
 
@@ -129,7 +129,7 @@ def _long(table: Table, anchor: str) -> Iterator[str]:
     yield from (r"\bottomrule", r"\endfoot")
     yield from _rows(table)
     yield r"\end{longtable}"
-    yield from _notes(table.notes)
+    yield from _said(table)
 
 
 def _alignment(table: Table) -> str:
@@ -153,6 +153,11 @@ def _row(cells: Iterator[str]) -> str:
 def _cell(text: str, best: bool, numeric: bool) -> str:
     cell = re.sub("^-", "$-$", text) if numeric else escaped(text)
     return rf"\textbf{{{cell}}}" if best else cell
+
+
+def _said(table: Table) -> Iterator[str]:
+    """What is below a table: its verdict and its notes."""
+    return _notes((*([table.verdict] if table.verdict else ()), *table.notes))
 
 
 def _notes(notes: tuple[str, ...]) -> Iterator[str]:

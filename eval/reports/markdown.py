@@ -22,7 +22,9 @@ def to_markdown(report: Report) -> str:
     """
     lines = [f"# {escaped(report.title)}", "", *_notes(report.notes)]
     for table in report.tables:
-        lines += [f"## {escaped(table.title)}", "", *_rows(table), "", *_notes(table.notes)]
+        lines += [f"## {escaped(table.title)}", ""]
+        lines += [escaped(table.verdict), ""] if table.verdict else []
+        lines += [*_rows(table), "", *_notes(table.notes)]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 

@@ -127,6 +127,8 @@ def _table(content: Any) -> Table:
         keys=_part(content, "keys", int),
         notes=tuple(_each(content, "notes", _text)),
         detail=_part(content, "detail", bool),
+        # Files of earlier versions have none.
+        verdict=_part(content, "verdict", str) if "verdict" in content else "",
     )
 
 

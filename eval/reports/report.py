@@ -46,6 +46,7 @@ class Table:
         rows: of as many cells each.
         keys: how many of the first columns identify a row.
         notes: what a reader must know.
+        verdict: what it shows, in a sentence; empty where that is not said.
         detail: whether it is for files alone: a terminal shows it on request.
     """
 
@@ -56,6 +57,7 @@ class Table:
     keys: int = 1
     notes: tuple[str, ...] = ()
     detail: bool = False
+    verdict: str = ""
 
     def __post_init__(self) -> None:
         if not 1 <= self.keys <= len(self.columns):

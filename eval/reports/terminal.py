@@ -49,6 +49,7 @@ def print_report(
         # Apart from the grid, which folds its own title at its own width.
         _say(_title(table), console)
         console.print(grid)
+        _say_all((table.verdict,) if table.verdict else (), console)
         _say_all(table.notes, console)
     for plot in report.plots:
         if plots and plot.kind == "histogram":

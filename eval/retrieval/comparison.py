@@ -9,6 +9,7 @@ import numpy as np
 
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.eval.reports.report import Cell, Column, Report, Table
+from surprise_rerank.eval.reports.verdicts import difference_verdict
 from surprise_rerank.eval.retrieval.evaluation import Evaluation
 from surprise_rerank.eval.retrieval.plots import plots
 from surprise_rerank.eval.retrieval.results import SystemResult
@@ -153,7 +154,20 @@ def _systems(evaluation: Evaluation, baseline: str, beside: Sequence[Difference]
             p = (difference.p, difference.corrected)
         seconds = float(result.latencies.sum())
         rows.append((result.name, *(result.values[m] for m in measures), *p, result.milliseconds, seconds))
-    return Table(evaluation.name, evaluation.title, columns, tuple(rows), notes=evaluation.notes)
+    verdict = _verdict(beside, baseline, measures[0])
+    return Table(
+        evaluation.name, evaluation.title, columns, tuple(rows), notes=evaluation.notes, verdict=verdict
+    )
+
+
+def _verdict(beside: Sequence[Difference], baseline: str, measure: str) -> str:
+    """Of the system with the largest difference; empty where nothing was compared."""
+    if not beside:
+        return ""
+    best = max(beside, key=lambda difference: difference.mean)
+    questions = best.wins + best.losses + best.ties
+    interval = (best.low, best.high)
+    return difference_verdict(best.system, baseline, measure, best.mean, interval, best.corrected, questions)
 
 
 def _differences(evaluation: Evaluation, baseline: str, test: Test, beside: Sequence[Difference]) -> Table:
