@@ -759,6 +759,9 @@ class TestExplain:
             (("-", "--html", "page.html"), "--html shows one question"),
             (("--questions", "file.txt", "--html", "page.html"), "--html shows one question"),
             (("dogs", "--html", "{folder}/docs.jsonl/page.html"), "docs.jsonl"),
+            (("dogs", "--report", "page.doc"), "no format for the suffix '.doc'"),
+            (("-", "--report", "page.html"), "--report shows one question"),
+            (("dogs", "--report", "{folder}/none/page.html"), "none; make it, or choose another place"),
         ],
     )
     def test_a_page_that_cannot_be_written_is_told_first(

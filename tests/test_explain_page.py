@@ -64,8 +64,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     with DocumentIndex.open(folder / "index", load_encoder(str(model))) as index:
         index.sync(rows)
-    file = folder / "new" / "page.html"
-    arguments = [QUESTION, "--index", str(folder / "index"), "--html", str(file), "--top", "20"]
+    file = folder / "page.html"
+    arguments = [QUESTION, "--index", str(folder / "index"), "--report", str(file), "--top", "20"]
     done = CliRunner().invoke(explain, arguments, catch_exceptions=False)
     assert done.exit_code == 0
     assert f"{file} shows this with plots" in done.stderr

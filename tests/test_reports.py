@@ -594,16 +594,25 @@ def test_any_report_can_be_shown_in_any_format(report: Report):
 
 
 @pytest.mark.parametrize("suffix", [".md", ".tex", ".json", ".html", ".HTML"])
-def test_the_suffix_tells_the_format_and_folders_are_made(tmp_path: Path, suffix: str):
-    file = tmp_path / "a" / "b" / f"report{suffix}"
+def test_the_suffix_tells_the_format(tmp_path: Path, suffix: str):
+    file = tmp_path / f"report{suffix}"
     check_files([file])
     write_report(REPORT, file)
     assert "Scores of models" in file.read_text("utf-8")
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
-def test_an_svg_file_has_the_first_plot_of_points(tmp_path: Path):
-    file = tmp_path / "images" / "models.svg"
+def test_a_folder_that_is_not_there_is_refused_before_the_run_and_not_made(tmp_path: Path):
+    file = tmp_path / "none" / "report.md"
+    with pytest.raises(StoreError, match=rf"no folder {re.escape(str(file.parent))}; make it, or choose"):
+        check_files([file])
+    with pytest.raises(StoreError, match="none"):
+        write_report(REPORT, file)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_svg_file_has_the_first_plot_of_points_or_else_the_first(tmp_path: Path):
+    file = tmp_path / "models.svg"
     check_files([file])
     write_report(REPORT, file)
     root = ElementTree.parse(file).getroot()
@@ -611,11 +620,13 @@ def test_an_svg_file_has_the_first_plot_of_points(tmp_path: Path):
     assert root.get("aria-label") == SCATTER.title
     texts = {"".join(element.itertext()) for element in root.iter("{http://www.w3.org/2000/svg}text")}
     assert {series.name for series in SCATTER.series} <= texts
+    write_report(replace(REPORT, plots=(BARS, LINE)), file)
+    assert ElementTree.parse(file).getroot().get("aria-label") == BARS.title
 
 
-def test_a_report_without_a_plot_of_points_has_no_svg_file(tmp_path: Path):
-    with pytest.raises(DataError, match=r"'Everything' has no plot of points.*two or more systems"):
-        write_report(replace(REPORT, plots=(LINE, BARS)), tmp_path / "report.svg")
+def test_a_report_without_plots_has_no_svg_file(tmp_path: Path):
+    with pytest.raises(DataError, match=r"'Everything' has no plot, expected one"):
+        write_report(replace(REPORT, plots=()), tmp_path / "report.svg")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -27,8 +27,8 @@ report_option = click.option(
     metavar="FILE",
     multiple=True,
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the tables to a file, too: .md, .tex, .json or .html (with plots). "
-    ".svg writes the first plot of points alone. Several times.",
+    help="Write the result to a file, too: .html, a page with plots that needs no other file; .md, .tex, "
+    ".json; or .svg, one plot. Its folder must be there. Several times.",
 )
 quiet_option = click.option("--quiet", "-q", is_flag=True, help="The tables only, no progress.")
 

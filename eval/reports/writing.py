@@ -18,14 +18,14 @@ from surprise_rerank.eval.reports.report import Report
 
 
 def _picture(report: Report) -> str:
-    """The first plot of points as an SVG file: of `rerank-eval`, quality against milliseconds a question."""
-    plot = next((plot for plot in report.plots if plot.kind == "scatter"), None)
-    if plot is None:
+    """A plot as an SVG file: the first one of points (latency against quality), else the first of all."""
+    plots = sorted(report.plots, key=lambda plot: plot.kind != "scatter")
+    if not plots:
         raise DataError(
-            f"the report {report.title!r} has no plot of points, expected one for an SVG file: evaluate two "
-            "or more systems, or give the report a name that ends in .html"
+            f"the report {report.title!r} has no plot, expected one for an SVG file; give the report a name "
+            "that ends in .html or .md"
         )
-    return to_svg(plot) + "\n"
+    return to_svg(plots[0]) + "\n"
 
 
 _FORMATS: Mapping[str, Callable[[Report], str]] = {
@@ -42,27 +42,25 @@ def write_report(report: Report, file: Path) -> None:
 
     Args:
         report: what to write.
-        file: ends in .md, .tex, .json, .html, or in .svg for its first plot of points; its folder is made.
+        file: ends in .md, .tex, .json, .html, or in .svg for one plot; its folder is there.
 
     Raises:
-        DataError: if it ends otherwise, or is to be an SVG file of a report without a plot of points.
+        DataError: if it ends otherwise, or is to be an SVG file of a report without plots.
         MissingExtraError: if a page or a plot needs a library that is not installed.
         StoreError: if it cannot be written.
     """
     content = _format(file)(report).encode()
-    with disk_errors(str(file)):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(file) as draft:
-            draft.write(content)
+    with disk_errors(str(file)), whole_file(file) as draft:
+        draft.write(content)
 
 
 def check_files(files: Iterable[Path]) -> None:
-    """Raise before an evaluation what `write_report` would raise after it; makes the files' folders.
+    """Raise before an evaluation what `write_report` would raise after it.
 
     Raises:
         DataError: if a file ends otherwise than in .md, .tex, .json, .html or .svg.
         MissingExtraError: if a page or a plot needs a library that is not installed.
-        StoreError: if a file cannot be written.
+        StoreError: if a file's folder is not there, or a file cannot be written.
     """
     for file in files:
         form = _format(file)
@@ -72,8 +70,9 @@ def check_files(files: Iterable[Path]) -> None:
             import_extra("matplotlib", "report")
         if file.is_dir():
             raise StoreError(f"{file} is a folder, expected the name of a file to write")
+        if not file.parent.is_dir():
+            raise StoreError(f"{file}: there is no folder {file.parent}; make it, or choose another place")
         with disk_errors(str(file)):
-            file.parent.mkdir(parents=True, exist_ok=True)
             tempfile.TemporaryFile(dir=file.parent).close()
 
 

@@ -11,7 +11,7 @@ import click
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.arguments.location import takes_index
 from surprise_rerank.eval.cli.arguments.search import SearchArguments
-from surprise_rerank.eval.cli.options import takes
+from surprise_rerank.eval.cli.options import report_option, takes
 from surprise_rerank.eval.cli.output.console import Output
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _EXAMPLES = """\b
 Examples:
   surprise-rerank explain "why do dogs bark" --index my-index
-  surprise-rerank explain "why do dogs bark" --index my-index --html page.html
+  surprise-rerank explain "why do dogs bark" --index my-index --report page.html
   surprise-rerank explain "why do dogs bark" --index my-index --system surprise
   surprise-rerank explain "why do dogs bark" --index my-index --top 100 --json
 """
@@ -32,15 +32,17 @@ Examples:
 
 @click.command(epilog=_EXAMPLES)
 @takes(arguments=SearchArguments)
-@click.option(
-    "--html",
-    "page",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Write a page, too, with plots and everything else: one file that needs no other.",
-)
+@report_option
+@click.option("--html", "page", type=click.Path(path_type=Path), hidden=True)  # its name before --report
 @takes_index
-def explain(*, location: Location, out: Output, arguments: SearchArguments, page: Path | None) -> None:
+def explain(
+    *,
+    location: Location,
+    out: Output,
+    arguments: SearchArguments,
+    reports: tuple[Path, ...],
+    page: Path | None,
+) -> None:
     """Explain a ranking.
 
     It shows the steps and their times, the candidates' ranks before, and what each scorer gave to their
@@ -48,8 +50,7 @@ def explain(*, location: Location, out: Output, arguments: SearchArguments, page
     curve and the candidates' ranks. With a background there are other questions' best, too. Systems that read
     tokens show which tokens matched.
     """
-    if page is not None:
-        _check_page(page, arguments)
+    files = _checked(reports, page, arguments)
 
     from surprise_rerank.connectors.systems.explaining import explain_ranking
     from surprise_rerank.eval.cli.output.explanation_report import explanation_report
@@ -70,9 +71,9 @@ def explain(*, location: Location, out: Output, arguments: SearchArguments, page
             out.json(values)
         else:
             print_report(report, details=False, plots=True)
-        if page is not None:
-            write_report(report, page)
-            out.note(f"{page} shows this with plots")
+        for file in files:
+            write_report(report, file)
+            out.note(f"{file} shows this" + (" with plots" if file.suffix.lower() == ".html" else ""))
 
 
 def _as_json(
@@ -104,17 +105,19 @@ def _as_json(
     }
 
 
-def _check_page(page: Path, arguments: SearchArguments) -> None:
-    """Check a page before a model is loaded.
+def _checked(reports: tuple[Path, ...], page: Path | None, arguments: SearchArguments) -> tuple[Path, ...]:
+    """The files to write, checked before a model is loaded.
 
     Raises:
-        DataError: if there are several questions, or the name does not end in .html.
+        DataError: if there are several questions, or the name of a page does not end in .html.
         SurpriseRerankError: as `check_files`.
     """
     from surprise_rerank.eval.reports.writing import check_files
 
-    if not arguments.is_single:
-        raise DataError("--html shows one question; give one in quotes")
-    if page.suffix.lower() != ".html":
+    files = reports if page is None else (*reports, page)
+    if files and not arguments.is_single:
+        raise DataError(f"--{'report' if reports else 'html'} shows one question; give one in quotes")
+    if page is not None and page.suffix.lower() != ".html":
         raise DataError(f"--html {page}: the page's name must end in .html")
-    check_files([page])
+    check_files(files)
+    return files
