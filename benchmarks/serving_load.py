@@ -185,7 +185,7 @@ async def memory(client: httpx.AsyncClient) -> float:
 @contextlib.contextmanager
 def served(*options: str) -> Iterator[str]:
     """The address of a server with these options of the command, once it is ready."""
-    code = "from surprise_rerank.eval.cli.surprise_rerank.serve import serve; serve()"
+    code = "from surprise_rerank.eval.cli.surprise_rerank.serving.serve import serve; serve()"
     environment = {name: value for name, value in os.environ.items() if name not in _OTHERS}
     with tempfile.TemporaryFile("w+") as log:  # a pipe that nobody reads would stop it
         server = subprocess.Popen(

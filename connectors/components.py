@@ -6,21 +6,17 @@ import copy
 import inspect
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any, Generic, TypeVar, cast
 from uuid import UUID
-
-from qdrant_client import models
 
 from surprise_rerank.candidates import Hit, Verdict
 from surprise_rerank.connectors.attached.attach import Collection
 from surprise_rerank.connectors.attached.hosts import attach_store
 from surprise_rerank.connectors.qdrant.location import shown_url
-from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever
 from surprise_rerank.connectors.systems.loading import PipelineSettings
 from surprise_rerank.core.workers import in_thread
 from surprise_rerank.errors import DataError, refuse_unknown
-from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.rerank.diversity import DiversityOptions
 
 T = TypeVar("T")
@@ -123,30 +119,6 @@ def attached(store: Any, embed: Any, settings: Mapping[str, Any]) -> tuple[Colle
     diversity = {name: own for name, own in settings.items() if name in about}
     others = {name: own for name, own in settings.items() if name not in about}
     return attach_store(store, embed=embed, **others), cast(DiversityOptions, diversity)
-
-
-def filterable(pipeline: Pipeline) -> ExplainingRetriever:
-    """A pipeline's retriever, which takes filters.
-
-    Raises:
-        DataError: if it is none from an index or an attached collection.
-    """
-    if isinstance(pipeline.retriever, ExplainingRetriever):
-        return pipeline.retriever
-    raise DataError(
-        f"filters go to a retriever of an index, not to a {type(pipeline.retriever).__name__}; leave them out"
-    )
-
-
-def filtered(pipeline: Pipeline, condition: models.Filter | None) -> Pipeline:
-    """The same over the documents that a filter of Qdrant lets through; all of them where None.
-
-    Raises:
-        DataError: if the pipeline has no retriever that takes filters, or it is no filter of Qdrant.
-    """
-    if condition is None:
-        return pipeline
-    return replace(pipeline, retriever=filterable(pipeline).among(condition))
 
 
 def least_surprise(min_surprise: float | None, **alias: float | None) -> float | None:

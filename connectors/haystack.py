@@ -15,8 +15,6 @@ from surprise_rerank.connectors.components import (
     Lazy,
     attached,
     component_settings,
-    filterable,
-    filtered,
     found_metadata,
     given_vectors,
     judged_metadata,
@@ -26,6 +24,7 @@ from surprise_rerank.connectors.components import (
     stored_names,
 )
 from surprise_rerank.connectors.haystack_filters import to_qdrant_filter
+from surprise_rerank.connectors.qdrant.retrievers.base import filterable, filtered
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.errors import DataError, MissingExtraError
 from surprise_rerank.pipeline import Pipeline

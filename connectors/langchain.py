@@ -14,12 +14,12 @@ from surprise_rerank.candidates import Hit, Ranking, Verdict, verdict_json
 from surprise_rerank.connectors.components import (
     VERDICT,
     attached,
-    filtered,
     found_metadata,
     judged_metadata,
     least_surprise,
     stored_names,
 )
+from surprise_rerank.connectors.qdrant.retrievers.base import filtered
 from surprise_rerank.connectors.systems.loading import PipelineSettings
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.errors import MissingExtraError

@@ -19,8 +19,6 @@ from surprise_rerank.connectors.components import (
     Lazy,
     attached,
     component_settings,
-    filterable,
-    filtered,
     found_metadata,
     given_vectors,
     judged_metadata,
@@ -29,6 +27,7 @@ from surprise_rerank.connectors.components import (
     stored_names,
 )
 from surprise_rerank.connectors.llama_index_filters import to_qdrant_filter
+from surprise_rerank.connectors.qdrant.retrievers.base import filterable, filtered
 from surprise_rerank.connectors.systems.loading import PipelineSettings
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.errors import DataError, MissingExtraError, refuse_unknown

@@ -89,7 +89,7 @@ class Pipeline:
             raise DataError(f"top_k must be at least 1, got {top_k}")
         wanted = self.diversity.changed(**diversity)
         query = encoded_question(self.encoder, question)
-        pool, ranking = self._pooled(query, max(self.depth, top_k), wanted.needs | {"documents"})
+        pool, ranking = self.pooled(query, max(self.depth, top_k), wanted.needs | {"documents"})
         return first_of(ranking, pool, wanted, top_k, self.min_surprise)
 
     async def asearch(self, question: str, top_k: int = 10, **diversity: Unpack[DiversityOptions]) -> Ranking:
@@ -112,10 +112,21 @@ class Pipeline:
             DataError: if neither a re-ranker nor the retriever has scores.
         """
         wanted: frozenset[Field] = frozenset({"documents"}) if texts else frozenset()
-        return self._pooled(query, self.depth if depth is None else depth, wanted)[1]
+        return self.pooled(query, self.depth if depth is None else depth, wanted)[1]
 
-    def _pooled(self, query: Query, depth: int, beside: frozenset[Field]) -> tuple[Candidates, Ranking]:
-        """The pool with these fields beside those that order it, and its ranking."""
+    def pooled(
+        self, query: Query, depth: int, beside: frozenset[Field] = frozenset()
+    ) -> tuple[Candidates, Ranking]:
+        """The pool of an encoded question, and its ranking: all of it, with a verdict on it.
+
+        Args:
+            query: encoded.
+            depth: size of the pool.
+            beside: fields that the pool has beside those that order it.
+
+        Raises:
+            DataError: if neither a re-ranker nor the retriever has scores.
+        """
         pool = self.retriever.retrieve(query, depth, fields_for(self.reranker, self.background) | beside)
         return pool, ranked(query, pool, self.reranker, self.background, self.min_surprise)
 
@@ -194,7 +205,7 @@ class Pipeline:
         _require_texts(questions, qrels)
         names, standings, found = list(qrels), [], []
         for query in encode_queries(self.encoder, [questions[name] for name in names], names):
-            pool, ranking = self._pooled(query, self.depth, frozenset())
+            pool, ranking = self.pooled(query, self.depth, frozenset())
             if len(ranking):
                 standings.append(background.standing(background.told(ranking, query, pool)[1]))
                 found.append(any(qrels[query.id].get(name, 0) > 0 for name in ranking.ids[:_SHOWN]))

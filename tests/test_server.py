@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from surprise_rerank.connectors.server import app as server
 from surprise_rerank.connectors.server.ranking import falling
 from surprise_rerank.connectors.systems.backgrounds import store_background
 from surprise_rerank.connectors.systems.loading import pipeline_of, text_reranker_of
+from surprise_rerank.connectors.systems.pipelines import IndexPipelines
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.rerankers import DynaMaxReranker
@@ -383,3 +385,97 @@ def test_limits_must_be_limits() -> None:
         with pytest.raises(DataError):
             ServerOptions(**wrong)
     assert "secret" not in repr(ServerOptions(token="secret"))
+
+
+# Searches with a filter, another system, and another order beside
+
+
+@pytest.fixture
+def systems(index: DocumentIndex) -> TestClient:
+    pipelines = IndexPipelines(index, "dynamax")
+    service = Service(searches=True)
+    service.open(text_reranker_of(index, "dynamax"), pipelines["dynamax"], "dynamax", pipelines)
+    return TestClient(service_app(service, logger=Log().logger()))
+
+
+def _found(answer: dict[str, Any]) -> list[str]:
+    return [hit["id"] for hit in answer["results"]]
+
+
+@pytest.mark.parametrize("system", ["dynamax", "cosine", "fusion", "auto", "bm25"])
+def test_a_filter_reaches_every_system(systems: TestClient, system: str) -> None:
+    late = {"must": [{"key": "metadata.n", "range": {"gte": 2}}]}
+    asked = {"query": QUESTION, "system": system, "filter": late, "compare_with": "cosine"}
+    answer = systems.post("/v1/search", json=asked).json()
+    assert answer["system"] == system
+    assert set(_found(answer)) <= {"d2", "d3"}
+    assert set(_found(answer["compared"])) == {"d2", "d3"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [
+        ({"filterr": {}}, "did you mean 'filter'"),
+        ({"top_n": 3}, "not known"),
+        ({"filter": {"mustt": []}}, "'mustt' is not known"),
+        ({"filter": {"must": [{"key": "a[", "match": {"value": 1}}]}}, "invalid JSON path a["),
+        ({"filter": {"must": [{"key": "a", "match": {"value": 2**70}}]}}, "more than 64 bits"),
+        ({"filter": {"must": [{"has_id": ["d1"]}]}}, "no UUID"),
+        ({"filter": []}, "filter"),
+        ({"system": "dynmax"}, "did you mean 'dynamax'"),
+        ({"system": "surprise"}, "none of that name"),
+        ({"compare_with": "nothing"}, "there are dynamax"),
+        ({"depth": 0}, "depth"),
+        ({"depth": 5000}, "depth is 5000"),
+    ],
+)
+def test_a_search_that_is_not_understood_is_refused(systems: TestClient, asked: Any, named: str) -> None:
+    answer = systems.post("/v1/search", json={"query": QUESTION, **asked})
+    assert answer.status_code == 422
+    assert named in answer.json()["message"]
+
+
+def test_another_order_comes_beside_with_each_documents_rank_there(systems: TestClient) -> None:
+    answer = systems.post("/v1/search", json={"query": QUESTION, "compare_with": "cosine", "top_k": 2}).json()
+    cosine = systems.post("/v1/search", json={"query": QUESTION, "system": "cosine"}).json()
+    assert _found(answer["compared"]) == _found(cosine)[:2]
+    ranks = {hit["id"]: hit["rank_compared"] for hit in answer["results"]}
+    assert ranks == {name: _found(cosine).index(name) + 1 for name in ranks}
+
+
+def test_excerpts_mark_the_questions_words(systems: TestClient) -> None:
+    hit = systems.post("/v1/search", json={"query": QUESTION, "excerpts": True}).json()["results"][0]
+    excerpt = hit["excerpt"]
+    assert excerpt["text"].startswith("dogs bark")
+    assert [excerpt["text"][start:end] for start, end in excerpt["marks"]] == ["dogs", "bark"]
+
+
+def test_what_is_refused_comes_where_it_is_asked_for(systems: TestClient) -> None:
+    asked = {"query": "cricket in summer", "min_surprise": 0.95}
+    refused = systems.post("/v1/search", json=asked).json()
+    shown = systems.post("/v1/search", json={**asked, "keep_refused": True}).json()
+    assert refused["verdict"] == shown["verdict"]
+    assert refused["verdict"]["status"] == "off-topic"
+    assert (len(refused["results"]), len(shown["results"])) == (0, 4)
+
+
+def test_info_names_the_systems_the_default_first(systems: TestClient, client: TestClient) -> None:
+    info = systems.get("/info").json()
+    assert list(info["systems"]) == ["dynamax", "auto", "cosine", "bm25", "fusion"]
+    assert (info["documents"], info["depth"], info["min_surprise"]) == (4, 100, None)
+    assert client.get("/info").json()["systems"] == {}
+
+
+def test_only_questions_that_are_asked_as_usual_count_as_traffic(index: DocumentIndex) -> None:
+    pipelines = IndexPipelines(index, "dynamax")
+    service = Service(searches=True)
+    service.open(text_reranker_of(index, "dynamax"), pipelines["dynamax"], "dynamax", pipelines)
+    asking = TestClient(service_app(service, logger=Log().logger()))
+
+    def measured(**more: Any) -> bool:
+        asking.post("/v1/search", json={"query": QUESTION, **more})
+        return 'surprise_rerank_traffic_drift{route="/v1/search"}' in asking.get("/metrics").text
+
+    assert not measured(system="cosine")
+    assert not measured(filter={})
+    assert measured(system="dynamax")

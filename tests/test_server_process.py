@@ -34,7 +34,7 @@ from surprise_rerank.core.extras import is_installed
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.errors import DataError, SurpriseRerankError
-from surprise_rerank.eval.cli.surprise_rerank.serve import TOKEN_VARIABLE, serve
+from surprise_rerank.eval.cli.surprise_rerank.serving.serve import TOKEN_VARIABLE, serve
 
 TEXTS = ["cats sleep", "dogs bark at night", "wings lift"]
 OFF_TOPIC = ("who", "painted", "that", "chapel", "moon", "goal", "verb", "star", "tax", "fee")
@@ -42,7 +42,7 @@ WORDS = ("cats", "sleep", "dogs", "bark", "at", "night", "wings", "lift", *OFF_T
 OTHERS = [" ".join(words) for words in itertools.combinations(OFF_TOPIC, 3)][::6]
 CODE = (
     "from surprise_rerank.eval.cli import exits; "
-    "from surprise_rerank.eval.cli.surprise_rerank.serve import serve; exits.run(serve)"
+    "from surprise_rerank.eval.cli.surprise_rerank.serving.serve import serve; exits.run(serve)"
 )
 
 

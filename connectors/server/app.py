@@ -45,7 +45,7 @@ from surprise_rerank.connectors.server.service import Service
 from surprise_rerank.connectors.server.work import RequestEncoder, Workers
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.encoders.base import Encoder
-from surprise_rerank.errors import MissingExtraError, StoreError
+from surprise_rerank.errors import MissingExtraError, StoreError, did_you_mean
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.text_reranker import TextReranker
 
@@ -190,15 +190,22 @@ class _Work:
         request: Request,
         documents: int,
         verdict: Mapping[str, Any] | None,
-        served: TextReranker | Pipeline,
+        served: TextReranker | Pipeline | None,
     ) -> None:
-        """Remember how many documents an answer is about, and what became of the question."""
+        """Remember how many documents an answer is about, and what became of the question.
+
+        Args:
+            request: which.
+            documents: in the answer.
+            verdict: on the question, if any.
+            served: what ranked, where the question counts for the traffic of its route.
+        """
         record_of(request.scope).documents = documents
         route = self.metrics.route(route_path(request.scope))
         self.metrics.documents.labels(route).inc(documents)
         if verdict is not None:
             self.metrics.verdicts.labels(route, verdict["status"]).inc()
-        if verdict is not None and served.background is not None:
+        if verdict is not None and served is not None and served.background is not None:
             monitor = self.metrics.monitor(route, served.background, served.min_surprise)
             measured = monitor.observe(verdict["surprise"])
             if verdict["surprise"] is not None and not measured % _REPORTED:
@@ -246,13 +253,17 @@ def _search_routes(work: _Work, options: ServerOptions) -> APIRouter:
     async def search(request: Request, asked: SearchRequest) -> Response:
         """The best documents of the server's index for a question."""
         ranking.require_allowed(options, asked.query, [], "documents")
-        if asked.top_k > options.max_documents:
-            raise RefusedError(422, f"top_k is {asked.top_k}, and at most {options.max_documents} are given")
+        for name, count in (("top_k", asked.top_k), ("depth", asked.depth or 0)):
+            if count > options.max_documents:
+                raise RefusedError(422, f"{name} is {count}, and at most {options.max_documents} are given")
         opened = work.service.required()
+        pipeline = opened.pipeline_of()
         compute = functools.partial(ranking.search, opened, asked)
-        answer = await work.run(request, opened.required_pipeline.encoder, asked.query, compute)
-        work.count(request, len(answer["results"]), answer["verdict"], opened.required_pipeline)
-        return _json({**_head(request, work.service), "system": opened.system, **answer})
+        answer = await work.run(request, pipeline.encoder, asked.query, compute)
+        # Only questions that are asked in one way tell whether traffic has changed.
+        is_usual = asked.filter is None and asked.system in (None, opened.system)
+        work.count(request, len(answer["results"]), answer["verdict"], pipeline if is_usual else None)
+        return _json({**_head(request, work.service), **answer})
 
     return router
 
@@ -291,6 +302,10 @@ def _views(service: Service, options: ServerOptions, metrics: Metrics) -> APIRou
                 "version": _version(),
                 "system": opened.system,
                 "search": service.searches,
+                "documents": opened.documents,
+                "systems": opened.systems,
+                "min_surprise": None if opened.pipeline is None else opened.pipeline.min_surprise,
+                "depth": None if opened.pipeline is None else opened.pipeline.depth,
                 "background": None if background is None else background.count,
                 "max_input_length": opened.reranker.encoder.window,
                 "max_client_batch_size": options.max_documents,
@@ -355,6 +370,9 @@ def _invalid(request: Request, error: Exception) -> Response:
     where = list(first.get("loc", ()))[1:]
     if first.get("type") == "json_invalid":
         return _refused(request, RefusedError(400, f"the body is no JSON from character {where[0]} on"))
+    if first.get("type") == "extra_forbidden":  # of searches, which take no other fields
+        hint = did_you_mean(str(where[-1]), SearchRequest.model_fields)
+        return _refused(request, RefusedError(422, f"a field is not known; {hint}see /openapi.json"))
     if where[:1] == ["documents"] and len(where) > 1:  # what follows is of the types' inside
         said = f"documents[{where[1]}] must be a string, or an object with `text`"
         return _refused(request, RefusedError(422, said))

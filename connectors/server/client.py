@@ -76,6 +76,11 @@ class SearchClient:
         question: str,
         top_k: int = 10,
         min_surprise: float | None = None,
+        *,
+        filter: Mapping[str, Any] | None = None,  # noqa: A002 - Qdrant's name for it
+        system: str | None = None,
+        depth: int | None = None,
+        excerpts: bool = False,
         **diversity: Unpack[DiversityOptions],
     ) -> Answer:
         """The best documents of the server's index for a question.
@@ -84,13 +89,26 @@ class SearchClient:
             question: in words.
             top_k: the most hits.
             min_surprise: leave out what is less surprising; the server's own threshold where None.
+            filter: only documents that it lets through, in Qdrant's JSON.
+            system: what ranks, of those that the server names at `/info`; its own where None.
+            depth: size of the candidate pool; the server's own where None.
+            excerpts: whether hits have an `excerpt`, the sentence with most of the question's words.
             diversity: `diversity=` (or `mmr=`) and `collapse=` in place of the server's own.
 
         Raises:
             StoreError: if the server cannot be reached, has no index, or cannot answer now.
             DataError: if it refuses the token or what is asked for.
         """
-        asked = {"query": question, "top_k": top_k, "min_surprise": min_surprise, **diversity}
+        asked = {
+            "query": question,
+            "top_k": top_k,
+            "min_surprise": min_surprise,
+            "filter": filter,
+            "system": system,
+            "depth": depth,
+            "excerpts": excerpts or None,
+            **diversity,
+        }
         body = {name: value for name, value in asked.items() if value is not None}
         found = self._sent("/v1/search", body)
         try:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.server.service import Service
-from surprise_rerank.connectors.systems.index_systems import default_system
-from surprise_rerank.connectors.systems.loading import PipelineSettings, pipeline_of, text_reranker_of
+from surprise_rerank.connectors.systems.loading import PipelineSettings, text_reranker_of
+from surprise_rerank.connectors.systems.pipelines import IndexPipelines
 from surprise_rerank.connectors.systems.register import find_system
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.diversity import Diversity
@@ -83,12 +83,14 @@ class Loading:
             return
         index = self._index = settings.open_index()
         least = settings.min_surprise
-        name = settings.system or default_system(index)
         shown = settings.variety
-        pipeline = pipeline_of(index, name, depth=settings.depth, min_surprise=least, diversity=shown)
+        pipelines = IndexPipelines(
+            index, settings.system, depth=settings.depth, min_surprise=least, diversity=shown
+        )
+        name = pipelines.first
         reranker = _of_texts(index, name, least, shown)
         reranker.rank("first", ["the first one takes longest"])
-        self._service.open(reranker, pipeline, name)
+        self._service.open(reranker, pipelines[name], name, pipelines)
 
 
 def _of_texts(index: QdrantIndex, system: str, least: float | None, shown: Diversity) -> TextReranker:

@@ -6,10 +6,15 @@ import itertools
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
-from surprise_rerank.candidates import Hit, verdict_json
+from qdrant_client import models
+
+from surprise_rerank.candidates import Hit, Query, Ranking, verdict_json
+from surprise_rerank.connectors.highlights import excerpts, without_title
+from surprise_rerank.connectors.qdrant.retrievers.base import filtered
+from surprise_rerank.connectors.qdrant.search.filters import filter_of
 from surprise_rerank.connectors.server.answers import RefusedError
 from surprise_rerank.connectors.server.options import ServerOptions
 from surprise_rerank.connectors.server.schemas import DocumentObject, RerankRequest, SearchRequest, TeiRequest
@@ -17,6 +22,8 @@ from surprise_rerank.connectors.server.service import Opened, threshold, varied
 from surprise_rerank.connectors.server.work import RequestEncoder
 from surprise_rerank.documents import encodable
 from surprise_rerank.encoders.base import Encoder
+from surprise_rerank.errors import DataError
+from surprise_rerank.pipeline import Pipeline, encoded_question, first_of
 from surprise_rerank.rerank.diversity import NO_DIVERSITY
 from surprise_rerank.text_reranker import RankedText
 
@@ -83,16 +90,69 @@ def tei_rerank(
 
 
 def search(opened: Opened, asked: SearchRequest, encoder: RequestEncoder) -> dict[str, Any]:
-    """Hits of a search, and the verdict.
+    """Hits of a search, and the verdict; beside those of another system, where that was asked for.
 
     Raises:
-        RefusedError: if there is no index, or the surprise that is asked for cannot be measured.
+        RefusedError: if there is no index or system, the filter is none, or the surprise that is asked for
+            cannot be measured.
     """
-    pipeline = opened.required_pipeline
-    least = threshold(asked.min_surprise, pipeline.min_surprise, pipeline.background)
-    shown = varied(asked, pipeline.diversity)
-    found = opened.search(asked.query, asked.top_k, least, shown, encoder)
-    return {"results": [_hit(hit) for hit in found], "verdict": verdict_json(found.verdict)}
+    condition = _condition(asked.filter)
+    own = replace(opened.pipeline_of(asked.system), encoder=encoder)
+    other = None if asked.compare_with is None else opened.pipeline_of(asked.compare_with)
+    least = threshold(asked.min_surprise, own.min_surprise, own.background)
+    query = encoded_question(encoder, asked.query)
+    shown, _ = _ranked(own, query, asked, condition, least)
+    if other is None:
+        return _order(opened, asked, asked.system or opened.system, shown)
+    # What the other system cannot measure, it does not refuse.
+    able = least if other.background is not None and least is not None else None
+    compared, pool = _ranked(replace(other, encoder=encoder), query, asked, condition, able)
+    ranks = {name: rank for rank, name in enumerate(pool.ids, start=1)}
+    found = _order(opened, asked, asked.system or opened.system, shown)
+    for hit in found["results"]:
+        hit["rank_compared"] = ranks.get(hit["id"])
+    assert asked.compare_with is not None
+    return {**found, "compared": _order(opened, asked, asked.compare_with, compared)}
+
+
+def _condition(values: dict[str, Any] | None) -> models.Filter | None:
+    if values is None:
+        return None
+    if not _is_shallow([values]):
+        raise RefusedError(422, f"filter has more than {_DEEPEST} levels; send a flatter one")
+    try:
+        return filter_of(values)
+    except DataError as error:
+        raise RefusedError(422, f"filter: {error}") from error
+
+
+def _ranked(
+    pipeline: Pipeline,
+    query: Query,
+    asked: SearchRequest,
+    condition: models.Filter | None,
+    least: float | None,
+) -> tuple[Ranking, Ranking]:
+    """What a request is shown of a pool, and all of it."""
+    try:
+        pipeline = replace(filtered(pipeline, condition), min_surprise=least)
+    except DataError as error:
+        raise RefusedError(422, f"filter: {error}") from error
+    diversity = varied(asked, pipeline.diversity)
+    depth = max(asked.depth or pipeline.depth, asked.top_k)
+    pool, ranking = pipeline.pooled(query, depth, diversity.needs | {"documents"})
+    kept = None if asked.keep_refused else least
+    return first_of(ranking, pool, diversity, asked.top_k, kept), ranking
+
+
+def _order(opened: Opened, asked: SearchRequest, system: str, shown: Ranking) -> dict[str, Any]:
+    results = [_hit(hit) for hit in shown]
+    if asked.excerpts:
+        bodies = [without_title(hit["text"], hit["title"]) for hit in results]
+        found = excerpts(asked.query, bodies, opened.language)
+        for hit, excerpt in zip(results, found, strict=True):
+            hit["excerpt"] = excerpt.to_json()
+    return {"system": system, "results": results, "verdict": verdict_json(shown.verdict)}
 
 
 def texts_of(asked: RerankRequest) -> list[str]:

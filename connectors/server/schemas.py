@@ -173,11 +173,32 @@ class TeiRank(BaseModel):
 
 
 class SearchRequest(Varied):
-    """A question to the server's index."""
+    """A question to the server's index; a field that is not listed is refused."""
+
+    # A filter that were ignored because of a misspelled name would show what it should hide.
+    model_config = ConfigDict(extra="forbid")
 
     query: Text = Field(description="The question.")
     top_k: Annotated[_Count, Field(le=MOST_DOCUMENTS)] = Field(10, description="The most hits.")
+    filter: dict[str, Any] | None = Field(
+        None,
+        description="Only documents that Qdrant's filter lets through, in Qdrant's JSON; their metadata is "
+        "at `metadata.KEY`.",
+    )
+    system: Text | None = Field(None, description="What ranks, of those in `/info`; the first by default.")
+    depth: Annotated[_Count, Field(le=MOST_DOCUMENTS)] | None = Field(
+        None, description="Size of the candidate pool that is re-ranked."
+    )
     min_surprise: _Share | None = Field(None, description=_MIN_SURPRISE)
+    keep_refused: StrictBool = Field(
+        False, description="Whether what `min_surprise` refuses comes all the same; the verdict stays."
+    )
+    excerpts: StrictBool = Field(
+        False, description="Whether hits hold the sentence with most of the question's words."
+    )
+    compare_with: Text | None = Field(
+        None, description="Another system, whose order of the same question comes beside: `compared`."
+    )
 
 
 class HitPassage(BaseModel):
@@ -186,6 +207,15 @@ class HitPassage(BaseModel):
     number: int = Field(ge=0, description="0 for the first of its document.")
     start: int = Field(ge=0, description="Its first character.")
     end: int = Field(ge=0, description="After its last character.")
+
+
+class ShownExcerpt(BaseModel):
+    """A sentence of a hit."""
+
+    text: str
+    marks: list[tuple[int, int]] = Field(
+        description="Start and end of every word of it that the question has too, in code points."
+    )
 
 
 class SearchHit(BaseModel):
@@ -203,18 +233,31 @@ class SearchHit(BaseModel):
     metadata: dict[str, Any]
     parts: dict[str, float | None] = Field(description="What each scorer gave it.")
     duplicates: list[str] = Field(description="Ids of near-duplicates that were folded into it.")
+    excerpt: ShownExcerpt | None = Field(
+        default=None, description="The best sentence without the title, where it was asked for."
+    )
+    rank_compared: int | None = Field(
+        default=None,
+        description="Its rank by `compare_with`, from 1; null where that one's pool does not have it.",
+    )
 
 
-class SearchResponse(BaseModel):
-    """Hits, best first."""
+class Order(BaseModel):
+    """Hits of a system, best first."""
 
-    id: str = Field(description="The request's id, also in the header X-Request-Id.")
-    model: str
     system: str
     results: list[SearchHit]
     verdict: ShownVerdict = Field(
         description="On the whole candidate pool, also where min_surprise leaves everything out."
     )
+
+
+class SearchResponse(Order):
+    """What was found."""
+
+    id: str = Field(description="The request's id, also in the header X-Request-Id.")
+    model: str
+    compared: Order | None = Field(default=None, description="The order of `compare_with`.")
 
 
 class Limits(BaseModel):
@@ -236,6 +279,12 @@ class Info(BaseModel):
     version: str
     system: str
     search: bool = Field(description="Whether there is an index for `/v1/search`.")
+    documents: int | None = Field(description="How many the index holds; null without one.")
+    systems: dict[str, str] = Field(
+        description="What `/v1/search` can rank by, the default first, and what each does."
+    )
+    min_surprise: float | None = Field(description="The default of searches.")
+    depth: int | None = Field(description="The default of searches; null without an index.")
     background: int | None = Field(description="How many questions surprise is measured against.")
     max_input_length: int | None = Field(description="Tokens of a text that the model reads.")
     max_client_batch_size: int

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from surprise_rerank.candidates import Ranking
+from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.server.answers import RefusedError
 from surprise_rerank.connectors.server.schemas import Varied
 from surprise_rerank.connectors.server.work import RequestEncoder
-from surprise_rerank.errors import DataError
+from surprise_rerank.connectors.systems.pipelines import IndexPipelines
+from surprise_rerank.errors import DataError, did_you_mean
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.rerank.diversity import Diversity
 from surprise_rerank.text_reranker import RankedTexts, TextReranker
@@ -25,11 +26,13 @@ class Opened:
             do not say otherwise.
         pipeline: over the index; its own are those of searches.
         system: what readers call the two.
+        index: the systems of the same index; None where the pipeline is all that there is.
     """
 
     reranker: TextReranker
     pipeline: Pipeline | None
     system: str
+    index: IndexPipelines | None = None
 
     def rerank(
         self,
@@ -45,30 +48,44 @@ class Opened:
         reranker = replace(self.reranker, encoder=encoder, min_surprise=min_surprise, diversity=diversity)
         return reranker.rank(question, texts, ids=ids, top_n=top_n)
 
-    def search(
-        self,
-        question: str,
-        top_k: int,
-        min_surprise: float | None,
-        diversity: Diversity,
-        encoder: RequestEncoder,
-    ) -> Ranking:
-        """`Pipeline.search`, for one request."""
-        pipeline = replace(
-            self.required_pipeline, encoder=encoder, min_surprise=min_surprise, diversity=diversity
-        )
-        return pipeline.search(question, top_k)
-
-    @property
-    def required_pipeline(self) -> Pipeline:
-        """The pipeline.
+    def pipeline_of(self, system: str | None = None) -> Pipeline:
+        """The pipeline of a system; the first one by default.
 
         Raises:
-            RefusedError: if there is no index.
+            RefusedError: if there is no index, or it has no such system.
         """
         if self.pipeline is None:
             raise RefusedError(404, "the server has no index to search; start it with one")
-        return self.pipeline
+        if system in (None, self.system):
+            return self.pipeline
+        assert system is not None
+        if system not in self.systems or self.index is None:
+            hint = did_you_mean(system, self.systems)
+            raise RefusedError(
+                422, f"system: the index has none of that name; {hint}there are {', '.join(self.systems)}"
+            )
+        try:
+            return self.index[system]
+        except DataError as error:
+            raise RefusedError(422, f"system: {error}") from error
+
+    @property
+    def systems(self) -> dict[str, str]:
+        """What searches can rank by, the first by default, and what each does."""
+        if self.index is not None:
+            return {self.system: "", **self.index.summaries()}
+        return {} if self.pipeline is None else {self.system: ""}
+
+    @property
+    def language(self) -> str:
+        """Of the documents' words."""
+        bm25 = None if self.index is None else self.index.index.manifest.options.bm25
+        return Bm25().language if bm25 is None else bm25.language
+
+    @property
+    def documents(self) -> int | None:
+        """How many there are to search; None where that is not known."""
+        return None if self.index is None else len(self.index.index)
 
 
 class Service:
@@ -82,7 +99,13 @@ class Service:
         self.searches = searches
         self._opened: Opened | None = None
 
-    def open(self, reranker: TextReranker, pipeline: Pipeline | None = None, system: str = "") -> None:
+    def open(
+        self,
+        reranker: TextReranker,
+        pipeline: Pipeline | None = None,
+        system: str = "",
+        index: IndexPipelines | None = None,
+    ) -> None:
         """Serve these from now on.
 
         Args:
@@ -90,6 +113,7 @@ class Service:
             pipeline: over an index.
             system: what readers call the two; by default the class of what orders the pipeline's hits, or of
                 the re-ranker without a pipeline.
+            index: the systems of the pipeline's index, which requests may name.
 
         Raises:
             DataError: if there is a pipeline and there should be none, or the other way round.
@@ -100,7 +124,7 @@ class Service:
                 f"{'no' if pipeline is None else 'a'} pipeline; make both say the same"
             )
         orders = reranker.reranker if pipeline is None else pipeline.reranker or pipeline.retriever
-        self._opened = Opened(reranker, pipeline, system or type(orders).__name__)
+        self._opened = Opened(reranker, pipeline, system or type(orders).__name__, index)
 
     def required(self) -> Opened:
         """What is served.

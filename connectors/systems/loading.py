@@ -15,6 +15,7 @@ from surprise_rerank.connectors.qdrant.manifest import Manifest
 from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever
 from surprise_rerank.connectors.qdrant.retrievers.stored import StoredCandidates
 from surprise_rerank.connectors.systems.backgrounds import background_for, load_background
+from surprise_rerank.connectors.systems.built import BuiltSystem
 from surprise_rerank.connectors.systems.index_systems import build_system, default_system
 from surprise_rerank.connectors.systems.register import SYSTEMS, find_system, resolved
 from surprise_rerank.encoders.adapting import as_encoder
@@ -208,8 +209,18 @@ def pipeline_of(
         DataError: if the index lacks what the system needs, or min_surprise is given and it has no
             background for the system.
     """
-    name = system or default_system(index)
-    built = build_system(name, index)
+    built = build_system(system or default_system(index), index)
+    return pipeline_with(index, built, depth=depth, min_surprise=min_surprise, diversity=diversity)
+
+
+def pipeline_with(
+    index: QdrantIndex, built: BuiltSystem, *, depth: int, min_surprise: float | None, diversity: Diversity
+) -> Pipeline:
+    """The same of a system that is built.
+
+    Raises:
+        DataError: if min_surprise is given and the index has no background for the system.
+    """
     background = background_for(index, built, index.encoder, min_surprise)
     return Pipeline(
         index.encoder, built.retriever, built.reranker, depth, background, min_surprise, diversity

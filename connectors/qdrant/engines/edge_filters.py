@@ -13,7 +13,7 @@ import numpy as np
 from qdrant_client import models
 
 from surprise_rerank.core.extras import import_extra
-from surprise_rerank.errors import StoreError
+from surprise_rerank.errors import DataError, StoreError
 
 if TYPE_CHECKING:
     import qdrant_edge
@@ -30,11 +30,18 @@ def to_filter(query_filter: models.Filter | None) -> qdrant_edge.Filter | None:
     client's local mode only the first one counts. Write one condition per test.
 
     Raises:
+        DataError: if a value is none that Qdrant takes: a path, a place on earth, a number of 64 bits.
         StoreError: if a condition is of a kind that Edge does not have.
     """
     if query_filter is None:
         return None
-    return _filter(query_filter)
+    try:
+        return _filter(query_filter)
+    except (ValueError, TypeError, OverflowError) as error:  # as the bindings refuse what Rust cannot hold
+        said = str(error).splitlines()[0]
+        if "Helper" in said:  # a type of Rust's
+            said = "a value is of another kind, or has more than 64 bits"
+        raise DataError(f"Qdrant does not take the filter: {said}; correct that condition") from error
 
 
 def lacking(thing: str) -> StoreError:

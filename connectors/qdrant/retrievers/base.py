@@ -1,4 +1,4 @@
-"""What a retriever did for a query, in words and numbers."""
+"""What a retriever did for a query, in words and numbers; and retrievers among a filter's documents."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from surprise_rerank.connectors.qdrant.location import EngineKind
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions, Stage
 from surprise_rerank.core.tokens import TokenForm
 from surprise_rerank.core.workers import awaitable
+from surprise_rerank.errors import DataError
+from surprise_rerank.pipeline import Pipeline
 
 
 class SearchedIndex(Protocol):
@@ -116,6 +118,30 @@ class ExplainingRetriever(ABC):
         seconds = time.perf_counter() - begun
         scores = next(iter(pool.scores.values()))
         return Explanation(tuple(self.steps(query, depth)), seconds, Ranking.order(pool, scores, pool.scores))
+
+
+def filterable(pipeline: Pipeline) -> ExplainingRetriever:
+    """A pipeline's retriever, which takes filters.
+
+    Raises:
+        DataError: if it is none from an index or an attached collection.
+    """
+    if isinstance(pipeline.retriever, ExplainingRetriever):
+        return pipeline.retriever
+    raise DataError(
+        f"filters go to a retriever of an index, not to a {type(pipeline.retriever).__name__}; leave them out"
+    )
+
+
+def filtered(pipeline: Pipeline, condition: models.Filter | None) -> Pipeline:
+    """The same over the documents that a filter of Qdrant lets through; all of them where None.
+
+    Raises:
+        DataError: if the pipeline has no retriever that takes filters, or it is no filter of Qdrant.
+    """
+    if condition is None:
+        return pipeline
+    return replace(pipeline, retriever=filterable(pipeline).among(condition))
 
 
 def in_words(index: SearchedIndex, stages: Sequence[Stage], options: SearchOptions) -> list[str]:

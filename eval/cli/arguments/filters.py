@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
-import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from surprise_rerank.errors import DataError
 
 if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
     from qdrant_client.models import Filter
 
-Path: TypeAlias = tuple[str | int, ...]
-
 METADATA = "metadata."
-_SHOWN = 10  # names that an error lists
-_CLASS = re.compile(r"a valid dictionary or instance of \w+")
 
 
 class _Described(Protocol):
@@ -35,26 +28,19 @@ def parse_filter(text: str) -> Filter:
     Raises:
         DataError: if it is not JSON, or no filter; names the place that is wrong.
     """
-    from pydantic import ValidationError
-    from qdrant_client.models import Filter
+    from surprise_rerank.connectors.qdrant.search.filters import filter_of
 
     try:
         values = json.loads(text)
-        found = Filter.model_validate(values)
-    except ValidationError as error:
-        raise DataError(f"--filter: {_wrong(error.errors(include_url=False))}") from error
     except ValueError as error:
         raise DataError(
             f"--filter is not JSON ({error}); write it like "
             """'{"must": [{"key": "metadata.year", "match": {"value": 2024}}]}'"""
         ) from error
-    for name in _point_ids(values):
-        if not _is_point_id(name):
-            raise DataError(
-                f"--filter: has_id knows points, not documents ({name!r} is no UUID); a document is "
-                """{"key": "id", "match": {"value": "its id"}}"""
-            )
-    return found
+    try:
+        return filter_of(values)
+    except DataError as error:
+        raise DataError(f"--filter: {error}") from error
 
 
 def check_group_path(path: str) -> tuple[str, ...]:
@@ -90,25 +76,6 @@ def grouped(hits: Iterable[D], keys: Sequence[str], limit: int, size: int) -> li
     return list(groups.items())[:limit]
 
 
-def _point_ids(values: Any) -> Iterator[Any]:
-    """What the conditions `has_id` name, at any depth."""
-    if isinstance(values, list):
-        for own in values:
-            yield from _point_ids(own)
-    elif isinstance(values, Mapping):
-        yield from values.get("has_id", ())
-        for own in values.values():
-            yield from _point_ids(own)
-
-
-def _is_point_id(name: Any) -> bool:
-    try:
-        uuid.UUID(name)
-    except (ValueError, TypeError, AttributeError):
-        return isinstance(name, int)
-    return True
-
-
 def _values(metadata: Mapping[str, Any], keys: Sequence[str]) -> list[str | int]:
     value: Any = metadata
     for key in keys:
@@ -116,43 +83,3 @@ def _values(metadata: Mapping[str, Any], keys: Sequence[str]) -> list[str | int]
     values = value if isinstance(value, list) else [value]
     found = [v for v in values if isinstance(v, str | int) and not isinstance(v, bool)]
     return list(dict.fromkeys(found))
-
-
-def _wrong(errors: Sequence[ErrorDetails]) -> str:
-    """What is wrong: of everything that each kind of condition lacks, what lies deepest in the JSON."""
-    if errors[0]["loc"] == ():
-        return "it must be a JSON object with must, should, must_not or min_should"
-    given = [error for error in errors if error["type"] != "missing"]
-    worst = max(given or errors, key=lambda error: len(_json_path(error)))  # the first of the deepest
-    path = _json_path(worst)
-    place = path[:-1] if worst["type"] in ("extra_forbidden", "missing") else path
-    names = [
-        str(error["loc"][-1])
-        for error in errors
-        if error["type"] == "missing" and _json_path(error)[:-1] == place
-    ]
-    known = ", ".join(list(dict.fromkeys(names))[:_SHOWN])
-    match worst["type"]:
-        case "missing":
-            return f"{_shown(place)} lacks one of {known}"
-        case "extra_forbidden":
-            choice = f"; what it can have: {known}" if known else ""
-            return f"{path[-1]!r} is not known in {_shown(place)}{choice}"
-    message = _CLASS.sub("an object", worst["msg"])
-    return f"{_shown(path)}: {message[0].lower()}{message[1:]}"
-
-
-def _json_path(error: ErrorDetails) -> Path:
-    """Where an error is in the JSON; pydantic's places hold the names of classes and types, too."""
-    return tuple(part for part in error["loc"] if isinstance(part, int) or _is_key(part))
-
-
-def _is_key(part: str) -> bool:
-    return (
-        not part[:1].isupper() and "[" not in part and part not in ("bool", "int", "str", "date", "datetime")
-    )
-
-
-def _shown(path: Path) -> str:
-    shown = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
-    return shown.removeprefix(".") or "the filter"

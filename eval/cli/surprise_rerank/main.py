@@ -13,7 +13,7 @@ from surprise_rerank.eval.cli.surprise_rerank.explain import explain
 from surprise_rerank.eval.cli.surprise_rerank.fit import fit
 from surprise_rerank.eval.cli.surprise_rerank.index import index
 from surprise_rerank.eval.cli.surprise_rerank.search import search
-from surprise_rerank.eval.cli.surprise_rerank.serve import serve
+from surprise_rerank.eval.cli.surprise_rerank.serving.serve import serve
 from surprise_rerank.eval.cli.surprise_rerank.similar import similar
 from surprise_rerank.eval.cli.surprise_rerank.status import status
 

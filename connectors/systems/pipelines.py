@@ -1,0 +1,110 @@
+"""The systems of one index as pipelines, each made when it is first asked for."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+
+from surprise_rerank.connectors.qdrant.index import QdrantIndex
+from surprise_rerank.connectors.systems.built import BuiltSystem
+from surprise_rerank.connectors.systems.index_systems import build_system, default_system
+from surprise_rerank.connectors.systems.loading import pipeline_with
+from surprise_rerank.connectors.systems.register import Need, all_systems, find_system
+from surprise_rerank.pipeline import Pipeline
+from surprise_rerank.rerank.diversity import NO_DIVERSITY, Diversity
+
+
+class IndexPipelines(Mapping[str, Pipeline]):
+    """Pipelines over an index, by the name of their system: those that it stores enough for.
+
+    The first is the one that was asked for, or the best one. Another system is made when it is asked for the
+    first time, and gets a background then if it has none, which takes seconds. Threads may share an object.
+
+    Args:
+        index: opened with its encoder.
+        system: the first; the best that the index stores enough for by default.
+        depth: size of the candidate pools.
+        min_surprise: of the first alone: others may have no background.
+        diversity: of what searches show.
+
+    Raises:
+        DataError: if the index lacks what the first needs, or min_surprise is given and there is no
+            background.
+    """
+
+    def __init__(
+        self,
+        index: QdrantIndex,
+        system: str | None = None,
+        *,
+        depth: int = 100,
+        min_surprise: float | None = None,
+        diversity: Diversity = NO_DIVERSITY,
+    ) -> None:
+        self.index = index
+        self.first = system or default_system(index)
+        self._depth = depth
+        self._diversity = diversity
+        self._lock = threading.Lock()
+        self._made = {self.first: self._make(self.first, min_surprise)}
+        self._names = tuple(dict.fromkeys((self.first, *possible_systems(index))))
+
+    def __getitem__(self, name: str) -> Pipeline:
+        """The pipeline of a system.
+
+        Raises:
+            KeyError: if the index does not store enough for it.
+            SurpriseRerankError: as `pipeline_of`.
+        """
+        return self._of(name)[1]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names  # the mapping's own would make the pipeline
+
+    def built(self, name: str) -> BuiltSystem:
+        """What a pipeline is made of, for explanations.
+
+        Raises:
+            KeyError: as for the pipeline.
+        """
+        return self._of(name)[0]
+
+    def summaries(self) -> dict[str, str]:
+        """What each system does, in a line."""
+        return {name: find_system(name).summary for name in self._names}
+
+    def _of(self, name: str) -> tuple[BuiltSystem, Pipeline]:
+        if name not in self:
+            raise KeyError(name)
+        if name not in self._made:  # those that are made do not wait for one that is
+            with self._lock:
+                if name not in self._made:
+                    self._made[name] = self._make(name, None)
+        return self._made[name]
+
+    def _make(self, name: str, min_surprise: float | None) -> tuple[BuiltSystem, Pipeline]:
+        built = build_system(name, self.index)
+        made = pipeline_with(
+            self.index, built, depth=self._depth, min_surprise=min_surprise, diversity=self._diversity
+        )
+        return built, made
+
+
+def possible_systems(index: QdrantIndex) -> list[str]:
+    """The systems that an index stores enough for, the default first."""
+    options = index.manifest.options
+    stored: dict[Need, bool] = {
+        "ensemble": index.manifest.statistics is not None,
+        "multivectors": options.token_vectors is not None,
+        "sparse": options.bm25 is not None,
+        "tokens": options.packed_tokens,
+    }
+    there = {need for need, is_there in stored.items() if is_there}
+    able = [name for name, system in all_systems().items() if system.needs <= there]
+    return list(dict.fromkeys((default_system(index), *able)))

@@ -1,0 +1,1 @@
+"""Commands that go on until they are stopped: a service, a page, tools of an agent."""
