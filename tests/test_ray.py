@@ -226,7 +226,7 @@ def test_an_empty_id_that_a_worker_finds_is_told_as_in_one_process(tmp_path: Pat
 def test_a_source_that_cannot_pass_to_workers_is_named(ray: RayWorkers):
     sources = Sources(["drawn"], [(document for document in documents(3))])
     with pytest.raises(DataError, match="the source 'drawn' cannot pass to Ray's workers"):
-        ray.count(sources)
+        ray.count(sources, lambda _: None)
 
 
 # The index of a job

@@ -366,10 +366,23 @@ class TestMalformed:
         ]
         assert done["skipped"][1]["places"] == [f"{others}:2"]
 
-    def test_an_id_that_stands_twice_is_named(self, desk: Desk, tmp_path: Path) -> None:
-        write_rows(tmp_path / "more.jsonl", corpus(3)[2:])
+    def test_an_id_of_two_texts_is_named(self, desk: Desk, tmp_path: Path) -> None:
+        write_rows(tmp_path / "more.jsonl", [{**corpus(3)[2], "text": "another text"}])
         error = desk.refused("DOCS", tmp_path / "more.jsonl")
-        assert "'d2' is a duplicate: documents 3 and 31 have it" in error
+        assert "'d2' is a duplicate: documents 3 and 31 have it with different texts" in error
+
+    def test_a_document_that_comes_again_counts_once_and_is_told(self, desk: Desk, tmp_path: Path) -> None:
+        alone = desk.compare("DOCS"), desk.rows()
+        more = tmp_path / "more.jsonl"
+        write_rows(more, [*corpus(3)[1:], *corpus(3)[2:], {**corpus(3)[2], "id": "copy"}])
+        done = desk.compare("DOCS", more)
+        reason = "the same id and text as one before"
+        assert done["skipped"] == [
+            {"source": str(more), "reason": reason, "count": 3, "places": ["d1", "d2", "d2"]}
+        ]
+        assert done["documents"] == alone[0]["documents"] + 1
+        best = next(row for row in desk.rows() if row["document"] == "copy")
+        assert (best["neighbour"], round(best["cosine"], 5)) == ("d2", 1.0)
 
 
 class TestStored:

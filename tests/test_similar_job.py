@@ -145,7 +145,7 @@ def test_a_folder_of_another_job_is_refused(tmp_path):
 
 def test_ids_that_stand_twice_are_named(tmp_path, small_chunks):
     twice = [*documents(30), Document("7", "dog")]
-    with pytest.raises(DataError, match="id '7' is a duplicate: documents 8 and 31 have it"):
+    with pytest.raises(DataError, match="id '7' is a duplicate: documents 8 and 31 have it with different"):
         job(tmp_path).prepare(sources(twice))
 
 

@@ -379,7 +379,7 @@ class Collection(AttachedCollection):
         ]
 
     def _run(self, enricher: Enricher, show_progress: bool) -> EnrichReport:
-        with Terminal(quiet=not show_progress).bar("enriching", len(self), "docs") as advance:
+        with Terminal(quiet=not show_progress).bar("enriching", len(self), "documents") as advance:
             report = enricher.run(advance)
         self.reload()
         return report

@@ -84,6 +84,14 @@ class BeirFolder:
         """
         return _documents(_find(self.path, "corpus.jsonl"))
 
+    def count(self) -> int:
+        """How many lines the corpus has.
+
+        Raises:
+            DatasetError: if the corpus is missing or unreadable.
+        """
+        return sum(1 for _ in _raw_lines(_find(self.path, "corpus.jsonl")))
+
     def queries(self) -> dict[str, str]:
         """Read all questions, judged in this split or not: id -> text, in the file's order.
 
@@ -120,15 +128,21 @@ def _find(folder: Path, name: str) -> Path:
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Number and text of every line that is not blank."""
+    for number, raw in enumerate(_raw_lines(path), start=1):
+        text = _decode(raw, f"{path}:{number}")
+        if number == 1:
+            text = text.removeprefix("\ufeff")
+        if text.strip():
+            yield number, text
+
+
+def _raw_lines(path: Path) -> Iterator[bytes]:
     number = 0
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
-            for number, raw in enumerate(stream, start=1):
-                text = _decode(raw, f"{path}:{number}")
-                if number == 1:
-                    text = text.removeprefix("\ufeff")
-                if text.strip():
-                    yield number, text
+            for raw in stream:
+                number += 1
+                yield raw
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(
             f"{path}:{number + 1}: the gzip stream is damaged or cut short ({error}); fetch the file again"

@@ -99,6 +99,10 @@ class DemoDocumentation:
         """The documents, sorted by id."""
         return (Document(id=entry.id, text=entry.text) for entry in self.entries)
 
+    def count(self) -> int:
+        """How many documents there are."""
+        return len(self.entries)
+
     def queries(self) -> dict[str, str]:
         """The questions, id -> text; never the id of a document, which some evaluations would leave out."""
         return {_question_id(entry): entry.question for entry in self._asked()}

@@ -42,6 +42,9 @@ class Source(Protocol):
     def documents(self) -> Iterator[Document]:
         """The documents, in the source's order."""
 
+    def count(self) -> int | None:
+        """How many documents there are, without reading them; None where that is not known."""
+
     def queries(self) -> dict[str, str]:
         """Question id -> text, in the source's order; not all of them need be judged."""
 
@@ -136,6 +139,13 @@ class IrDataset:
             DatasetError: if it cannot be downloaded or read.
         """
         return map(_document, self._read(self.dataset_id, "docs_iter"))
+
+    def count(self) -> int | None:
+        """How many documents the catalogue says that there are."""
+        with _reading(self.dataset_id):
+            described = _lookup(self.dataset_id).metadata()
+        found = described.get("docs", {}).get("count") if isinstance(described, dict) else None
+        return found if isinstance(found, int) else None
 
     def queries(self) -> dict[str, str]:
         """Read the split's questions, id -> text.

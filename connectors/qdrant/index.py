@@ -14,7 +14,7 @@ import numpy as np
 from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field, Query
-from surprise_rerank.connectors.progress import Terminal
+from surprise_rerank.connectors.progress import Terminal, total_of
 from surprise_rerank.connectors.qdrant.location import (
     DEFAULT_RETRIES,
     MEMORY,
@@ -249,18 +249,11 @@ class QdrantIndex:
         if encoded is None:
             self.manifest.check_precision(self.encoder, self.storage.where)
         maker = PointMaker(self.manifest.options, self.encoder, self.statistics())
-        total = len(documents) if isinstance(documents, Sequence) else None
         self._density = None
-        with Terminal(quiet=not show_progress).bar("indexing", total, "docs") as advance:
-
-            def report(count: int) -> None:
-                advance(count)
-                if on_progress is not None:
-                    on_progress(count)
-
-            with self._changing_points() as points:
-                indexer = Indexer(self.storage.engine, points, maker, report, self._carried)
-                return indexer.run(documents, prune=prune, encoded=encoded)
+        bar = Terminal(quiet=not show_progress).bar("indexing", total_of(documents), "documents")
+        with bar as work, self._changing_points() as points:
+            indexer = Indexer(self.storage.engine, points, maker, work, on_progress, self._carried)
+            return indexer.run(documents, prune=prune, encoded=encoded)
 
     @exclusive
     def delete(self, ids: Iterable[str]) -> int:
@@ -512,7 +505,7 @@ class QdrantIndex:
         """
         latest, record = self._latest()
         total = statistics.behind(self.storage, record)
-        with Terminal(quiet=not show_progress).bar("statistics", total, "docs") as advance:
+        with Terminal(quiet=not show_progress).bar("statistics", total, "documents") as advance:
             changed = statistics.refresh(self.storage, latest, advance)
         self._statistics = latest
         return changed

@@ -78,8 +78,8 @@ class RayWorkers:
             ray_pipeline.disconnect()
             self._is_ours = False
 
-    def count(self, documents: Sources) -> int | None:
-        """See `Workers`. Each source is counted by one task.
+    def count(self, documents: Sources, advance: Advance) -> tuple[int | None, Sources]:
+        """See `Workers`. Each source is counted by one task, and nothing is left out of it.
 
         Raises:
             DataError: if a source cannot pass to the workers, or a row is malformed.
@@ -87,7 +87,7 @@ class RayWorkers:
         """
         self.connect()
         reads = [partial(_count_documents, source) for _, source in _shared(documents)]
-        return sum(int(row["count"]) for row in map_rows(reads, self._actors))
+        return sum(int(row["count"]) for row in map_rows(reads, self._actors)), documents
 
     def encode(
         self, folder: Path, documents: Sources, model: Model, tokens: TokenForm | None, advance: Advance

@@ -48,6 +48,34 @@ def read_parquet(path: Path, fields: Fields, refusals: Refusals, prefix: str = "
             yield from documents_of(_rows(batches, path, prefix, 0), fields, refusals, columns=columns)
 
 
+def count_parquet(path: Path) -> int:
+    """The rows of a Parquet file, which its end tells.
+
+    Raises:
+        DataError: if the file is damaged.
+        DatasetError: if the file cannot be read.
+        MissingExtraError: if pyarrow is not installed.
+    """
+    parquet = import_extra("pyarrow.parquet", EXTRA)
+    with _reading(path):
+        return int(parquet.read_metadata(path).num_rows)
+
+
+def count_saved_dataset(folder: Path) -> int:
+    """The rows of a data set that `save_to_disk` wrote; only the heads of its batches are read.
+
+    Raises:
+        DataError: if a file is damaged.
+        DatasetError: if there are several splits, or something cannot be read.
+        MissingExtraError: if pyarrow is not installed.
+    """
+    rows = 0
+    for path, stream in _streams(folder):
+        with _reading(path):
+            rows += sum(batch.num_rows for batch in stream)
+    return rows
+
+
 def read_saved_dataset(folder: Path, fields: Fields, refusals: Refusals) -> Iterator[Document]:
     """The documents of a data set that `save_to_disk` of `datasets` wrote, without that library.
 
@@ -62,18 +90,25 @@ def read_saved_dataset(folder: Path, fields: Fields, refusals: Refusals) -> Iter
         DatasetError: if there are several splits, or something cannot be read.
         MissingExtraError: if pyarrow is not installed.
     """
-    pyarrow = import_extra("pyarrow", EXTRA)
-    ipc = import_extra("pyarrow.ipc", EXTRA)
-    folder = _split_of(folder)
     number = 0
-    for name in _listed(folder / STATE_FILE, "_data_files", "filename"):
-        path = folder / name
-        with _reading(path), pyarrow.memory_map(str(path)) as source, ipc.open_stream(source) as stream:
+    for path, stream in _streams(folder):
+        with _reading(path):
             columns = Columns.of_table(fields, stream.schema.names, path)
             counted = CountedBatches(stream)
             rows = _rows(_slices(counted, columns.used(stream.schema.names)), path, "", number)
             yield from documents_of(rows, fields, refusals, columns=columns)
         number += counted.rows
+
+
+def _streams(folder: Path) -> Iterator[tuple[Path, Any]]:
+    """The Arrow files of a saved data set, and the batches of each."""
+    pyarrow = import_extra("pyarrow", EXTRA)
+    ipc = import_extra("pyarrow.ipc", EXTRA)
+    folder = _split_of(folder)
+    for name in _listed(folder / STATE_FILE, "_data_files", "filename"):
+        path = folder / name
+        with _reading(path), pyarrow.memory_map(str(path)) as source, ipc.open_stream(source) as stream:
+            yield path, stream
 
 
 def _slices(batches: CountedBatches, used: list[str]) -> Iterator[Any]:

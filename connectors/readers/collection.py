@@ -42,7 +42,11 @@ def from_collection(
             rows = _rows(client, collection, place)
             yield from documents_of(rows, fields or Fields(), refusals, keyed=True)
 
-    return DocumentSource(collection, read, on_error=on_error, may_be_empty=False)
+    def count() -> int:
+        with _opened(where, api_key) as (client, place):
+            return _count(client, collection, place)
+
+    return DocumentSource(collection, read, on_error=on_error, may_be_empty=False, count=count)
 
 
 def _rows(client: QdrantClient, collection: str, place: str) -> Iterator[Row]:
@@ -62,6 +66,23 @@ def _rows(client: QdrantClient, collection: str, place: str) -> Iterator[Row]:
             # In an index of ours, only the first point of a document in passages has the text.
             if not is_own or TEXT in point.payload:
                 yield Row(f"{engine.where}, point {point.id}", point.id, point.payload)
+
+
+def _count(client: QdrantClient, collection: str, place: str) -> int:
+    """How many points there are; of an index of ours, how many documents.
+
+    Raises:
+        StoreError: if there is no such collection, or it cannot be asked.
+    """
+    from qdrant_client import models
+
+    from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
+    from surprise_rerank.connectors.qdrant.schema import TEXT
+
+    _check_exists(client, collection, place)
+    engine = ClientEngine(client, "server", place, collection)
+    texts = models.Filter(must_not=[models.IsEmptyCondition(is_empty=models.PayloadField(key=TEXT))])
+    return engine.count(texts if set(engine.metadata()) >= _OWN_METADATA else None)
 
 
 def _check_exists(client: QdrantClient, collection: str, place: str) -> None:

@@ -42,7 +42,7 @@ def read_delimited(
         DatasetError: if the file cannot be read.
         MissingExtraError: if the encoding has to be guessed and that is not installed.
     """
-    with open_text(path, newline="", encoding=encoding) as stream:
+    with open_text(path, newline="", encoding=encoding, place=refusals.place) as stream:
         lines = _lines(stream, path)
         blank = 0
         while (head := next(lines, "")) and not head.strip():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from typing import Any, TypeAlias
 
 from surprise_rerank.connectors.readers.fields import Fields, Row, documents_of, id_string
@@ -45,7 +45,9 @@ def from_iterable(
     def read(refusals: Refusals) -> Iterator[Document]:
         return documents_of(_rows(opener.open(), name), fields or Fields(), refusals)
 
-    return DocumentSource(name, read, on_error=on_error)
+    sized: Any = items if isinstance(items, Sized) else None
+    count = None if sized is None else lambda: len(sized)
+    return DocumentSource(name, read, on_error=on_error, count=count)
 
 
 class _Opener:

@@ -36,7 +36,7 @@ def read_jsonl(
         DataError: if a line is no document, unless such lines are skipped.
         DatasetError: if the file cannot be read.
     """
-    with open_text(path, newline="\n", encoding=encoding or "utf-8") as stream:
+    with open_text(path, newline="\n", encoding=encoding or "utf-8", place=refusals.place) as stream:
         yield from documents_of(_rows(stream, path, prefix), fields, refusals, columns=columns)
 
 

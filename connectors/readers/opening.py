@@ -13,6 +13,8 @@ from surprise_rerank.connectors.datasets.sources import open_source
 from surprise_rerank.connectors.readers.arrow import (
     SPLITS_FILE,
     STATE_FILE,
+    count_parquet,
+    count_saved_dataset,
     read_parquet,
     read_saved_dataset,
 )
@@ -121,7 +123,7 @@ class _Opening:
         """The demo, a data set of ir_datasets, or a BEIR folder: their own readers know their fields."""
         self._refuse_fields(name)
         found = open_source(name)
-        return self._source(found.name, lambda _: found.documents())
+        return self._source(found.name, lambda _: found.documents(), count=found.count)
 
     def path(self, path: Path, asked: Format | None) -> DocumentSource:
         """A file or folder."""
@@ -131,18 +133,34 @@ class _Opening:
             case "beir":
                 return self._beir(path, name)
             case "dataset":
-                return self._source(name, lambda refusals: read_saved_dataset(path, self._fields, refusals))
+                return self._source(
+                    name,
+                    lambda refusals: read_saved_dataset(path, self._fields, refusals),
+                    count=lambda: count_saved_dataset(path),
+                )
             case "files":
                 self._refuse_fields(str(path))
                 read = self._folder if path.is_dir() else self._file
-                return self._source(name, lambda refusals: read(path, refusals))
+                return self._source(
+                    name, lambda refusals: read(path, refusals), count=lambda: len(self._documents(path))
+                )
             case None | "ir_datasets":
                 raise DatasetError(
                     f"{path}: its format cannot be recognised; name it with format=..., one of"
                     f" {', '.join(get_args(Format))} ('files' reads it as text)"
                 )
         reader = _table(kind, self._encoding)
-        return self._source(name, lambda refusals: self._tables(path, kind, reader, refusals))
+        if kind == "parquet":
+            return self._source(
+                name,
+                lambda refusals: self._tables(path, kind, reader, refusals),
+                count=lambda: sum(map(count_parquet, self._tables_of(path, kind))),
+            )
+        return self._source(
+            name,
+            lambda refusals: self._tables(path, kind, reader, refusals),
+            size=lambda: _bytes(self._tables_of(path, kind)),
+        )
 
     def _beir(self, path: Path, name: str) -> DocumentSource:
         if self._on_error == "raise":
@@ -153,7 +171,9 @@ class _Opening:
         if corpus is None:
             raise DatasetError(f"{path}: no corpus.jsonl and no corpus.jsonl.gz; is it a BEIR folder?")
         return self._source(
-            name, lambda refusals: read_jsonl(corpus, self._fields, refusals, columns=_BEIR_COLUMNS)
+            name,
+            lambda refusals: read_jsonl(corpus, self._fields, refusals, columns=_BEIR_COLUMNS),
+            size=lambda: _bytes([corpus]),
         )
 
     def _tables(self, path: Path, kind: Format, reader: Table, refusals: Refusals) -> Iterator[Document]:
@@ -166,6 +186,20 @@ class _Opening:
             else:
                 refusals.skipped.add(encodable(name), f"not a {kind} file")
 
+    def _tables_of(self, path: Path, kind: Format) -> list[Path]:
+        """The files that `_tables` reads."""
+        if not path.is_dir():
+            return [path]
+        found = walk(path, self._files, Skipped())
+        return [file for file, name in found if _table_format(name) == kind.removesuffix("-unquoted")]
+
+    def _documents(self, path: Path) -> list[Path]:
+        """The files that `_folder` reads."""
+        if not path.is_dir():
+            return [path]
+        named = walk(path, self._files, Skipped())
+        return [file for file, name in named if self._files.include or is_document(name)]
+
     def _folder(self, path: Path, refusals: Refusals) -> Iterator[Document]:
         return read_folder(path, self._files, refusals.skipped, self._encoding)
 
@@ -176,14 +210,20 @@ class _Opening:
         except RefusedError as refused:
             refusals.refuse(str(path), refused)
 
-    def _source(self, name: str, read: Callable[[Refusals], Iterator[Document]]) -> DocumentSource:
-        return DocumentSource(name, read, on_error=self._on_error, may_be_empty=False)
+    def _source(
+        self, name: str, read: Callable[[Refusals], Iterator[Document]], **extent: Callable[[], Any]
+    ) -> DocumentSource:
+        return DocumentSource(name, read, on_error=self._on_error, may_be_empty=False, **extent)
 
     def _refuse_fields(self, name: str) -> None:
         if self._fields != Fields():
             raise DataError(
                 f"{name}: fields are for tables and collections; this has its own, leave them out"
             )
+
+
+def _bytes(files: Iterable[Path]) -> int:
+    return sum(file.stat().st_size for file in files)
 
 
 def _server(spec: Any) -> Any:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Literal, TypeAlias
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import IO, Literal, TypeAlias
 
+from surprise_rerank.connectors.progress import Expected
 from surprise_rerank.documents import Document
-from surprise_rerank.errors import DataError, DatasetError
+from surprise_rerank.errors import DataError, DatasetError, SurpriseRerankError
 
 OnError: TypeAlias = Literal["raise", "skip"]
 
@@ -71,15 +74,44 @@ class Skipped:
         return f"{self.total} skipped: {'; '.join(reasons)}" if self.counts else "nothing skipped"
 
 
+class Place:
+    """How far one pass over a source has come: the bytes of its files that were read."""
+
+    def __init__(self) -> None:
+        self._before = 0  # in files that were read to their end
+        self._file: IO[bytes] | None = None
+        self._size = 0  # of that file
+
+    @contextlib.contextmanager
+    def within(self, file: IO[bytes]) -> Iterator[None]:
+        """A file is read in this block, compressed or not."""
+        self._file, self._size = file, os.fstat(file.fileno()).st_size
+        try:
+            yield
+        finally:
+            self._before, self._file = self.bytes, None
+
+    @property
+    def bytes(self) -> int:
+        """Bytes so far."""
+        file = self._file
+        try:
+            return self._before + (0 if file is None else file.tell())
+        except ValueError:  # it was read, and is closed
+            return self._before + self._size
+
+
 class Refusals:
     """What a pass does with a malformed row: an error, or one more in the account.
 
     Attributes:
         skipped: the account.
+        place: how far it has come, where files are read.
     """
 
     def __init__(self, skipped: Skipped, on_error: OnError) -> None:
         self.skipped = skipped
+        self.place = Place()
         self._on_error = on_error
 
     def refuse(self, where: str, refused: RefusedError) -> None:
@@ -100,6 +132,14 @@ class DocumentSource:
     >>> [document.text for document in source], [document.id for document in source], str(source.skipped)
     (['Dogs bark.'], ['1'], 'nothing skipped')
 
+    Args:
+        name: the source's own name, without its folder.
+        read: reads it from the beginning.
+        on_error: what happens to a malformed row.
+        may_be_empty: whether it may hold no document.
+        count: counts its rows without reading them, where that is possible.
+        size: bytes of its files, where the number of rows is judged by what was read of them.
+
     Attributes:
         name: the source's own name, without its folder.
         skipped: the account of the iteration that began last; complete when that one is.
@@ -112,6 +152,8 @@ class DocumentSource:
         *,
         on_error: OnError = "raise",
         may_be_empty: bool = True,
+        count: Callable[[], int | None] | None = None,
+        size: Callable[[], int] | None = None,
     ) -> None:
         if on_error not in ("raise", "skip"):
             raise DataError(f"on_error must be 'raise' or 'skip', got {on_error!r}")
@@ -120,6 +162,9 @@ class DocumentSource:
         self._read = read
         self._on_error = on_error
         self._may_be_empty = may_be_empty
+        self._count, self._size = count, size
+        self._known: tuple[int | None, int] | None = None  # rows and bytes
+        self._place, self._given, self._ended = Place(), 0, False
 
     def __iter__(self) -> Iterator[Document]:
         """The documents.
@@ -132,12 +177,44 @@ class DocumentSource:
             MissingExtraError: if a reader is not installed.
         """
         self.skipped = skipped = Skipped()
-        empty = True
-        for document in self._read(Refusals(skipped, self._on_error)):
-            empty = False
+        refusals = Refusals(skipped, self._on_error)
+        self._place, self._given, self._ended = refusals.place, 0, False
+        for document in self._read(refusals):
+            self._given += 1
             yield document
-        if empty and not self._may_be_empty:
+        self._ended = True
+        if not self._given and not self._may_be_empty:
             raise DatasetError(f"{self.name} holds no documents ({skipped})")
+
+    def expected(self, density: float | None = None) -> Expected | None:
+        """How many documents the iteration that began last gives in all; None while that cannot be told.
+
+        Args:
+            density: documents a byte of other sources, before anything of this one was read.
+        """
+        if self._ended:
+            return Expected(self._given)
+        rows, size = self._extent()
+        if rows is not None:
+            return Expected(rows)
+        density = self.density or density
+        return Expected(round(density * size), exact=False) if density and size else None
+
+    @property
+    def density(self) -> float | None:
+        """Documents a byte, in what was read; None where nothing was, or bytes do not count."""
+        read = self._place.bytes
+        return self._given / read if read and self._given else None
+
+    def _extent(self) -> tuple[int | None, int]:
+        """Rows and bytes, as far as they are known."""
+        if self._known is None:
+            try:
+                rows = self._count() if self._count is not None else None
+                self._known = rows, self._size() if self._size is not None else 0
+            except (OSError, SurpriseRerankError):
+                self._known = None, 0  # who reads it is told
+        return self._known
 
     @property
     def unreadable(self) -> list[str]:
@@ -146,3 +223,14 @@ class DocumentSource:
 
     def __repr__(self) -> str:
         return f"DocumentSource({self.name!r})"
+
+
+def expected_of(sources: Iterable[object]) -> Expected | None:
+    """How many documents several sources give, one after another; None while that cannot be told."""
+    count, exact, density = 0, True, None
+    for source in sources:
+        found = source.expected(density) if isinstance(source, DocumentSource) else None
+        if not isinstance(source, DocumentSource) or found is None:
+            return None
+        count, exact, density = count + found.count, exact and found.exact, source.density or density
+    return Expected(count, exact)

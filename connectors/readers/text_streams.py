@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from surprise_rerank.connectors.readers.source import EXTRA, RefusedError
+from surprise_rerank.connectors.readers.source import EXTRA, Place, RefusedError
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.errors import DataError, DatasetError
 
@@ -57,13 +57,16 @@ def reading(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def open_text(path: Path, *, newline: str, encoding: str | None = None) -> Iterator[io.TextIOWrapper]:
+def open_text(
+    path: Path, *, newline: str, encoding: str | None = None, place: Place | None = None
+) -> Iterator[io.TextIOWrapper]:
     """A file's characters; bytes that are none of its encoding come as lone surrogates, see `check_decoded`.
 
     Args:
         path: a name that ends in `.gz` is decompressed.
         newline: as for `open`.
         encoding: of a file that has no byte order mark and does not begin in UTF-8; guessed by default.
+        place: is told how far the file was read.
 
     Raises:
         DataError: if the file is damaged.
@@ -71,13 +74,13 @@ def open_text(path: Path, *, newline: str, encoding: str | None = None) -> Itera
         MissingExtraError: if the encoding is to be guessed and that is not installed.
     """
     with reading(path):
-        with _open(path) as stream:
+        with _open(path, Place()) as stream:
             sample = stream.read(_SAMPLE)
         found = marked_encoding(sample) or ("utf-8" if _begins_utf8(sample) else encoding)
         if found is None:
             found = guessed_encoding(sample) or "utf-8"
         with (
-            _open(path) as stream,
+            _open(path, place or Place()) as stream,
             io.TextIOWrapper(stream, encoding=found, errors="surrogateescape", newline=newline) as text,
         ):
             yield text
@@ -186,8 +189,14 @@ def guessed_encoding(sample: bytes) -> str | None:
     return _WESTERN if is_western else str(best.encoding)
 
 
-def _open(path: Path) -> gzip.GzipFile | io.BufferedReader:
-    return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")
+@contextmanager
+def _open(path: Path, place: Place) -> Iterator[gzip.GzipFile | io.BufferedReader]:
+    with path.open("rb") as file, place.within(file):
+        if path.suffix.lower() == ".gz":
+            with gzip.GzipFile(fileobj=file) as stream:
+                yield stream
+        else:
+            yield file
 
 
 def _begins_utf8(sample: bytes) -> bool:

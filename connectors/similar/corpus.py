@@ -413,10 +413,11 @@ def hash_of(name: str) -> int:
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little", signed=True)
 
 
-def duplicate_id(name: str, one: int, other: int) -> DataError:
+def duplicate_id(name: str, one: int, other: int, how: str = "") -> DataError:
     """The error of two documents, by their numbers, that have one id."""
     return DataError(
-        f"the document id {name!r} is a duplicate: documents {one} and {other} have it; ids must be unique"
+        f"the document id {name!r} is a duplicate: documents {one} and {other} have it{how}; "
+        "ids must be unique"
     )
 
 

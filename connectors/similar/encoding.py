@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from surprise_rerank.connectors.readers import DocumentSource
+from surprise_rerank.connectors.readers import DocumentSource, Skipped
 from surprise_rerank.connectors.similar.corpus import (
     duplicate_id,
     duplicates,
@@ -175,20 +175,78 @@ def _named(given: object, where: str) -> str:
     return name
 
 
-def count_unique(sources: Sequence[Iterable[Document]]) -> int:
-    """How many documents there are; 17 bytes a document are in memory.
+class Once:
+    """A source without what was read before: documents of the same id, title and text.
+
+    Args:
+        source: all documents.
+        repeated: ids that come several times, in this source or another.
+        before: those of them that sources before this one have.
+    """
+
+    def __init__(self, source: Iterable[Document], repeated: frozenset[str], before: frozenset[str]) -> None:
+        self._source, self._repeated, self._before = source, repeated, before
+        self._again = Skipped()
+
+    def __iter__(self) -> Iterator[Document]:
+        self._again, seen = Skipped(), set(self._before)
+        for document in self._source:
+            if document.id in self._repeated:
+                if document.id in seen:
+                    self._again.add(document.id, "the same id and text as one before")
+                    continue
+                seen.add(document.id)
+            yield document
+
+    @property
+    def accounts(self) -> list[Skipped]:
+        """What the source skipped, and what was left out here."""
+        return [*_accounts(self._source), self._again]
+
+
+def once(
+    sources: Sequence[Iterable[Document]], advance: Callable[[int], None]
+) -> tuple[int, Sequence[Iterable[Document]]]:
+    """How many documents there are, and the sources without those that come again.
+
+    17 bytes a document are in memory, and the ids that come several times.
+
+    Args:
+        sources: each is read, twice where an id comes several times.
+        advance: called with the number of documents that were read.
 
     Raises:
-        DataError: if an id is a duplicate; names one.
+        DataError: if different documents have one id; names it.
     """
-    hashes = np.fromiter((hash_of(d.id) for source in sources for d in source), np.int64)
-    for value in duplicates(hashes):
-        places: dict[str, int] = {}
-        for number, document in enumerate((d for source in sources for d in source), 1):
-            first = places.setdefault(document.id, number) if hash_of(document.id) == value else number
-            if first != number:
-                raise duplicate_id(document.id, first, number)
-    return len(hashes)
+
+    def hashes_of_ids() -> Iterator[int]:
+        for source in sources:
+            for document in source:
+                advance(1)
+                yield hash_of(document.id)
+
+    hashes = np.fromiter(hashes_of_ids(), np.int64)
+    several = set(duplicates(hashes))
+    if not several:
+        return len(hashes), sources
+    first: dict[str, tuple[int, str]] = {}
+    repeated, before = set[str](), list[frozenset[str]]()
+    number = again = 0
+    for source in sources:
+        before.append(frozenset(first))
+        for document in source:
+            number += 1
+            if hash_of(document.id) not in several:
+                continue
+            place, text = first.setdefault(document.id, (number, document.content))
+            if place != number:
+                if text != document.content:
+                    raise duplicate_id(document.id, place, number, " with different texts")
+                repeated.add(document.id)
+                again += 1
+    found = frozenset(repeated)
+    left = [Once(source, found, own & found) for source, own in zip(sources, before, strict=True)]
+    return len(hashes) - again, left
 
 
 def skipped_by(names: Sequence[str], sources: Sequence[Iterable[Document]]) -> list[dict[str, Any]]:
@@ -197,8 +255,14 @@ def skipped_by(names: Sequence[str], sources: Sequence[Iterable[Document]]) -> l
     Sources that skip nothing need not count, as `readers.DocumentSource` does.
     """
     return [
-        {"source": name, "reason": reason, "count": count, "places": source.skipped.places[reason]}
+        {"source": name, "reason": reason, "count": count, "places": account.places[reason]}
         for name, source in zip(names, sources, strict=True)
-        if isinstance(source, DocumentSource)
-        for reason, count in source.skipped.counts.items()
+        for account in _accounts(source)
+        for reason, count in account.counts.items()
     ]
+
+
+def _accounts(source: Iterable[Document]) -> list[Skipped]:
+    if isinstance(source, Once):
+        return source.accounts
+    return [source.skipped] if isinstance(source, DocumentSource) else []

@@ -115,7 +115,7 @@ class SimilarityJob:
             augmented.fill(index, keys, ensemble, self._workers, self._terminal, self._device)
         task = ScoringTask(queries.folder, keys.folder, ensemble, parts, self.settings, self._device, index)
         if self.settings.needs_tokens:
-            with self._terminal.bar("measuring", len(keys), "docs") as advance:
+            with self._terminal.bar("measuring", len(keys), "documents") as advance:
                 self._workers.measure(task, advance)
         self._task = task
         self.documents, self.neighbours = queries, keys
@@ -145,7 +145,7 @@ class SimilarityJob:
         task, count = self.task, self.task.count(len(self.documents))
         missing = [number for number in range(count) if not task.path(number).exists()]
         done = set(range(count)) - set(missing)
-        with self._terminal.bar("comparing", len(self.documents), "docs") as advance:
+        with self._terminal.bar("comparing", len(self.documents), "documents") as advance:
             advance(sum(len(task.rows(number, len(self.documents))) for number in done))
             computed = self._workers.score(task, missing, advance) if missing else iter(())
             for number in range(count):
@@ -223,9 +223,9 @@ class SimilarityJob:
             **made_in(tokens),
         }
         corpora.begin(folder, made_of)
-        with self._terminal.bar(f"reading {name}", None, "docs"):
-            total = self._workers.count(documents)
-        with self._terminal.bar(f"encoding {name}", total, "docs") as advance:
+        with self._terminal.bar(f"reading {name}", documents.expected, "documents") as advance:
+            total, documents = self._workers.count(documents, advance)
+        with self._terminal.bar(f"encoding {name}", total, "documents") as advance:
             names, skipped = self._workers.encode(folder, documents, self._model, tokens, advance)
         return corpora.complete(folder, skipped, names)
 

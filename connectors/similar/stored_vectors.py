@@ -57,7 +57,7 @@ class _Stored:
 
     def __iter__(self) -> Iterator[_Batch]:
         storage = self._index.storage
-        with self._terminal.bar("reading", len(self._index), "docs") as advance:
+        with self._terminal.bar("reading", len(self._index), "documents") as advance:
             for records in storage.engine.scroll((ID,), (DENSE,), batch=_BATCH, condition=WITH_VECTORS):
                 if records:
                     yield self._batch(storage, records)

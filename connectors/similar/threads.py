@@ -18,7 +18,7 @@ from surprise_rerank.connectors.similar.encoding import (
     Model,
     chunk_name,
     chunks_of,
-    count_unique,
+    once,
     skipped_by,
     store_documents,
 )
@@ -38,11 +38,12 @@ class Threads:
     def __init__(self, count: int | None = None) -> None:
         self._count = count or os.cpu_count() or 1
 
-    def count(self, documents: Sources) -> int | None:
+    def count(self, documents: Sources, advance: Advance) -> tuple[int | None, Sources]:
         """See `Workers`; reading takes a small share of what encoding does."""
         if any(iter(source) is source for source in documents.sources):
-            return None  # they can be read once
-        return count_unique(documents.sources)
+            return None, documents  # they can be read once
+        count, sources = once(documents.sources, advance)
+        return count, Sources(documents.names, sources)
 
     def encode(
         self, folder: Path, documents: Sources, model: Model, tokens: TokenForm | None, advance: Advance

@@ -9,7 +9,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from surprise_rerank.connectors.progress import Advance
+from surprise_rerank.connectors.progress import Advance, Expected
+from surprise_rerank.connectors.readers.source import expected_of
 from surprise_rerank.connectors.similar.corpus import EncodedCorpus
 from surprise_rerank.connectors.similar.encoding import Model
 from surprise_rerank.connectors.similar.index.location import IndexLocation
@@ -32,6 +33,10 @@ class Sources:
 
     names: Sequence[str]
     sources: Sequence[Iterable[Document]]
+
+    def expected(self) -> Expected | None:
+        """How many documents there are; None while that cannot be told."""
+        return expected_of(self.sources)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +78,14 @@ class ScoringTask:
 class Workers(Protocol):
     """What does the work of a job: threads of this process, or workers of Ray (`connectors.ray`)."""
 
-    def count(self, documents: Sources) -> int | None:
-        """How many documents there are, for the time left; None if counting would need too much.
+    def count(self, documents: Sources, advance: Advance) -> tuple[int | None, Sources]:
+        """How many documents there are, None if counting would need too much; and those to be encoded.
+
+        Documents that come again with the same id and text may be left out of these.
+
+        Args:
+            documents: to be read.
+            advance: called with the number of documents that were read.
 
         Raises:
             DataError: if a row is malformed, before anything is encoded.

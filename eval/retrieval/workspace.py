@@ -151,7 +151,7 @@ class Workspace:
             index.rebuild(dataset.documents, background=False)
 
     def _sync(self, index: DocumentIndex, dataset: RetrievalDataset) -> SyncReport:
-        with self.terminal.bar("indexing", len(dataset.documents), "docs") as advance:
+        with self.terminal.bar("indexing", len(dataset.documents), "documents") as advance:
             return index.sync(dataset.documents, prune=True, on_progress=advance, background=False)
 
     def _fitting(
@@ -173,7 +173,7 @@ class Workspace:
                     yield from word_lists(self.encoder, part)
                     advance(len(part))
 
-            with self.terminal.bar("counting words", len(texts), "docs") as advance:
+            with self.terminal.bar("counting words", len(texts), "documents") as advance:
                 return WordStatistics.of(words(advance))
 
         @cache
@@ -209,7 +209,7 @@ class Workspace:
         digest = hashlib.sha256()
         for document in dataset.documents:
             digest.update(f"{document.id}\0{document.content_hash}\0".encode())
-        with self.terminal.bar("BM25 index", len(dataset.documents), "docs") as advance:
+        with self.terminal.bar("BM25 index", len(dataset.documents), "documents") as advance:
             done = 0
 
             def advanced(total: int) -> None:

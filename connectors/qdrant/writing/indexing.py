@@ -12,6 +12,7 @@ from functools import partial
 from itertools import islice
 from typing import Protocol, runtime_checkable
 
+from surprise_rerank.connectors.progress import Work
 from surprise_rerank.connectors.qdrant.engines.base import Engine
 from surprise_rerank.connectors.qdrant.schema import (
     HASH,
@@ -86,6 +87,7 @@ class Indexer:
         engine: where they are stored.
         points: stores and deletes their points.
         maker: makes their points.
+        work: is told of the documents and their lengths: of those that are known, and those that are stored.
         on_progress: called with the number of documents of every finished part.
         carried: has the vectors of documents that have not changed since the version before.
     """
@@ -93,6 +95,7 @@ class Indexer:
     engine: Engine
     points: PointWriter
     maker: PointMaker
+    work: Work
     on_progress: Callable[[int], None] | None = None
     carried: CarriedVectors | None = None
     _counts: _Counts = field(default_factory=_Counts)
@@ -138,10 +141,13 @@ class Indexer:
         # This also finds what cannot be stored before anything is encoded.
         hashes = [stored_hash(d) for d in documents]
         stored = known if known is not None else self._stored(documents, writer)
-        current = {d.id for d, own in zip(documents, hashes, strict=True) if _hash(stored, d.id) == own}
+        pairs = zip(documents, hashes, strict=True)
+        current = {d.id: d for d, own in pairs if _hash(stored, d.id) == own}
         rows = [i for i, d in enumerate(documents) if d.id not in current]
-        writer.acknowledge(current, done=0)
+        writer.acknowledge(set(current))
         self._counts.unchanged += len(current)
+        self.work.found(len(documents), _length(documents))
+        self.work.skip(len(current), _length(current.values()))
         self._report(len(current))
         rows.sort(key=lambda i: -len(documents[i].content))
         for window in self._windows(rows, documents):
@@ -228,7 +234,9 @@ class Indexer:
         return len(gone)
 
     def _told(self, writer: Writer) -> None:
-        self._report(writer.take_done())
+        done = writer.take_done()
+        self.work(len(done), _length(done))
+        self._report(len(done))
 
     def _report(self, count: int) -> None:
         if self.on_progress is not None and count:
@@ -259,6 +267,11 @@ def slice_encoded(encoded: Encoded, start: int, count: int) -> Encoded:
             "one of each for every document"
         )
     return encoded.take(range(start, start + count))
+
+
+def _length(documents: Iterable[Document]) -> int:
+    """Characters, and one for each document: about what encoding takes."""
+    return sum(len(own.content) + 1 for own in documents)
 
 
 def _hash(stored: Mapping[str, Stored], name: str) -> str | None:

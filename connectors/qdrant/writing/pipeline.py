@@ -60,7 +60,7 @@ class Writer:
         self._error: BaseException | None = None
         self._missing: dict[str, None] = {}  # ids that are not known to be stored, in their order
         self._oversized: dict[str, str] = {}  # id -> why no request holds it
-        self._done = 0
+        self._done: list[Document] = []
         self._lock = threading.Lock()
 
     def __enter__(self) -> Writer:
@@ -82,8 +82,8 @@ class Writer:
         with self._lock:
             self._missing.update(dict.fromkeys(names))
 
-    def acknowledge(self, names: set[str], done: int) -> None:
-        """These documents are stored, of which `done` are to be reported."""
+    def acknowledge(self, names: set[str], done: Sequence[Document] = ()) -> None:
+        """The documents of these names are stored; those that are `done` are to be reported."""
         with self._lock:
             for name in names:
                 self._missing.pop(name, None)
@@ -97,10 +97,10 @@ class Writer:
             self._error = self._error or error
             raise StoppedError from error
 
-    def take_done(self) -> int:
-        """How many documents were stored since the last call."""
+    def take_done(self) -> list[Document]:
+        """The documents that were stored since the last call."""
         with self._lock:
-            done, self._done = self._done, 0
+            done, self._done = self._done, []
         return done
 
     def finish(self, seen: Iterable[str]) -> None:
@@ -166,7 +166,7 @@ class Writer:
         for batch in _batches([(job.document.id, job.units[0]) for job in single]):
             failed = self._upsert(batch)
             stored = {name for name, _ in batch} - failed
-            self.acknowledge(stored, len(stored))
+            self.acknowledge(stored, [job.document for job in single if job.document.id in stored])
         if not several:
             return
         failed = set()
@@ -178,7 +178,7 @@ class Writer:
         surplus = [p for job in whole for p in points_of(job.document.id, range(len(job.units), job.before))]
         self._points.delete(surplus)
         self._points.set_payloads([(job.units[0][-1].id, _completed(job)) for job in whole])
-        self.acknowledge({job.document.id for job in whole}, len(whole))
+        self.acknowledge({job.document.id for job in whole}, [job.document for job in whole])
 
     def _upsert(self, batch: Sequence[_Named]) -> set[str]:
         """Store points; returns the ids of documents whose point no request can hold."""

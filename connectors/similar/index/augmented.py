@@ -255,7 +255,7 @@ def fill(
     with AugmentedIndex(location, corpus, Ensemble.load(ensemble), device) as index:
         index.create()
         missing = index.missing()
-        with terminal.bar("filling the index", len(corpus), "docs") as advance:
+        with terminal.bar("filling the index", len(corpus), "documents") as advance:
             advance(len(corpus) - sum(map(index.rows, missing)))
             if missing and location.url is not None and isinstance(workers, IndexFiller):
                 workers.fill_index(location, corpus, ensemble)
@@ -264,5 +264,5 @@ def fill(
                 missing = left
             for first in missing:
                 advance(index.fill_block(first))
-        with terminal.bar("building the graph", len(corpus), "docs") as advance:
+        with terminal.bar("building the graph", len(corpus), "documents") as advance:
             index.finish(advance)

@@ -52,7 +52,7 @@ server_option = click.option(
 _OPTIONS = (
     options_of(Location),
     click.option("--grpc", is_flag=True, help="Talk to the server by gRPC instead of REST."),
-    click.option("--json", "as_json", is_flag=True, help="JSON for programs, without a bar."),
+    click.option("--json", "as_json", is_flag=True, help="JSON for programs."),
     click.option("--quiet", "-q", is_flag=True, help="The result only: no progress, no notes."),
     click.version_option(package_name="surprise-rerank"),
 )

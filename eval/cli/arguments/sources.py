@@ -12,6 +12,7 @@ import click
 from surprise_rerank.core.settings import option
 
 if TYPE_CHECKING:
+    from surprise_rerank.connectors.progress import Expected
     from surprise_rerank.connectors.readers import DocumentSource, Fields
     from surprise_rerank.connectors.readers.opening import Format
     from surprise_rerank.documents import Document
@@ -105,6 +106,12 @@ class Sources:
     def __iter__(self) -> Iterator[Document]:
         for _, source in self.named:
             yield from source
+
+    def expected(self) -> Expected | None:
+        """How many documents there are; None while that cannot be told."""
+        from surprise_rerank.connectors.readers.source import expected_of
+
+        return expected_of(source for _, source in self.named)
 
     @property
     def unreadable(self) -> list[str]:

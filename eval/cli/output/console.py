@@ -31,8 +31,8 @@ class Output:
 
     @property
     def shows_progress(self) -> bool:
-        """Whether there is somebody to look at a bar."""
-        return not (self.as_json or self.quiet) and sys.stderr.isatty()
+        """Whether the error stream gets a bar, or lines where it is no terminal."""
+        return not self.quiet
 
     @property
     def is_terminal(self) -> bool:

@@ -75,7 +75,7 @@ Examples:
     "[default: beside the result, until that is complete]",
 )
 @takes(similarity=SimilarityArguments, workers=WorkerArguments)
-@click.option("--json", "as_json", is_flag=True, help="The summary as JSON, without a bar.")
+@click.option("--json", "as_json", is_flag=True, help="The summary as JSON.")
 @click.option("--quiet", "-q", is_flag=True, help="The summary only, no progress.")
 @click.version_option(package_name="surprise-rerank")
 def similar(
