@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Protocol, Unpack
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
 from surprise_rerank.core.threads import using_threads
+from surprise_rerank.core.tracing import Counts, span
 from surprise_rerank.core.workers import in_thread
 from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.errors import DataError
@@ -88,9 +90,13 @@ class Pipeline:
         if top_k < 1:
             raise DataError(f"top_k must be at least 1, got {top_k}")
         wanted = self.diversity.changed(**diversity)
-        query = encoded_question(self.encoder, question)
-        pool, ranking = self.pooled(query, max(self.depth, top_k), wanted.needs | {"documents"})
-        return first_of(ranking, pool, wanted, top_k, self.min_surprise)
+        with searching(top_k) as counts:
+            query = encoded_question(self.encoder, question)
+            depth = max(self.depth, top_k)
+            pool, ranking = self.pooled(query, depth, wanted.needs | {"documents"}, top_k=top_k)
+            shown = first_of(ranking, pool, wanted, top_k, self.min_surprise)
+            counts.update(outcome(shown))
+        return shown
 
     async def asearch(self, question: str, top_k: int = 10, **diversity: Unpack[DiversityOptions]) -> Ranking:
         """`search` in another thread, while the event loop goes on; see `workers.in_thread`.
@@ -115,7 +121,12 @@ class Pipeline:
         return self.pooled(query, self.depth if depth is None else depth, wanted)[1]
 
     def pooled(
-        self, query: Query, depth: int, beside: frozenset[Field] = frozenset()
+        self,
+        query: Query,
+        depth: int,
+        beside: frozenset[Field] = frozenset(),
+        *,
+        top_k: int | None = None,
     ) -> tuple[Candidates, Ranking]:
         """The pool of an encoded question, and its ranking: all of it, with a verdict on it.
 
@@ -123,12 +134,14 @@ class Pipeline:
             query: encoded.
             depth: size of the pool.
             beside: fields that the pool has beside those that order it.
+            top_k: how many will be shown; a span says so.
 
         Raises:
             DataError: if neither a re-ranker nor the retriever has scores.
         """
-        pool = self.retriever.retrieve(query, depth, fields_for(self.reranker, self.background) | beside)
-        return pool, ranked(query, pool, self.reranker, self.background, self.min_surprise)
+        pool = retrieved(self.retriever, query, depth, fields_for(self.reranker, self.background) | beside)
+        with reranking(self.reranker, pool, top_k):
+            return pool, ranked(query, pool, self.reranker, self.background, self.min_surprise)
 
     def with_background(
         self,
@@ -268,6 +281,38 @@ class FittedPipeline(WeightFit):
     """
 
     pipeline: Pipeline = field(kw_only=True)
+
+
+def searching(top_k: int | None = None) -> AbstractContextManager[Counts]:
+    """A span around all that one question causes, to which `outcome` is added."""
+    return span("CHAIN", "surprise_rerank.search", {"surprise_rerank.top_k": top_k})
+
+
+def reranking(
+    reranker: Reranker | None, pool: Candidates, top_k: int | None = None
+) -> AbstractContextManager[Counts]:
+    """A span of how a pool is ordered and measured, of which `top_k` are shown."""
+    known = {
+        "reranker.model_name": None if reranker is None else type(reranker).__name__,
+        "reranker.top_k": top_k,
+        "surprise_rerank.candidates": len(pool),
+    }
+    return span("RERANKER", "surprise_rerank.rerank", known)
+
+
+def outcome(shown: Ranking) -> Counts:
+    """What a span says of a ranking that is shown."""
+    verdict = {} if shown.verdict is None else {"surprise_rerank.verdict": shown.verdict.status}
+    return {"surprise_rerank.documents": len(shown), **verdict}
+
+
+def retrieved(retriever: Retriever, query: Query, depth: int, fields: frozenset[Field]) -> Candidates:
+    """A retriever's candidates, and a span of how it found them."""
+    known = {"surprise_rerank.retriever": type(retriever).__name__, "surprise_rerank.depth": depth}
+    with span("RETRIEVER", "surprise_rerank.retrieve", known) as counts:
+        pool = retriever.retrieve(query, depth, fields)
+        counts["surprise_rerank.candidates"] = len(pool)
+    return pool
 
 
 def encoded_question(encoder: Encoder, question: str) -> Query:

@@ -14,8 +14,9 @@ from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.core.arrays import Float32Array, unit_rows
 from surprise_rerank.core.terms import TermBatch
 from surprise_rerank.core.tokens import TokenForm
+from surprise_rerank.core.tracing import span
 from surprise_rerank.documents import Document, Passage
-from surprise_rerank.encoders.base import Encoder, token_dimension
+from surprise_rerank.encoders.base import Encoder, encode_documents, token_dimension
 from surprise_rerank.encoders.paired import PairedEncoder
 from surprise_rerank.encoders.passages import Passages, passage_texts
 from surprise_rerank.errors import DataError
@@ -136,7 +137,10 @@ class TextPools:
         positions, rows, notes = given.positions, list(range(len(given.texts))), []
         stored = None
         if self.stored is not None:
-            found = self.stored.candidates(query, _distinct(given.ids), needs)
+            asked = _distinct(given.ids)
+            with span("RETRIEVER", "surprise_rerank.fetch", {"surprise_rerank.asked": len(asked)}) as counts:
+                found = self.stored.candidates(query, asked, needs)
+                counts["surprise_rerank.documents"] = len(set(found.ids))
             stored = _at_positions(found, positions, given.ids)
             known = frozenset(stored.ids)
             rows = [row for row in rows if positions[row] not in known]
@@ -178,13 +182,13 @@ class TextPools:
         lacking = [i for i, part in enumerate(parts) if "dense" in needs and part.row not in vectors]
         if tokens_read and (not isinstance(self.encoder, PairedEncoder) or len(lacking) == len(parts)):
             # One pass gives both.
-            encoded = self.encoder.encode(texts)
+            encoded = encode_documents(self.encoder, texts)
             tokens, dense = encoded.tokens, encoded.dense
         else:
-            tokens = _one_side(self.encoder, "token").encode(texts).tokens if tokens_read else None
+            tokens = encode_documents(_one_side(self.encoder, "token"), texts).tokens if tokens_read else None
             dense = np.zeros((len(parts), self.encoder.dimension if "dense" in needs else 0), np.float32)
             if lacking:
-                own = _one_side(self.encoder, "dense").encode([texts[i] for i in lacking]).dense
+                own = encode_documents(_one_side(self.encoder, "dense"), [texts[i] for i in lacking]).dense
                 dense[lacking] = own
         if vectors:
             dense = np.array([vectors.get(part.row, own) for part, own in zip(parts, dense, strict=True)])
@@ -233,7 +237,7 @@ class TextPools:
             return {}, f"the vectors that came with {len(found)} texts {why}, so they were not used"
         fact = f"vectors are of {self.encoder.name}"
         if fact not in self.known:
-            own = _one_side(self.encoder, "dense").encode([given.texts[first]]).dense[0]
+            own = encode_documents(_one_side(self.encoder, "dense"), [given.texts[first]]).dense[0]
             cosine = float(unit_rows(own[None])[0] @ unit_rows(found[first][None])[0])
             self.known[fact] = cosine > _SAME_MODEL
             if not self.known[fact]:

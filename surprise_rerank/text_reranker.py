@@ -7,13 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import Unpack
 
 from surprise_rerank.candidates import Candidates, Hit, Query, Ranking, Verdict
+from surprise_rerank.core.tracing import span
 from surprise_rerank.core.workers import in_thread
 from surprise_rerank.documents import Passage
 from surprise_rerank.encoders.adapting import as_encoder
 from surprise_rerank.encoders.base import Encoder, encode_queries, token_dimension
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError
-from surprise_rerank.pipeline import encoded_question, fields_for, first_of, ranked
+from surprise_rerank.pipeline import encoded_question, fields_for, first_of, outcome, ranked, reranking
 from surprise_rerank.rerank.diversity import NO_DIVERSITY, Diversity, DiversityOptions
 from surprise_rerank.rerank.rerankers import CosineReranker, DynaMaxReranker, Reranker
 from surprise_rerank.text_pool import Ids, StoredDocuments, TextPool, TextPools, Vectors
@@ -149,10 +150,14 @@ class TextReranker:
         own = self._pools.checked(texts, ids, vectors)
         if not texts:
             return RankedTexts(verdict=Verdict("off-topic", None, None, "there were no texts to rank"))
-        query = encoded_question(self.encoder, question)
-        pool = self._pools.pool(query, own, fields_for(self.reranker, self.background, wanted))
-        ranking = ranked(query, pool.candidates, self.reranker, self.background, self.min_surprise)
-        return _ranked_texts(first_of(ranking, pool.candidates, wanted, top_n, self.min_surprise), pool)
+        with span("CHAIN", "surprise_rerank.rank_texts", {"surprise_rerank.texts": len(texts)}) as counts:
+            query = encoded_question(self.encoder, question)
+            pool = self._pools.pool(query, own, fields_for(self.reranker, self.background, wanted))
+            with reranking(self.reranker, pool.candidates, top_n):
+                ranking = ranked(query, pool.candidates, self.reranker, self.background, self.min_surprise)
+            shown = first_of(ranking, pool.candidates, wanted, top_n, self.min_surprise)
+            counts.update(outcome(shown))
+        return _ranked_texts(shown, pool)
 
     async def arank(
         self,

@@ -95,6 +95,7 @@ EXTRAS = {
     "matplotlib",
     "mteb",
     "openai",
+    "opentelemetry",
     "ot",
     "prometheus_client",
     "pyarrow",

@@ -26,7 +26,7 @@ from surprise_rerank.core.terms import TermBatch
 from surprise_rerank.core.tokens import TokenBatch, TokenForm, pack_tokens, unpack_tokens
 from surprise_rerank.core.tokens.form import INT8
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders.base import Encoder
+from surprise_rerank.encoders.base import Encoder, encode_documents
 from surprise_rerank.errors import DataError, IndexMismatchError
 from surprise_rerank.similarities.kernels import in_form
 from surprise_rerank.surprise.ensemble import Ensemble
@@ -258,5 +258,5 @@ def packed_tokens(encoder: Encoder, documents: Sequence[Document], form: TokenFo
     Raises:
         DataError: if the encoder has no token vectors.
     """
-    encoded = encoder.encode([document.content for document in documents], kind="document")
+    encoded = encode_documents(encoder, [document.content for document in documents])
     return pack_tokens(in_form(encoded.require_tokens(), form))

@@ -44,7 +44,7 @@ from surprise_rerank.connectors.server.schemas import (
 from surprise_rerank.connectors.server.service import Service
 from surprise_rerank.connectors.server.work import RequestEncoder, Workers
 from surprise_rerank.core.extras import pip_line
-from surprise_rerank.encoders.base import Encoder
+from surprise_rerank.encoders.base import Encoder, shown_model
 from surprise_rerank.errors import MissingExtraError, StoreError, did_you_mean
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.text_reranker import TextReranker
@@ -135,6 +135,8 @@ def service_app(
         docs_url=None,  # these pages load scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
+        # FastAPI's own spans hold query strings, and its records of errors their messages.
+        telemetry={"tracing": False, "logs": False},
     )
     guarded = [Depends(HTTPBearer(auto_error=False))] if options.token is not None else []
     app.include_router(_probes(service))
@@ -298,7 +300,7 @@ def _views(service: Service, options: ServerOptions, metrics: Metrics) -> APIRou
         background = opened.reranker.background
         return _json(
             {
-                "model_id": ranking.shown_model(opened.reranker.encoder),
+                "model_id": shown_model(opened.reranker.encoder),
                 "version": _version(),
                 "system": opened.system,
                 "search": service.searches,
@@ -330,7 +332,7 @@ def _views(service: Service, options: ServerOptions, metrics: Metrics) -> APIRou
 
 
 def _head(request: Request, service: Service) -> dict[str, str]:
-    model = ranking.shown_model(service.required().reranker.encoder)
+    model = shown_model(service.required().reranker.encoder)
     return {"id": record_of(request.scope).request_id, "model": model}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -23,7 +22,7 @@ from surprise_rerank.connectors.server.work import RequestEncoder
 from surprise_rerank.documents import encodable
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.errors import DataError
-from surprise_rerank.pipeline import Pipeline, encoded_question, first_of
+from surprise_rerank.pipeline import Pipeline, encoded_question, first_of, outcome, searching
 from surprise_rerank.rerank.diversity import NO_DIVERSITY
 from surprise_rerank.text_reranker import RankedText
 
@@ -100,8 +99,10 @@ def search(opened: Opened, asked: SearchRequest, encoder: RequestEncoder) -> dic
     own = replace(opened.pipeline_of(asked.system), encoder=encoder)
     other = None if asked.compare_with is None else opened.pipeline_of(asked.compare_with)
     least = threshold(asked.min_surprise, own.min_surprise, own.background)
-    query = encoded_question(encoder, asked.query)
-    shown, _ = _ranked(own, query, asked, condition, least)
+    with searching(asked.top_k) as counts:
+        query = encoded_question(encoder, asked.query)
+        shown, _ = _ranked(own, query, asked, condition, least)
+        counts.update(outcome(shown))
     if other is None:
         return _order(opened, asked, asked.system or opened.system, shown)
     # What the other system cannot measure, it does not refuse.
@@ -140,7 +141,7 @@ def _ranked(
         raise RefusedError(422, f"filter: {error}") from error
     diversity = varied(asked, pipeline.diversity)
     depth = max(asked.depth or pipeline.depth, asked.top_k)
-    pool, ranking = pipeline.pooled(query, depth, diversity.needs | {"documents"})
+    pool, ranking = pipeline.pooled(query, depth, diversity.needs | {"documents"}, top_k=asked.top_k)
     kept = None if asked.keep_refused else least
     return first_of(ranking, pool, diversity, asked.top_k, kept), ranking
 
@@ -249,11 +250,6 @@ def falling(ranked: Sequence[RankedText], low: float = -math.inf, high: float = 
     for i, step in enumerate(steps):
         shown[i + 1] = min(shown[i + 1], math.nextafter(shown[i], -math.inf) if step else shown[i])
     return shown
-
-
-def shown_model(encoder: Encoder) -> str:
-    """A model's name; of a folder, the last part only."""
-    return os.path.basename(encoder.name) if os.path.isabs(encoder.name) else encoder.name
 
 
 def _cut_as_asked(encoder: RequestEncoder, asked: TeiRequest) -> list[str]:

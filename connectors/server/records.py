@@ -21,6 +21,7 @@ from surprise_rerank.connectors.server.answers import (
 )
 from surprise_rerank.connectors.server.logs import log_failure
 from surprise_rerank.connectors.server.metrics import Metrics
+from surprise_rerank.core.tracing import continuing
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -82,7 +83,8 @@ class Recorder:
 
         start = time.perf_counter()
         try:
-            await self._app(scope, receive, tagged)
+            with continuing(scope["headers"]):
+                await self._app(scope, receive, tagged)
         except Exception as error:  # noqa: BLE001 - what no layer foresaw; the server's own log would have the trace
             log_failure(self._logger, record.request_id, error)
             if record.status is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -59,7 +60,9 @@ class Workers:
             RefusedError: if the client hangs up.
         """
         stop = threading.Event()
-        result = asyncio.get_running_loop().run_in_executor(self._pool, self._shared, work, stop)
+        # With what belongs to the request: the span that its own are children of.
+        run = contextvars.copy_context().run
+        result = asyncio.get_running_loop().run_in_executor(self._pool, run, self._shared, work, stop)
         gone = asyncio.ensure_future(_closed(receive))
         try:
             await asyncio.wait((result, gone), return_when=asyncio.FIRST_COMPLETED)

@@ -24,7 +24,7 @@ from surprise_rerank.core.arrays import Float32Array, matrix, unit_rows
 from surprise_rerank.core.tokens import TokenBatch, TokenForm, pack_tokens
 from surprise_rerank.core.tokens.form import INT8
 from surprise_rerank.documents import Document, encodable
-from surprise_rerank.encoders.base import Encoder
+from surprise_rerank.encoders.base import Encoder, encode_documents
 from surprise_rerank.errors import DataError
 
 # Documents of a chunk; after a kill, less than one chunk is encoded again.
@@ -127,7 +127,7 @@ def store_documents(
     parts: list[TokenBatch] = []
     for start in range(0, len(order), _WINDOW):
         rows = order[start : start + _WINDOW]
-        encoded = encoder.encode([documents[i].content for i in rows], kind="document")
+        encoded = encode_documents(encoder, [documents[i].content for i in rows])
         dense[rows] = encoded.dense
         if tokens is not None:
             parts.append(in_form(encoded.require_tokens(), tokens))

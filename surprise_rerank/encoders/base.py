@@ -6,7 +6,9 @@ for models that give a vector for every token.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias, cast
 
@@ -15,6 +17,7 @@ import numpy as np
 from surprise_rerank.candidates import Query
 from surprise_rerank.core.arrays import Float32Array, IntArray
 from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.core.tracing import Counts, span
 from surprise_rerank.errors import DataError
 
 Kind: TypeAlias = Literal["query", "document"]
@@ -152,13 +155,35 @@ def encode_queries(
         ids: n names; empty where not given.
         on_progress: called with the number of texts of every finished batch.
     """
-    encoded = encoder.encode(texts, kind="query", on_progress=on_progress)
+    with _encoding(encoder, texts, "query"):
+        encoded = encoder.encode(texts, kind="query", on_progress=on_progress)
     tokens = encoded.tokens
     names = [""] * len(texts) if ids is None else list(ids)
     return [
         Query(text=text, dense=encoded.dense[i], tokens=None if tokens is None else tokens[i], id=name)
         for i, (text, name) in enumerate(zip(texts, names, strict=True))
     ]
+
+
+def encode_documents(encoder: Encoder, texts: Sequence[str]) -> Encoded:
+    """The vectors of documents, or of their passages, in their order."""
+    with _encoding(encoder, texts, "document"):
+        return encoder.encode(texts)
+
+
+def shown_model(encoder: Encoder) -> str:
+    """A model's name for others to read; of a folder, the last part only."""
+    return os.path.basename(encoder.name) if os.path.isabs(encoder.name) else encoder.name
+
+
+def _encoding(encoder: Encoder, texts: Sequence[str], kind: Kind) -> AbstractContextManager[Counts]:
+    """A span of what a model encodes, with the name that OpenInference asks for."""
+    attributes = {
+        "embedding.model_name": shown_model(encoder),
+        "surprise_rerank.texts": len(texts),
+        "surprise_rerank.side": kind,
+    }
+    return span("EMBEDDING", "CreateEmbeddings", attributes)
 
 
 def even_spans(length: int, count: int) -> IntArray:

@@ -25,7 +25,7 @@ from surprise_rerank.connectors.qdrant.storage.tokens import stored_tokens
 from surprise_rerank.connectors.qdrant.writing.points import Piece
 from surprise_rerank.core.tokens.batch import BITS, TokenBatch
 from surprise_rerank.core.tokens.form import TokenForm
-from surprise_rerank.encoders.base import Encoded, Encoder
+from surprise_rerank.encoders.base import Encoded, Encoder, encode_documents
 from surprise_rerank.errors import DataError
 
 
@@ -64,7 +64,7 @@ class CarriedVectors:
         """Vectors of pieces; token vectors are as they were stored, or in the form of the new version."""
         known = self._known(pieces) if self.is_possible else {}
         rows = [i for i in range(len(pieces)) if i not in known]
-        fresh = self.encoder.encode([pieces[i].text for i in rows], kind="document") if rows else None
+        fresh = encode_documents(self.encoder, [pieces[i].text for i in rows]) if rows else None
         if fresh is not None and not known:
             return fresh
         dense = np.empty((len(pieces), self.after.dimension), np.float32)

@@ -34,7 +34,7 @@ from surprise_rerank.connectors.qdrant.writing.pipeline import (
 from surprise_rerank.connectors.qdrant.writing.points import Piece, PointMaker
 from surprise_rerank.connectors.qdrant.writing.term_upkeep import PointWriter
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders.base import Encoded
+from surprise_rerank.encoders.base import Encoded, encode_documents
 from surprise_rerank.errors import DataError
 
 # Documents whose state is looked up together, and that are sorted by length: like lengths pad little.
@@ -206,7 +206,7 @@ class Indexer:
     def _encoded(self, pieces: Sequence[Piece]) -> Encoded:
         if self.carried is not None:
             return self.carried.encoded(pieces)
-        return self.maker.encoder.encode([piece.text for piece in pieces], kind="document")
+        return encode_documents(self.maker.encoder, [piece.text for piece in pieces])
 
     def _require_unique(self, documents: Sequence[Document]) -> None:
         for document in documents:

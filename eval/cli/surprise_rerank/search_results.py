@@ -19,7 +19,15 @@ from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.arguments.location import model_of, open_index
 from surprise_rerank.eval.cli.arguments.search import SearchArguments
 from surprise_rerank.eval.cli.output.console import Output
-from surprise_rerank.pipeline import fields_for, first_of, ranked
+from surprise_rerank.pipeline import (
+    fields_for,
+    first_of,
+    outcome,
+    ranked,
+    reranking,
+    retrieved,
+    searching,
+)
 from surprise_rerank.rerank.diversity import NO_DIVERSITY, Diversity
 from surprise_rerank.thresholds.background import QuestionBackground
 
@@ -69,13 +77,16 @@ def search_once(
         min_surprise: what is off-topic below it.
     """
     times = [time.perf_counter()]
-    query = Query(question) if encoder is None else encode_queries(encoder, [question])[0]
-    times.append(time.perf_counter())
-    fields = fields_for(system.reranker, background, diversity)
-    pool = system.retriever.retrieve(query, depth, fields | {"documents"})
-    times.append(time.perf_counter())
-    ranking = ranked(query, pool, system.reranker, background, min_surprise)
-    ranking = first_of(ranking, pool, diversity)
+    with searching() as counts:
+        query = Query(question) if encoder is None else encode_queries(encoder, [question])[0]
+        times.append(time.perf_counter())
+        fields = fields_for(system.reranker, background, diversity)
+        pool = retrieved(system.retriever, query, depth, fields | {"documents"})
+        times.append(time.perf_counter())
+        with reranking(system.reranker, pool):
+            ranking = ranked(query, pool, system.reranker, background, min_surprise)
+        ranking = first_of(ranking, pool, diversity)
+        counts.update(outcome(ranking))
     times.append(time.perf_counter())
     steps = ("encoding", "retrieval", "re-ranking")
     seconds = dict(zip(steps, np.diff(times).tolist(), strict=True))
