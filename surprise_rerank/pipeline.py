@@ -11,7 +11,7 @@ import numpy as np
 
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
 from surprise_rerank.core.threads import using_threads
-from surprise_rerank.core.tracing import Counts, span
+from surprise_rerank.core.tracing import Counts, Known, span
 from surprise_rerank.core.workers import in_thread
 from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.errors import DataError
@@ -292,7 +292,7 @@ def reranking(
     reranker: Reranker | None, pool: Candidates, top_k: int | None = None
 ) -> AbstractContextManager[Counts]:
     """A span of how a pool is ordered and measured, of which `top_k` are shown."""
-    known = {
+    known: Known = {
         "reranker.model_name": None if reranker is None else type(reranker).__name__,
         "reranker.top_k": top_k,
         "surprise_rerank.candidates": len(pool),
@@ -308,7 +308,7 @@ def outcome(shown: Ranking) -> Counts:
 
 def retrieved(retriever: Retriever, query: Query, depth: int, fields: frozenset[Field]) -> Candidates:
     """A retriever's candidates, and a span of how it found them."""
-    known = {"surprise_rerank.retriever": type(retriever).__name__, "surprise_rerank.depth": depth}
+    known: Known = {"surprise_rerank.retriever": type(retriever).__name__, "surprise_rerank.depth": depth}
     with span("RETRIEVER", "surprise_rerank.retrieve", known) as counts:
         pool = retriever.retrieve(query, depth, fields)
         counts["surprise_rerank.candidates"] = len(pool)

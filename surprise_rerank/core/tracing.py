@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
 Kind: TypeAlias = Literal["CHAIN", "EMBEDDING", "RERANKER", "RETRIEVER"]
+Known: TypeAlias = Mapping[str, int | str | None]
 Counts: TypeAlias = dict[str, int | float | str]
 
 _NAME = "surprise-rerank"
 
 
 @contextmanager
-def span(kind: Kind, name: str, known: Mapping[str, int | str | None]) -> Iterator[Counts]:
+def span(kind: Kind, name: str, known: Known) -> Iterator[Counts]:
     """Record what happens in the block, where somebody records.
 
     An error goes on its way, and the span has its class alone (`error.type`).

@@ -17,7 +17,7 @@ import numpy as np
 from surprise_rerank.candidates import Query
 from surprise_rerank.core.arrays import Float32Array, IntArray
 from surprise_rerank.core.tokens import TokenBatch
-from surprise_rerank.core.tracing import Counts, span
+from surprise_rerank.core.tracing import Counts, Known, span
 from surprise_rerank.errors import DataError
 
 Kind: TypeAlias = Literal["query", "document"]
@@ -178,7 +178,7 @@ def shown_model(encoder: Encoder) -> str:
 
 def _encoding(encoder: Encoder, texts: Sequence[str], kind: Kind) -> AbstractContextManager[Counts]:
     """A span of what a model encodes, with the name that OpenInference asks for."""
-    attributes = {
+    attributes: Known = {
         "embedding.model_name": shown_model(encoder),
         "surprise_rerank.texts": len(texts),
         "surprise_rerank.side": kind,
