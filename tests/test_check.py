@@ -145,7 +145,7 @@ def test_the_command_tells_holds_from_off_and_failed(
     (table,) = json.loads(report.read_text())["tables"]
     assert table["rows"][0][:4] == ["own", "holds", 1, 0]
     assert checked(monkeypatch, "--expected", expected("0.4"), "-q") == 1
-    assert re.search(r"own +t +cosine +RR +0\.5020 +0\.0020 +0\.4000", capsys.readouterr().out)
+    assert "\nown\tt\tcosine\tRR\t0.5020\t0.0020\t0.4000\n" in capsys.readouterr().out
     assert checked(monkeypatch, "--expected", expected(needs="{data: [x]}"), "-q") == 0
     assert "no data folder" in capsys.readouterr().out
 

@@ -17,6 +17,7 @@ from calling import exit_code
 
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.eval.cli.rerank_eval.main import main
+from surprise_rerank.eval.reports.records import read_report
 from surprise_rerank.eval.retrieval import workspace
 from surprise_rerank.eval.retrieval.settings import DEFAULTS
 from surprise_rerank.surprise.ensemble import Ensemble
@@ -126,9 +127,28 @@ def test_a_changed_corpus_is_indexed_again_where_it_changed(run: Run, beir: Path
 
 
 def test_quiet_prints_the_table_alone(run: Run, beir: Path) -> None:
-    code, out, err = run("--dataset", beir, "--systems", "cosine", "--quiet")
+    code, out, err = run("--dataset", beir, "--systems", "cosine,dynamax", "--quiet")
     assert (code, err) == (0, "")
-    assert "nDCG@10" in out
+    names, *rows = [line.split("\t") for line in out.splitlines()]
+    assert names[:2] == ["system", "nDCG@10"]
+    assert [row[0] for row in rows] == ["cosine", "dynamax"]
+    assert {len(row) for row in rows} == {len(names)}
+
+
+def test_json_is_one_document_with_everything(run: Run, beir: Path, tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    arguments = ("--dataset", beir, "--systems", "cosine,dynamax", "--report", file)
+    code, out, err = run(*arguments, "--json")
+    assert code == 0, err
+    assert out.isascii()
+    assert out.count("\n") == 1
+    report = json.loads(out, parse_constant=pytest.fail)
+    assert report == json.loads(file.read_text("utf-8"))
+    assert list(report) == ["title", "tables", "plots", "notes", "facts", "machine", "versions"]
+    table = report["tables"][0]
+    assert "Holm p" in table["verdict"]
+    assert [row[0] for row in table["rows"]] == ["cosine", "dynamax"]
+    assert read_report(file).table(table["name"]).verdict == table["verdict"]
 
 
 def test_measures_and_depth_are_the_users_choice(run: Run, beir: Path, tmp_path: Path) -> None:
@@ -152,9 +172,9 @@ def test_a_depth_beyond_every_engine_is_the_whole_corpus(run: Run, beir: Path, t
 def test_a_folder_whose_name_is_not_utf8_is_read(run: Run, beir: Path, tmp_path: Path) -> None:
     odd = beir.with_name("caf\udce9")
     beir.rename(odd)
-    code, out, err = run("--dataset", odd, "--systems", "cosine", "--run-dir", tmp_path / "runs", "-q")
+    code, _, err = run("--dataset", odd, "--systems", "cosine", "--run-dir", tmp_path / "runs")
     assert code == 0, err
-    assert "caf\ufffd" in out
+    assert "caf\ufffd" in err
 
 
 def test_measures_may_have_parameters(run: Run, beir: Path) -> None:
@@ -167,9 +187,9 @@ def test_measures_may_have_parameters(run: Run, beir: Path) -> None:
 def test_an_ensemble_that_says_nothing_is_told(run: Run, beir: Path, tmp_path: Path) -> None:
     (tmp_path / "one.txt").write_text("a single question\n")
     arguments = ["--systems", "surprise", "--ensemble", tmp_path / "one.txt"]
-    code, out, _ = run("--dataset", beir, *arguments, "-q")
+    code, _, err = run("--dataset", beir, *arguments)
     assert code == 0
-    assert "surprise: in 2 of 2 questions, surprise is not defined for" in out
+    assert "surprise: in 2 of 2 questions, surprise is not defined for" in err
 
 
 def test_surprise_can_be_measured_against_questions_of_a_file(run: Run, beir: Path, tmp_path: Path) -> None:
@@ -188,16 +208,17 @@ def test_a_missing_extra_is_a_line_and_not_a_failure(
     monkeypatch.setattr(evaluation, "has_lucene", lambda: False)
     code, out, err = run("--dataset", beir, "--systems", "bm25-lucene,cosine,fusion-lucene")
     assert code == 0, err
-    assert "bm25-lucene: not measured" in out
-    assert "pip install 'surprise-rerank[pyserini]'" in out
-    assert "fusion-lucene: without BM25" in out
+    assert out.startswith("system\t")
+    assert "bm25-lucene: not measured" in err
+    assert "pip install 'surprise-rerank[pyserini]'" in err
+    assert "fusion-lucene: without BM25" in err
     assert "pyserini" in one_error_line(run("--dataset", beir, "--systems", "bm25-lucene", "-q"))
 
 
 def test_limit_makes_a_small_index_of_its_own(run: Run, beir: Path) -> None:
-    code, out, err = run("--dataset", beir, "--limit", "1", "--systems", "cosine")
+    code, _, err = run("--dataset", beir, "--limit", "1", "--systems", "cosine")
     assert code == 0, err
-    assert "compare with nothing" in out
+    assert "compare with nothing" in err
     assert "indexed 7 new" in run("--dataset", beir, "--systems", "cosine")[2]
 
 

@@ -268,7 +268,7 @@ def test_the_command_shows_and_writes_its_tables(call: Call, file: Path, tmp_pat
     assert f"surprise@{DEFAULT_WEIGHT}" in done.stdout
     assert "Differences to the cosine" in done.stdout
     assert "homogeneity" not in done.stdout
-    assert "topics.jsonl 60 texts, 3 labels, 3 clusters" in done.stdout
+    assert "topics.jsonl 60 texts, 3 labels, 3 clusters" in done.stderr
     assert {path.name for path in tmp_path.glob("r.*")} == {"r.json", "r.html"}
     assert "homogeneity" in call(file, "--repeats", 2, "--details").stdout
 
@@ -282,7 +282,7 @@ def test_columns_can_be_named(call: Call, tmp_path: Path) -> None:
         path, "--text", "what was said", "--label", "topic", "--repeats", 1, "--assignments", "pooled"
     )
     assert done.exit_code == 0, done.output
-    assert "60 texts, 3 labels" in done.stdout
+    assert "60 texts, 3 labels" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from bs4 import BeautifulSoup
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from rich.cells import cell_len
 from rich.console import Console
 
 from surprise_rerank.core import extras
@@ -131,10 +132,105 @@ def test_no_text_steers_the_terminal_or_is_read_as_markup():
 def test_a_pipe_folds_nothing(capsys: pytest.CaptureFixture[str]):
     names = tuple(Column(f"a rather long heading {i}") for i in range(20))
     wide = Table("wide", "w" * 300, names, (tuple(f"some words {i}" for i in range(20)),))
-    print_report(Report("wide", (wide,)))
-    lines = capsys.readouterr().out.splitlines()
-    assert "w" * 300 in lines
-    assert sum("some words 0" in line and "some words 19" in line for line in lines) == 1
+    print_report(Report("wide", (wide,), notes=("n" * 300,)))
+    out, err = capsys.readouterr()
+    assert [line.count("\t") for line in out.splitlines()] == [19, 19]
+    assert err.splitlines() == ["wide", "w" * 300, "n" * 300]
+
+
+def test_a_pipe_gets_rows_for_other_programs(capsys: pytest.CaptureFixture[str]):
+    print_report(Report("Everything", (SCORES, HOSTILE), notes=("Seed 0.",)))
+    out, err = capsys.readouterr()
+    first, second = out.split("\n\n")
+    assert first.splitlines() == [
+        "# Scores of models",
+        "model\tMRR\tMR\tpairs",
+        "glove\t0.5100\t20.0\t5514",
+        "toy_emb.txt\t-0.2500\t7.5\t5514",
+        "none\t\t\t0",
+    ]
+    assert [line.split("\t")[1:] for line in second.splitlines()] == [[], ["v"], ["0.5000"], ["0.2500"]]
+    assert not set(out + err) & {"\x1b", "\u202e"}
+    for said in ("Everything", SCORES.verdict, "MR is the mean rank.", "Seed 0."):
+        assert said in err.splitlines()
+    print_report(Report("Everything", (SCORES,)), quiet=True)
+    out, err = capsys.readouterr()
+    assert out == first.partition("\n")[2] + "\n"
+    assert err == ""
+
+
+WIDTHS = (60, 80, 120, 200)
+SYSTEMS = Table(
+    "systems",
+    "Systems",
+    (
+        Column("system"),
+        Column("nDCG@10", best="max"),
+        Column("R@100", best="max", leaves=4),
+        Column("RR", best="max", leaves=3),
+        Column("p (nDCG@10 vs cosine)", leaves=2),
+        Column("p (Holm)", leaves=6),
+        Column("ms/question", 1, leaves=5),
+        Column("seconds", 1, leaves=1),
+    ),
+    (
+        ("cosine", 0.6451, 0.925, 0.6, None, None, 10.25, 3071.5),
+        ("surprise-crossover", 0.5791, 0.91, 0.55, 0.0002, 0.0004, 12.5, 4000.5),
+        ("auto", 0.7427, 0.95, 0.7, 0.0002, 0.0004, 33.125, 9937.5),
+    ),
+)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(
+    "table", [SYSTEMS, SCORES, HOSTILE, replace(SYSTEMS, title="a title " * 40, verdict="a verdict " * 40)]
+)
+def test_a_table_keeps_to_the_width_and_splits_no_number(table: Table, width: int):
+    lines = printed(Report("Everything", (table,), notes=("a note " * 40,)), width).splitlines()
+    assert max(map(cell_len, lines)) <= width
+    words = {word for line in lines for word in line.split()}
+    shown = {cell for row in table.shown() for cell in row if re.fullmatch(r"-?\d+\.\d+", cell)}
+    assert shown & words
+    numbers = {word for word in words if re.fullmatch(r"-?[\d.]+", word)}
+    assert numbers <= {cell for row in table.shown() for cell in row} | {"300"}
+
+
+def test_columns_leave_in_their_order_and_are_named():
+    wide, narrow = printed(Report("t", (SYSTEMS,)), 120), printed(Report("t", (SYSTEMS,)), 60)
+    assert "no room" not in wide
+    assert "9937.5" in wide
+    (said,) = re.findall("no room for (.*?): a wider", " ".join(narrow.split()))
+    assert said == "seconds, p (nDCG@10 vs cosine), RR"
+    header = next(line for line in narrow.splitlines() if "system" in line)
+    assert header.split() == ["system", "nDCG@10", "R@100", "p", "(Holm)", "ms/question"]
+
+
+def test_a_table_without_room_is_turned():
+    keys = tuple(replace(column, leaves=0) for column in SYSTEMS.columns)
+    text = printed(Report("t", (replace(SYSTEMS, columns=keys),)), 50)
+    assert "no room" not in text
+    lines = [line.rstrip() for line in text.splitlines()]
+    blocks = [i for i, line in enumerate(lines) if line.startswith("system ")]
+    assert [lines[i].split()[1:] for i in blocks] == [["cosine", "surprise-crossover"], ["auto"]]
+    below = lines[blocks[1] + 2 :][:7]
+    assert [line.split()[-1] for line in below] == [
+        *("0.7427", "0.9500", "0.7000", "0.0002", "0.0004", "33.1", "9937.5")
+    ]
+
+
+def test_the_best_row_is_bold():
+    assert SYSTEMS.best_row() == 2
+    assert [row.style for row in rich_table(SYSTEMS).rows] == [None, None, "bold"]
+    tied = replace(SYSTEMS, rows=(*SYSTEMS.rows, SYSTEMS.rows[2]))
+    assert tied.best_row() is None
+    assert replace(SYSTEMS, rows=SYSTEMS.rows[:1]).best_row() is None
+
+
+def test_wide_characters_take_the_room_that_they_have():
+    row = ("狗" * 30, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5)
+    lines = printed(Report("t", (replace(SYSTEMS, rows=(row,)),)), 60).splitlines()
+    assert max(map(cell_len, lines)) <= 60
+    assert "".join(lines).count("狗") == 30
 
 
 def test_a_narrow_terminal_loses_no_digit():

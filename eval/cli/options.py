@@ -30,6 +30,9 @@ report_option = click.option(
     help="Write the result to a file, too: .html, a page with plots that needs no other file; .md, .tex, "
     ".json; or .svg, one plot. Its folder must be there. Several times.",
 )
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="One JSON document of everything, for programs, not the tables."
+)
 quiet_option = click.option("--quiet", "-q", is_flag=True, help="The tables only, no progress.")
 
 
@@ -157,20 +160,34 @@ def _parsed(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Param
     return value_of
 
 
-def present(report: Report, files: tuple[Path, ...], *, details: bool = True) -> None:
+def present(
+    report: Report,
+    files: tuple[Path, ...],
+    *,
+    details: bool = True,
+    as_json: bool = False,
+    quiet: bool = False,
+) -> None:
     """Print a report's tables and notes, and write it to files.
 
     Args:
         report: to be shown.
         files: see `report_option`.
         details: whether to print the tables that are details, too.
+        as_json: whether to print all of it as one line of JSON instead.
+        quiet: whether the error stream gets no notes.
 
     Raises:
         SurpriseRerankError: if a file cannot be written, or its suffix is not known.
     """
+    from surprise_rerank.eval.cli.output.console import Output
+    from surprise_rerank.eval.reports.records import report_values
     from surprise_rerank.eval.reports.terminal import print_report
     from surprise_rerank.eval.reports.writing import write_report
 
-    print_report(report, details=details)
+    if as_json:
+        Output(as_json=True).json(report_values(report))
+    else:
+        print_report(report, details=details, quiet=quiet)
     for file in files:
         write_report(report, file)

@@ -1,8 +1,9 @@
-"""Foreign text on one line, without what moves a cursor."""
+"""Foreign text on one line, without what moves a cursor; rows of it for other programs."""
 
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable
 
 # Direction marks, with which a text can look like another one.
 _DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -15,6 +16,15 @@ def one_line(text: str) -> str:
     'a b\\x1b[31mc\\u202e'
     """
     return "".join(map(_shown, " ".join(text.split())))
+
+
+def tab_separated(cells: Iterable[str]) -> str:
+    r"""A row of a table for other programs, such as `cut -f`: as many fields as cells, in one line.
+
+    >>> tab_separated(["a", "b\tc\nd", ""])
+    'a\tb c d\t'
+    """
+    return "\t".join(map(one_line, cells))
 
 
 def _shown(character: str) -> str:

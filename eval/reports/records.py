@@ -39,9 +39,16 @@ T = TypeVar("T")
 
 
 def to_json(report: Report) -> str:
-    """A report with everything in it, the machine and the versions of libraries.
+    """`report_values` as a file."""
+    text = json.dumps(report_values(report), indent=1, ensure_ascii=False, allow_nan=False)
+    # Halves of characters, which some data hold, cannot be written as UTF-8.
+    return _SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text) + "\n"
 
-    What is no number or not finite becomes null.
+
+def report_values(report: Report) -> dict[str, Any]:
+    """A report with everything in it, the machine and the versions of libraries, as JSON values.
+
+    What is no number or not finite becomes None.
     """
     content = {
         "title": report.title,
@@ -49,11 +56,8 @@ def to_json(report: Report) -> str:
         "plots": [asdict(plot) for plot in report.plots],
         "notes": report.notes,
         "facts": report.facts,
-        **provenance(),
     }
-    text = json.dumps(json_value(content), indent=1, ensure_ascii=False, allow_nan=False)
-    # Halves of characters, which some data hold, cannot be written as UTF-8.
-    return _SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text) + "\n"
+    return {**json_value(content), **provenance()}
 
 
 def provenance() -> dict[str, Any]:
@@ -139,7 +143,9 @@ def _column(content: Any) -> Column:
     digits = _part(content, "digits", int)
     if not 0 <= digits <= 100:
         raise DataError(f"'digits' is {digits}, expected 0 to 100")
-    return Column(_part(content, "name", str), digits, best)
+    # Files of earlier versions do not say when it leaves.
+    leaves = _part(content, "leaves", int) if "leaves" in content else 0
+    return Column(_part(content, "name", str), digits, best, leaves)
 
 
 def _row(content: Any) -> tuple[Cell, ...]:

@@ -22,11 +22,13 @@ class Column:
         name: its heading.
         digits: how many a float is shown with.
         best: which of its values is marked: the largest, the smallest, or none.
+        leaves: when it leaves a table that is wider than a terminal: 1 first; 0 never.
     """
 
     name: str
     digits: int = 4
     best: Literal["max", "min", ""] = ""
+    leaves: int = 0
 
     def shown(self, cell: Cell) -> str:
         """A cell as a reader sees it; nothing for None and NaN."""
@@ -83,6 +85,12 @@ class Table:
                 top = (max if column.best == "max" else min)(shown.values())
                 places += [(i, j) for i, value in shown.items() if value == top]
         return frozenset(places)
+
+    def best_row(self) -> int | None:
+        """The row that is best in the first column whose best value is marked; None where several are."""
+        places = sorted(self.best(), key=lambda place: place[1])
+        rows = [i for i, j in places if j == places[0][1]]
+        return rows[0] if len(rows) == 1 else None
 
     def cell(self, row: str, column: str) -> Cell:
         """A cell by the names that `eval/expected/*.yaml` use.

@@ -2,104 +2,183 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
 from surprise_rerank.core.arrays import Float64Array
-from surprise_rerank.eval.reports.one_line import one_line
+from surprise_rerank.eval.reports.one_line import one_line, tab_separated
 from surprise_rerank.eval.reports.report import Mark, Plot, Report, Series, Table
+from surprise_rerank.eval.reports.widths import GAP, widths
 
-# A table in a file or a pipe is not folded at 80 columns.
-_WIDTH = 160
-_ENDLESS = 100_000
-
+_WIDEST = 32  # characters of a column of a table that is turned
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _PLAIN = " .:-=+*#@"
 _DRAWING, _NARROWEST = 64, 24  # characters of a histogram
-_LEGEND = 24  # characters beside a histogram
+_LEGEND = 24  # characters beside a histogram, with the gap
 _MARK_LINES = 3  # for marks that lie close together
 
 
 def print_report(
-    report: Report, console: Console | None = None, *, details: bool = True, plots: bool = False
+    report: Report,
+    console: Console | None = None,
+    *,
+    details: bool = True,
+    plots: bool = False,
+    quiet: bool = False,
 ) -> None:
-    """Print a report's tables and notes; its facts are for files.
+    """Print a report's tables, verdicts and notes; its facts are for files.
+
+    In a file or a pipe the tables are rows with tabs between the cells, below a row of names. Several are
+    apart by an empty line, and have a line `# title` each. Titles, verdicts and notes then go to the error
+    stream.
 
     Args:
         report: what to print.
-        console: where to; by default the standard output, in which nothing is folded unless it is a terminal.
+        console: where to; by default the standard output.
         details: whether to print the tables that are details, too.
-        plots: whether to draw its histograms; other plots are for files.
+        plots: whether to draw its histograms on a terminal; other plots are for files.
+        quiet: whether the error stream gets nothing.
     """
     tables = [table for table in report.tables if details or not table.detail]
-    grids = [_grid(table) for table in tables]
-    if console is None:
-        console = Console()
-        if not console.is_terminal:
-            console.width = max(_WIDTH, *(_width(grid, console) for grid in grids), 0)
+    if console is None and not sys.stdout.isatty():
+        _print_rows(report, tables, quiet)
+        return
+    console = console or Console()
     if [table.title for table in tables] != [report.title]:
         _say(Text(one_line(report.title), style="bold"), console)
-    for table, grid in zip(tables, grids, strict=True):
+    for table in tables:
         console.print()
-        # Apart from the grid, which folds its own title at its own width.
         _say(_title(table), console)
-        console.print(grid)
-        _say_all((table.verdict,) if table.verdict else (), console)
+        for part in _fitting(table, console.width):
+            console.print(part, highlight=False)
+        console.print()
+        _say(Text(one_line(table.verdict), style="bold"), console)
         _say_all(table.notes, console)
     for plot in report.plots:
         if plots and plot.kind == "histogram":
             console.print()
             _say(Text(one_line(plot.title), style="table.title"), console)
             for line in _histogram(plot, console.width, console.encoding):
-                _say(Text(line), console)
-            _say_all((plot.note,) if plot.note else (), console)
+                console.print(Text(line), soft_wrap=True)
+            _say_all((plot.note,), console)
     if tables and report.notes:
         console.print()
     _say_all(report.notes, console)
 
 
+def _print_rows(report: Report, tables: Sequence[Table], quiet: bool) -> None:
+    """Tables for other programs, and what is for readers on the error stream."""
+    errors = Console(stderr=True, soft_wrap=True, quiet=quiet)
+    if [table.title for table in tables] != [report.title]:
+        _say(Text(one_line(report.title)), errors)
+    for number, table in enumerate(tables):
+        if len(tables) > 1:
+            rows = [*([""] if number else []), f"# {one_line(table.title)}"]
+        else:
+            rows = []
+            _say(Text(one_line(table.title)), errors)
+        rows += [tab_separated(cells) for cells in (_names(table), *table.shown())]
+        # Not by a console, which makes spaces of tabs.
+        sys.stdout.writelines(f"{row}\n" for row in rows)
+        _say_all((table.verdict, *table.notes), errors)
+    _say_all(report.notes, errors)
+
+
 def rich_table(table: Table) -> Grid:
     """A table for a rich console: numbers to the right, the best values bold, markup in texts as it is."""
-    grid = _grid(table)
+    grid = _grid(table, dict.fromkeys(range(len(table.columns))))
     grid.title = _title(table)
     grid.title_justify = "left"
     return grid
 
 
-def _grid(table: Table) -> Grid:
-    grid = Grid(box=box.SIMPLE_HEAD)
-    for j, column in enumerate(table.columns):
-        heading = Text(one_line(column.name))
-        grid.add_column(heading, justify="right" if table.is_numeric(j) else "left", overflow="fold")
-    best = table.best()
+def _fitting(table: Table, room: int) -> Iterator[RenderableType]:
+    """A table that has this much room: with columns left out in their order, or turned."""
+    found = widths(table, room)
+    if found is None:
+        yield from _turned(table, room)
+        return
+    yield _grid(table, found.shown)
+    if found.left_out:
+        names = ", ".join(found.left_out)
+        yield Text(f"no room for {names}: a wider terminal, --report and --json have them", style="dim")
+
+
+def _grid(table: Table, shown: Mapping[int, int | None]) -> Grid:
+    """The columns that are shown, with their widths; None for that of the text."""
+    grid = _empty_grid()
+    names = _names(table)
+    for j, width in shown.items():
+        justify: Literal["left", "right"] = "right" if table.is_numeric(j) else "left"
+        grid.add_column(Text(names[j]), justify=justify, overflow="fold", width=width)
+    best, best_row = table.best(), table.best_row()
     for i, row in enumerate(table.shown()):
-        cells: list[RenderableType] = [
-            Text(one_line(cell), style="bold" if (i, j) in best else "") for j, cell in enumerate(row)
-        ]
-        grid.add_row(*cells)
+        cells = [Text(one_line(row[j]), style="bold" if (i, j) in best else "") for j in shown]
+        grid.add_row(*cells, style="bold" if i == best_row else None)
     return grid
+
+
+def _turned(table: Table, room: int) -> Iterator[RenderableType]:
+    """The table with a column for each of its rows, as many beside each other as there is room for."""
+    names, shown = _names(table), [[one_line(cell) for cell in row] for row in table.shown()]
+    values = range(table.keys, len(names))
+    head = min(max(map(cell_len, names)), room // 2)
+    blocks: list[dict[int, int]] = []
+    left = 0
+    for i, row in enumerate(shown):
+        texts = (one_line(table.key(i)), *row[table.keys :])
+        width = min(max(map(cell_len, texts)), _WIDEST, room - head - GAP)
+        if width + GAP > left:
+            blocks.append({})
+            left = room - head
+        blocks[-1][i] = width
+        left -= width + GAP
+    best, best_row = table.best(), table.best_row()
+    for number, widths_of in enumerate(blocks):
+        grid = _empty_grid()
+        grid.add_column(Text(" / ".join(names[: table.keys])), overflow="fold", width=head)
+        for i, width in widths_of.items():
+            style = "bold" if i == best_row else ""
+            heading = Text(one_line(table.key(i)))
+            grid.add_column(heading, justify="right", overflow="fold", width=width, style=style)
+        for j in values:
+            cells = [Text(shown[i][j], style="bold" if (i, j) in best else "") for i in widths_of]
+            for cell, width in zip(cells, widths_of.values(), strict=True):
+                cell.justify = "left" if cell.cell_len > width else None
+            grid.add_row(Text(names[j]), *cells)
+        yield from ([""] if number else [])
+        yield grid
+
+
+def _empty_grid() -> Grid:
+    return Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0))
+
+
+def _names(table: Table) -> list[str]:
+    return [one_line(column.name) for column in table.columns]
 
 
 def _title(table: Table) -> Text:
     return Text(one_line(table.title), style="table.title")
 
 
-def _width(grid: Grid, console: Console) -> int:
-    return console.measure(grid, options=console.options.update(width=_ENDLESS)).maximum
-
-
-def _say_all(notes: tuple[str, ...], console: Console) -> None:
+def _say_all(notes: Iterable[str], console: Console) -> None:
     for note in notes:
         _say(Text(one_line(note)), console)
 
 
 def _say(text: Text, console: Console) -> None:
-    console.print(text, soft_wrap=True)
+    """A line, if there is something to say."""
+    if text:
+        console.print(text, highlight=False)
 
 
 def _histogram(plot: Plot, width: int, encoding: str) -> Iterator[str]:
@@ -124,7 +203,7 @@ def _histogram(plot: Plot, width: int, encoding: str) -> Iterator[str]:
     steps = [*(np.ceil(own * unit) for own in counts), *(np.round(own * unit) for own in heights)]
     for own, bars in zip((*series, *curves), steps, strict=True):
         drawn = "".join(levels[int(step)] for step in bars)
-        yield f"{drawn}  {one_line(own.name)[:_LEGEND]}"
+        yield f"{drawn}  {one_line(own.name)[: _LEGEND - 2]}"
     yield from _marks(plot.marks, low, high, width)
     first, last = f"{low:.4g}", f"{high:.4g}"
     yield f"{first}{last:>{width - len(first)}}"

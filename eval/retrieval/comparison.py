@@ -140,11 +140,13 @@ def _systems(evaluation: Evaluation, baseline: str, beside: Sequence[Difference]
     tested = {difference.system: difference for difference in beside}
     columns = (
         Column("system"),
-        *(Column(name, best="max") for name in measures),
-        Column(f"p ({measures[0]} vs {baseline})"),
-        Column("p (Holm)"),
-        Column("ms/question", digits=1),
-        Column("seconds", digits=1),
+        Column(measures[0], best="max"),
+        # Of these the last one leaves first.
+        *(Column(measures[k], best="max", leaves=2 + len(measures) - k) for k in range(1, len(measures))),
+        Column(f"p ({measures[0]} vs {baseline})", leaves=2),
+        Column("p (Holm)", leaves=4 + len(measures)),
+        Column("ms/question", digits=1, leaves=3 + len(measures)),
+        Column("seconds", digits=1, leaves=1),
     )
     rows = []
     for result in evaluation.results:

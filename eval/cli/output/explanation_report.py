@@ -66,7 +66,7 @@ def _candidates(hits: Sequence[Hit], explanation: RankingExplanation) -> Table:
     judged = explanation.ranking.surprise is not None
     columns = (
         Column("rank"),
-        *(Column(f"by {name}") for name in before),
+        *(Column(f"by {name}", leaves=1) for name in before),
         *([Column("surprise")] if judged else []),
         Column("score"),
         *(Column(name) for name in ("id", "text")),

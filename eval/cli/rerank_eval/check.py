@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from surprise_rerank.eval.cli.options import options_of, present, quiet_option, report_option
+from surprise_rerank.eval.cli.options import json_option, options_of, present, quiet_option, report_option
 from surprise_rerank.eval.studies.settings import BenchmarkFiles
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ Examples:
     "--list", "only_list", is_flag=True, help="List the tables and the commands behind them, and exit."
 )
 @report_option
+@json_option
 @quiet_option
 def command(
     *,
@@ -46,6 +47,7 @@ def command(
     folder: Path | None,
     only_list: bool,
     reports: tuple[Path, ...],
+    as_json: bool,
     quiet: bool,
 ) -> None:
     """Run the commands behind the tables of the documentation, and compare the results.
@@ -71,7 +73,7 @@ def command(
             terminal.say(f"{expectation.name}: {expectation.command}")
             outcomes.append(run(expectation, data, cache))
             advance(1)
-    present(_report(outcomes), reports)
+    present(_report(outcomes), reports, as_json=as_json, quiet=quiet)
     if not all(outcome.holds or outcome.skipped for outcome in outcomes):
         raise click.exceptions.Exit(1)
 
@@ -103,12 +105,13 @@ def _report(outcomes: list[Outcome]) -> Report:
         Column("scores"),
         Column("off"),
         Column("seconds", digits=1),
+        Column("reason"),
     )
     rows = tuple(
-        (o.expectation.name, _verdict(o), len(o.expectation.cells), len(o.off), o.seconds) for o in outcomes
+        (o.expectation.name, _verdict(o), len(o.expectation.cells), len(o.off), o.seconds, o.reason)
+        for o in outcomes
     )
-    notes = tuple(f"{o.expectation.name}: {o.reason}" for o in outcomes if o.reason)
-    tables = [Table("check", "Tables of the documentation", columns, rows, notes=notes)]
+    tables = [Table("check", "Tables of the documentation", columns, rows)]
     off = tuple(
         (o.expectation.name, cell.table, cell.row, cell.column, cell.value, cell.tolerance, value)
         for o in outcomes

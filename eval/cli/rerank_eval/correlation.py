@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from surprise_rerank.eval.cli.options import present, report_option
+from surprise_rerank.eval.cli.options import json_option, present, report_option
 
 _EPILOG = """\b
 Examples:
@@ -20,10 +20,11 @@ Examples:
 @click.command("correlation", epilog=_EPILOG)
 @click.argument("places", metavar="FILE|FOLDER...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @report_option
+@json_option
 @click.option(
     "--details", is_flag=True, help="Show the correlations with every task, by each coefficient, too."
 )
-def command(*, places: tuple[Path, ...], reports: tuple[Path, ...], details: bool) -> None:
+def command(*, places: tuple[Path, ...], reports: tuple[Path, ...], as_json: bool, details: bool) -> None:
     """Correlation of intrinsic scores with downstream accuracy, over models.
 
     Of reports that `--report FILE.json` wrote: of `words`, `sentences`, `sts` and `downstream`, for three
@@ -35,4 +36,4 @@ def command(*, places: tuple[Path, ...], reports: tuple[Path, ...], details: boo
     from surprise_rerank.eval.studies.correlation import correlate, read_reports
 
     check_files(reports)
-    present(correlate(read_reports(places)), reports, details=details)
+    present(correlate(read_reports(places)), reports, details=details, as_json=as_json)

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from surprise_rerank.eval.cli.arguments.backend import backend_option, precision_option
 from surprise_rerank.eval.cli.exits import run
-from surprise_rerank.eval.cli.options import present, report_option
+from surprise_rerank.eval.cli.options import json_option, present, report_option
 from surprise_rerank.eval.cli.rerank_eval import check as check_command
 from surprise_rerank.eval.cli.rerank_eval import classify as classify_command
 from surprise_rerank.eval.cli.rerank_eval import cluster as cluster_command
@@ -181,6 +181,7 @@ Shell completion (bash; zsh and fish likewise):
     help="Write TREC run files, every question's values and a JSON of everything that was measured here.",
 )
 @report_option
+@json_option
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
@@ -227,6 +228,7 @@ def _compare(
     datasets: tuple[str, ...],
     run_dir: Path | None,
     reports: tuple[Path, ...],
+    as_json: bool,
     robustness: bool,
     details: bool,
     quiet: bool,
@@ -263,7 +265,7 @@ def _compare(
     report = compare(evaluations, settings.baseline, settings.test)
     if robustness:
         report = with_robustness(report, evaluations, lengths, settings.baseline, settings.test)
-    present(report, reports, details=details)
+    present(report, reports, details=details, as_json=as_json, quiet=quiet)
     if run_dir is not None:
         write_results(run_dir, evaluations, report)
         terminal.say(f"runs and figures are in {run_dir}")

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from surprise_rerank.eval.cli.exits import when_interrupted
-from surprise_rerank.eval.cli.options import options_of, present, quiet_option, report_option, settings_from
+from surprise_rerank.eval.cli.options import (
+    json_option,
+    options_of,
+    present,
+    quiet_option,
+    report_option,
+    settings_from,
+)
 
 if TYPE_CHECKING:
     from surprise_rerank.eval.reports.report import Report
@@ -35,16 +42,23 @@ def study_command(
     """
 
     def decorate(study: Callable[..., Report]) -> click.Command:
-        def command(*, reports: tuple[Path, ...], quiet: bool, details: bool = True, **values: Any) -> None:
+        def command(
+            *,
+            reports: tuple[Path, ...],
+            as_json: bool,
+            quiet: bool,
+            details: bool = True,
+            **values: Any,
+        ) -> None:
             from surprise_rerank.connectors.progress import Terminal
             from surprise_rerank.eval.reports.writing import check_files
 
             check_files(reports)
             with when_interrupted(interrupted) if interrupted else contextlib.nullcontext():
                 report = study(*(settings_from(kind, values) for kind in kinds), Terminal(quiet=quiet))
-            present(report, reports, details=details)
+            present(report, reports, details=details, as_json=as_json, quiet=quiet)
 
-        options = [options_of(*kinds), report_option]
+        options = [options_of(*kinds), report_option, json_option]
         options += [click.option("--details", is_flag=True, help=details)] if details else []
         for option in reversed([*options, quiet_option]):
             command = option(command)

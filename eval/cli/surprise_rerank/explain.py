@@ -70,7 +70,7 @@ def explain(
         if out.as_json:
             out.json(values)
         else:
-            print_report(report, details=False, plots=True)
+            print_report(report, details=False, plots=True, quiet=out.quiet)
         for file in files:
             write_report(report, file)
             out.note(f"{file} shows this" + (" with plots" if file.suffix.lower() == ".html" else ""))
