@@ -114,6 +114,61 @@ def test_every_kind_of_plot_is_there() -> None:
     assert len(gains.series[0].y) == 12
 
 
+def test_quality_comes_first_then_the_best_systems_gains_recall_and_latency() -> None:
+    plots = compare([evaluation("tiny/test", 12, 0.1, -0.1, 0.2)]).plots
+    first = [plot for plot in plots if not plot.detail]
+    assert [(plot.kind, plot.title.split(",")[0]) for plot in first] == [
+        ("forest", "nDCG@10 beside cosine"),
+        ("gains", "Gains and losses of s2 beside cosine"),
+        ("line", "Recall over depth"),
+        ("scatter", "Latency against quality"),
+    ]
+    (series,) = first[0].series
+    assert series.x == ("s2", "s0", "s1")
+    assert all(low <= mean <= high for low, mean, high in zip(series.low, series.y, series.high, strict=True))
+    assert [mark.x for mark in first[0].marks] == [0.0]
+
+
+def test_every_plot_says_in_a_sentence_what_its_numbers_show() -> None:
+    """Two systems over four questions, counted by hand."""
+    questions = {"q1": "why do dogs bark", "q2": "what is lift", "q3": "who flew first", "q4": "is it far"}
+    qrels = {query: {"right": 1} for query in questions}
+    right, wrong = (Ranking(ids, np.array([1.0, 0.5])) for ids in (("right", "x"), ("x", "y")))
+
+    def made(name: str, found: str, values: tuple[float, ...], seconds: float) -> SystemResult:
+        run = {query: right if query in found else wrong for query in questions}
+        per_query = {measure: dict(zip(questions, values, strict=True)) for measure in MEASURES}
+        means = dict.fromkeys(MEASURES, sum(values) / 4)
+        return SystemResult(name, run, means, per_query, np.full(4, seconds))
+
+    results = (made("cosine", "q1", (1, 0.5, 0, 0), 0.001), made("fusion", "q1 q2 q3", (1, 0, 1, 1), 0.02))
+    report = compare(
+        [Evaluation("tiny", "t", MEASURES, results, qrels, (), {"seconds_in_all": 1}, questions)]
+    )
+    forest, gains, recall, latency, *rest = report.plots
+    assert forest.finding.startswith("fusion has the most nDCG@10, .750: +.375 [")
+    assert forest.finding.endswith("of 1 system, and below 0 for 0.")
+    assert gains.finding == (
+        "fusion finds a relevant document in the first ten for 2 more of 4 questions than cosine (3, not 1). "
+        "nDCG@10 rises for 2 of 4 questions, falls for 1, and stays for 1."
+    )
+    assert set(gains.series[0].x) == set(questions.values())
+    assert recall.finding == (
+        "In the first 2 documents fusion finds the most of the relevant ones, .750; the least finds cosine, "
+        ".250."
+    )
+    assert latency.finding == (
+        "fusion has the most nDCG@10, .750, in 20.0 ms; cosine is the fastest, 1.0 ms with .375."
+    )
+    assert [plot.kind for plot in rest] == ["histogram", "histogram"]
+    assert all("% of pairs" in plot.finding for plot in rest)
+    worse = compare(
+        [Evaluation("t", "t", MEASURES, results, qrels, (), {}, questions)], baseline="fusion"
+    ).plots
+    assert worse[0].finding.startswith("No system is above the baseline; the next is cosine: -.375 [")
+    assert "for 2 fewer of 4 questions than fusion (1, not 3)" in worse[1].finding
+
+
 def test_recall_over_depth_counts_relevant_documents() -> None:
     run = {"q1": Ranking(("x", "a", "b"), np.array([3.0, 2.0, 1.0])), "q2": Ranking((), np.zeros(0))}
     qrels = {"q1": {"a": 1, "b": 2, "x": 0, "gone": 1}, "q2": {"a": 1}, "q3": {"x": 0}}

@@ -125,6 +125,7 @@ def test_the_wheel_holds_all_code_and_data_and_nothing_else(
         held = {name for name in wheel.namelist() if ".dist-info/" not in name}
     assert held == wanted
     assert {"surprise_rerank/py.typed", "surprise_rerank/eval/reports/page.html.j2"} <= held
+    assert "surprise_rerank/eval/reports/page.js" in held
     assert any(name.startswith("surprise_rerank/eval/expected/") for name in held)
 
 

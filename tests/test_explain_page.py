@@ -92,7 +92,7 @@ def seen(page: Path) -> Seen:
 @NEEDS_BROWSER
 def test_a_browser_shows_tables_and_plots(seen: Seen) -> None:
     told = seen.told
-    steps, first, shares, best, bars, *histograms, tokens = told["headings"]
+    bars, steps, first, shares, best, *histograms, tokens = told["headings"]
     assert steps == "What was done"
     assert first == "Candidates, before and after"
     assert best == "The nearest token in each of the best documents"

@@ -8,6 +8,7 @@ import re
 from dataclasses import replace
 from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -27,8 +28,19 @@ from surprise_rerank.eval.reports.latex import to_latex
 from surprise_rerank.eval.reports.markdown import to_markdown
 from surprise_rerank.eval.reports.one_line import one_line
 from surprise_rerank.eval.reports.plots import to_svg
+from surprise_rerank.eval.reports.plots.style import STYLE
+from surprise_rerank.eval.reports.plots.svg import figure_of
 from surprise_rerank.eval.reports.records import read_report, to_json
-from surprise_rerank.eval.reports.report import Column, Mark, Plot, Report, Series, Table
+from surprise_rerank.eval.reports.report import (
+    Column,
+    Listing,
+    Mark,
+    Passage,
+    Plot,
+    Report,
+    Series,
+    Table,
+)
 from surprise_rerank.eval.reports.terminal import print_report, rich_table
 from surprise_rerank.eval.reports.writing import check_files, write_report
 
@@ -63,7 +75,42 @@ MARKED = replace(
     curves=(Series("Gaussian", (-0.5, 0.5, 1.5), (0.1, 3.5, 0.1)),),
     marks=tuple(Mark(f"{i}", 0.5 + i / 40) for i in range(1, 31)),
 )
-PLOTS = (LINE, SCATTER, BARS, HISTOGRAM, MARKED)
+FOREST = Plot(
+    "forest",
+    "Quality",
+    "system",
+    "difference to cosine in nDCG@10",
+    (
+        Series(
+            "difference",
+            ("bm25", "fusion", "surprise"),
+            (0.03, 0.09, -0.07),
+            (-0.01, 0.06, -0.1),
+            (0.07, 0.12, -0.04),
+            (".678 (+.033)", ".736 (+.091)", ".573 (-.072)"),
+        ),
+    ),
+    marks=(Mark("cosine .645", 0.0),),
+)
+CHANGED = tuple([0.9 - i / 40 for i in range(30)] + [0.0] * 12 + [-i / 50 for i in range(1, 20)])
+QUESTION_GAINS = Plot(
+    "gains",
+    "Gains and losses",
+    "questions",
+    "difference",
+    (Series("fusion", tuple(f"why do dogs bark at the moon, {i}?" for i in range(61)), CHANGED),),
+)
+RANKS = Plot(
+    "ranks",
+    "Before and after",
+    "by cosine",
+    "by fusion",
+    tuple(
+        Series(f"Document {i}", ("before", "after"), (before, i))
+        for i, before in enumerate((3, 1, 57, math.nan), start=1)
+    ),
+)
+PLOTS = (LINE, SCATTER, BARS, HISTOGRAM, MARKED, FOREST, QUESTION_GAINS, RANKS)
 REPORT = Report("Everything", (SCORES, HOSTILE), PLOTS, ("Seed 0.", EVIL), {"seed": 0, EVIL: [EVIL]})
 
 
@@ -527,6 +574,109 @@ def test_points_and_bars_have_their_names_and_lines_a_legend():
     assert {"a", "b", "k", "Hits@k"} <= set(texts_of(LINE))
 
 
+def test_a_forest_plot_is_sorted_and_has_the_baseline_as_a_line():
+    texts = texts_of(FOREST)
+    names = [text for text in texts if text in ("bm25", "fusion", "surprise")]
+    assert names == ["fusion", "bm25", "surprise"]
+    assert {"cosine .645", *FOREST.series[0].beside} <= set(texts)
+    svg = to_svg(FOREST)
+    assert svg.count("#0072b2") >= 2, "fusion is certainly above"
+    assert svg.count("#d55e00") >= 2, "surprise is certainly below"
+    assert svg.count("#666666") >= 2, "bm25 is neither"
+
+
+def test_ties_are_one_row_and_the_largest_gains_and_losses_have_their_words():
+    texts = " ".join(texts_of(QUESTION_GAINS))
+    assert "12 questions unchanged" in texts
+    assert "22 more gain" in texts
+    assert "11 more lose" in texts
+    named = {int(n) for n in re.findall(r"moon, (\d+)\?", texts)}
+    assert named == {*range(8), *range(53, 61)}
+    few = replace(QUESTION_GAINS, series=(Series("a", ("p q", "r s", "t"), (0.5, -0.25, 0.0)),))
+    assert {"p q", "r s", "1 question unchanged", "+0.50", "-0.25"} <= set(texts_of(few))
+
+
+def test_ranks_tell_places_before_and_after_and_what_was_not_found():
+    texts = texts_of(RANKS)
+    assert {"3", "57", "not found", "Document 4", "by cosine", "by fusion"} <= set(texts)
+
+
+WORDS = "Does über-long naming of systems and questions 中文字符在这里 🙂 ever end, or does it go on"
+LONG_NAMES = tuple(
+    (WORDS * 3, "x" * 400, "WWWW" * 40, "中文" * 60, EVIL, "ok")[i % 6] + f" {i}" for i in range(80)
+)
+
+
+def enlarged(plot: Plot, count: int) -> Plot:
+    """The same plot with so many series, or bars, of long names."""
+    names = LONG_NAMES[:count]
+    long = {"x_label": WORDS * 2, "y_label": WORDS * 2, "title": WORDS * 4}
+    if plot.kind in ("forest", "gains") or (plot.kind == "bars" and len(plot.series) == 1):
+        values = tuple(math.sin(i) * (i % 5 > 0) for i in range(count))
+        own = replace(plot.series[0], x=names, y=values, low=(), high=(), beside=())
+        if plot.kind == "forest":
+            own = replace(
+                own, low=tuple(v - 1 for v in values), high=tuple(v + 1 for v in values), beside=names
+            )
+        marks = tuple(replace(mark, name=WORDS * 2) for mark in plot.marks)
+        return replace(plot, series=(own,), marks=marks, **long)
+    series = tuple(
+        replace(
+            plot.series[i % len(plot.series)],
+            name=name,
+            # Points of systems lie together; some at the same place.
+            y=tuple(
+                y + (i if plot.kind == "ranks" else (i % 7) / 50) for y in plot.series[i % len(plot.series)].y
+            ),
+        )
+        for i, name in enumerate(names)
+    )
+    marks = tuple(replace(mark, name=name) for mark, name in zip(plot.marks, names, strict=False))
+    return replace(plot, series=series, marks=marks, **long)
+
+
+def boxes_of(plot: Plot) -> tuple[Any, list[tuple[str, Any]]]:
+    """The box of the whole figure; every text that is seen, with its own."""
+    from matplotlib import style
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.text import Text
+
+    # Where ticks are depends on the style, also of figures that are made.
+    with style.context(["default", STYLE]):
+        figure = figure_of(plot)
+        renderer = FigureCanvasAgg(figure).get_renderer()
+        hidden = set()
+        for axes in figure.axes:
+            for axis in (axes.xaxis, axes.yaxis):
+                low, high = sorted(axis.get_view_interval())
+                for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks()):
+                    hidden.add(tick.label2)
+                    if not (low <= tick.get_loc() <= high and axes.axison):
+                        hidden.add(tick.label1)
+        seen = (
+            t for t in figure.findobj(Text) if t not in hidden and t.get_visible() and t.get_text().strip()
+        )
+        return figure.bbox, [(text.get_text(), text.get_window_extent(renderer)) for text in seen]
+
+
+@pytest.mark.filterwarnings("ignore:Glyph")
+@pytest.mark.parametrize("count", [1, 6, 25, 80])
+@pytest.mark.parametrize("plot", PLOTS, ids=lambda plot: plot.kind)
+def test_no_text_of_a_plot_is_clipped_or_covers_another_one(plot: Plot, count: int):
+    whole, boxes = boxes_of(enlarged(plot, count))
+    assert len(boxes) > 2
+    for text, box in boxes:
+        assert whole.x0 <= box.x0, text
+        assert box.x1 <= whole.x1, text
+        assert whole.y0 <= box.y0, text
+        assert box.y1 <= whole.y1, text
+    for i, (text, box) in enumerate(boxes):
+        for other_text, other in boxes[:i]:
+            across = min(box.x1, other.x1) - max(box.x0, other.x0)
+            down = min(box.y1, other.y1) - max(box.y0, other.y0)
+            assert across < 2 or down < 2, (text, other_text)
+
+
 @pytest.mark.parametrize("x", [(20.0, 23.0), (4.0, 45.0), (1.0, 300.0), (1.0, 1e6)])
 def test_a_logarithmic_scale_has_numbers_however_short_it_is(x: tuple[float, float]):
     plot = replace(SCATTER, log_x=True, series=(Series("a", x[:1], (-1.0,)), Series("b", x[1:], (-2.0,))))
@@ -623,18 +773,53 @@ def test_a_page_shows_tables_plots_notes_and_facts():
     assert [cell["data-value"] for cell in first.tbody.tr.find_all("td")] == ["0.51", "20.04", "5514"]
     assert [row.th["scope"] for row in first.tbody.find_all("tr")] == ["row"] * 3
     assert len(page.find_all("svg")) == len(PLOTS)
-    assert '"seed": 0' in page.details.pre.text
+    assert '"seed": 0' in page.main.details.pre.text
     assert "MR is the mean rank." in page.text
     assert "CR gains." in page.text
-    assert page.nav.a["href"] == "#scores"
+    anchors = [link["href"] for link in page.nav.find_all("a")]
+    assert anchors[: len(PLOTS) + 1] == [*(f"#plot-{i}" for i in range(1, len(PLOTS) + 1)), "#scores"]
 
 
-def test_tables_of_detail_stand_behind_the_plots_of_a_page():
+def test_plots_come_first_and_what_is_detail_last():
     detail = replace(SCORES, name="detail", title="Every pair", detail=True)
-    page = page_of(Report("Everything", (detail, SCORES), PLOTS))
+    listing = Listing("Texts", (Passage("a", "b"),))
+    plots = (LINE, replace(BARS, detail=True), SCATTER)
+    page = page_of(Report("Everything", (detail, SCORES), plots, listings=(listing,)))
     headings = [heading.text for heading in page.main.find_all("h2")]
-    assert headings == ["Scores of models", *(plot.title for plot in PLOTS), "Every pair"]
+    assert headings == ["Hits", "Models", "Texts", "Scores of models", "Gains", "Every pair"]
     assert [link.text for link in page.nav.find_all("a")] == headings
+
+
+def test_verdicts_stand_at_the_top_and_findings_above_their_plots():
+    table = replace(SCORES, verdict="glove is best")
+    page = page_of(Report("Everything", (table,), (replace(BARS, finding="CR gains 2."),)))
+    assert [p.text for p in page.header.find_all(class_="verdict")] == ["glove is best"]
+    assert page.figure.find(class_="finding").text == "CR gains 2."
+    assert page.figure.find("desc").text == "CR gains 2. CR gains."
+    two = page_of(Report("Everything", (table, replace(table, name="b", title="Others", verdict="none"))))
+    assert [p.text for p in two.header.find_all(class_="verdict")] == [
+        "Scores of models glove is best",
+        "Others none",
+    ]
+    whole = page_of(Report("Everything", (table,), verdict="All is well."))
+    assert [p.text for p in whole.header.find_all(class_="verdict")] == ["All is well."]
+
+
+def test_passages_have_their_marked_words_and_are_text():
+    text = f"first line\n why dogs {EVIL}"
+    start = text.index("dogs")
+    passage = Passage(EVIL, text, ((start, start + 4),), EVIL)
+    page = page_of(Report("Texts", (), listings=(Listing(EVIL, (passage,), EVIL),)))
+    assert [mark.text for mark in page.find_all("mark")] == ["dogs"]
+    assert page.find(class_="text").text == f"first line\n why dogs {one_line(EVIL)}"
+    assert page.find(class_="heading").text == page.find(class_="about").text == one_line(EVIL)
+    assert len(page.find_all("script")) == 1
+
+
+@pytest.mark.parametrize("marks", [((3, 2),), ((0, 9),), ((2, 4), (3, 5)), ((-1, 2),)])
+def test_marks_outside_of_their_text_or_over_each_other_are_refused(marks: tuple):
+    with pytest.raises(DataError, match="marks"):
+        Passage("a", "eight ch", marks)
 
 
 def test_a_page_of_one_table_has_no_contents():

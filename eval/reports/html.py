@@ -15,37 +15,6 @@ from surprise_rerank.eval.reports.plots import to_svg
 from surprise_rerank.eval.reports.records import json_value, provenance
 from surprise_rerank.eval.reports.report import Cell, Report, Table
 
-# A click on a heading sorts by it, another one turns the order round; what is empty stays last.
-_SORTING = """
-const sorted = (table, column, down) => {
-  const body = table.tBodies[0];
-  const value = row => row.cells[column].dataset.value ?? row.cells[column].textContent;
-  const filled = [...body.rows].filter(row => value(row) !== "");
-  const empty = [...body.rows].filter(row => value(row) === "");
-  const numeric = filled.every(row => row.cells[column].dataset.value !== undefined);
-  const compare = (a, b) => numeric
-    ? value(a) - value(b)
-    : value(a).localeCompare(value(b), "en", {numeric: true});
-  filled.sort((a, b) => down ? compare(b, a) : compare(a, b));
-  body.append(...filled, ...empty);
-};
-for (const table of document.querySelectorAll("table")) {
-  [...table.tHead.rows[0].cells].forEach((head, column) => {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.append(...head.childNodes);
-    head.append(button);
-    button.addEventListener("click", () => {
-      const order = head.ariaSort;
-      const down = order ? order === "ascending" : head.classList.contains("number");
-      for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
-      head.setAttribute("aria-sort", down ? "descending" : "ascending");
-      sorted(table, column, down);
-    });
-  });
-}
-"""
-
 
 @dataclass(frozen=True, slots=True)
 class _ShownCell:
@@ -75,7 +44,8 @@ class _ShownTable:
 def to_html(report: Report) -> str:
     """A report as a page: tables that a click sorts, plots, notes, and the facts to be unfolded.
 
-    Its policy forbids everything but inline styles and the script that sorts.
+    Its policy forbids everything but inline styles, the script that sorts and saves, and the picture that is
+    made of a plot to save it.
 
     Args:
         report: what to show; texts may be hostile.
@@ -89,18 +59,47 @@ def to_html(report: Report) -> str:
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["one_line"] = one_line
-    source = resources.files(__package__).joinpath("page.html.j2").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(_SORTING.encode()).digest()).decode()
+    environment.filters["legible"] = _legible_text
+    source, script = (
+        resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+        for name in ("page.html.j2", "page.js")
+    )
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    tables = [_shown(t, anchor) for t, anchor in zip(report.tables, report.anchors(), strict=True)]
     page: str = environment.from_string(source).render(
         report=report,
-        tables=[_shown(t, anchor) for t, anchor in zip(report.tables, report.anchors(), strict=True)],
-        plots=[(plot, markupsafe.Markup(to_svg(plot))) for plot in report.plots],
+        tables=tables,
+        contents=_contents(report),
+        plots=[
+            (plot, f"plot-{number}", markupsafe.Markup(to_svg(plot)))
+            for number, plot in enumerate(report.plots, start=1)
+        ],
+        verdicts=_verdicts(report),
         facts=_legible(report.facts),
         provenance=_legible(provenance()),
-        script=markupsafe.Markup(_SORTING),
+        script=markupsafe.Markup(script),
         script_digest=digest,
     )
     return page.rstrip("\n") + "\n"
+
+
+def _contents(report: Report) -> list[tuple[str, str]]:
+    """Anchors and titles in the order of the page."""
+    plots = [(f"plot-{number}", plot.title, plot.detail) for number, plot in enumerate(report.plots, start=1)]
+    tables = [(anchor, t.title, t.detail) for t, anchor in zip(report.tables, report.anchors(), strict=True)]
+    texts = [
+        (f"texts-{number}", listing.title, False) for number, listing in enumerate(report.listings, start=1)
+    ]
+    ordered = (*plots, *texts, *tables)
+    return [(a, title) for detail in (False, True) for a, title, own in ordered if own is detail]
+
+
+def _verdicts(report: Report) -> list[tuple[str, str]]:
+    """Sentences for the top of the page, each with what it is about, where that is not the whole."""
+    if report.verdict:
+        return [("", report.verdict)]
+    tables = [table for table in report.tables if table.verdict and not table.detail]
+    return [(table.title if len(tables) > 1 else "", table.verdict) for table in tables]
 
 
 def _shown(table: Table, anchor: str) -> _ShownTable:
@@ -117,6 +116,18 @@ def _shown(table: Table, anchor: str) -> _ShownTable:
 
 def _is_number(cell: Cell) -> bool:
     return isinstance(cell, int | float)
+
+
+def _legible_text(text: str) -> str:
+    """A text with its lines and spaces at both ends, and nothing that turns the direction of writing."""
+    return "\n".join(_with_ends(line) for line in text.splitlines()) + ("\n" if text.endswith("\n") else "")
+
+
+def _with_ends(line: str) -> str:
+    inner = one_line(line)
+    if not inner:
+        return " " if line else ""
+    return " " * line[:1].isspace() + inner + " " * line[-1:].isspace()
 
 
 def _legible(facts: Any) -> str:

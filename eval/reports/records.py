@@ -17,7 +17,18 @@ import numpy as np
 
 from surprise_rerank.core.files import disk_errors
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.reports.report import Cell, Column, Kind, Mark, Plot, Report, Series, Table
+from surprise_rerank.eval.reports.report import (
+    Cell,
+    Column,
+    Kind,
+    Listing,
+    Mark,
+    Passage,
+    Plot,
+    Report,
+    Series,
+    Table,
+)
 
 LIBRARIES = (
     "surprise-rerank",
@@ -56,6 +67,8 @@ def report_values(report: Report) -> dict[str, Any]:
         "plots": [asdict(plot) for plot in report.plots],
         "notes": report.notes,
         "facts": report.facts,
+        "listings": [asdict(listing) for listing in report.listings],
+        "verdict": report.verdict,
     }
     return {**json_value(content), **provenance()}
 
@@ -119,6 +132,9 @@ def _report(content: Any) -> Report:
         plots=tuple(_each(content, "plots", _plot)),
         notes=tuple(_each(content, "notes", _text)),
         facts=_part(content, "facts", dict),
+        # Files of earlier versions have none.
+        listings=tuple(_each(content, "listings", _listing)) if "listings" in content else (),
+        verdict=_part(content, "verdict", str) if "verdict" in content else "",
     )
 
 
@@ -171,6 +187,8 @@ def _plot(content: Any) -> Plot:
         # Files of earlier versions have none.
         curves=tuple(_each(content, "curves", _series)) if "curves" in content else (),
         marks=tuple(_each(content, "marks", _mark)) if "marks" in content else (),
+        finding=_part(content, "finding", str) if "finding" in content else "",
+        detail=_part(content, "detail", bool) if "detail" in content else False,
     )
 
 
@@ -185,7 +203,33 @@ def _series(content: Any) -> Series:
         # Of a plot either all or none are texts.
         x=tuple(map(str, x)) if any(isinstance(item, str) for item in x) else x,  # type: ignore[arg-type]
         y=tuple(_each(content, "y", _number)),
+        low=tuple(_each(content, "low", _number)) if "low" in content else (),
+        high=tuple(_each(content, "high", _number)) if "high" in content else (),
+        beside=tuple(_each(content, "beside", _text)) if "beside" in content else (),
     )
+
+
+def _listing(content: Any) -> Listing:
+    return Listing(
+        title=_part(content, "title", str),
+        passages=tuple(_each(content, "passages", _passage)),
+        finding=_part(content, "finding", str),
+    )
+
+
+def _passage(content: Any) -> Passage:
+    return Passage(
+        heading=_part(content, "heading", str),
+        text=_part(content, "text", str),
+        marks=tuple(_each(content, "marks", _place)),
+        about=_part(content, "about", str),
+    )
+
+
+def _place(content: Any) -> tuple[int, int]:
+    if not isinstance(content, list) or [type(end) for end in content] != [int, int]:
+        raise DataError("not the start and the end of a mark")
+    return content[0], content[1]
 
 
 def _part(content: Any, name: str, kind: type[T]) -> T:

@@ -6,12 +6,13 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
 from surprise_rerank.errors import DataError
 
 Cell: TypeAlias = str | int | float | None
-Kind: TypeAlias = Literal["line", "scatter", "bars", "histogram"]
+Kind: TypeAlias = Literal["line", "scatter", "bars", "histogram", "forest", "gains", "ranks"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +135,18 @@ class Series:
     Attributes:
         name: for the legend; of a single point of a scatter plot, the text beside it.
         x: positions; of a histogram, the n + 1 borders of its bins; of bars, their labels.
-        y: heights; of a histogram, n counts.
+        y: heights; of a histogram, n counts; of ranks, the places before and after, NaN for none.
+        low: lower ends of intervals, as many as y, or none.
+        high: upper ends.
+        beside: of a forest plot, what stands on the right of each line.
     """
 
     name: str
     x: tuple[float, ...] | tuple[str, ...]
     y: tuple[float, ...]
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+    beside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,15 +167,19 @@ class Plot:
     """A picture, as data.
 
     Attributes:
-        kind: lines through the points, points with their names beside them, bars, or filled steps.
+        kind: `line` through the points, `scatter` with names beside single points, `bars`, `histogram` as
+            filled steps; `forest`, a line for each system with its interval; `gains`, questions from the
+            largest gain to the largest loss; `ranks`, lines from places before to places after.
         title: a line for readers.
         x_label: what x is.
         y_label: what y is.
         series: drawn over each other.
-        note: what is to be seen in it, for readers and for screen readers.
+        note: what a reader must know to read it.
         log_x: whether x is on a logarithmic scale.
         curves: lines over a histogram, of a model, for example.
-        marks: places on a histogram's x axis.
+        marks: places on the x axis of a histogram or a forest plot; there it is the baseline.
+        finding: what is to be seen in it, in a sentence or two.
+        detail: whether it stands behind everything that is no detail.
     """
 
     kind: Kind
@@ -180,9 +191,13 @@ class Plot:
     log_x: bool = False
     curves: tuple[Series, ...] = ()
     marks: tuple[Mark, ...] = ()
+    finding: str = ""
+    detail: bool = False
 
     def __post_init__(self) -> None:
-        if (self.curves or self.marks) and self.kind != "histogram":
+        if (self.curves and self.kind != "histogram") or (
+            self.marks and self.kind not in ("histogram", "forest")
+        ):
             raise DataError(f"plot {self.title!r}: curves and marks need a histogram, not {self.kind!r}")
         self._check(self.series, more=1 if self.kind == "histogram" else 0)
         self._check(self.curves, more=0)
@@ -194,13 +209,70 @@ class Plot:
                     f"plot {self.title!r}, series {series.name!r}: {len(series.x)} x for {len(series.y)} y, "
                     f"expected {len(series.y) + more}"
                 )
+            wrong = {len(series.low), len(series.high), len(series.beside)} - {0, len(series.y)}
+            if wrong or len(series.low) != len(series.high):
+                raise DataError(
+                    f"plot {self.title!r}, series {series.name!r}: {len(series.low)} low, {len(series.high)} "
+                    f"high and {len(series.beside)} beside for {len(series.y)} y"
+                )
             if self.kind in ("scatter", "histogram") and any(isinstance(x, str) for x in series.x):
                 raise DataError(f"plot {self.title!r}, series {series.name!r}: x are texts, expected numbers")
+            if self.kind == "ranks" and len(series.y) != 2:
+                raise DataError(
+                    f"plot {self.title!r}, series {series.name!r}: expected places before and after"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A text of a collection, as readers see it.
+
+    Attributes:
+        heading: its title, or its id.
+        text: as much of it as is to be read.
+        marks: [start, end) of what is marked in the text, ascending and apart.
+        about: where it stands and why, in a line.
+    """
+
+    heading: str
+    text: str
+    marks: tuple[tuple[int, int], ...] = ()
+    about: str = ""
+
+    def __post_init__(self) -> None:
+        ends = [end for mark in self.marks for end in mark]
+        if ends != sorted(ends) or any(not 0 <= end <= len(self.text) for end in ends):
+            raise DataError(f"passage {self.heading!r}: marks {self.marks} in a text of {len(self.text)}")
+
+    def parts(self) -> list[tuple[str, bool]]:
+        """The text in parts, and whether each is marked.
+
+        >>> Passage("a", "why dogs bark", ((4, 8),)).parts()
+        [('why ', False), ('dogs', True), (' bark', False)]
+        """
+        borders = [0, *(end for mark in self.marks for end in mark), len(self.text)]
+        parts = [(self.text[a:b], i % 2 == 1) for i, (a, b) in enumerate(pairwise(borders))]
+        return [(text, marked) for text, marked in parts if text]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Passages below each other.
+
+    Attributes:
+        title: a line for readers.
+        passages: in order.
+        finding: what is to be seen in it, in a sentence.
+    """
+
+    title: str
+    passages: tuple[Passage, ...]
+    finding: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The results of an evaluation.
+    """The results of an evaluation, of an explanation, or of a comparison of documents.
 
     Attributes:
         title: a line for readers.
@@ -208,6 +280,8 @@ class Report:
         plots: in order.
         notes: what a reader must know of all tables.
         facts: settings and everything else that was measured, as JSON values.
+        listings: texts, in order.
+        verdict: what all of it shows, in a sentence or two; where it is empty, tables have their own.
     """
 
     title: str
@@ -215,6 +289,8 @@ class Report:
     plots: tuple[Plot, ...] = ()
     notes: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
+    listings: tuple[Listing, ...] = ()
+    verdict: str = ""
 
     def table(self, name: str) -> Table:
         """A table by its name.

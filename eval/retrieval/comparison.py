@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from surprise_rerank.eval.reports.report import Cell, Column, Report, Table
 from surprise_rerank.eval.reports.verdicts import difference_verdict
 from surprise_rerank.eval.retrieval.evaluation import Evaluation
 from surprise_rerank.eval.retrieval.plots import plots
-from surprise_rerank.eval.retrieval.results import SystemResult
+from surprise_rerank.eval.retrieval.results import Difference, SystemResult
 from surprise_rerank.eval.retrieval.settings import Test
 from surprise_rerank.eval.stats.significance import (
     difference_interval,
@@ -33,33 +33,6 @@ DIFFERENCE_COLUMNS = (
 )
 
 _TESTS = {"randomization": paired_randomization, "bootstrap": paired_bootstrap}
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """A system beside the baseline, in one measure over the questions of one data set.
-
-    Attributes:
-        system: its name.
-        mean: system minus baseline.
-        low: the lower end of the difference's 95 % BCa interval.
-        high: the upper end.
-        p: of the paired test.
-        corrected: p after Holm's correction for all differences of the report.
-        wins: questions in which the system has more.
-        losses: questions in which it has less.
-        ties: the others.
-    """
-
-    system: str
-    mean: float
-    low: float
-    high: float
-    p: float
-    corrected: float
-    wins: int
-    losses: int
-    ties: int
 
 
 def compare(
@@ -84,7 +57,11 @@ def compare(
     return Report(
         title="; ".join(evaluation.title for evaluation in evaluations),
         tables=tuple(tables),
-        plots=tuple(plot for evaluation in evaluations for plot in plots(evaluation, baseline)),
+        plots=tuple(
+            plot
+            for evaluation, beside in zip(evaluations, found, strict=True)
+            for plot in plots(evaluation, baseline, beside)
+        ),
         notes=() if len(evaluations) == 1 else _together(evaluations),
         facts={"evaluations": {evaluation.name: _facts(evaluation) for evaluation in evaluations}},
     )

@@ -6,7 +6,7 @@ import random
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -57,6 +57,7 @@ class Evaluation:
         qrels: question id -> document id -> relevance.
         notes: what the table's reader must know.
         facts: everything else that a report records, as JSON values.
+        questions: question id -> its words; where they are missing, plots show the id.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Evaluation:
     qrels: Mapping[str, Mapping[str, int]]
     notes: tuple[str, ...]
     facts: Mapping[str, Any]
+    questions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def short_name(self) -> str:
@@ -164,7 +166,16 @@ def evaluate(
         "seconds_in_all": seconds_in_all,
     }
     name = f"{dataset.name}/{dataset.split}"
-    return Evaluation(name, title, tuple(measures), tuple(results), dataset.qrels, tuple(notes), facts)
+    return Evaluation(
+        name,
+        title,
+        tuple(measures),
+        tuple(results),
+        dataset.qrels,
+        tuple(notes),
+        facts,
+        dataset.queries,
+    )
 
 
 def load_model(settings: RetrievalSettings, dataset: RetrievalDataset | None = None) -> Encoder:

@@ -1,4 +1,4 @@
-"""Running systems over a data set's questions."""
+"""Running systems over a data set's questions, and what comes of it."""
 
 from __future__ import annotations
 
@@ -41,6 +41,33 @@ class SystemResult:
     def milliseconds(self) -> float:
         """The median question's."""
         return 1000 * float(np.median(self.latencies))
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A system beside the baseline, in one measure over the questions of one data set.
+
+    Attributes:
+        system: its name.
+        mean: system minus baseline.
+        low: the lower end of the difference's 95 % BCa interval.
+        high: the upper end.
+        p: of the paired test.
+        corrected: p after Holm's correction for all differences of the report.
+        wins: questions in which the system has more.
+        losses: questions in which it has less.
+        ties: the others.
+    """
+
+    system: str
+    mean: float
+    low: float
+    high: float
+    p: float
+    corrected: float
+    wins: int
+    losses: int
+    ties: int
 
 
 def run_system(

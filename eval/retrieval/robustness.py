@@ -16,14 +16,13 @@ from surprise_rerank.errors import DataError
 from surprise_rerank.eval.reports.report import Cell, Column, Report, Table
 from surprise_rerank.eval.retrieval.comparison import (
     DIFFERENCE_COLUMNS,
-    Difference,
     difference_cells,
     differences,
     with_holm,
 )
 from surprise_rerank.eval.retrieval.datasets import load_dataset
 from surprise_rerank.eval.retrieval.evaluation import Evaluation
-from surprise_rerank.eval.retrieval.results import SystemResult
+from surprise_rerank.eval.retrieval.results import Difference, SystemResult
 from surprise_rerank.eval.retrieval.settings import RetrievalSettings, Test
 
 TOP = 10

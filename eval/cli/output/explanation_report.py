@@ -238,4 +238,5 @@ def _histogram(distribution: ScoreDistribution, places: Sequence[tuple[int, floa
         note=f"Marks are the ranks of candidates; {moments}.",
         curves=curves,
         marks=tuple(Mark(str(rank), place) for rank, place in places),
+        detail=True,
     )
