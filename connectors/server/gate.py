@@ -20,10 +20,11 @@ from surprise_rerank.connectors.server.answers import (
 )
 from surprise_rerank.connectors.server.metrics import Metrics
 from surprise_rerank.connectors.server.options import ServerOptions
+from surprise_rerank.connectors.server.page import PAGE_ROUTES
 from surprise_rerank.connectors.server.records import record_of
 
-# Probes carry no token.
-OPEN_ROUTES = frozenset({"/health", "/ready"})
+# Probes carry no token, nor does a browser that fetches a page.
+OPEN_ROUTES = frozenset({"/health", "/ready"}) | PAGE_ROUTES
 
 _RETRY_SOON = {"Retry-After": "1"}
 

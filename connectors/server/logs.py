@@ -10,10 +10,15 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
 
-def make_logger(stream: TextIO, *, as_json: bool = True) -> FilteringBoundLogger:
+def make_logger(stream: TextIO, *, as_json: bool = True, least: int = logging.INFO) -> FilteringBoundLogger:
     """A logger that writes lines of JSON, or for people, to a stream; nothing global is set up.
 
     People get the time of their clock, programs the date and time of UTC.
+
+    Args:
+        stream: where to.
+        as_json: lines of JSON, or for people.
+        least: the level of what is written, of `logging`.
     """
     import structlog
 
@@ -29,7 +34,7 @@ def make_logger(stream: TextIO, *, as_json: bool = True) -> FilteringBoundLogger
             structlog.processors.TimeStamper(fmt="iso" if as_json else "%H:%M:%S", utc=as_json),
             last,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        wrapper_class=structlog.make_filtering_bound_logger(least),
     )
     return logger
 

@@ -7,7 +7,7 @@ import ipaddress
 import logging
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -78,10 +78,21 @@ def make_server(app: Any, timeout: float) -> uvicorn.Server:
     )
 
 
-def run(server: uvicorn.Server, listening: socket.socket, logger: FilteringBoundLogger) -> None:
+def run(
+    server: uvicorn.Server,
+    listening: socket.socket,
+    logger: FilteringBoundLogger,
+    on_listening: Callable[[str], None] | None = None,
+) -> None:
     """Serve until a signal: then nothing new is accepted, and what runs is finished.
 
     The log says "listening" once requests are accepted: what waits for that line may ask at once.
+
+    Args:
+        server: of `make_server`.
+        listening: of `listen`.
+        logger: of what happens.
+        on_listening: called with the server's address at that moment.
     """
     host, port = listening.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
@@ -89,6 +100,8 @@ def run(server: uvicorn.Server, listening: socket.socket, logger: FilteringBound
     async def accepting() -> None:
         server.config.callback_notify = None  # uvicorn calls this again and again
         logger.info("listening", url=f"http://{shown}:{port}")
+        if on_listening is not None:
+            on_listening(f"http://{shown}:{port}")
 
     server.config.callback_notify = accepting
     with _forwarded(logger):

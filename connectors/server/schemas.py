@@ -283,6 +283,7 @@ class Info(BaseModel):
     systems: dict[str, str] = Field(
         description="What `/v1/search` can rank by, the default first, and what each does."
     )
+    examples: list[str] = Field(description="Questions of the documents' own words, to try.")
     min_surprise: float | None = Field(description="The default of searches.")
     depth: int | None = Field(description="The default of searches; null without an index.")
     background: int | None = Field(description="How many questions surprise is measured against.")

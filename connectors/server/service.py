@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -9,15 +10,20 @@ from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.server.answers import RefusedError
 from surprise_rerank.connectors.server.schemas import Varied
 from surprise_rerank.connectors.server.work import RequestEncoder
+from surprise_rerank.connectors.systems.backgrounds import near_questions
 from surprise_rerank.connectors.systems.pipelines import IndexPipelines
 from surprise_rerank.errors import DataError, did_you_mean
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.rerank.diversity import Diversity
 from surprise_rerank.text_reranker import RankedTexts, TextReranker
 from surprise_rerank.thresholds.background import QuestionBackground, require_background
+from surprise_rerank.thresholds.varied_questions import varied_questions
+
+# Documents that examples of questions are made of.
+_SAMPLED = 64
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Opened:
     """A model that is loaded, and an index that is open.
 
@@ -75,6 +81,16 @@ class Opened:
         if self.index is not None:
             return {self.system: "", **self.index.summaries()}
         return {} if self.pipeline is None else {self.system: ""}
+
+    @functools.cached_property
+    def examples(self) -> list[str]:
+        """Questions that the index has something for, and a last one that it likely has nothing for."""
+        if self.index is None:
+            return []
+        index = self.index.index
+        sample = index.fetch(index.sample_ids(_SAMPLED), frozenset({"documents"}))
+        near = sorted(near_questions(sample.documents or ()).values(), key=len)
+        return [*near[len(near) // 2 :][:3], *varied_questions(1)]
 
     @property
     def language(self) -> str:

@@ -13,18 +13,22 @@ from surprise_rerank.eval.cli.surprise_rerank.explain import explain
 from surprise_rerank.eval.cli.surprise_rerank.fit import fit
 from surprise_rerank.eval.cli.surprise_rerank.index import index
 from surprise_rerank.eval.cli.surprise_rerank.search import search
+from surprise_rerank.eval.cli.surprise_rerank.serving.demo import demo
+from surprise_rerank.eval.cli.surprise_rerank.serving.page import page
 from surprise_rerank.eval.cli.surprise_rerank.serving.serve import serve
 from surprise_rerank.eval.cli.surprise_rerank.similar import similar
 from surprise_rerank.eval.cli.surprise_rerank.status import status
 
 _EXAMPLES = """\b
 Examples:
+  surprise-rerank demo
   surprise-rerank index letters/ --index my-index
   surprise-rerank search "why do dogs bark" --index my-index
   surprise-rerank explain "why do dogs bark" --index my-index
   surprise-rerank status --index my-index
   surprise-rerank enrich --qdrant-url http://localhost:6333 --collection papers
   surprise-rerank ensemble set --documents --index my-index
+  surprise-rerank page --index my-index
   surprise-rerank serve --index my-index
   surprise-rerank background set --questions other-questions.txt --index my-index
   surprise-rerank fit --questions queries.jsonl --qrels qrels/train.tsv --index my-index
@@ -64,6 +68,8 @@ for _subcommand in (
     background,
     fit,
     diagnose,
+    demo,
+    page,
     serve,
     similar,
 ):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +14,7 @@ from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.arguments.location import folder_or_url
 from surprise_rerank.eval.cli.arguments.search import DiversityArguments, SystemChoice, pool_field
 from surprise_rerank.eval.cli.options import options_of, takes
+from surprise_rerank.eval.cli.surprise_rerank.serving.running import run_service
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.systems.loading import PipelineSettings
@@ -93,25 +91,12 @@ def serve(
     """Serve re-ranking, and search over an index, by HTTP.
 
     POST /v1/rerank and /v2/rerank are Cohere's and Jina's, POST /rerank is that of Text Embeddings Inference,
-    POST /v1/search searches the index. GET /ready, /metrics, /info and /openapi.json describe the rest. The
-    log goes to the error stream and holds no text. After SIGTERM, running requests are finished; then the
-    command leaves with 0.
+    POST /v1/search searches the index, and GET / is a page to search it in. GET /ready, /metrics, /info and
+    /openapi.json describe the rest. The log goes to the error stream and holds no text. After SIGTERM,
+    running requests are finished; then the command leaves with 0.
     """
-    from surprise_rerank.connectors.server import Service, process, service_app
-    from surprise_rerank.connectors.server.loading import Loading
-    from surprise_rerank.connectors.server.logs import make_logger
-
-    with process.ending_on_sigterm(), contextlib.ExitStack() as stack:
-        try:
-            options = ServerOptions(token=os.environ.get(TOKEN_VARIABLE, "").strip() or None, **limits)
-            settings = arguments.settings(folder, url, collection)
-            listening = stack.enter_context(process.listen(arguments.host, arguments.port, options.token))
-        except DataError as error:
-            raise click.UsageError(str(error)) from error
-        as_json = not sys.stderr.isatty() if json_logs is None else json_logs
-        logger = make_logger(sys.stderr, as_json=as_json)
-        service = Service(searches=settings.location.is_given)
-        server = process.make_server(service_app(service, options, logger=logger), options.timeout)
-        loading = stack.enter_context(Loading(service, settings, server, logger))
-        process.run(server, listening, logger)
-        loading.require_loaded()
+    try:
+        settings = arguments.settings(folder, url, collection)
+    except DataError as error:
+        raise click.UsageError(str(error)) from error
+    run_service(settings, arguments.host, arguments.port, limits, as_json=json_logs)

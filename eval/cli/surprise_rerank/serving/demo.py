@@ -1,0 +1,75 @@
+"""`surprise-rerank demo`: a tour, with an index of what every installation has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from surprise_rerank.core.files import cache_folder
+from surprise_rerank.eval.cli.exits import when_interrupted
+from surprise_rerank.eval.cli.surprise_rerank.serving.page import address_options
+from surprise_rerank.eval.cli.surprise_rerank.serving.running import run_page
+
+if TYPE_CHECKING:
+    from surprise_rerank.documents import Document
+
+# The first characters of a description say what a function is for; examples and references follow.
+_READ = 1000
+
+TOUR = """
+
+What to try in the page:
+  are two groups of measurements different
+      tests of groups come up that cosine has further down; each line shows what moved them
+  fit a smooth curve through noisy points
+      an answer: the verdict says how likely
+  who won the world cup
+      nothing here answers it: set 'Least surprise' to 95 %, and see everything refused
+  Filter: {"must": [{"key": "metadata.library", "match": {"value": "scipy"}}]}
+Then your own documents:
+  surprise-rerank index FOLDER-OR-FILES --index my-index
+  surprise-rerank page --index my-index
+"""
+
+
+@click.command()
+@click.option(
+    "--index",
+    "folder",
+    metavar="FOLDER",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the demo's index is made, once.  [default: in the user's cache]",
+)
+@address_options
+@click.version_option(package_name="surprise-rerank")
+def demo(*, folder: Path | None, port: int, browser: bool) -> None:
+    """Take a tour: index the demo, open a page to search it in, and say what to try.
+
+    The documents are descriptions of NumPy's and SciPy's functions, which every installation has. The first
+    time they are encoded, which takes a minute or two; later ones open what is there.
+    """
+    from surprise_rerank.connectors.qdrant import DocumentIndex
+    from surprise_rerank.connectors.systems.loading import PipelineSettings
+    from surprise_rerank.eval.cli.arguments.location import load_model
+    from surprise_rerank.eval.retrieval.settings import DEFAULTS
+
+    place = folder or cache_folder() / "tour"
+    with (
+        when_interrupted("What was stored stays; run the same command again to go on."),
+        DocumentIndex.open(place, load_model(DEFAULTS.model)) as index,
+    ):
+        index.sync(list(_documents()), prune=True, show_progress=True)
+    run_page(PipelineSettings(str(place)), port, TOUR, opens=browser)
+
+
+def _documents() -> Iterator[Document]:
+    """What each function is called, and what it is for."""
+    from surprise_rerank.connectors.datasets.demo import DemoDocumentation
+    from surprise_rerank.documents import Document
+
+    for entry in DemoDocumentation().entries:
+        text = f"{entry.question} {entry.text}"[:_READ]
+        yield Document(entry.id, text, entry.id, {"library": entry.id.partition(".")[0]})

@@ -1,0 +1,91 @@
+"""A service from its options, until it is stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import webbrowser
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from surprise_rerank.connectors.server.options import TOKEN_VARIABLE, ServerOptions
+from surprise_rerank.errors import DataError
+
+if TYPE_CHECKING:
+    from surprise_rerank.connectors.systems.loading import PipelineSettings
+
+
+def run_service(
+    settings: PipelineSettings, host: str, port: int, limits: dict[str, Any], *, as_json: bool | None = None
+) -> None:
+    """Serve until a signal, with a line of the log for every request.
+
+    Args:
+        settings: of what is served.
+        host: where to listen.
+        port: of TCP; 0 takes a free one.
+        limits: the fields of `ServerOptions` but for the token, which is in the environment.
+        as_json: whether the log is for programs; for people on a terminal where None.
+
+    Raises:
+        UsageError: if nothing can listen there, or a limit is out of its range.
+        SurpriseRerankError: if the model or the index cannot be opened.
+    """
+    as_json = not sys.stderr.isatty() if as_json is None else as_json
+    _run(settings, host, port, limits, as_json=as_json)
+
+
+def run_page(settings: PipelineSettings, port: int, said: str, *, opens: bool) -> None:
+    """Serve an index to a browser on this machine, until a signal.
+
+    Args:
+        settings: of the index.
+        port: of TCP; 0 takes a free one.
+        said: printed below the page's address.
+        opens: whether to open the browser.
+
+    Raises:
+        UsageError: as `run_service`.
+        SurpriseRerankError: as `run_service`.
+    """
+
+    def show(url: str) -> None:
+        click.echo(f"{url}/  (Ctrl-C ends it){said}")
+        if opens and not webbrowser.open(f"{url}/"):
+            click.echo("there is no browser to open it; open the address in one", err=True)
+
+    _run(settings, "127.0.0.1", port, {}, as_json=False, show=show)
+
+
+def _run(
+    settings: PipelineSettings,
+    host: str,
+    port: int,
+    limits: dict[str, Any],
+    *,
+    as_json: bool,
+    show: Callable[[str], None] | None = None,
+) -> None:
+    import logging
+
+    from surprise_rerank.connectors.server import Service, process, service_app
+    from surprise_rerank.connectors.server.loading import Loading
+    from surprise_rerank.connectors.server.logs import make_logger
+
+    with process.ending_on_sigterm(), contextlib.ExitStack() as stack:
+        try:
+            options = ServerOptions(token=os.environ.get(TOKEN_VARIABLE, "").strip() or None, **limits)
+            listening = stack.enter_context(process.listen(host, port, options.token))
+        except DataError as error:
+            raise click.UsageError(str(error)) from error
+        logger = make_logger(
+            sys.stderr, as_json=as_json, least=logging.INFO if show is None else logging.WARNING
+        )
+        service = Service(searches=settings.location.is_given)
+        server = process.make_server(service_app(service, options, logger=logger), options.timeout)
+        loading = stack.enter_context(Loading(service, settings, server, logger))
+        process.run(server, listening, logger, show)
+        loading.require_loaded()

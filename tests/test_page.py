@@ -1,0 +1,258 @@
+"""The page to search in, in a real browser: clicks, keys, hostile texts, other hosts, and what axe finds."""
+
+from __future__ import annotations
+
+import json
+import urllib.parse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+pytest.importorskip("fastapi", reason="the extra 'server' is not installed")
+pytest.importorskip("playwright", reason="playwright is not installed")
+pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed")
+
+from axe_playwright_python.sync_playwright import Axe
+from browsers import find_browser
+from fastapi.testclient import TestClient
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+from serving import Log, served
+from words import WordEncoder
+
+from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.server import ServerOptions, Service, service_app
+from surprise_rerank.connectors.server.page import PAGE_ROUTES, POLICY
+from surprise_rerank.connectors.systems.loading import text_reranker_of
+from surprise_rerank.connectors.systems.pipelines import IndexPipelines
+from surprise_rerank.documents import Document
+from surprise_rerank.thresholds.varied_questions import varied_questions
+
+TOKEN = "a-long-random-one"
+QUESTION = "why do dogs bark"
+SCRIPT = "<script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">"
+BIDI = "dogs \u202e\u2067reversed\u202d bark \u0007\u001b[31m"
+HOSTILE = [
+    Document("script", f"{SCRIPT} dogs bark {SCRIPT}", title=SCRIPT, metadata={"a<b>": SCRIPT}),
+    Document("bidi", BIDI, title=BIDI),
+    Document("long", "dogs" + "x" * 1_000_000 + " bark", title="w" * 300),
+]
+USUAL = [
+    *("cats sleep all day", "dogs bark at night", "a wing gives lift", "dogs bark. They warn of strangers."),
+    *(f"number {i} of the birds that sing at dawn" for i in range(8)),
+]
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    documents = [
+        Document(f"d{i}", text, title=f"Title {i}", metadata={"n": i}) for i, text in enumerate(USUAL)
+    ]
+    folder: Path = tmp_path_factory.mktemp("page") / "index"
+    with DocumentIndex.open(folder, WordEncoder(), engine="local") as index:
+        index.sync([*documents, *HOSTILE], background=False)
+        index.store_background(varied_questions(40), "auto")
+        pipelines = IndexPipelines(index)
+        service = Service(searches=True)
+        service.open(text_reranker_of(index), pipelines["auto"], "auto", pipelines)
+        yield service
+
+
+@pytest.fixture(scope="module")
+def url(service: Service) -> Iterator[str]:
+    with served(service_app(service, logger=Log().logger())) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    program = find_browser()
+    if program is None:
+        pytest.skip("there is no Chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+class Visit:
+    """A page that was opened, with what it asked for and complained of."""
+
+    def __init__(self, browser: Browser, **how: Any) -> None:
+        self.page: Page = browser.new_context(**how).new_page()
+        self.page.set_default_timeout(15_000)
+        self.asked: list[str] = []
+        self.errors: list[str] = []
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("console", lambda line: self.errors.append(line.text) if line.type == "error" else None)
+        self.page.on("dialog", lambda dialog: self.errors.append(dialog.message))
+
+    def searched(self, address: str, question: str = QUESTION) -> Page:
+        self.page.goto(address)
+        expect(self.page.locator("#system option").first).to_be_attached()
+        self.page.locator("#question").press_sequentially(question)
+        expect(self.page.locator("#orders")).to_have_attribute("data-question", question)
+        expect(self.page.locator("#timing")).to_contain_text("ms")
+        return self.page
+
+    def ids(self, order: str = "after") -> list[str]:
+        found: list[str] = self.page.locator(f"#{order} .hit").evaluate_all(
+            "all => all.map(own => own.dataset.id)"
+        )
+        return found
+
+
+@pytest.fixture
+def visit(browser: Browser) -> Iterator[Visit]:
+    visit = Visit(browser)
+    yield visit
+    visit.page.context.close()
+
+
+def test_typing_shows_both_orders_of_the_same_question(visit: Visit, url: str) -> None:
+    page = visit.searched(url)
+    asked = {"query": QUESTION, "compare_with": "cosine", "top_k": 10, "excerpts": True}
+    answer = httpx.post(f"{url}/v1/search", json=asked).json()
+    assert visit.ids() == [hit["id"] for hit in answer["results"]]
+    assert visit.ids("before") == [hit["id"] for hit in answer["compared"]["results"]]
+    expect(page.locator("#verdict")).to_contain_text(answer["verdict"]["reason"])
+    for hit in answer["results"]:
+        shown, excerpt = page.locator(f"#after .hit[data-id={hit['id']}]"), hit["excerpt"]
+        marks = [excerpt["text"][start:end] for start, end in excerpt["marks"]]
+        assert shown.locator("mark").all_text_contents() == marks
+        expect(shown.locator(".excerpt bdi")).to_have_text(excerpt["text"])
+        expect(shown.locator(".parts")).to_contain_text("cosine")
+        row = shown.locator(".head")
+        rank, before = visit.ids().index(hit["id"]) + 1, hit["rank_compared"]
+        expect(row).to_contain_text("as before" if before == rank else f"from {before}.")
+    assert any(hit["excerpt"]["marks"] for hit in answer["results"])
+    assert page.locator("#lines path").count() == len(answer["results"])
+    assert visit.errors == []
+    assert {urllib.parse.urlsplit(own).netloc for own in visit.asked} == {urllib.parse.urlsplit(url).netloc}
+
+
+def test_a_link_brings_the_same_search_back(visit: Visit, url: str) -> None:
+    page = visit.searched(url)
+    page.locator("#system").select_option("dynamax")
+    expect(page.locator("#after h2")).to_have_text("By dynamax")
+    page.locator("#more summary").click()
+    page.locator("#filter").fill(json.dumps({"must": [{"key": "metadata.n", "range": {"lt": 4}}]}))
+    expect(page.locator("#after .hit")).to_have_count(4)
+    seen, link = visit.ids(), page.locator("#link").get_attribute("href")
+    page.goto("about:blank")
+    page.goto(f"{url}/{link}")
+    expect(page.locator("#after .hit")).to_have_count(4)
+    assert visit.ids() == seen
+    expect(page.locator("#question")).to_have_value(QUESTION)
+    expect(page.locator("#system")).to_have_value("dynamax")
+
+
+def test_the_slider_greys_out_what_would_be_refused(visit: Visit, url: str) -> None:
+    page = visit.searched(url, "an umbrella for the rain")
+    assert page.locator(".refused").count() == 0
+    page.locator("#least").fill("0.97")
+    expect(page.locator("#verdict")).to_contain_text("off-topic")
+    expect(page.locator("#after .refused")).to_have_count(page.locator("#after .hit").count())
+    expect(page.locator("#after .refusal").first).to_be_visible()
+
+
+def test_everything_can_be_done_by_keys(visit: Visit, url: str) -> None:
+    page = visit.searched(url)
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    second = visit.ids()[1]
+    assert page.evaluate("document.activeElement.dataset.id") == second
+    page.keyboard.press("Enter")
+    expect(page.locator(f"#after .hit[data-id={second}] details p")).to_be_visible()
+    page.keyboard.press("ArrowLeft")
+    assert page.evaluate("document.activeElement.closest('section').id") == "before"
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "question"
+
+
+def test_hostile_texts_are_text(browser: Browser, url: str) -> None:
+    visit = Visit(browser, viewport={"width": 360, "height": 740})
+    page = visit.searched(url, f"dogs bark {SCRIPT}")
+    page.locator("#top").fill("20")
+    with page.expect_response("**/v1/search"):
+        page.locator("#top").press("Enter")
+    expect(page.locator("#after .hit")).to_have_count(len(USUAL) + len(HOSTILE))
+    expect(page.locator("#after .hit[data-id=script] .title")).to_have_text(SCRIPT)
+    for name in ("script", "bidi", "long"):
+        page.locator(f"#after .hit[data-id={name}] summary").click()
+    expect(page.locator("#after .hit[data-id=script] dl")).to_contain_text(SCRIPT)
+    expect(page.locator("#after .hit[data-id=long] details p")).to_contain_text("characters more)")
+    assert page.title() == "surprise-rerank"
+    assert page.locator("#after script, #after img").count() == 0
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    page.locator("#question").fill("dogs " * 200_000)
+    expect(page.locator("#notice")).to_contain_text("query has 999999 characters")
+    (refused,) = visit.errors  # as browsers say of every status that is no success
+    assert "status of 422" in refused
+    page.context.close()
+
+
+def test_a_filter_that_is_none_is_said(visit: Visit, url: str) -> None:
+    page = visit.searched(url)
+    page.locator("#more summary").click()
+    page.locator("#filter").fill('{"must": ')
+    expect(page.locator("#notice")).to_contain_text("The filter is not JSON")
+    page.locator("#filter").fill('{"mustt": []}')
+    expect(page.locator("#notice")).to_contain_text("'mustt' is not known in the filter")
+
+
+def test_a_token_is_asked_for_where_one_is_set(browser: Browser, service: Service) -> None:
+    app = service_app(service, ServerOptions(token=TOKEN), logger=Log().logger())
+    with served(app) as url:
+        assert httpx.get(f"{url}/").status_code == 200
+        assert httpx.get(f"{url}/info").status_code == 401
+        visit = Visit(browser)
+        page = visit.page
+        page.goto(url)
+        page.locator("#token").fill("a wrong one")
+        page.locator("#token").press("Enter")
+        expect(page.locator("#notice")).to_contain_text("does not take this token")
+        expect(page.locator("#search")).to_be_hidden()
+        page.locator("#token").fill(TOKEN)
+        page.locator("#token").press("Enter")
+        page.locator("#question").press_sequentially(QUESTION)
+        expect(page.locator("#after .hit").first).to_be_visible()
+        assert TOKEN not in page.url
+        page.locator("#logout").click()
+        expect(page.locator("#login")).to_be_visible()
+        page.context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1200])
+def test_axe_finds_nothing(browser: Browser, url: str, scheme: Any, width: int) -> None:
+    # axe is a script of another origin, which the page's policy refuses, as it should.
+    how: dict[str, Any] = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
+    visit = Visit(browser, bypass_csp=True, **how)
+    page = visit.page
+    page.goto(url)
+    expect(page.locator("#examples button").first).to_be_visible()
+    found = Axe().run(page).response["violations"]
+    visit.searched(url)
+    page.locator("#more summary").click()
+    page.locator("#after summary").first.click()
+    page.locator("#least").fill("0.97")
+    expect(page.locator("#verdict")).to_contain_text("%")
+    found += Axe().run(page).response["violations"]
+    assert [(own["id"], own["nodes"][0]["html"]) for own in found] == []
+    page.context.close()
+
+
+def test_every_file_of_the_page_comes_with_the_policy(service: Service) -> None:
+    client = TestClient(service_app(service, ServerOptions(token=TOKEN), logger=Log().logger()))
+    for path in PAGE_ROUTES:
+        answer = client.get(path)
+        assert answer.status_code == 200
+        assert answer.headers["Content-Security-Policy"] == POLICY
+        assert "http" not in answer.text.replace("http://www.w3.org/2000/svg", "")
+    page = client.get("/").text
+    assert "<script>" not in page
+    assert "style=" not in page
