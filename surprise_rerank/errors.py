@@ -3,6 +3,8 @@
 import difflib
 from collections.abc import Iterable, Sequence
 
+_LISTED = 12  # names that an error shows
+
 
 class SurpriseRerankError(Exception):
     """Base of every error that the caller can correct; the command line exits with code 2."""
@@ -78,3 +80,18 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
     near = difflib.get_close_matches(name, list(known), n=1)
     return f"did you mean {near[0]!r}? " if near else ""
+
+
+def near_or_all(name: str, known: Iterable[str]) -> str:
+    """What was probably meant, and what there is: all names where they are few, or else the near ones alone.
+
+    >>> near_or_all("dynmax", ["cosine", "dynamax"])
+    "did you mean 'dynamax'? there are: cosine, dynamax"
+    >>> near_or_all("system-4x", [f"system-{number}" for number in range(40)])
+    "did you mean 'system-4'?"
+    """
+    names = list(known)
+    hint = did_you_mean(name, names)
+    if len(names) <= _LISTED:
+        return f"{hint}there are: {', '.join(names)}"
+    return hint.rstrip() or f"there are {len(names)}, such as {', '.join(names[:_LISTED])}"

@@ -395,7 +395,7 @@ class TestIndex:
         write_rows(bench.documents, corpus(500))
         done = interrupted(3, "index", bench.documents, "--model", bench.model, "--index", bench.index)
         assert (done.returncode, done.stdout) == (130, "")
-        assert done.stderr == "\nInterrupted. What was stored stays; run the same command again to go on.\n"
+        assert done.stderr == "Interrupted. What was stored stays; run the same command again to go on.\n"
         resumed = bench.fill()
         assert resumed["unchanged"] >= 128
         assert resumed["added"] + resumed["unchanged"] == 500

@@ -321,7 +321,7 @@ class TestWork:
         assert (done.returncode, done.stdout) == (130, "")
         work = f"{desk.out}.work"
         assert done.stderr == (
-            f"\nInterrupted. What is done stays in {work}; run the same command again to go on.\n"
+            f"Interrupted. What is done stays in {work}; run the same command again to go on.\n"
         )
         assert os.path.exists(f"{work}/documents/chunk-00000-0000000/chunk.json")
         assert not desk.out.exists()

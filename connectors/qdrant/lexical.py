@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.extras import import_extra, is_installed, pip_line
-from surprise_rerank.errors import DataError, MissingExtraError
+from surprise_rerank.errors import DataError, MissingExtraError, near_or_all
 
 if TYPE_CHECKING:
     import qdrant_edge
@@ -76,7 +76,7 @@ class Bm25:
         _require("b", self.b, 0 <= _number(self.b) <= 1, "a number between 0 and 1")
         length = self.average_length
         _require("average_length", length, 0 < _number(length) < math.inf, "a number above 0")
-        known = "one of " + ", ".join(LANGUAGES)
+        known = f"another; {near_or_all(self.language, LANGUAGES)}"
         _require("language", self.language, self.language in LANGUAGES, known)
 
     def documents(self, texts: Iterable[str]) -> list[SparseVector]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import IO, Literal, TypeAlias
 
 from surprise_rerank.connectors.progress import Expected
@@ -166,7 +166,7 @@ class DocumentSource:
         self._known: tuple[int | None, int] | None = None  # rows and bytes
         self._place, self._given, self._ended = Place(), 0, False
 
-    def __iter__(self) -> Iterator[Document]:
+    def __iter__(self) -> Generator[Document, None, None]:
         """The documents.
 
         Raises:

@@ -14,7 +14,7 @@ from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from surprise_rerank.errors import DataError, did_you_mean
+from surprise_rerank.errors import DataError, near_or_all
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.systems.built import BuiltSystem
@@ -199,8 +199,7 @@ def find_systems(names: Iterable[str], more: Mapping[str, System] | None = None)
             _load_entry_points()
         known = {**_SYSTEMS, **others}
         if name not in known:
-            hint = did_you_mean(name, known)
-            raise DataError(f"unknown system {name!r}; {hint}there are: {', '.join(known)}")
+            raise DataError(f"unknown system {name!r}; {near_or_all(name, known)}")
         found[name] = known[name]
     return found
 

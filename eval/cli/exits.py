@@ -10,6 +10,7 @@ from typing import IO, Any, NoReturn
 import click
 
 from surprise_rerank.errors import SurpriseRerankError
+from surprise_rerank.eval.cli.wording import in_options
 from surprise_rerank.eval.reports.one_line import one_line
 
 
@@ -19,8 +20,18 @@ class Interrupted(click.ClickException):
     exit_code = 130
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """The sentence, on the error stream."""
-        click.echo(f"\nInterrupted. {self.message}".rstrip(), file=file, err=True)
+        """The sentence, on the error stream; on a terminal below the `^C`."""
+        above = "\n" if sys.stderr.isatty() else ""
+        click.echo(f"{above}Interrupted. {self.message}".rstrip(), file=file, err=True)
+
+
+class Commands(click.Group):
+    """A group of commands whose interruption is an `Interrupted`."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run what was asked for."""
+        with when_interrupted(""):
+            return super().invoke(ctx)
 
 
 @contextlib.contextmanager
@@ -48,6 +59,9 @@ def run(command: click.Command, interrupted: str = "") -> None:
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx else command.name
         _fail(f"{error.format_message()} (see {path} --help)")
+    except Interrupted as error:
+        Interrupted(error.message or interrupted).show()
+        sys.exit(error.exit_code)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
@@ -63,5 +77,5 @@ def run(command: click.Command, interrupted: str = "") -> None:
 
 
 def _fail(message: str) -> NoReturn:
-    click.echo(f"Error: {one_line(message)}", err=True)
+    click.echo(f"Error: {one_line(in_options(message))}", err=True)
     sys.exit(2)

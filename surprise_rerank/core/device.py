@@ -34,9 +34,24 @@ def device_of(name: str) -> torch.device:
         place = torch.device(name)
         torch.zeros(1, device=place)
     except (RuntimeError, AssertionError) as error:  # torch asserts where it was built without CUDA
-        reason = str(error).strip().split("\n")[0]
-        raise DataError(f"the device {name!r} cannot be used: {reason}; give 'cpu' or 'cuda'") from error
+        there = ", ".join(map(repr, available_devices()))
+        raise DataError(f"the device {name!r} cannot be used: here is {there}; choose of these") from error
     return place
+
+
+def available_devices() -> list[str]:
+    """The names of what can compute here: the processor, and accelerators that torch has a driver for."""
+    import torch
+
+    found = ["cpu"]
+    if torch.cuda.is_available():
+        found += [f"cuda:{number}" for number in range(torch.cuda.device_count())]
+    found += [
+        name
+        for name, backend in (("mps", torch.backends.mps), ("xpu", getattr(torch, "xpu", None)))
+        if backend is not None and backend.is_available()
+    ]
+    return found
 
 
 def scatter(centred: Float64Array, device: str = "cpu") -> Float64Array:

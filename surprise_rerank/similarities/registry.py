@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.encoders.base import Encoder, token_dimension
-from surprise_rerank.errors import DataError, did_you_mean
+from surprise_rerank.errors import DataError, near_or_all
 from surprise_rerank.similarities.averages import AverageCosine, Removal
 from surprise_rerank.similarities.bags import BagSimilarity, Texts, word_lists
 from surprise_rerank.similarities.dynamax import DynaMax, Measure, SetMeasure
@@ -112,8 +112,7 @@ def find_similarity(name: str) -> NamedSimilarity:
         DataError: if it is not known; names the nearest.
     """
     if name not in SIMILARITIES:
-        hint = did_you_mean(name, SIMILARITIES)
-        raise DataError(f"unknown similarity {name!r}; {hint}there are: {', '.join(SIMILARITIES)}")
+        raise DataError(f"unknown similarity {name!r}; {near_or_all(name, SIMILARITIES)}")
     return SIMILARITIES[name]
 
 

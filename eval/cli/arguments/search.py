@@ -10,7 +10,7 @@ import click
 
 from surprise_rerank.connectors.systems.register import SYSTEMS, find_system
 from surprise_rerank.core.settings import option
-from surprise_rerank.errors import DataError
+from surprise_rerank.errors import DataError, near_or_all
 from surprise_rerank.eval.cli.arguments.location import model_field
 from surprise_rerank.eval.cli.arguments.questions import STANDARD_INPUT, one_question, read_questions
 from surprise_rerank.eval.cli.options import options_of
@@ -49,7 +49,7 @@ class SystemChoice(click.Choice[str]):
         try:
             system = find_system(value)
         except DataError:
-            return super().convert(value, param, ctx)
+            self.fail(f"unknown system {value!r}; {near_or_all(value, self.choices)}", param, ctx)
         return value if system.fits or not self._fits else super().convert(value, param, ctx)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from surprise_rerank.core.settings import option
+from surprise_rerank.eval.cli import completion
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.progress import Expected
@@ -29,7 +31,7 @@ FORMATS = ("jsonl", "csv", "tsv", "tsv-unquoted", "parquet", "dataset", "files",
 class SourceArguments:
     """Which documents are read: files, folders, ids of data sets, and a collection of a Qdrant server."""
 
-    sources: tuple[str, ...] = option((), argument=True, metavar="SOURCE...")
+    sources: tuple[str, ...] = option((), argument=True, metavar="SOURCE...", kind=completion.source)
     form: Format | None = option(
         None, flag="--format", choices=FORMATS, help="What sources are, if it does not show."
     )
@@ -106,6 +108,16 @@ class Sources:
     def __iter__(self) -> Iterator[Document]:
         for _, source in self.named:
             yield from source
+
+    def require_readable(self) -> None:
+        """Read the first document of each: what is wrong with all of them is told before anything is made.
+
+        Raises:
+            SurpriseRerankError: if a source cannot be read, or its columns cannot be found.
+        """
+        for _, source in self.named:
+            with contextlib.closing(iter(source)) as documents:
+                next(documents, None)
 
     def expected(self) -> Expected | None:
         """How many documents there are; None while that cannot be told."""

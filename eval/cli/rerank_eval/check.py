@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from surprise_rerank.errors import near_or_all
 from surprise_rerank.eval.cli.options import json_option, options_of, present, quiet_option, report_option
 from surprise_rerank.eval.studies.settings import BenchmarkFiles
 
@@ -84,7 +85,7 @@ def _chosen(
     by_name = {expectation.name: expectation for expectation in known}
     unknown = [name for name in names if name not in by_name]
     if unknown:
-        raise click.UsageError(f"there is no table {unknown[0]!r}; there are {', '.join(by_name)}")
+        raise click.UsageError(f"there is no table {unknown[0]!r}; {near_or_all(unknown[0], by_name)}")
     chosen = [by_name[name] for name in names] if names else list(known)
     if not known:
         raise click.UsageError("there is no .yaml in the folder of --expected")

@@ -10,8 +10,9 @@ from typing import Any, get_args
 import click
 from click.core import ParameterSource
 
+from surprise_rerank.eval.cli import completion
 from surprise_rerank.eval.cli.arguments.backend import backend_option, precision_option
-from surprise_rerank.eval.cli.exits import run
+from surprise_rerank.eval.cli.exits import Commands, run
 from surprise_rerank.eval.cli.options import json_option, present, report_option
 from surprise_rerank.eval.cli.rerank_eval import check as check_command
 from surprise_rerank.eval.cli.rerank_eval import classify as classify_command
@@ -59,6 +60,7 @@ Shell completion (bash; zsh and fish likewise):
 
 
 @click.group(
+    cls=Commands,
     epilog=_EPILOG,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -67,6 +69,7 @@ Shell completion (bash; zsh and fish likewise):
     "--dataset",
     "datasets",
     multiple=True,
+    type=completion.datasets,
     default=(DEFAULTS.dataset,),
     show_default=True,
     help="`demo`, an id of ir_datasets such as beir/scifact, or a folder in BEIR's layout "
@@ -75,6 +78,7 @@ Shell completion (bash; zsh and fish likewise):
 @click.option("--split", help="Which judged questions.  [default: test]")
 @click.option(
     "--systems",
+    type=completion.systems(several=True),
     help="What to compare, with commas between; `--list-systems` describes all.  "
     f"[default: {','.join(DEFAULTS.systems)}; with --systems-from or --run, the baseline]",
 )
@@ -133,6 +137,7 @@ Shell completion (bash; zsh and fish likewise):
 )
 @click.option(
     "--measures",
+    type=completion.measures,
     default=" ".join(DEFAULTS.measures),
     show_default=True,
     help="Measures in ir_measures' syntax; differences are tested in the first.",
@@ -140,6 +145,7 @@ Shell completion (bash; zsh and fish likewise):
 @click.option(
     "--baseline",
     metavar="SYSTEM",
+    type=completion.systems(),
     default=DEFAULTS.baseline,
     show_default=True,
     help="The system that the others are compared with.",
@@ -217,8 +223,16 @@ def command(context: click.Context, /, *, list_systems: bool, **values: Any) -> 
 
         systems = {**all_systems(), **EVALUATED}
         width = max(len(name) for name in systems)
-        for name, system in systems.items():
-            click.echo(f"{name:<{width}}  {system.summary}")
+        default = "auto"
+        first = [default, *(name for name in DEFAULTS.systems if name != default)]
+        for title, names in (
+            ("Compared by default:", first),
+            ("Others:", [name for name in systems if name not in first]),
+        ):
+            click.echo(title)
+            for name in names:
+                more = " (the default of surprise-rerank)" if name == default else ""
+                click.echo(f"  {name:<{width}}  {systems[name].summary}{more}")
         return
     _compare(**values)
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import shutil
 import time
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -15,13 +18,13 @@ from surprise_rerank.eval.cli.arguments.backend import backend_option, precision
 from surprise_rerank.eval.cli.arguments.index_options import IndexArguments
 from surprise_rerank.eval.cli.arguments.location import load_model, open_index, takes_index
 from surprise_rerank.eval.cli.arguments.sources import SourceArguments, Sources, skipped_lines
-from surprise_rerank.eval.cli.exits import when_interrupted
+from surprise_rerank.eval.cli.exits import Interrupted
 from surprise_rerank.eval.cli.options import takes
 from surprise_rerank.eval.cli.output.console import Output
 from surprise_rerank.eval.retrieval.settings import DEFAULTS, Backend, Precision
 
 if TYPE_CHECKING:
-    from surprise_rerank.connectors.qdrant import DocumentIndex, SyncReport
+    from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SyncReport
     from surprise_rerank.connectors.qdrant.location import EngineKind, Location
     from surprise_rerank.connectors.qdrant.manifest import Manifest
     from surprise_rerank.encoders.base import Encoder
@@ -105,6 +108,7 @@ def index(
     if encode_again and not rebuild:
         raise click.UsageError("--encode-again goes with --rebuild")
     sources = inputs.open(location.url)
+    sources.require_readable()
     existing = _manifest(location)
     if existing is None:
         rebuild = False  # there is nothing to keep
@@ -117,12 +121,8 @@ def index(
         sources,
     )
     begun = time.perf_counter()
-    with (
-        when_interrupted("What was stored stays; run the same command again to go on."),
-        open_index(
-            replace(location, engine=engine), None if rebuild else encoder, None if rebuild else options
-        ) as opened,
-    ):
+    given = (None, None) if rebuild else (encoder, options)
+    with _opened(replace(location, engine=engine), *given, is_new=existing is None) as opened:
         if engine not in (None, opened.engine):
             raise DataError(f"{opened.where} is of the engine {opened.engine}; --engine is for a new folder")
         shown = out.shows_progress
@@ -138,6 +138,44 @@ def index(
         else:
             done = opened.sync(sources, prune=prune, show_progress=shown, background=background)
         _report(out, location, opened, done, sources, time.perf_counter() - begun)
+
+
+@contextlib.contextmanager
+def _opened(
+    location: Location, encoder: Encoder | None, options: IndexOptions | None, *, is_new: bool
+) -> Iterator[DocumentIndex]:
+    """The index; a new one is taken away again where the block fails before a document is stored.
+
+    Raises:
+        Interrupted: in place of a KeyboardInterrupt; tells whether something is there to go on with.
+    """
+    from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
+
+    made = None if location.folder is None else _first_missing(Path(location.folder))
+    holds = not is_new
+    try:
+        with open_index(location, encoder, options) as opened:
+            try:
+                yield opened
+            except BaseException:
+                holds = holds or len(opened) > 0
+                engine = opened.storage.engine
+                if not holds and isinstance(engine, ClientEngine) and location.url is not None:
+                    engine.drop()
+                raise
+    except BaseException as error:
+        if not holds and made is not None:
+            shutil.rmtree(made, ignore_errors=True)
+        if not isinstance(error, KeyboardInterrupt):
+            raise
+        stays = "What was stored stays; run the same command again to go on."
+        raise Interrupted(stays if holds else "Nothing was stored.") from error
+
+
+def _first_missing(folder: Path) -> Path | None:
+    """The outermost of the folders that are to be made; None where the folder exists."""
+    missing = [own for own in (folder, *folder.parents) if not own.exists()]
+    return missing[-1] if missing else None
 
 
 def _encoder(model: str, backend: Backend, precision: str, sources: Sources) -> Encoder:

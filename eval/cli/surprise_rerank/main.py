@@ -42,6 +42,7 @@ Shell completion (bash; zsh and fish likewise):
 
 @click.group(
     "surprise-rerank",
+    cls=exits.Commands,
     epilog=_EXAMPLES,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},

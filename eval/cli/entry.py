@@ -1,0 +1,42 @@
+"""The two commands as they are installed: Ctrl-C is one line, from the first import to the last thread."""
+
+import os
+import signal
+from types import FrameType
+
+# Nothing heavy before this: an interruption of an import that has no handler is a stack trace.
+
+
+def surprise_rerank() -> None:
+    """Run `surprise-rerank`."""
+    _run("surprise_rerank")
+
+
+def rerank_eval() -> None:
+    """Run `rerank-eval`."""
+    _run("rerank_eval")
+
+
+def _run(name: str) -> None:
+    # Who started this may have switched interruptions off, as `nohup` and shells do for what runs behind.
+    is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if is_ours:
+        signal.signal(signal.SIGINT, _leave)
+    from importlib import import_module
+
+    main = import_module(f"surprise_rerank.eval.cli.{name}.main").main
+    try:
+        if is_ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        main()
+    except KeyboardInterrupt:
+        _leave(signal.SIGINT, None)
+    finally:
+        if is_ours:
+            signal.signal(signal.SIGINT, _leave)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    """Leave at once: nothing is held that an end would have to put right."""
+    os.write(2, b"\nInterrupted.\n" if os.isatty(2) else b"Interrupted.\n")
+    os._exit(130)

@@ -1,0 +1,69 @@
+"""Messages of the library as a command shows them: with its options in place of Python's names."""
+
+from __future__ import annotations
+
+import re
+
+# What the library says -> what the command line says; the first ones are the longest.
+_PHRASES: tuple[tuple[str, str], ...] = (
+    (r"name it with Fields\(text=\.\.\.\)", "name it with --text-field"),
+    (r"name it with Fields\(id=\.\.\.\)", "name it with --id-field"),
+    (r"with Fields\(id='content'\)", "with --id-field content"),
+    (r"list the columns to keep with Fields\(metadata=\[\.\.\.\]\)", "leave the column out of the file"),
+    (r"fields are for tables", "--id-field, --title-field and --text-field are for tables"),
+    (r"give format='tsv-unquoted'", "give --format tsv-unquoted"),
+    (r"with format=\.\.\.", "with --format"),
+    (r"a url is that of a Qdrant server, with collection=\.\.\.", "a url is that of a Qdrant server, which "
+     "--from-url URL with --from-collection NAME reads"),
+    (r"give index=FOLDER, or url=URL with collection=NAME", "give --index FOLDER, or --qdrant-url URL with "
+     "--collection NAME"),
+    (r" or store_background\b", ""),
+    (r"\bstore_background\b", "'surprise-rerank background set'"),
+    (r"TextReranker\.with_background\(questions, retrieve\)\.background\.save\(path\)", "'surprise-rerank "
+     "background set'"),
+    (r"\bwith_background\(questions\)", "'surprise-rerank background set', and search that index"),
+    (r"give it one with set_ensemble, or on the command line with", "give it one with"),
+    (r"set it with set_ensemble, or omit it", "set it with 'surprise-rerank ensemble set'"),
+    (r"\bset_ensemble\b", "'surprise-rerank ensemble set'"),
+    (r"\brefresh_statistics\b", "'surprise-rerank ensemble refresh'"),
+    (r"\bEnsemble\.save\b", "'surprise-rerank ensemble save'"),
+    (r"make it with IndexOptions\(surprise_vector=True\)", "make it with --surprise-vector"),
+    (r"IndexOptions\(token_vectors='(\w+)'\)", r"--tokens \1"),
+    (r"IndexOptions\(packed_tokens=False, token_vectors=None\)", "--no-packed-tokens and without --tokens"),
+    (r"or re-rank with DynaMaxReranker", "or choose another --system"),
+    (r"load_encoder\(\.\.\., precision='int8', calibration=texts\)", "as 'surprise-rerank index' does"),
+    (r" \(token_encoder=load_encoder\(\)\)", ""),
+    (r" \(token_encoder=load_encoder\(\) beside one that does not\)", ""),
+    (r"token_encoder=load_encoder\(\) \(--token-model\)", "--token-model"),
+    (r"\btoken_encoder=", "--token-model"),
+    (r"\bin_place=True \(--in-place\)", "--in-place"),
+    (r"\btoken_storage and pooling \(--token-storage, --pooling\)", "--token-storage and --pooling"),
+    (r"\btoken_storage and pooling\b", "--token-storage and --pooling"),
+    (r"for similarity 'dynamax' or 'both'", "for --similarity dynamax or both"),
+    (r"\bpacked_tokens=False\b", "--no-packed-tokens"),
+    (r"\bpassages=None\b", "--no-passages"),
+    (r"\btokens=False\b", "--no-tokens"),
+    (r"\btoken_vectors=None\b", "--tokens none"),
+    (r"\btoken_vectors='?(\w+)'?", r"--tokens \1"),
+    (r"\btoken_storage='?(\w+)'?", r"--token-storage \1"),
+    (r"\bmultivector= ", "--multivector "),
+    (r"\b(backend|precision|pooling|engine|mode|device|quantization)='?([\w.]+)'?", r"--\1 \2"),
+    (r"engine (edge) or a url", r"engine \1 or --qdrant-url"),
+    (r"\bmin_surprise='?([\w.]+)'?", r"--min-surprise \1"),
+    (r"\bmin_surprise\b", "--min-surprise"),
+    (r"attach it as it is with Collection\.attach", "search or enrich it as it is, without 'index'"),
+)  # fmt: skip
+_COMPILED = [(re.compile(said), shown) for said, shown in _PHRASES]
+
+
+def in_options(message: str) -> str:
+    """The message, with options and commands in place of functions and their arguments.
+
+    >>> in_options("no column for the id; name it with Fields(id=...)")
+    'no column for the id; name it with --id-field'
+    >>> in_options("the index has pooling=3.5, asked for is 2.0")
+    'the index has --pooling 3.5, asked for is 2.0'
+    """
+    for said, shown in _COMPILED:
+        message = said.sub(shown, message)
+    return message
