@@ -324,6 +324,7 @@ def test_page_opens_the_browser_at_its_address(index: Path, tmp_path: Path) -> N
         assert printed[0] == f"{url}  (Ctrl-C ends it)\n"
         wait_until(lambda: httpx.get(f"{url}ready").status_code == 200, 60)
         assert "<title>surprise-rerank</title>" in httpx.get(url).text
+        assert httpx.get(url, headers={"Host": "elsewhere.example"}).status_code == 400
         assert httpx.get(f"{url}info").json()["system"] == "dynamax"
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130

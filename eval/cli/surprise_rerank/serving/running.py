@@ -85,7 +85,13 @@ def _run(
             sys.stderr, as_json=as_json, least=logging.INFO if show is None else logging.WARNING
         )
         service = Service(searches=settings.location.is_given)
-        server = process.make_server(service_app(service, options, logger=logger), options.timeout)
+        app: Any = service_app(service, options, logger=logger)
+        if show is not None:
+            from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+            # Another site whose name is made to point at this machine would be answered as the page is.
+            app = TrustedHostMiddleware(app, allowed_hosts=["127.0.0.1", "localhost"])
+        server = process.make_server(app, options.timeout)
         loading = stack.enter_context(Loading(service, settings, server, logger))
         process.run(server, listening, logger, show)
         loading.require_loaded()
