@@ -296,19 +296,23 @@ def _views(service: Service, options: ServerOptions, metrics: Metrics) -> APIRou
     router = APIRouter(tags=["state"])
 
     @router.get("/info", response_model=Info, responses=_errors((401, 500, 503)))
-    async def info() -> Response:
+    def info() -> Response:  # in a thread: an index on a server is asked
         """What is served, and what the server takes."""
         opened = service.required()
         background = opened.reranker.background
+        try:
+            documents, examples = opened.documents, opened.examples
+        except StoreError:
+            documents, examples = None, []
         return _json(
             {
                 "model_id": shown_model(opened.reranker.encoder),
                 "version": _version(),
                 "system": opened.system,
                 "search": service.searches,
-                "documents": opened.documents,
+                "documents": documents,
                 "systems": opened.systems,
-                "examples": opened.examples,
+                "examples": examples,
                 "min_surprise": None if opened.pipeline is None else opened.pipeline.min_surprise,
                 "depth": None if opened.pipeline is None else opened.pipeline.depth,
                 "background": None if background is None else background.count,

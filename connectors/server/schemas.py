@@ -279,7 +279,9 @@ class Info(BaseModel):
     version: str
     system: str
     search: bool = Field(description="Whether there is an index for `/v1/search`.")
-    documents: int | None = Field(description="How many the index holds; null without one.")
+    documents: int | None = Field(
+        description="How many the index holds; null without one, or where it cannot be read at the moment."
+    )
     systems: dict[str, str] = Field(
         description="What `/v1/search` can rank by, the default first, and what each does."
     )
