@@ -1,4 +1,4 @@
-# Two commands matter: `make eval` and `make test`. Both make what they need: an environment in .venv with
+# Three commands matter: `make demo`, `make eval` and `make test`. They make what they need: an environment in .venv with
 # everything in it. PYTHON picks the interpreter, EXTRAS what is installed.
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -18,10 +18,13 @@ comma := ,
 INSTALLED := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 
 .DEFAULT_GOAL := help
-.PHONY: help eval test check lint types docs dist install clean
+.PHONY: help demo eval test check lint types docs dist install clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+demo: $(INSTALLED) ## Search a built-in index in a page: make demo ARGS=--no-browser
+	@$(BIN)/surprise-rerank demo $(ARGS)
 
 eval: $(INSTALLED) ## Compare the re-rankers: make eval DATASET=beir/scifact ARGS="--run-dir runs"
 	@$(BIN)/rerank-eval --dataset '$(DATASET)' $(ARGS)
