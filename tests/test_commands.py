@@ -25,6 +25,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from interrupted import interrupted
 from qdrant_rest import QdrantRest
+from rich.cells import cell_len
 
 from surprise_rerank.candidates import Hit
 from surprise_rerank.connectors.qdrant import DocumentIndex, SparseRetriever
@@ -457,7 +458,7 @@ class TestSearch:
         code, out, err = bench.run("search", "why do dogs bark", "--index", bench.index)
         assert code == 0
         assert err.startswith(f"ranked by {system}")
-        assert "bark" in out.splitlines()[0]
+        assert "bark" in out.splitlines()[1]
         assert bench.run("search", "x", "--index", bench.index, "--quiet")[2] == ""
 
     @pytest.mark.parametrize(
@@ -559,7 +560,9 @@ class TestSearch:
         code, out, err = filled.run("search", "dogs", "--index", filled.index, *group[:-1], "9")
         assert code == 0
         assert "3 groups among 30 candidates" in err
-        assert {line.split("\t")[0] for line in out.splitlines()} == {"ann", "bob", "cy"}
+        names, *rows = [line.split("\t") for line in out.splitlines()]
+        assert names[:3] == ["group", "rank", "score"]
+        assert {row[0] for row in rows} == {"ann", "bob", "cy"}
 
     @pytest.mark.parametrize("path", ["author", "metadata.", "metadata..x"])
     def test_groups_are_of_metadata(self, filled: Bench, path: str) -> None:
@@ -580,6 +583,7 @@ class TestSearch:
             assert all(len(own["hits"]) == 2 for own in found)
         code, out, _ = filled.run("search", *file, *common)
         assert [line.split("\t")[0] for line in out.splitlines()] == [
+            "question",
             *["why do dogs bark"] * 2,
             *["where is lift"] * 2,
         ]
@@ -641,7 +645,8 @@ class TestTerminal:
         arguments = ("search", "dogs bark", "--index", filled.index, "--top", "30", "-q")
         code, out, _ = filled.run(*arguments)
         assert code == 0
-        rows = [line.split("\t") for line in out.splitlines()]
+        names, *rows = [line.split("\t") for line in out.splitlines()]
+        assert names == ["rank", "score", "id", "title", "text"]
         assert len(rows) == 30
         assert {len(row) for row in rows} == {5}
         (evil,) = [row for row in rows if row[2] == "d1"]
@@ -652,7 +657,7 @@ class TestTerminal:
 
     @pytest.mark.skipif(os.name == "nt", reason="there are no pseudo-terminals")
     @pytest.mark.parametrize("name", ["search", "explain"])
-    def test_a_terminal_gets_a_table_whose_texts_do_nothing(self, filled: Bench, name: str) -> None:
+    def test_a_terminal_gets_texts_that_do_nothing(self, filled: Bench, name: str) -> None:
         out = in_terminal(name, "dogs bark", "--index", filled.index, "--top", "30", "--system", "cosine")
         assert "[red]Evil" in out
         assert "\\x1b[31m" in out
@@ -660,9 +665,49 @@ class TestTerminal:
         assert "\x1b]0;" not in out
         assert "\x07" not in out
         assert ":smile:" in out
-        assert re.sub(r"\x1b\[[0-9;]*m", "", out).split()[:2] == (
-            ["answered:", "not"] if name == "search" else ["Why", "these"]
-        )
+        words = re.sub(r"\x1b\[[0-9;]*m", "", out).split()
+        if name == "search":
+            assert words[0] == "1"
+            assert words[words.index("answered:") :][1:3] == ["not", "compared"]
+        else:
+            assert words[:2] == ["Why", "these"]
+
+    @pytest.mark.parametrize("width", [60, 80, 120, 200])
+    @pytest.mark.parametrize(
+        "options",
+        [(), ("--scores", "--collapse", ".5"), ("--group-by", "metadata.author", "--group-size", "2")],
+    )
+    def test_results_keep_to_the_width_of_the_terminal(
+        self, filled: Bench, width: int, options: tuple[str, ...]
+    ) -> None:
+        arguments = ("search", "why do dogs bark", "--index", filled.index, "--system", "cosine")
+        code, out, err = filled.run(*arguments, "--top", "30", *options, width=width)
+        assert code == 0, err
+        lines = out.splitlines()
+        assert max(map(cell_len, lines)) <= width
+        assert not re.search(r"^ +\w( +\w)* *\n +\w( +\w)* *\n +\w *$", out, re.MULTILINE)
+        assert not unprintable(out)
+        assert "\u202e" not in out
+        if "--collapse" not in options:
+            assert "[red]Evil\\x1b[31m title[/red]" in " ".join(out.split())
+        last = out[out.rindex("\n\n") :]
+        assert " ".join(last.split()).startswith("answered: not compared with other questions")
+        if options[:1] == ("--scores",):
+            assert re.search(r"^ +score -?0\.\d{4}: cosine -?0\.\d{4}$", out, re.MULTILINE)
+            assert re.search(r"^ +nearly the same: d\d+(, d\d+)*$", out, re.MULTILINE)
+        elif options:
+            assert {"ann", "bob", "cy"} <= set(lines)
+        else:
+            assert len(re.findall(r"^ {0,2}\d+ {2}\S.* -?\d\.\d{4}$", out, re.MULTILINE)) == 30
+
+    def test_several_questions_have_a_heading_each(self, filled: Bench, tmp_path: Path) -> None:
+        (tmp_path / "questions.txt").write_text("why do dogs bark\nwhere is lift\n")
+        common = ("--questions", tmp_path / "questions.txt", "--system", "cosine", "--top", "1")
+        code, out, _ = filled.run("search", *common, "--index", filled.index, width=80)
+        assert code == 0
+        lines = out.splitlines()
+        assert lines.index("why do dogs bark") < lines.index("where is lift")
+        assert sum(line.startswith(" 1  ") for line in lines) == 2
 
     @given(st.text())
     def test_one_line_is_one_line_that_moves_no_cursor(self, text: str) -> None:
@@ -1099,7 +1144,10 @@ def test_the_documentations_examples_run(bench: Bench, monkeypatch: pytest.Monke
     told: list[str] = []
     for line in lines:
         if line.startswith("$ surprise-rerank "):
-            code, out, err = bench.run(*shlex.split(line)[2:], width=104 if "explain" in line else None)
+            # Two examples are what a terminal shows.
+            wide = re.fullmatch(r'\$ \S+ (search|explain) "why do dogs bark" --index my-index', line)
+            width = None if wide is None else {"search": 80, "explain": 104}[wide[1]]
+            code, out, err = bench.run(*shlex.split(line.removesuffix(" | cat"))[2:], width=width)
             assert code == 0, (line, err)
             assert out
             told = out.splitlines()

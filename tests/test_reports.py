@@ -246,7 +246,7 @@ def test_columns_leave_in_their_order_and_are_named():
     wide, narrow = printed(Report("t", (SYSTEMS,)), 120), printed(Report("t", (SYSTEMS,)), 60)
     assert "no room" not in wide
     assert "9937.5" in wide
-    (said,) = re.findall("no room for (.*?): a wider", " ".join(narrow.split()))
+    (said,) = re.findall(r"no room for: (.*?) \(--report", " ".join(narrow.split()))
     assert said == "seconds, p (nDCG@10 vs cosine), RR"
     header = next(line for line in narrow.splitlines() if "system" in line)
     assert header.split() == ["system", "nDCG@10", "R@100", "p", "(Holm)", "ms/question"]

@@ -70,6 +70,8 @@ def search(capsys: pytest.CaptureFixture[str]) -> Search:
         ("--top", "2", "--offset", "1"),
         ("--threshold", "0"),
         ("--group-by", "metadata.topic", "--top", "2", "--group-size", "1"),
+        ("--system", "auto", "--pool", "2"),
+        ("--filter", '{"must": [{"key": "metadata.topic", "match": {"value": "animals"}}]}'),
     ],
 )
 def test_the_output_is_that_of_the_index(
@@ -119,13 +121,7 @@ def test_a_threshold_of_surprise_is_the_servers_to_measure(search: Search, named
 
 
 def test_what_the_server_decides_is_refused_by_its_name(search: Search, url: str) -> None:
-    for option in (
-        ("--system", "cosine"),
-        ("--pool", "5"),
-        ("--exact",),
-        ("--filter", "{}"),
-        ("--index", "i"),
-    ):
+    for option in (("--mode", "client"), ("--exact",), ("--model", "m"), ("--index", "i")):
         assert f"{option[0]} cannot be used with --server" in search.refused("dog", "--server", url, *option)
 
 
@@ -133,7 +129,7 @@ def test_an_index_of_the_environment_is_no_contradiction(
     search: Search, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SURPRISE_RERANK_INDEX", "elsewhere")
-    assert search("loud dog", "--server", url).startswith("1\t")
+    assert search("loud dog", "--server", url).splitlines()[1].startswith("1\t")
 
 
 def test_the_token_comes_from_the_environment_and_is_never_shown(

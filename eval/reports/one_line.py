@@ -15,7 +15,12 @@ def one_line(text: str) -> str:
     >>> one_line("a\n b\x1b[31mc\u202e")
     'a b\\x1b[31mc\\u202e'
     """
-    return "".join(map(_shown, " ".join(text.split())))
+    return visible(" ".join(text.split()))
+
+
+def visible(text: str) -> str:
+    """A text whose characters of control, of direction and of no meaning are escaped; lines stay one."""
+    return "".join(map(_shown, text))
 
 
 def tab_separated(cells: Iterable[str]) -> str:

@@ -109,7 +109,7 @@ def _fitting(table: Table, room: int) -> Iterator[RenderableType]:
     yield _grid(table, found.shown)
     if found.left_out:
         names = ", ".join(found.left_out)
-        yield Text(f"no room for {names}: a wider terminal, --report and --json have them", style="dim")
+        yield Text(f"no room for: {names} (--report and --json have them)", style="dim")
 
 
 def _grid(table: Table, shown: Mapping[int, int | None]) -> Grid:

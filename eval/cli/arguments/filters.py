@@ -30,17 +30,26 @@ def parse_filter(text: str) -> Filter:
     """
     from surprise_rerank.connectors.qdrant.search.filters import filter_of
 
+    values = filter_values(text)
     try:
-        values = json.loads(text)
+        return filter_of(values)
+    except DataError as error:
+        raise DataError(f"--filter: {error}") from error
+
+
+def filter_values(text: str) -> Any:
+    """What `--filter` has as JSON, for a server that checks it.
+
+    Raises:
+        DataError: if it is not JSON.
+    """
+    try:
+        return json.loads(text)
     except ValueError as error:
         raise DataError(
             f"--filter is not JSON ({error}); write it like "
             """'{"must": [{"key": "metadata.year", "match": {"value": 2024}}]}'"""
         ) from error
-    try:
-        return filter_of(values)
-    except DataError as error:
-        raise DataError(f"--filter: {error}") from error
 
 
 def check_group_path(path: str) -> tuple[str, ...]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import sys
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import click
 
 from surprise_rerank.core.json_values import finite
-from surprise_rerank.eval.reports.one_line import one_line
+from surprise_rerank.eval.reports.one_line import one_line, tab_separated
 
 _TEXT_LENGTH = 160  # characters of a text that a table shows
 
@@ -43,11 +45,6 @@ class Output:
         """A line of the result."""
         click.echo(one_line(text))
 
-    def heading(self, text: str) -> None:
-        """What a part of the result is about."""
-        click.echo()
-        click.secho(one_line(text), bold=True)
-
     def note(self, message: str) -> None:
         """A line on the error stream."""
         if not self.quiet:
@@ -66,45 +63,29 @@ class Output:
         click.echo(json.dumps(finite(values), allow_nan=False))
 
     def facts(self, title: str, values: Sequence[tuple[str, str]]) -> None:
-        """Names and values, below each other."""
+        """Names and values, below each other; on a terminal long values stay in their column."""
         click.echo(one_line(title))
         width = max((len(name) for name, _ in values), default=0)
+        room = max(shutil.get_terminal_size().columns - width - 4, width) if self.is_terminal else sys.maxsize
         for name, value in values:
-            click.echo(f"  {name:<{width}}  {one_line(value)}".rstrip())
+            lines = textwrap.wrap(one_line(value), room, break_on_hyphens=False) or [""]
+            for number, line in enumerate(lines):
+                click.echo(f"  {'' if number else name:<{width}}  {line}".rstrip())
 
-    def table(
-        self, columns: Sequence[str], rows: Sequence[Sequence[str]], wide: str, *, head: bool = False
-    ) -> None:
-        """A table in a terminal; in a file or a pipe, lines with tabs between.
+    def rows(self, rows: Iterable[Sequence[str]]) -> None:
+        """Rows of a table for other programs: tabs between the cells, the names first."""
+        for row in rows:
+            click.echo(tab_separated(map(shortened, row)))
 
-        Args:
-            columns: their names; those of numbers begin with '#'.
-            rows: their cells.
-            wide: the column that gets the remaining width.
-            head: whether a pipe gets a line of names, too; a terminal always does.
-        """
-        cells = [[shortened(cell) for cell in row] for row in rows]
-        if not self.is_terminal:
-            for row in [[name.lstrip("#") for name in columns]] * head + cells:
-                click.echo("\t".join(row))
-            return
-        from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
 
-        table = Table(box=None, expand=True, header_style="bold", pad_edge=False)
-        for column in columns:
-            is_number = column.startswith("#")
-            table.add_column(
-                Text(column.lstrip("#")),
-                justify="right" if is_number else "left",
-                no_wrap=is_number,
-                overflow="fold",
-                ratio=1 if column == wide else None,
-            )
-        for row in cells:
-            table.add_row(*map(Text, row))  # as they are: no markup, no emoji
-        Console(highlight=False).print(table)
+def share(surprise: float) -> str:
+    """A surprise as per cent, as a verdict has it; what is below 1 never reads as all.
+
+    >>> share(0.985), share(300 / 301), share(3000 / 3001)
+    ('98.5 %', '99.7 %', '99.9 %')
+    """
+    rounded = round(100 * surprise, 1)
+    return f"{rounded if surprise >= 1 else min(rounded, 99.9):.1f} %"
 
 
 def shown_surprise(surprise: float) -> float:

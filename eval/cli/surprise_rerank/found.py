@@ -31,6 +31,7 @@ class FoundHit:
         passage: number, start and end of that passage; None where documents are whole.
         metadata: of the document.
         duplicates: ids of near-duplicates that were folded into it.
+        excerpt: a sentence of the text as `Excerpt.to_json` has it, where a server gave one; not in JSON.
     """
 
     id: str
@@ -42,6 +43,13 @@ class FoundHit:
     passage: Mapping[str, int] | None
     metadata: Mapping[str, Any]
     duplicates: tuple[str, ...] = ()
+    excerpt: Mapping[str, Any] | None = None
+
+    @property
+    def body(self) -> str:
+        """The text without the title, which is shown before it."""
+        text = self.text or ""
+        return text.removeprefix(self.title).lstrip() if self.title else text
 
     @classmethod
     def of(cls, hit: Hit) -> FoundHit:
@@ -74,11 +82,14 @@ class FoundHit:
             values.get("passage"),
             values.get("metadata", {}),
             tuple(values.get("duplicates", ())),
+            values.get("excerpt"),
         )
 
     def to_json(self, rank: int) -> dict[str, Any]:
         """As JSON values, with its place."""
-        return {"rank": rank, **asdict(self)}
+        values = {"rank": rank, **asdict(self)}
+        del values["excerpt"]
+        return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +103,7 @@ class Found:
         hits: those that score enough, behind the offset.
         pool: how many candidates there were.
         verdict: `verdict_json`; None of a server that gives none.
+        language: of the documents' words; that of a server is not known.
     """
 
     question: str
@@ -100,6 +112,7 @@ class Found:
     hits: list[FoundHit]
     pool: int
     verdict: Mapping[str, Any] | None
+    language: str = "english"
 
 
 def found_here(location: Location, arguments: SearchArguments, out: Output) -> Iterator[Found]:
@@ -115,31 +128,48 @@ def found_here(location: Location, arguments: SearchArguments, out: Output) -> I
         hits = [FoundHit.of(hit) for hit in arguments.hits(result.ranking)]
         ranking = result.ranking
         verdict = verdict_json(ranking.verdict)
-        yield Found(result.query.text, system.name, result.total, hits, len(ranking), verdict)
+        yield Found(
+            result.query.text, system.name, result.total, hits, len(ranking), verdict, result.language
+        )
 
 
-def found_by_server(url: str, arguments: SearchArguments, out: Output, most: int) -> Iterator[Found]:
+def found_by_server(
+    url: str, arguments: SearchArguments, out: Output, most: int, depth: int | None
+) -> Iterator[Found]:
     """What a server gives for each question, in their order.
 
     Args:
         url: of a running `surprise-rerank serve`; its token is in the environment.
-        arguments: without what the server decides.
+        arguments: without what the server was started with.
         out: for notes.
         most: how many hits are asked for.
+        depth: size of the candidate pool; the server's own where None.
 
     Raises:
         SurpriseRerankError: if the server refuses, or cannot be reached.
     """
     from surprise_rerank.connectors.server.client import SearchClient
     from surprise_rerank.connectors.server.options import TOKEN_VARIABLE
+    from surprise_rerank.eval.cli.arguments.filters import filter_values
 
     questions = arguments.questions()
+    condition = None if arguments.condition is None else filter_values(arguments.condition)
     with SearchClient(url, os.environ.get(TOKEN_VARIABLE, "").strip() or None) as client:
         for number, question in enumerate(questions):
             start = time.perf_counter()
-            answer = client.search(question, most, arguments.min_surprise, **arguments.variety)
+            answer = client.search(
+                question,
+                most,
+                arguments.min_surprise,
+                filter=condition,
+                system=arguments.system,
+                depth=depth,
+                excerpts=out.is_terminal and not out.as_json,
+                **arguments.variety,
+            )
             seconds = time.perf_counter() - start
             if number == 0:
-                out.note(f"ranked by {answer.system}, as {client.url} was started")
+                how = "by" if arguments.system else "as it was started, by"
+                out.note(f"ranked by {client.url}, {how} {answer.system}")
             hits = arguments.hits(FoundHit.of_server(hit) for hit in answer.hits)
             yield Found(question, answer.system, seconds, hits, len(answer.hits), answer.verdict)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from surprise_rerank.candidates import Candidates, Query, Ranking
+from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.systems.backgrounds import background_for, load_background
 from surprise_rerank.connectors.systems.built import BuiltSystem
@@ -42,6 +43,7 @@ class SearchResult:
         seconds: step -> how long it took: encoding, retrieval, re-ranking.
         encoder: that encoded the question; None where only its words were read.
         background: that the documents' surprise was measured against; None where there is none.
+        language: of the documents' words.
     """
 
     query: Query
@@ -49,6 +51,7 @@ class SearchResult:
     seconds: dict[str, float]
     encoder: Encoder | None
     background: QuestionBackground | None = None
+    language: str = "english"
 
     @property
     def total(self) -> float:
@@ -130,11 +133,13 @@ def search_results(
         background = background_for(
             index, system, encoder, arguments.min_surprise, show_progress=out.shows_progress
         )
+        language = (index.manifest.options.bm25 or Bm25()).language
         depth = max(arguments.pool, arguments.top + arguments.offset)
         for question in questions:
             result = search_once(
                 system, encoder, question, depth, background, diversity, arguments.min_surprise
             )
+            result = replace(result, language=language)
             ranking = result.ranking
             for note in ranking.notes:
                 out.note(note)

@@ -1,0 +1,115 @@
+"""Results of a search as blocks on a terminal: hostile texts, wide characters, marks, bars."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import unicodedata
+from io import BytesIO, StringIO, TextIOWrapper
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.console import Console
+
+from surprise_rerank.connectors.highlights import excerpts
+from surprise_rerank.eval.cli.output.blocks import Block, excerpt_length, print_blocks
+
+EVIL = "\x1b[31mred\x1b]0;pwned\x07 \u202e\u2066 \x9b2J \x00\ud800\r\nnext\tcell [bold]x[/bold] :smile:"
+WIDTHS = (60, 80, 120, 200)
+
+
+def block(text: str = "Dogs bark.", title: str = "Dogs", surprise: float | None = 0.985) -> Block:
+    (excerpt,) = excerpts("why do dogs bark", [text])
+    marks = [(start, end) for start, end in excerpt.marks]
+    return Block(1, "dogs.txt", title, text, excerpt.text, marks, surprise, 3.187)
+
+
+def drawn(*blocks: Block, width: int = 80, colours: bool = False) -> list[str]:
+    system = "standard" if colours else None
+    console = Console(file=StringIO(), width=width, force_terminal=colours, color_system=system)
+    print_blocks(blocks, console)
+    return console.file.getvalue().splitlines()
+
+
+def test_a_result_has_its_rank_title_id_surprise_and_best_sentence() -> None:
+    first, second = drawn(block("Cats sleep. Most dogs bark at strangers."))
+    assert re.fullmatch(r" 1  Dogs  dogs\.txt +━━━━━━━━━━ 98\.5 %", first)
+    assert cell_len(first) == 80
+    assert second == "    Most dogs bark at strangers."
+
+
+def test_the_words_of_the_question_are_bold_and_underlined() -> None:
+    (_, line) = drawn(block("Most dogs bark at strangers."), colours=True)
+    assert re.findall("\x1b\\[1;4m(.*?)\x1b\\[0m", line) == ["dogs", "bark"]
+
+
+@pytest.mark.parametrize(
+    ("surprise", "shown"),
+    [(0.0, "0.0 %"), (0.95, "95.0 %"), (300 / 301, "99.7 %"), (0.99999, "99.9 %"), (1, "100.0 %")],
+)
+def test_a_surprise_is_a_share_and_nothing_reads_as_all(surprise: float, shown: str) -> None:
+    assert drawn(block(surprise=surprise))[0].endswith(f" {shown}")
+
+
+def test_without_a_background_there_is_the_score() -> None:
+    assert drawn(block(surprise=None))[0].endswith(" 3.1870")
+
+
+def test_first_words_stand_for_a_title_unless_they_are_shown_anyway() -> None:
+    text = "Cats sleep most of the day and of the night, wherever it is warm and dry. Dogs bark."
+    heading, sentence = drawn(block(text, title=""), width=100)
+    assert heading.startswith(" 1  Cats sleep most of the day and of the night, wherever it is…  dogs.txt ")
+    assert sentence == "    Dogs bark."
+    assert drawn(block("Dogs bark.", title=""))[0].startswith(" 1  dogs.txt ")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(
+    "text",
+    [
+        EVIL,
+        "狗为什么叫。" * 80,
+        "x" * 1000,
+        "e\u0301" * 300,
+        "👩‍👩‍👧‍👦 dogs bark " * 40,
+        "שלום dogs bark עולם " * 30,
+        "d " * 500,
+        "",
+    ],
+    ids=["controls", "wide", "one-word", "combining", "emoji", "right-to-left", "letters", "empty"],
+)
+def test_no_text_leaves_its_place(text: str, width: int) -> None:
+    long = Block(1, text[:90], text, text, text, [(0, len(text) // 2)], 0.5, 1.0, (text,))
+    for colours in (False, True):
+        lines = drawn(long, long, width=width, colours=colours)
+        plain = [re.sub(r"\x1b\[[\d;]*m", "", line) for line in lines]
+        assert max(map(cell_len, plain)) <= min(width, 110)
+        assert {line[:1] for line in plain} <= {"", " "}
+        everything = "".join(plain)
+        assert not {c for c in everything if unicodedata.category(c) in ("Cc", "Cs")}
+        assert not set(everything) & set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f")
+        # No column of single letters.
+        assert not any(
+            re.fullmatch(r" +\S ", line) and re.fullmatch(r" +\S ", below)
+            for line, below in itertools.pairwise(plain)
+        )
+
+
+@given(st.text(max_size=400), st.sampled_from(WIDTHS))
+def test_any_text_keeps_to_the_width(text: str, width: int) -> None:
+    lines = drawn(block(text, title=text[:50]), width=width)
+    assert max(map(cell_len, lines)) <= width
+
+
+def test_a_console_without_blocks_gets_plain_bars() -> None:
+    console = Console(file=TextIOWrapper(BytesIO(), "ascii"), width=80)
+    print_blocks([block()], console)
+    console.file.flush()
+    assert b"========== 98.5 %" in console.file.buffer.getvalue()
+
+
+def test_an_excerpt_is_as_long_as_there_is_room_for() -> None:
+    lengths = [excerpt_length(Console(file=StringIO(), width=width)) for width in WIDTHS]
+    assert lengths == [156, 216, 300, 300]
