@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,11 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_page_is_one_file_in_which_documents_are_text(page: Path) -> None:
     soup = BeautifulSoup(page.read_text("utf-8"), "html.parser")
     assert len(soup.find_all("script")) == 1
+    verdict = soup.header.find(class_="verdict").text
+    assert re.search(r"First is 'Note .*', \w+ by cosine", verdict)
+    assert {mark.text for mark in soup.find_all("mark")} & {"dogs", "bark"}
+    assert re.fullmatch(r"Of the first 20, \d+ moved up, \d+ moved down, and \d+ .*", soup.figure.p.text)
+    assert len(soup.find(class_="passages").find_all("li")) == 20
     assert not soup.find_all(["img", "link", "iframe", "object"])
     assert EVIL in soup.find_all("table")[1].text
     assert soup.title.text.endswith(EVIL)
@@ -92,7 +98,11 @@ def seen(page: Path) -> Seen:
 @NEEDS_BROWSER
 def test_a_browser_shows_tables_and_plots(seen: Seen) -> None:
     told = seen.told
-    bars, steps, first, shares, best, *histograms, tokens = told["headings"]
+    moved, documents, steps, first, shares, best, *more, tokens = told["headings"]
+    assert moved == "Places by cosine, and after re-ranking"
+    assert documents == "The documents, in their new order"
+    places = [heading for heading in more if heading.startswith("Places by")]
+    bars, *histograms = more[len(places) :]
     assert steps == "What was done"
     assert first == "Candidates, before and after"
     assert best == "The nearest token in each of the best documents"
@@ -120,6 +130,34 @@ def test_a_browser_finds_no_error_fetches_nothing_and_runs_nothing_of_the_docume
 def test_a_click_sorts_in_a_browser(seen: Seen) -> None:
     assert seen.told["before"] == [str(rank) for rank in range(1, 21)]
     assert seen.told["after"] == seen.told["before"][::-1]
+
+
+@NEEDS_BROWSER
+def test_plots_are_saved_as_svg_and_png_and_a_phone_shows_the_page_without_scrolling_sideways(
+    page: Path, tmp_path: Path
+) -> None:
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        told: list[str] = []
+        for scheme in ("light", "dark"):
+            tab = browser.new_page(viewport={"width": 360, "height": 700}, color_scheme=scheme)
+            tab.on("console", lambda message: told.append(message.text))
+            tab.on("pageerror", lambda error: told.append(str(error)))
+            tab.goto(page.as_uri())
+            assert tab.evaluate("document.documentElement.scrollWidth") == 360
+            assert axe.Axe().run(tab).response["violations"] == []
+            for form, begin in (("SVG", b"<svg "), ("PNG", b"\x89PNG\r\n")):
+                with tab.expect_download() as saving:
+                    tab.get_by_role("button", name=f"Save as {form}: Places by cosine").click()
+                assert (
+                    saving.value.suggested_filename == f"Places-by-cosine-and-after-re-ranking.{form.lower()}"
+                )
+                saving.value.save_as(tmp_path / "plot")
+                assert (tmp_path / "plot").read_bytes().startswith(begin)
+        assert told == []
+        browser.close()
 
 
 @NEEDS_BROWSER

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import pytest
+from bs4 import BeautifulSoup
 from conftest import NEEDS_EDGE
 from interrupted import interrupted
 from qdrant_rest import QdrantRest
@@ -159,6 +161,62 @@ class TestResults:
         rows = desk.rows()
         assert {row["neighbour"] for row in rows} == {*(f"d{i}" for i in range(7)), "a.txt"}
         assert max(row["cosine"] for row in rows if row["document"] == row["neighbour"] == "d3") > 0.999
+
+    def test_a_page_shows_pairs_groups_and_neighbours_with_their_texts(self, desk: Desk) -> None:
+        pytest.importorskip("jinja2", reason="the extra 'report' is not installed")
+        evil = "<script>document.title = 'pwned'</script>\u202e"
+        long = "x" * 2000
+        given = [json.loads(line) for line in desk.documents.read_text().splitlines()]
+        given[0] |= {"title": f"Dogs {evil} {long}"}
+        given.append({**given[0], "id": "twin"})
+        source = write_rows(desk.folder / "hostile.jsonl", given)
+        page = desk.folder / "page.html"
+        named = ("--groups", desk.folder / "g.csv", "-k", "3", "--report", page)
+        done = desk.compare(source, *named)
+        assert (done["documents"], done["groups"]["groups"] >= 1) == (31, True)
+        soup = BeautifulSoup(page.read_text("utf-8"), "html.parser")
+        assert len(soup.find_all("script")) == 1
+        assert "\u202e" not in page.read_text("utf-8")
+        lists = {h2.text: h2.parent for h2 in soup.main.find_all("h2") if h2.parent.ol}
+        assert list(lists) == ["Near-duplicates", "The closest pairs", "Documents and their neighbours"]
+        group = lists["Near-duplicates"].find_all("li")
+        headings = [item.find(class_="heading").text for item in group]
+        assert len([heading for heading in headings if heading.startswith("Dogs <script>")]) == 2
+        assert {"d0", "twin"} <= {item.find(class_="about").text.split(", ")[-1] for item in group}
+        pairs = lists["The closest pairs"].find_all("li")
+        assert [item.get("class") for item in pairs] == [None, ["below"]] * (len(pairs) // 2)
+        assert re.match(r"pair 1: surprise \d+\.\d, cosine (1)?\.\d{3}", pairs[0].find(class_="about").text)
+        assert "with the largest surprise" in lists["The closest pairs"].find(class_="finding").text
+        first = lists["Documents and their neighbours"]
+        assert len(first.find_all("li")) == 20 * 4
+        assert first.find(class_="finding").text.startswith("The first 20 documents with neighbours, of 31.")
+        assert given[1]["text"][:40] in first.text
+        assert soup.header.find(class_="verdict").text.startswith("The closest pair is ")
+
+    def test_a_page_of_an_index_and_of_two_collections_has_their_texts(self, desk: Desk) -> None:
+        other = write_rows(
+            desk.folder / "other.jsonl", [{"id": "o1", "title": "Of others", "text": "dogs bark"}]
+        )
+        page = desk.folder / "page.md"
+        desk.compare("DOCS", "--against", other, "--report", page)
+        assert "**Of others**" in page.read_text("utf-8")
+
+    @pytest.mark.parametrize(
+        ("report", "told"),
+        [
+            ("none/page.html", "there is no folder {folder}/none; make it, or choose another place"),
+            ("page.doc", "no format for the suffix '.doc'"),
+            ("docs.md", "--report {folder}/docs.md would be written where {folder}/docs.md is read"),
+        ],
+    )
+    def test_a_page_that_cannot_be_written_is_refused_before_anything_is_read(
+        self, desk: Desk, encoded: list[str], report: str, told: str
+    ) -> None:
+        source = desk.folder / "docs.md"
+        source.write_text("# Dogs\n\nDogs bark.\n")
+        line = desk.refused(source, "--report", desk.folder / report)
+        assert told.format(folder=desk.folder) in line
+        assert encoded == []
 
     def test_groups_of_near_duplicates(self, desk: Desk, tmp_path: Path) -> None:
         write_rows(

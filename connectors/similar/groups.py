@@ -203,14 +203,21 @@ def _batches(
     numbers = groups.numbers
     for start in range(0, len(groups.rows), _BATCH):
         rows, own = groups.rows[start : start + _BATCH], numbers[start : start + _BATCH]
-        columns = [own, _ids(rows, documents, against), groups.sizes[own - 1]]
+        columns = [own, ids_of(rows, documents, against), groups.sizes[own - 1]]
         if against is not None:
             columns.append(np.where(rows < len(documents), "documents", "against"))
         arrays = [pyarrow.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
         yield pyarrow.record_batch(arrays, schema=schema)
 
 
-def _ids(rows: IntArray, documents: EncodedCorpus, against: EncodedCorpus | None) -> Any:
+def ids_of(rows: IntArray, documents: EncodedCorpus, against: EncodedCorpus | None) -> Any:
+    """The ids of rows of `Groups`, as an Arrow array of strings.
+
+    Args:
+        rows: those of another corpus come after those of the documents.
+        documents: whose neighbours were looked for.
+        against: the other corpus; None where there is none.
+    """
     if against is None:
         return documents.ids(rows)
     pyarrow = import_extra("pyarrow", EXTRA)

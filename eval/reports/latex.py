@@ -67,7 +67,7 @@ def to_latex(report: Report) -> str:
     that LaTeX has no sign for are given by their number, as [U+4E2D].
 
     Args:
-        report: what to write; its plots and facts are left out.
+        report: what to write; its plots, passages and facts are left out.
     """
     parts = [_HEAD]
     for table, anchor in zip(report.tables, report.anchors(), strict=True):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from surprise_rerank.eval.reports.one_line import one_line
-from surprise_rerank.eval.reports.report import Report, Table
+from surprise_rerank.eval.reports.report import Passage, Report, Table
 
 # An underscore inside a word, as in toy_emb.txt, begins nothing.
 _SPECIAL = re.compile(r"[\\`*\[\]<>&|~$#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
@@ -15,16 +15,21 @@ _AT_START = re.compile(r"(\d*)([-+.)])(?=[-\s]|$)")
 
 
 def to_markdown(report: Report) -> str:
-    """A report's tables and notes, with numbers to the right and the best values bold.
+    """A report's tables, passages and notes, with numbers to the right and the best values bold.
 
     Args:
         report: what to write; its plots and facts are left out.
     """
-    lines = [f"# {escaped(report.title)}", "", *_notes(report.notes)]
+    lines = [f"# {escaped(report.title)}", ""]
+    lines += [escaped(report.verdict), ""] if report.verdict else []
+    lines += _notes(report.notes)
     for table in report.tables:
         lines += [f"## {escaped(table.title)}", ""]
         lines += [escaped(table.verdict), ""] if table.verdict else []
         lines += [*_rows(table), "", *_notes(table.notes)]
+    for listing in report.listings:
+        lines += [f"## {escaped(listing.title)}", "", *_notes((listing.finding,) if listing.finding else ())]
+        lines += [*map(_passage, listing.passages), ""]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -45,6 +50,13 @@ def _rows(table: Table) -> Iterator[str]:
     best = table.best()
     for i, row in enumerate(table.shown()):
         yield _row(_cell(cell, (i, j) in best, table.is_numeric(j)) for j, cell in enumerate(row))
+
+
+def _passage(passage: Passage) -> str:
+    """An item of a list, with its marks bold."""
+    parts = [f"**{escaped(passage.heading)}**", escaped(passage.about)]
+    text = "".join(f" **{escaped(part)}** " if marked else escaped(part) for part, marked in passage.parts())
+    return f"{'  ' * passage.below}- {': '.join(filter(None, parts))}  {' '.join(text.split())}".rstrip()
 
 
 def _row(cells: Iterator[str]) -> str:

@@ -223,6 +223,7 @@ def _passage(content: Any) -> Passage:
         text=_part(content, "text", str),
         marks=tuple(_each(content, "marks", _place)),
         about=_part(content, "about", str),
+        below=_part(content, "below", bool),
     )
 
 

@@ -232,12 +232,14 @@ class Passage:
         text: as much of it as is to be read.
         marks: [start, end) of what is marked in the text, ascending and apart.
         about: where it stands and why, in a line.
+        below: whether it belongs to the one before it, such as a neighbour to its document.
     """
 
     heading: str
     text: str
     marks: tuple[tuple[int, int], ...] = ()
     about: str = ""
+    below: bool = False
 
     def __post_init__(self) -> None:
         ends = [end for mark in self.marks for end in mark]

@@ -68,10 +68,11 @@ def print_report(
             _say(Text(one_line(plot.title), style="table.title"), console)
             for line in _histogram(plot, console.width, console.encoding):
                 console.print(Text(line), soft_wrap=True)
-            _say_all((plot.note,), console)
-    if tables and report.notes:
+            _say_all((plot.finding, plot.note), console)
+    if tables and (report.notes or report.verdict):
         console.print()
     _say_all(report.notes, console)
+    _say(Text(one_line(report.verdict), style="bold"), console)
 
 
 def _print_rows(report: Report, tables: Sequence[Table], quiet: bool) -> None:
@@ -89,7 +90,7 @@ def _print_rows(report: Report, tables: Sequence[Table], quiet: bool) -> None:
         # Not by a console, which makes spaces of tabs.
         sys.stdout.writelines(f"{row}\n" for row in rows)
         _say_all((table.verdict, *table.notes), errors)
-    _say_all(report.notes, errors)
+    _say_all((*report.notes, report.verdict), errors)
 
 
 def rich_table(table: Table) -> Grid:

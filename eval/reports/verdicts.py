@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+
 # The level at which differences are called significant.
 LEVEL = 0.05
 
@@ -38,6 +41,23 @@ def difference_verdict(
         f"no system is above {baseline} in {measure}; the next is {system}, {short(mean)} "
         f"[{low}, {high}], {tested}"
     )
+
+
+def best_of(values: Mapping[str, float], digits: int = 3) -> str:
+    """The system with the largest value, and the one with the next, in half a sentence; empty without two.
+
+    Args:
+        values: by the names of systems; what is NaN is left out.
+        digits: behind the point.
+
+    >>> best_of({"cosine": 0.61, "surprise": 0.65, "both": 0.6})
+    'surprise has .650, the next is cosine with .610'
+    """
+    order = sorted((-value, name) for name, value in values.items() if not math.isnan(value))
+    if len(order) < 2:
+        return ""
+    (first, best), (second, following) = order[:2]
+    return f"{best} has {short(-first, digits)}, the next is {following} with {short(-second, digits)}"
 
 
 def short(number: float, digits: int = 3) -> str:

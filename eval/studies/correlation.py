@@ -322,7 +322,7 @@ def _plots(rows: Mapping[Score, _Row]) -> Iterator[Plot]:
                 Series(model, (float(x),), (float(y),))
                 for model, x, y in zip(row.models, row.x, row.y, strict=True)
             ),
-            note=f"Every point is a model; Spearman's coefficient of the {len(row.models)} is {rho:.2f}.",
+            finding=f"Every point is a model; Spearman's coefficient of the {len(row.models)} is {rho:.2f}.",
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def targets(
-    out: str, groups: str | None, work: Path | None, inputs: Iterable[str]
+    out: str, groups: str | None, work: Path | None, inputs: Iterable[str], reports: Sequence[Path] = ()
 ) -> tuple[Target, Target | None]:
     """Where the result goes, and groups; nothing that is there and somebody else's is lost by it.
 
@@ -26,6 +26,7 @@ def targets(
         groups: of groups, where they are wanted.
         work: the user's folder of the job.
         inputs: what is read; names that are no paths are passed over.
+        reports: files to write besides.
 
     Raises:
         UsageError: if one lies in another's place.
@@ -39,13 +40,15 @@ def targets(
         found["--groups"] = Target.of(groups)
         if found["--groups"].form == "parts":
             raise click.UsageError(f"--groups {groups} is a folder; give a .parquet, .csv or .jsonl file")
-    _require_apart(found, work, inputs)
+    _require_apart(found, work, inputs, reports)
     for target in found.values():
         target.require_writable()
     return found["--out"], found.get("--groups")
 
 
-def _require_apart(found: Mapping[str, Target], work: Path | None, inputs: Iterable[str]) -> None:
+def _require_apart(
+    found: Mapping[str, Target], work: Path | None, inputs: Iterable[str], reports: Sequence[Path]
+) -> None:
     out, groups = found["--out"], found.get("--groups")
     if groups is not None and _overlap(out.place, groups.place):
         raise click.UsageError(f"--out {out.path} and --groups {groups.path} are one place; choose two")
@@ -53,16 +56,16 @@ def _require_apart(found: Mapping[str, Target], work: Path | None, inputs: Itera
         name: Path(name).expanduser().resolve() for name in inputs if os.path.exists(os.path.expanduser(name))
     }
     folder = work or _beside(out.path)
-    for option, target in found.items():
+    written = [(option, target.path) for option, target in found.items()]
+    written += [("--report", path) for path in reports]
+    for option, path in written:
         for name, place in read.items():
-            if _overlap(target.place, place):
+            if _overlap(path.resolve(), place):
                 raise click.UsageError(
-                    f"{option} {target.path} would be written where {name} is read; choose another place"
+                    f"{option} {path} would be written where {name} is read; choose another place"
                 )
-        if _overlap(target.place, folder.resolve()):
-            raise click.UsageError(
-                f"{option} {target.path} and the work folder {folder} overlap; choose two places"
-            )
+        if _overlap(path.resolve(), folder.resolve()):
+            raise click.UsageError(f"{option} {path} and the work folder {folder} overlap; choose two places")
     for name, place in read.items():
         if work is None and _overlap(place, folder):
             raise click.UsageError(f"{name} lies in {folder}, which is deleted at the end; give --work")

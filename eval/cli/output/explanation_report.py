@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from surprise_rerank.candidates import Hit
+from surprise_rerank.connectors.highlights import excerpts, without_title
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.diagnosis.explanation import RankingExplanation, ScoreDistribution, ScorerShare, span
 from surprise_rerank.eval.cli.output.console import shortened, shown_surprise
-from surprise_rerank.eval.reports.report import Column, Mark, Plot, Report, Series, Table
+from surprise_rerank.eval.reports.report import Column, Listing, Mark, Passage, Plot, Report, Series, Table
 from surprise_rerank.similarities.token_matches import TokenMatch
 from surprise_rerank.surprise.score import probability
 
 _BARS = 10  # candidates whose scores are drawn
 _COMPARED = 4  # documents whose tokens are side by side
+_MOVED = 20  # documents whose places before and after are drawn
+_HEADING = 90  # characters of a text in place of a title
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 _WORDS_COMPARED, _WORDS = 2, 5  # of the tokens that were merged into one vector
 
 
 def explanation_report(
-    values: Mapping[str, Any], hits: Sequence[Hit], explanation: RankingExplanation
+    values: Mapping[str, Any],
+    hits: Sequence[Hit],
+    explanation: RankingExplanation,
+    language: str = "english",
 ) -> Report:
     """An explanation with everything in it, for the terminal and for a page.
 
@@ -29,14 +38,16 @@ def explanation_report(
         values: what `--json` prints; a page has all of it.
         hits: the shown candidates, as many as the explanation shows.
         explanation: of their ranking.
+        language: of the documents, by which the question's words are found in them.
     """
-    verdict = explanation.ranking.verdict
     tables = [_steps(values), _candidates(hits, explanation)]
     if explanation.shares:
         tables.append(_scorers(explanation))
     if any(explanation.matches.values()):
         tables += [_best_matches(explanation), _tokens(explanation)]
-    plots = [_contributions(explanation)] if explanation.shown else []
+    plots = [_moved(hits, explanation, name) for name in explanation.first_stage if hits]
+    plots[1:] = [replace(plot, detail=True) for plot in plots[1:]]
+    plots += [_contributions(hits, explanation)] if explanation.shown else []
     plots += [_histogram(own, explanation.places(own)) for own in explanation.distributions]
     totals = explanation.totals
     if totals is not None and len(totals.values):
@@ -45,9 +56,93 @@ def explanation_report(
         title=f"Why these documents: {explanation.question}",
         tables=tuple(tables),
         plots=tuple(plots),
-        notes=(*([] if verdict is None else [f"{verdict.status}: {verdict.reason}"]), *values["notes"]),
+        notes=tuple(values["notes"]),
         facts=values,
+        listings=(_documents(hits, explanation, language),) if hits else (),
+        verdict=" ".join(_verdict(hits, explanation)),
     )
+
+
+def _verdict(hits: Sequence[Hit], explanation: RankingExplanation) -> Iterator[str]:
+    """Whether there is an answer, what comes first, and what the re-ranking changed, in sentences."""
+    verdict = explanation.ranking.verdict
+    if verdict is not None:
+        yield f"{verdict.status.capitalize()}: {verdict.reason.rstrip('.')}."
+    if not hits:
+        yield "No document is shown."
+        return
+    top = explanation.shown[0]
+    places = [
+        f"{ordinal(place)} by {name}" if place else f"not found by {name}"
+        for name, ranks in _before(explanation).items()
+        for place in (ranks[top],)
+    ]
+    before = f", {' and '.join(places)} before" if places else ""
+    yield f"{ordinal(top + 1).capitalize()} is {shortened(_heading(hits[0]), _HEADING)!r}{before}."
+
+
+def ordinal(number: int) -> str:
+    """A place in words, or with its ending.
+
+    >>> [ordinal(n) for n in (1, 2, 3, 11, 21, 112)]
+    ['first', 'second', 'third', '11th', '21st', '112th']
+    """
+    if number <= len(_ORDINALS):
+        return _ORDINALS[number - 1]
+    ending = "th" if number // 10 % 10 == 1 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
+def _before(explanation: RankingExplanation) -> dict[str, list[int | None]]:
+    return {name: explanation.before(name) for name in explanation.first_stage}
+
+
+def _moved(hits: Sequence[Hit], explanation: RankingExplanation, name: str) -> Plot:
+    """Places by one scorer of the first stage, and after the re-ranking, of the first few candidates."""
+    ranks = explanation.before(name)
+    rows = list(explanation.shown)[:_MOVED]
+    headings = [_heading(hit) for hit in hits[:_MOVED]]
+    up = sum((ranks[row] or math.inf) > row + 1 for row in rows)
+    down = sum((ranks[row] or math.inf) < row + 1 for row in rows)
+    return Plot(
+        "ranks",
+        f"Places by {name}, and after re-ranking",
+        f"by {name}",
+        "after re-ranking",
+        tuple(
+            Series(heading, ("before", "after"), (math.nan if before is None else float(before), row + 1.0))
+            for row, heading in zip(rows, headings, strict=True)
+            for before in (ranks[row],)
+        ),
+        finding=f"Of the first {len(rows)}, {up} moved up, {down} moved down, and {len(rows) - up - down} "
+        f"stayed where {name} had them.",
+    )
+
+
+def _documents(hits: Sequence[Hit], explanation: RankingExplanation, language: str) -> Listing:
+    """Each document's best sentence with the question's words marked."""
+    places = _before(explanation)
+    bodies = [without_title(hit.text or "", hit.document.title if hit.document else "") for hit in hits]
+    found = excerpts(explanation.question, bodies, language)
+    passages = []
+    for row, hit, excerpt in zip(explanation.shown, hits, found, strict=True):
+        found_by = {name: ranks[row] for name, ranks in places.items()}
+        told = [f"{ordinal(place)} by {name}" for name, place in found_by.items() if place]
+        told += [] if hit.surprise is None else [f"surprise {shown_surprise(hit.surprise):.4g}"]
+        told.append(hit.id)
+        passages.append(Passage(f"{row + 1}. {_heading(hit)}", excerpt.text, excerpt.marks, ", ".join(told)))
+    marked = sum(bool(excerpt.marks) for excerpt in found)
+    return Listing(
+        "The documents, in their new order",
+        tuple(passages),
+        f"{marked} of {len(hits)} have words of the question in their best sentence; these are marked.",
+    )
+
+
+def _heading(hit: Hit) -> str:
+    """The title; else the beginning of the text, or the id."""
+    title = hit.document.title if hit.document else ""
+    return title or shortened(hit.text or "", _HEADING) or hit.id
 
 
 def _steps(values: Mapping[str, Any]) -> Table:
@@ -62,7 +157,7 @@ def _steps(values: Mapping[str, Any]) -> Table:
 
 
 def _candidates(hits: Sequence[Hit], explanation: RankingExplanation) -> Table:
-    before = {name: explanation.before(name) for name in explanation.first_stage}
+    before = _before(explanation)
     judged = explanation.ranking.surprise is not None
     columns = (
         Column("rank"),
@@ -204,15 +299,22 @@ def _tokens(explanation: RankingExplanation) -> Table:
     )
 
 
-def _contributions(explanation: RankingExplanation) -> Plot:
+def _contributions(hits: Sequence[Hit], explanation: RankingExplanation) -> Plot:
     rows = list(explanation.shown)[:_BARS]
-    labels = tuple(f"{row + 1} {explanation.ranking.ids[row]}" for row in rows)
+    labels = tuple(f"{row + 1}. {_heading(hit)}" for row, hit in zip(rows, hits, strict=False))
     series = tuple(
         Series(share.name, labels, tuple(float(share.contribution[row]) for row in rows))
         for share in explanation.shares
         if share.weight
     )
-    return Plot("bars", "What each scorer gave to the score", "candidate", "given to the score", series)
+    first = {own.name: own.y[0] for own in series}
+    most = max(first, key=first.__getitem__, default="")
+    finding = ""
+    if len(first) > 1:
+        total = sum(first.values())
+        finding = f"Of the score of rank {rows[0] + 1}, {total:.2f}, {most} gave most: {first[most]:.2f}."
+    title, label = "What each scorer gave to the score", "given to the score"
+    return Plot("bars", title, "candidate", label, series, finding=finding, detail=True)
 
 
 def _histogram(distribution: ScoreDistribution, places: Sequence[tuple[int, float]]) -> Plot:
@@ -226,6 +328,11 @@ def _histogram(distribution: ScoreDistribution, places: Sequence[tuple[int, floa
         width = float(histogram.borders[1] - histogram.borders[0])
         x, y = distribution.curve(*span(distribution), width)
         curves = (Series("Gaussian", tuple(x.tolist()), tuple(y.tolist())),) if distribution.has_curve else ()
+    finding = ""
+    if places and len(distribution.values):
+        rank, place = places[0]
+        share = float((distribution.values < place).mean())
+        finding = f"Rank {rank} lies above {100 * share:.0f} % of {distribution.of}."
     whose, what = "", "the candidates"
     if distribution.anchor is not None:
         whose, what = f" of {distribution.anchor}", "the candidate"
@@ -238,5 +345,6 @@ def _histogram(distribution: ScoreDistribution, places: Sequence[tuple[int, floa
         note=f"Marks are the ranks of candidates; {moments}.",
         curves=curves,
         marks=tuple(Mark(str(rank), place) for rank, place in places),
+        finding=finding,
         detail=True,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from surprise_rerank.eval.cli.arguments.location import model_of as model_of_ind
 from surprise_rerank.eval.cli.arguments.similarity import SimilarityArguments, WorkerArguments, open_stored
 from surprise_rerank.eval.cli.arguments.similarity_files import targets, work_folder
 from surprise_rerank.eval.cli.arguments.sources import SourceArguments, skipped_lines
-from surprise_rerank.eval.cli.options import takes
+from surprise_rerank.eval.cli.options import report_option, takes
 from surprise_rerank.eval.cli.output.console import Output
 from surprise_rerank.eval.retrieval.settings import DEFAULTS
 
@@ -23,9 +23,12 @@ if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant import DocumentIndex
     from surprise_rerank.connectors.similar.corpus import EncodedCorpus
     from surprise_rerank.connectors.similar.encoding import Model, Vectors
+    from surprise_rerank.connectors.similar.groups import Groups
     from surprise_rerank.connectors.similar.job import SimilarityJob
     from surprise_rerank.connectors.similar.outputs import Target
     from surprise_rerank.connectors.similar.workers import Sources
+    from surprise_rerank.documents import Document
+    from surprise_rerank.eval.cli.output.similar_report import Texts
 
 _EXAMPLES = """\b
 Examples:
@@ -34,6 +37,7 @@ Examples:
   surprise-rerank similar new.csv --against archive.jsonl --out matches.jsonl -k 3
   surprise-rerank similar papers.jsonl --out neighbours.parquet --similarity both --pool 200
   surprise-rerank similar papers.jsonl --out neighbours.parquet --groups duplicates.csv
+  surprise-rerank similar papers.jsonl --out neighbours.parquet --report neighbours.html
   surprise-rerank similar papers.jsonl --out neighbours.parquet --work kept/ -k 20
   surprise-rerank similar --from-index my-index --out neighbours.parquet
   surprise-rerank similar papers.parquet --out neighbours/ --mode index --sample-check 1000
@@ -75,6 +79,7 @@ Examples:
     "[default: beside the result, until that is complete]",
 )
 @takes(similarity=SimilarityArguments, workers=WorkerArguments)
+@report_option
 @click.option("--json", "as_json", is_flag=True, help="The summary as JSON.")
 @click.option("--quiet", "-q", is_flag=True, help="The summary only, no progress.")
 @click.version_option(package_name="surprise-rerank")
@@ -88,6 +93,7 @@ def similar(
     from_index: str | None,
     model: str | None,
     work: Path | None,
+    reports: tuple[Path, ...],
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -98,10 +104,12 @@ def similar(
     command continues where it stopped.
     """
     from surprise_rerank.connectors.similar.job import SimilarityJob
+    from surprise_rerank.eval.reports.writing import check_files
 
     settings = similarity.settings()
     paths = [*inputs.sources, *against, from_index or ""]
-    target, groups = targets(to, similarity.groups, work, paths)
+    target, groups = targets(to, similarity.groups, work, paths, reports)
+    check_files(reports)
     out, device, index = Output(as_json, quiet), workers.best_device(), workers.index(similarity.mode)
     with ExitStack() as stack:
         if from_index is None:
@@ -133,6 +141,8 @@ def similar(
                 summary.group(groups, similarity.duplicate)
             if similarity.sample_check is not None:
                 summary.check(similarity.sample_check)
+            if reports:
+                summary.write(reports, given, out)
         summary.print(out)
 
 
@@ -146,6 +156,7 @@ class _Given:
         against: what may be neighbours; the same where None.
         model: encodes them; None where nothing is to be encoded.
         model_name: of the vectors.
+        texts: of some of the documents, by their ids.
     """
 
     names: Sequence[str]
@@ -153,6 +164,7 @@ class _Given:
     against: Sources | None
     model: Model | None
     model_name: str
+    texts: Texts
 
     @property
     def made_of(self) -> dict[str, Any]:
@@ -178,7 +190,7 @@ def _given(
     documents, others = _sources(inputs), _others(inputs, against)
     name = model or DEFAULTS.model
     made = model_of(name, workers.best_device(), remote=workers.ray is not None)
-    return _Given(documents.names, lambda _: documents, others, made, name)
+    return _Given(documents.names, lambda _: documents, others, made, name, _texts(documents))
 
 
 def _given_stored(
@@ -194,7 +206,26 @@ def _given_stored(
     def documents(tokens: bool) -> Vectors:
         return stored_vectors(index, tokens=tokens, show_progress=out.shows_progress)
 
-    return _Given([index.where], documents, others, made, index.manifest.model)
+    def texts(ids: Set[str]) -> dict[str, Document]:
+        found = index.fetch(sorted(ids), frozenset({"documents"}), skip_missing=True).documents or ()
+        return {document.id: document for document in found}
+
+    return _Given([index.where], documents, others, made, index.manifest.model, texts)
+
+
+def _texts(sources: Sources) -> Texts:
+    """Documents by their ids, read once more; of several of one id the first."""
+
+    def texts(ids: Set[str]) -> dict[str, Document]:
+        found: dict[str, Document] = {}
+        for document in (document for source in sources.sources for document in source):
+            if document.id in ids and document.id not in found:
+                found[document.id] = document
+                if len(found) == len(ids):
+                    break
+        return found
+
+    return texts
 
 
 def _require_no_sources(inputs: SourceArguments) -> None:
@@ -247,6 +278,7 @@ class _Summary:
 
     def __init__(self, job: SimilarityJob, **values: Any) -> None:
         self._job = job
+        self._groups: Groups | None = None
         self.values: dict[str, Any] = values
         self._lines: list[str] = []
 
@@ -265,7 +297,7 @@ class _Summary:
         usual = usual_threshold(settings.similarity, job.documents.token_form)
         least = usual if threshold is None else threshold
         against = self._against
-        found = near_duplicates(job.parts(), job.documents, against, settings, least)
+        self._groups = found = near_duplicates(job.parts(), job.documents, against, settings, least)
         write_groups(target, found, job.documents, against)
         self.values["groups"] = {
             "file": str(target.path),
@@ -286,22 +318,36 @@ class _Summary:
         self.values["sample_check"] = asdict(done)
         self._lines.append(str(done))
 
-    def print(self, out: Output) -> None:
-        """Print it."""
+    def write(self, reports: Sequence[Path], given: _Given, out: Output) -> None:
+        """Write it with titles and texts."""
+        from surprise_rerank.eval.cli.output.similar_report import similar_report
+        from surprise_rerank.eval.reports.writing import write_report
+
+        others = given.texts if given.against is None else _texts(given.against)
+        report = similar_report(self._job, given.names, given.texts, others, self._groups, self.all())
+        for file in reports:
+            write_report(report, file)
+            out.note(f"{file} shows this with texts")
+
+    def all(self) -> dict[str, Any]:
+        """Everything that is printed as JSON."""
         job, against = self._job, self._against
-        skipped = [*job.documents.skipped, *([] if against is None else against.skipped)]
-        values = {
+        return {
             **self.values,
             "documents": len(job.documents),
             "against": None if against is None else len(against),
-            "skipped": skipped,
+            "skipped": [*job.documents.skipped, *([] if against is None else against.skipped)],
         }
-        compared = "" if against is None else f" against {len(against)}"
+
+    def print(self, out: Output) -> None:
+        """Print it."""
+        values = self.all()
+        compared = "" if values["against"] is None else f" against {values['against']}"
         first = f"{values['out']}: {values['pairs']} pairs of {values['documents']} documents{compared}"
         times = (
             f"encoded in {values['seconds_encoding']:.1f} s, compared in {values['seconds_comparing']:.1f} s"
         )
-        out.result(values, [first, *self._lines, times, *skipped_lines(skipped)])
+        out.result(values, [first, *self._lines, times, *skipped_lines(values["skipped"])])
 
     @property
     def _against(self) -> EncodedCorpus | None:

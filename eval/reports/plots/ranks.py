@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from surprise_rerank.eval.reports.plots.style import FAINT, GAIN, INK, LOSS, NAME, ROW, SMALL, WIDTH
-from surprise_rerank.eval.reports.plots.texts import shown
+from surprise_rerank.eval.reports.plots.texts import folded, shown
 from surprise_rerank.eval.reports.report import Plot
 
 _GAP = 0.6  # rows between places that do not follow each other
-_NAME_ROOM = 0.56 * WIDTH
+_NAME_ROOM = 0.54 * WIDTH
 
 
 def height(plot: Plot) -> float:
     """How high a figure of so many documents is."""
-    return 50.0 + 1.25 * ROW * max(len(plot.series), 1)
+    return 50.0 + 1.35 * ROW * max(len(plot.series), 1)
 
 
 def ranks(plot: Plot, axes: Any) -> None:
@@ -30,7 +30,7 @@ def ranks(plot: Plot, axes: Any) -> None:
         before, after = own.y
         colour = _colour(before, after)
         _text(f"{after:g}", 1.0, right[i], axes, "left", dx=8, colour=INK, weight="bold")
-        _text(shown(own.name, SMALL, _NAME_ROOM), 1.0, right[i], axes, "left", dx=30, colour=INK)
+        _text(folded(own.name, SMALL, _NAME_ROOM, 2), 1.0, right[i], axes, "left", dx=30, colour=INK)
         axes.plot(1, right[i], "o", color=colour, markersize=5, clip_on=False)
         if math.isnan(before):
             _text("not found", 1.0, right[i], axes, "right", dx=-8, colour=FAINT)

@@ -176,7 +176,22 @@ def _plots(measured: dict[_Key, _Measured]) -> Iterator[Plot]:
             series,
             "Ratios of means over the draws; above 1 surprise is better than cosine.",
             log_x=True,
+            finding=_finding(series),
         )
+
+
+def _finding(series: Sequence[Series]) -> str:
+    """From which size on the first system is above cosine in all larger ones."""
+    told = []
+    for own in series:
+        points = sorted(zip(np.asarray(own.x, np.float64).tolist(), own.y, strict=True))
+        below = [x for x, y in points if not y > 1]
+        above = [x for x, _ in points if not below or x > max(below)]
+        if not above:
+            told.append(f"{own.name} is not above cosine in the largest ensemble.")
+        else:
+            told.append(f"{own.name} is above cosine from {above[0]:g} texts on.")
+    return " ".join(told)
 
 
 def _notes(task: Task, settings: EnsembleSizeSettings, sizes: Sequence[int]) -> Iterator[str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Series, Table
+from surprise_rerank.eval.reports.verdicts import best_of
 from surprise_rerank.eval.stats.significance import deviation
 from surprise_rerank.eval.studies.classify.few_shot_systems import FewShotResult
 from surprise_rerank.eval.studies.classify.measures import mean
@@ -65,22 +66,31 @@ def draws_table(cells: Cells) -> Table:
 
 def learning_curve(cells: Cells) -> Iterator[Plot]:
     """Weighted F1 over the number of examples, a plot for each model."""
-    means = {key: mean([r.quality.weighted_f1 for r in results]) for key, results in _groups(cells).items()}
-    for model in dict.fromkeys(model for model, _, _ in means):
+    found = {key: [r.quality.weighted_f1 for r in results] for key, results in _groups(cells).items()}
+    for model in dict.fromkeys(model for model, _, _ in found):
         series = []
-        for system in dict.fromkeys(system for _, _, system in means):
-            points = sorted((k, f1) for (m, k, s), f1 in means.items() if (m, s) == (model, system))
+        for system in dict.fromkeys(system for _, _, system in found):
+            points = sorted((k, values) for (m, k, s), values in found.items() if (m, s) == (model, system))
             if points:
                 series.append(
-                    Series(system, tuple(float(k) for k, _ in points), tuple(f1 for _, f1 in points))
+                    Series(
+                        system,
+                        tuple(float(k) for k, _ in points),
+                        tuple(mean(values) for _, values in points),
+                        tuple(min(values) for _, values in points),
+                        tuple(max(values) for _, values in points),
+                    )
                 )
+        fewest = min(k for m, k, _ in found if m == model)
+        best = best_of({s: mean(own) for (m, k, s), own in found.items() if (m, k) == (model, fewest)})
         yield Plot(
             "line",
             f"Learning from few examples: {model}",
             "examples of each class",
             "weighted F1",
             tuple(series),
-            "Means over the draws.",
+            "Means over the draws of examples, and lines from the worst draw to the best.",
+            finding=f"With {fewest} examples of each class {best}." if best else "",
         )
 
 

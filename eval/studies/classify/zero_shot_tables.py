@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Series, Table
-from surprise_rerank.eval.stats.significance import deviation
+from surprise_rerank.eval.reports.verdicts import best_of
+from surprise_rerank.eval.stats.significance import deviation, share_interval
 from surprise_rerank.eval.studies.classify.measures import mean
 from surprise_rerank.eval.studies.classify.outcomes import Key, Outcome, p_values
 
@@ -88,13 +89,34 @@ def accuracy_bars(found: Mapping[Key, Outcome]) -> Plot:
     """The accuracy of each system, a series for each model and template."""
     models = dict.fromkeys(model for model, _, _ in found)
     templates = dict.fromkeys(template for _, template, _ in found)
-    groups: dict[str, list[tuple[str, float]]] = {}
+    groups: dict[str, list[tuple[str, float, int]]] = {}
     for (model, template, system), outcome in found.items():
         parts = [model] if len(models) > 1 else []
         parts += [template] if len(templates) > 1 else []
-        groups.setdefault(" ".join(parts) or model, []).append((system, mean(outcome.values("accuracy"))))
-    series = tuple(
-        Series(name, tuple(system for system, _ in bars), tuple(value for _, value in bars))
-        for name, bars in groups.items()
+        bar = (system, mean(outcome.values("accuracy")), len(outcome.rightness()))
+        groups.setdefault(" ".join(parts) or model, []).append(bar)
+    series = []
+    told = []
+    for name, bars in groups.items():
+        ends = [share_interval(value, texts) for _, value, texts in bars]
+        series.append(
+            Series(
+                name,
+                tuple(system for system, _, _ in bars),
+                tuple(value for _, value, _ in bars),
+                tuple(low for low, _ in ends),
+                tuple(high for _, high in ends),
+            )
+        )
+        best = best_of({system: value for system, value, _ in bars})
+        told += [f"{name}: {best}." if len(groups) > 1 else f"{best}."] if best else []
+    return Plot(
+        "bars",
+        "Accuracy",
+        "system",
+        "accuracy",
+        tuple(series),
+        "Lines: the 95 % interval of each accuracy over the texts (Wilson). Systems are compared on the same "
+        "texts; of their differences the p of the table tells.",
+        finding=" ".join(told),
     )
-    return Plot("bars", "Accuracy", "system", "accuracy", series, "Accuracy of each system.")

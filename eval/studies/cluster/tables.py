@@ -10,6 +10,7 @@ import numpy as np
 
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Series, Table
+from surprise_rerank.eval.reports.verdicts import best_of
 from surprise_rerank.eval.stats.significance import deviation, difference_interval, holm, paired_randomization
 from surprise_rerank.eval.studies.cluster.runs import Run
 from surprise_rerank.eval.studies.labelled_models import COSINE
@@ -30,6 +31,7 @@ _LOOKS = {
     "centres s": ("centre_seconds", 2),
     "assignment s": ("seconds", 3),
 }
+_SPREAD = "Lines: from the worst repeat to the best."
 _TEST_NOTE = (
     "p: paired randomisation test over the repeats, two-sided; Holm's correction is for all comparisons of "
     "the table. It tells whether a difference holds for other seeds of k-means on these texts, not on others."
@@ -204,8 +206,22 @@ def _bars(found: Sequence[Clustering], heading: str, measure: str) -> Plot:
             name,
             tuple(", ".join(clustering.names) for clustering in found),
             tuple(clustering.mean(name, measure) for clustering in found),
+            tuple(float(clustering.values(name, measure).min()) for clustering in found),
+            tuple(float(clustering.values(name, measure).max()) for clustering in found),
         )
         for name in found[0].runs
     )
-    note = f"Mean {heading} of each assignment over the repeats, on the same centres."
-    return Plot("bars", f"{heading} by assignment", "data and model", f"{heading} x 100", series, note)
+    told = []
+    for clustering in found:
+        means = {name: clustering.mean(name, measure) for name in clustering.runs}
+        best = best_of(means, 1)
+        told += [f"{', '.join(clustering.names)}: {best}."] if best else []
+    return Plot(
+        "bars",
+        f"{heading} by assignment",
+        "data and model",
+        f"{heading} x 100",
+        series,
+        f"Mean {heading} of each assignment over the repeats, on the same centres. {_SPREAD}",
+        finding=" ".join(told),
+    )

@@ -12,6 +12,7 @@ from surprise_rerank.connectors.progress import Advance, Terminal
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.files import cache_folder
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Report, Series, Table
+from surprise_rerank.eval.reports.verdicts import best_of
 from surprise_rerank.eval.studies.downstream.classification import SEED, TaskResult, Vectors, classify, fits
 from surprise_rerank.eval.studies.downstream.classifiers import Classifier, find_classifier
 from surprise_rerank.eval.studies.downstream.settings import ClassifierName, DownstreamSettings
@@ -203,8 +204,10 @@ def _bars(measured: dict[str, dict[str, TaskResult]]) -> Plot:
         Series(model, tuple(results), tuple(result.outcome.accuracy for result in results.values()))
         for model, results in measured.items()
     )
-    note = "Accuracy of each model in each task."
-    return Plot("bars", "Downstream tasks", "task", "accuracy in %", series, note)
+    means = {own.name: sum(own.y) / len(own.y) for own in series if own.y}
+    best = best_of(means, 1)
+    finding = f"In the mean over the tasks {best}." if best else "Accuracy of the model in each task."
+    return Plot("bars", "Downstream tasks", "task", "accuracy in %", series, finding=finding)
 
 
 def _protocol(name: ClassifierName, classifier: Classifier, tasks: Sequence[DownstreamTask]) -> Iterator[str]:

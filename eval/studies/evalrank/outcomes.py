@@ -97,8 +97,8 @@ def hits_plots(outcomes: Sequence[RankOutcome]) -> tuple[Plot, ...]:
         chosen = [outcome for outcome in outcomes if outcome.model == model]
         best = max(chosen, key=lambda outcome: outcome.ranks.mean_reciprocal)
         series = tuple(Series(o.measure, x, tuple(o.ranks.hits(k) for k in HITS_AT)) for o in chosen)
-        note = f"The largest MRR has {best.measure}, {best.ranks.mean_reciprocal:.4f}."
-        plots.append(Plot("line", f"Hits@k of {model}", "k", "Hits@k", series, note))
+        finding = f"The largest MRR has {best.measure}, {best.ranks.mean_reciprocal:.4f}."
+        plots.append(Plot("line", f"Hits@k of {model}", "k", "Hits@k", series, finding=finding))
     return tuple(plots)
 
 

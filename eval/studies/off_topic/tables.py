@@ -8,6 +8,7 @@ import numpy as np
 
 from surprise_rerank.core.arrays import BoolArray, Float64Array
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Series, Table
+from surprise_rerank.eval.reports.verdicts import short
 from surprise_rerank.eval.studies.off_topic.measures import Measured, auroc, joined, passed, statistics
 from surprise_rerank.eval.studies.off_topic.scores import (
     FUSION,
@@ -49,6 +50,7 @@ def all_plots(measured: Sequence[Measured]) -> Iterator[Plot]:
             *(_reliability_series(own) for own in measured),
         ),
         note="fitted on half of the judged questions, shown on the other half",
+        finding=" ".join(map(_reliability_finding, measured)),
     )
     yield Plot(
         kind="line",
@@ -57,6 +59,7 @@ def all_plots(measured: Sequence[Measured]) -> Iterator[Plot]:
         y_label="share of these whose best document is relevant",
         series=tuple(_answered_series(own) for own in measured),
         note="from right to left the least surprise rises from 0 to .99",
+        finding=" ".join(map(_answered_finding, measured)),
     )
 
 
@@ -228,6 +231,26 @@ def _reliability_series(own: Measured) -> Series:
         ", ".join(own.names),
         tuple(part.predicted for part in bins),
         tuple(part.observed for part in bins),
+    )
+
+
+def _reliability_finding(own: Measured) -> str:
+    bins = _reliability_series(own)
+    if not bins.x:
+        return ""
+    gap = float(np.abs(np.asarray(bins.x, np.float64) - bins.y).max())
+    return f"{bins.name}: what was said is {short(gap, 2)} away from what was seen at most."
+
+
+def _answered_finding(own: Measured) -> str:
+    line = _answered_series(own)
+    if not line.x:
+        return ""
+    shares = [f"{100 * share:.0f} %" for share in np.asarray(line.x, np.float64)]
+    right = [f"{100 * share:.0f} %" for share in line.y]
+    return (
+        f"{line.name}: where {shares[0]} of the questions are answered, {right[0]} of the answers are right; "
+        f"where {shares[-1]} are, {right[-1]}."
     )
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from surprise_rerank.eval.reports.report import Plot, Series
+from surprise_rerank.eval.reports.verdicts import best_of
 from surprise_rerank.eval.studies.sts.data import YEARS, DataSet
 from surprise_rerank.eval.studies.sts.systems import StsSystem
 from surprise_rerank.eval.studies.sts.tables import Compared, year_means, years_of
@@ -42,6 +43,7 @@ def _years(systems: Sequence[StsSystem], years: Sequence[DataSet], baseline: str
     others = sorted((s for s in defined if s not in baselines), key=lambda s: -means[s][-1])
     shown = [*baselines, *others[: max(1, _LINES - len(baselines))]]
     x = tuple(2000.0 + int(year.name.removeprefix("STS")) for year in years)
+    best = best_of({system.name: means[system][-1] for system in shown}, 1)
     left = f"; the best of {len(systems)}" if len(shown) < len(systems) else ""
     return Plot(
         "line",
@@ -50,6 +52,7 @@ def _years(systems: Sequence[StsSystem], years: Sequence[DataSet], baseline: str
         "Pearson correlation x 100",
         tuple(Series(system.name, x, tuple(means[system][:-1])) for system in shown),
         f"Means over each year's sub-tasks{left}.",
+        finding=f"Over all years {best}." if best else "",
     )
 
 
@@ -92,5 +95,14 @@ def _bars(title: str, x_label: str, bars: Sequence[tuple[float, str]]) -> Plot:
         x_label,
         "difference in Pearson correlation x 100",
         (series,),
-        f"{above} of {len(bars)} are above 0.",
+        finding=_bars_finding(bars, above),
     )
+
+
+def _bars_finding(bars: Sequence[tuple[float, str]], above: int) -> str:
+    """How many are above 0, the largest and the smallest."""
+    if not bars:
+        return ""
+    (most, best), (least, worst) = bars[0], bars[-1]
+    told = f"{above} of {len(bars)} are above 0; the largest difference is {most:+.1f}, {best}"
+    return f"{told}, and the smallest {least:+.1f}, {worst}." if len(bars) > 1 else f"{told}."
