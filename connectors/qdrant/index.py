@@ -455,7 +455,7 @@ class QdrantIndex:
             show_progress: as for `sync`.
 
         Returns:
-            How many points were changed.
+            How many documents were changed.
 
         Raises:
             DataError: if the ensemble has fewer than two members, or is of another dimension.
@@ -498,13 +498,13 @@ class QdrantIndex:
         """Bring every document's moments up to date with the ensemble; a call continues an interrupted pass.
 
         Returns:
-            How many points were changed.
+            How many documents were changed.
 
         Raises:
             IndexMismatchError: if no ensemble was set.
         """
         latest, record = self._latest()
-        total = statistics.behind(self.storage, record)
+        total = statistics.documents_behind(self.storage, record)
         with Terminal(quiet=not show_progress).bar("statistics", total, "documents") as advance:
             changed = statistics.refresh(self.storage, latest, advance)
         self._statistics = latest
@@ -519,13 +519,14 @@ class QdrantIndex:
     def status(self) -> IndexStatus:
         """What the index holds, and how far its statistics are behind its ensemble."""
         manifest, engine = self.manifest, self.storage.engine
+        latest = manifest.latest
         return IndexStatus(
             where=self.where,
             engine=engine.kind,
             documents=len(self),
             points=engine.count(WITH_VECTORS),
             manifest=manifest,
-            behind=0 if manifest.latest is None else statistics.behind(self.storage, manifest.latest),
+            behind=0 if latest is None else statistics.documents_behind(self.storage, latest),
         )
 
     asearch = awaitable(search)

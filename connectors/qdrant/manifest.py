@@ -334,7 +334,7 @@ class IndexStatus:
         documents: number of documents.
         points: number of points that are found: documents, or passages where they are split.
         manifest: how it was made.
-        behind: points whose moments are not those of the latest ensemble.
+        behind: documents whose moments are not those of the latest ensemble.
     """
 
     where: str

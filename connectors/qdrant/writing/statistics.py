@@ -10,6 +10,7 @@ from qdrant_client import models
 
 from surprise_rerank.connectors.qdrant.manifest import StatisticsRecord
 from surprise_rerank.connectors.qdrant.schema import (
+    NUMBER,
     DENSE,
     MU,
     SIGMA,
@@ -154,6 +155,15 @@ def behind(storage: Storage, record: StatisticsRecord) -> int:
     return storage.engine.count(_outdated(record))
 
 
+def documents_behind(storage: Storage, record: StatisticsRecord) -> int:
+    """Number of documents of such points; at least 1 where there is such a point."""
+    points = behind(storage, record)
+    if storage.manifest.options.passages is None or not points:
+        return points
+    first = models.FieldCondition(key=NUMBER, match=models.MatchValue(value=0))
+    return max(storage.engine.count(models.Filter(must=[first], must_not=_outdated(record).must_not)), 1)
+
+
 def set_latest(storage: Storage, latest: Statistics) -> None:
     """Keep an ensemble as the latest; documents have its moments after `refresh`."""
     storage.engine.claim()
@@ -174,17 +184,22 @@ def carry_over(before: Storage, after: Storage) -> None:
 
 
 def refresh(storage: Storage, latest: Statistics, on_progress: Callable[[int], object]) -> int:
-    """Give the latest moments to every point that has others, and put them into use; returns how many."""
-    changed, passed = 0, -1
+    """Give the latest moments to every point that has others, and put them into use.
+
+    Returns how many documents were changed, and reports them; passages after the first count as none.
+    """
+    documents, changed, passed = 0, 0, -1
     # Again for what was added meanwhile. A scroll goes on from an id: what leaves the filter behind it does
     # not matter.
     while passed:
         passed = 0
         outdated = _outdated(latest.record)
-        for records in storage.engine.scroll((), (DENSE,), batch=_BATCH, condition=outdated):
+        for records in storage.engine.scroll((NUMBER,), (DENSE,), batch=_BATCH, condition=outdated):
             _write(storage, latest, records)
             passed += len(records)
-            on_progress(len(records))
+            firsts = sum(record.payload.get(NUMBER, 0) == 0 for record in records)
+            documents += firsts
+            on_progress(firsts)
         changed += passed
     before = storage.reload()
     if before.statistics != latest.record:
@@ -194,7 +209,7 @@ def refresh(storage: Storage, latest: Statistics, on_progress: Callable[[int], o
         _forget(storage, before.statistics)
     if changed:
         storage.engine.finish()
-    return changed
+    return documents
 
 
 def _write(storage: Storage, latest: Statistics, records: Sequence[Record]) -> None:

@@ -69,12 +69,14 @@ def diagnose(
         texts = _titles(index, sample) if given is None else given
         ensemble = _encoded(index, texts, model, out)
         found = diagnosis_of(index.ensemble(MOST_COUNTED), ensemble, asked=given is not None)
+        documents = len(index)
     source = _source(questions)
     if out.as_json:
         advised = {"advice": found.advice, "reason": found.reason}
-        out.json({"index": str(location), "source": source, **asdict(found), **advised})
+        counts = {"documents": documents, "passages": found.documents}
+        out.json({"index": str(location), "source": source, **asdict(found), **counts, **advised})
         return
-    out.facts(str(location), _facts(found, source))
+    out.facts(str(location), _facts(found, documents, source))
     if found.advice == "measure":
         out.note(_HOW)
 
@@ -102,10 +104,11 @@ def _source(questions: str | None) -> str:
     return "questions" if questions == STANDARD_INPUT else f"questions of {Path(questions).name}"
 
 
-def _facts(found: Diagnosis, source: str) -> list[tuple[str, str]]:
+def _facts(found: Diagnosis, documents: int, source: str) -> list[tuple[str, str]]:
     """What was found, in words, and the advice below it."""
+    passages = "" if documents == found.documents else f" in {found.documents} passages"
     return [
-        ("documents", str(found.documents)),
+        ("documents", f"{documents}{passages}"),
         ("questions", f"{found.questions}, {source}"),
         ("cone", _cone(found)),
         ("mean share", f"{found.mean_share:.1%} of what cosines vary by is the same for all questions"),

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from surprise_rerank.surprise.ensemble import Ensemble
 
 _BATCH = 1024  # questions whose token vectors are in memory together
+_DOCUMENTS = "documents"  # the source of an ensemble of all of them
 _RESUMED = "What was changed stays; 'surprise-rerank ensemble refresh' goes on."
 
 _EXAMPLES = """\b
@@ -152,7 +153,7 @@ def add(*, location: Location, out: Output, questions: str, model: str | None) -
         count = index.add_questions(texts)
         behind = index.status().behind
         values = {"index": str(location), "added": len(texts), "members": count, "behind": behind}
-        line = f"{location}: {len(texts)} questions added, {count} members; {behind} points are behind"
+        line = f"{location}: {len(texts)} questions added, {count} members; {behind} documents are behind"
         out.result(values, [line])
         out.note("'surprise-rerank ensemble refresh' brings them up to date")
 
@@ -187,14 +188,17 @@ def save(
         raise click.UsageError("give --documents or --questions FILE, or neither for the index's ensemble")
     if not file.endswith(".npz"):
         raise DataError(f"{file}: give a name that ends in .npz, by which ensembles are known")
+    if not Path(file).absolute().parent.is_dir():
+        raise DataError(f"{file}: there is no folder {Path(file).parent}; make it, or choose another place")
     with open_index(location) as index:
         if documents or questions is not None:
             members, source = _members(index, questions, model)
         else:
             members, source = _in_use(index, out)
         members.save(file)
+        shown = _members_of(index, members.count, source)
     values = {"file": file, "ensemble": members.identity, "members": members.count, "source": source}
-    out.result(values, [f"{file}: {members.identity}, {members.count} members, {source}"])
+    out.result(values, [f"{file}: {members.identity}, {shown}"])
 
 
 @ensemble.command(epilog=_SHOW_EXAMPLES)
@@ -229,8 +233,16 @@ def _report_change(out: Output, location: Location, index: DocumentIndex, change
         "source": record.source,
         "changed": changed,
     }
-    line = f"{location}: ensemble {record.ensemble} of {record.count} members, {record.source}"
-    out.result(values, [f"{line}; {changed} points changed"])
+    members = _members_of(index, record.count, record.source)
+    out.result(values, [f"{location}: ensemble {record.ensemble} of {members}; {changed} documents changed"])
+
+
+def _members_of(index: DocumentIndex, count: int, source: str) -> str:
+    """How many members an ensemble has; those of documents are counted as documents, and their passages."""
+    documents = len(index)
+    if source != _DOCUMENTS:
+        return f"{count} members, {source}"
+    return f"{documents} documents" + ("" if count == documents else f" in {count} passages")
 
 
 def _loaded(file: str) -> Ensemble:
@@ -244,7 +256,7 @@ def _members(index: DocumentIndex, questions: str | None, model: str | None) -> 
     if questions is None:
         if not len(index):
             raise DataError(f"{index.where} holds no documents yet; index some first")
-        return index.ensemble(), "documents"
+        return index.ensemble(), _DOCUMENTS
     from surprise_rerank.surprise.ensemble import Ensemble
 
     source = "questions" if questions == STANDARD_INPUT else f"questions of {Path(questions).name}"
