@@ -134,6 +134,8 @@ class Work:
         return None if left is None or not speed else left / speed
 
     def __str__(self) -> str:
+        if self.done == 0 and self.total is None:
+            return self.title
         return f"{self.title}: {', '.join(self.facts())}"
 
     def facts(self) -> list[str]:
@@ -152,6 +154,8 @@ class Work:
         """What was done, and how long it took."""
         seconds = self._clock() - self._begun
         rate = shown_rate(self._worked[1] / seconds) if seconds else ""
+        if not self.done:
+            return f"{self.title}: {shown_time(seconds)}"
         facts = [f"{self.done:,} {self._unit} in {shown_time(seconds)}", *([rate] if rate else [])]
         return f"{self.title}: {', '.join(facts)}"
 
@@ -292,7 +296,7 @@ def _drawn(work: Work, console: Console) -> Iterator[None]:
 
     class _Facts(ProgressColumn):
         def render(self, task: Task) -> Text:
-            return Text("  ".join(work.facts()))
+            return Text("  ".join(work.facts()) if work.done or work.total else "")
 
     title = TextColumn("{task.description}", markup=False)
     columns = (SpinnerColumn(), title, _Bar(bar_width=20), _Facts())

@@ -7,6 +7,7 @@ import ipaddress
 import logging
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -97,8 +98,11 @@ def run(
     host, port = listening.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
 
+    accepts = threading.Event()
+
     async def accepting() -> None:
         server.config.callback_notify = None  # uvicorn calls this again and again
+        accepts.set()
         logger.info("listening", url=f"http://{shown}:{port}")
         if on_listening is not None:
             on_listening(f"http://{shown}:{port}")
@@ -108,7 +112,8 @@ def run(
         try:
             server.run(sockets=[listening])
         finally:
-            logger.info("stopped")
+            if accepts.is_set():
+                logger.info("stopped")
 
 
 @contextlib.contextmanager

@@ -90,7 +90,9 @@ class SimilarityJob:
 
             device_of(self._device)  # before anything is encoded
         if self.settings.mode == "index":
-            augmented.require_shared(self._index, self._workers)  # before anything is encoded
+            # Before anything is encoded.
+            augmented.require_shared(self._index, self._workers)
+            augmented.require_reachable(self._index)
         queries = self._corpus(documents, "documents", self.settings.token_form)
         keys = queries
         if against is not None:

@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
@@ -14,6 +15,7 @@ from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.qdrant.manifest import Manifest
 from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever
 from surprise_rerank.connectors.qdrant.retrievers.stored import StoredCandidates
+from surprise_rerank.connectors.qdrant.storage.folder import require_index
 from surprise_rerank.connectors.systems.backgrounds import background_for, load_background
 from surprise_rerank.connectors.systems.built import BuiltSystem
 from surprise_rerank.connectors.systems.index_systems import build_system, default_system
@@ -26,7 +28,7 @@ from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.rerank.diversity import NO_DIVERSITY, Diversity
 from surprise_rerank.rerank.rerankers import Reranker, SurpriseReranker
 from surprise_rerank.text_reranker import TextReranker
-from surprise_rerank.thresholds.background import QuestionBackground
+from surprise_rerank.thresholds.background import QuestionBackground, require_background
 
 # Whoever asks for an index in this process gets the same one, so that its changes are seen by all.
 _open: weakref.WeakValueDictionary[tuple[str, ...], QdrantIndex] = weakref.WeakValueDictionary()
@@ -141,6 +143,22 @@ class PipelineSettings:
             assert self.model is not None
             found.manifest.check(Manifest.of(load_encoder(self.model, backend="auto")), found.where)
         return found
+
+    def require_possible(self) -> None:
+        """Refuse what cannot be, before a model is loaded.
+
+        Raises:
+            StoreError: if the folder holds no index.
+            DataError: if the system cannot rank texts without one, or min_surprise has no background.
+        """
+        if self.index is not None:
+            require_index(Path(self.index))
+        if self.location.is_given:
+            return
+        if self.system is not None:
+            reranker_of_texts(self.system)
+        if self.min_surprise is not None and self.background is None:
+            require_background(None, self.min_surprise)
 
     def pipeline(self) -> Pipeline:
         """A pipeline on the index.

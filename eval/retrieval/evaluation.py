@@ -103,8 +103,8 @@ def evaluate(
     pool = _pool(settings, dataset, place)
     notes = [*limited, *notes, *_without_baseline(settings, systems), *_gaps(dataset)]
     if encoder is None:
-        terminal.say(f"loading {settings.model}")
-        encoder = load_model(settings, dataset)
+        with terminal.bar(f"loading {settings.model}", None, "models"):
+            encoder = load_model(settings, dataset)
     anchors = load_anchors(settings.ensemble, settings.dataset, encoder, terminal)
     title = (
         f"{dataset.name} ({dataset.split}): {len(dataset.documents)} documents, "

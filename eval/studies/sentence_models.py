@@ -100,12 +100,13 @@ def load_each(names: Sequence[str], load: Callable[[str], Model], terminal: Term
     distinct = list(dict.fromkeys(names))
     require_distinct([Path(name).name for name in distinct])
 
-    def loaded() -> Iterator[Model]:
+    def one_by_one() -> Iterator[Model]:
         for name in distinct:
-            terminal.say(f"loading {name}")
-            yield load(name)
+            with terminal.bar(f"loading {name}", None, "models"):
+                loaded = load(name)
+            yield loaded
 
-    return loaded()
+    return one_by_one()
 
 
 def distinct_models(models: Iterable[SentenceModel]) -> Iterator[SentenceModel]:

@@ -71,7 +71,7 @@ class FolderStorage(FolderFiles):
                     return opened
                 opened.close()
             if expected is None:
-                raise NoIndexError(f"there is no index at {folder}; make one first, or give its folder")
+                raise _no_index(folder)
             _require_free(folder)
             chosen: EngineKind = kind or ("edge" if is_installed("qdrant_edge") else "local")
             expected.check_engine(chosen, str(folder))
@@ -118,6 +118,22 @@ class FolderStorage(FolderFiles):
     def close(self) -> None:
         """Close the engine."""
         self.engine.close()
+
+
+def require_index(folder: Path) -> None:
+    """Refuse a folder without an index, without opening it.
+
+    Raises:
+        NoIndexError: if there is none.
+        IndexMismatchError: if it is damaged.
+    """
+    if _current(folder) is None:
+        raise _no_index(folder)
+
+
+def _no_index(folder: Path) -> NoIndexError:
+    """The error of a folder without an index."""
+    return NoIndexError(f"there is no index at {folder}; make one first, or give its folder")
 
 
 def _embedded_engine(folder: Path, kind: EngineKind, manifest: Manifest) -> Engine:

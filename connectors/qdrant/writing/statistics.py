@@ -10,9 +10,9 @@ from qdrant_client import models
 
 from surprise_rerank.connectors.qdrant.manifest import StatisticsRecord
 from surprise_rerank.connectors.qdrant.schema import (
-    NUMBER,
     DENSE,
     MU,
+    NUMBER,
     SIGMA,
     STATISTICS,
     SURPRISE,

@@ -18,7 +18,8 @@ from qdrant_client import models
 from surprise_rerank.connectors.progress import Advance, Terminal
 from surprise_rerank.connectors.qdrant.engines.base import Engine, Hits
 from surprise_rerank.connectors.qdrant.engines.client import REQUEST_BYTES, ClientEngine, open_server
-from surprise_rerank.connectors.qdrant.engines.retries import TooLarge
+from surprise_rerank.connectors.qdrant.engines.retries import TooLarge, call
+from surprise_rerank.connectors.qdrant.location import RetryPolicy
 from surprise_rerank.connectors.qdrant.schema import SURPRISE, Point
 from surprise_rerank.connectors.similar.corpus import EncodedCorpus
 from surprise_rerank.connectors.similar.index.location import IndexLocation
@@ -228,6 +229,21 @@ def require_shared(location: IndexLocation, workers: object) -> None:
             "workers of several processes cannot share an index in a folder; give the url of a Qdrant "
             "server, or choose mode 'exact'"
         )
+
+
+def require_reachable(location: IndexLocation) -> None:
+    """Ask a server for anything, once: encoding for an index that cannot be made would be in vain.
+
+    Raises:
+        StoreError: if it does not answer.
+    """
+    if location.url is None:
+        return
+    client = open_server(location)
+    try:
+        call(client.get_collections, location.server, RetryPolicy(attempts=1))
+    finally:
+        client.close()
 
 
 def fill(

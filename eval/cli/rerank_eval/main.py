@@ -270,8 +270,8 @@ def _compare(
     lengths = {}
     for name in names:
         if encoder is None and len(names) > 1 and settings.precision not in ("int8", "auto"):
-            terminal.say(f"loading {settings.model}")
-            encoder = load_model(settings)
+            with terminal.bar(f"loading {settings.model}", None, "models"):
+                encoder = load_model(settings)
         own = replace(settings, dataset=name)
         evaluations.append(evaluate(own, terminal, encoder))
         if robustness:

@@ -126,8 +126,6 @@ def search_results(
                 f"--mode chooses where surprise is computed: it belongs to --system surprise, not {name}"
             )
         system = build_system(name, index, options, arguments.mode)
-        if arguments.system is None:
-            out.note(f"ranked by {system.summary} (--system chooses another)")
         kept = load_background(index, system.name, scorers=system.scorers)
         encoder = model_of(index, arguments.model) if _reads_vectors(system, kept) else None
         background = background_for(
@@ -135,6 +133,8 @@ def search_results(
         )
         language = (index.manifest.options.bm25 or Bm25()).language
         depth = max(arguments.pool, arguments.top + arguments.offset)
+        if arguments.system is None:
+            out.note(f"ranked by {system.summary} (--system chooses another)")
         for question in questions:
             result = search_once(
                 system, encoder, question, depth, background, diversity, arguments.min_surprise

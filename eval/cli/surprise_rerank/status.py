@@ -123,7 +123,9 @@ def ensemble_facts(manifest: Manifest, behind: int) -> list[tuple[str, str]]:
         )
     if used != latest:
         facts.append(("in use", "none" if used is None else _ensemble(used)))
-    facts.append(("behind", f"{behind} documents{'; run surprise-rerank ensemble refresh' if behind else ''}"))
+    facts.append(
+        ("behind", f"{behind} documents{'; run surprise-rerank ensemble refresh' if behind else ''}")
+    )
     return facts
 
 

@@ -64,8 +64,8 @@ def evaluate_off_topic(settings: OffTopicSettings, terminal: Terminal) -> Report
     _check_sources(sources)
     measured = []
     for name in dict.fromkeys(settings.models):
-        terminal.say(f"loading {name}")
-        encoder = load_encoder(name, cache=folder)
+        with terminal.bar(f"loading {name}", None, "models"):
+            encoder = load_encoder(name, cache=folder)
         for spec, dataset in datasets.values():
             others = [source for source in sources if source.name != dataset.name]
             workspace = Workspace(folder, index_key(spec, dataset), encoder, None, terminal)

@@ -76,6 +76,7 @@ def _run(
     from surprise_rerank.connectors.server.logs import make_logger
 
     with process.ending_on_sigterm(), contextlib.ExitStack() as stack:
+        settings.require_possible()
         try:
             options = ServerOptions(token=os.environ.get(TOKEN_VARIABLE, "").strip() or None, **limits)
             listening = stack.enter_context(process.listen(host, port, options.token))
