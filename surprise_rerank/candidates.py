@@ -337,6 +337,12 @@ class Ranking:
             raw=_picked(raw or {}, index),
         )
 
+    def with_scores_of(self, pool: Candidates) -> Ranking:
+        """The same with the retriever's scores among `parts`, where a re-ranker has none of that name."""
+        order = self.rows_in(pool)
+        scores = {name: np.asarray(own, np.float64)[order] for name, own in pool.scores.items()}
+        return replace(self, parts={**scores, **self.parts})
+
     @property
     def scores_by_scorer(self) -> Mapping[str, Float64Array]:
         """`raw`, or the score alone where there is nothing else."""

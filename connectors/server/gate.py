@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+from collections.abc import Set
 
 from surprise_rerank.connectors.server.answers import (
     CLIENT_GONE,
@@ -39,10 +40,14 @@ class Gate:
         app: what answers.
         options: token and limits.
         metrics: where rejections are counted.
+        work: the paths that have bodies and cause work.
     """
 
-    def __init__(self, app: App, options: ServerOptions, metrics: Metrics) -> None:
+    def __init__(
+        self, app: App, options: ServerOptions, metrics: Metrics, work: Set[str] = WORK_ROUTES
+    ) -> None:
         self._app = app
+        self._work = work
         self._options = options
         self._metrics = metrics
         self._inside = 0
@@ -54,7 +59,7 @@ class Gate:
             return
         try:
             self._require_token(scope)
-            if scope["method"] == "POST" and route_path(scope) in WORK_ROUTES:
+            if scope["method"] == "POST" and route_path(scope) in self._work:
                 await self._admitted(scope, receive, send)
             else:
                 await self._app(scope, receive, send)

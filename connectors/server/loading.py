@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,6 @@ from surprise_rerank.rerank.diversity import Diversity
 from surprise_rerank.text_reranker import TextReranker
 
 if TYPE_CHECKING:
-    import uvicorn
     from structlog.typing import FilteringBoundLogger
 
 
@@ -26,7 +26,7 @@ class Loading:
     Args:
         service: what to open.
         settings: what to open it with.
-        server: which is stopped if that fails.
+        stop: called if that fails.
         logger: of the server.
     """
 
@@ -34,12 +34,12 @@ class Loading:
         self,
         service: Service,
         settings: PipelineSettings,
-        server: uvicorn.Server,
+        stop: Callable[[], object],
         logger: FilteringBoundLogger,
     ) -> None:
         self._service = service
         self._settings = settings
-        self._server = server
+        self._stop = stop
         self._logger = logger
         self._index: QdrantIndex | None = None
         self._error: Exception | None = None
@@ -70,7 +70,7 @@ class Loading:
             self._load()
         except Exception as error:  # noqa: BLE001 - raised by the thread that serves
             self._error = error
-            self._server.should_exit = True
+            self._stop()
         else:
             self._logger.info("ready")
 

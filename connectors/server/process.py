@@ -108,7 +108,7 @@ def run(
             on_listening(f"http://{shown}:{port}")
 
     server.config.callback_notify = accepting
-    with _forwarded(logger):
+    with forwarded(logger):
         try:
             server.run(sockets=[listening])
         finally:
@@ -139,10 +139,10 @@ def _is_loopback(address: str) -> bool:
 
 
 @contextlib.contextmanager
-def _forwarded(logger: FilteringBoundLogger) -> Iterator[None]:
+def forwarded(logger: FilteringBoundLogger) -> Iterator[None]:
     """The libraries' own warnings as lines of this log."""
     handler = ForwardingHandler(logger)
-    sources = [logging.getLogger(name) for name in ("uvicorn.error", "asyncio", "surprise_rerank")]
+    sources = [logging.getLogger(name) for name in ("uvicorn.error", "asyncio", "mcp", "surprise_rerank")]
     for source in sources:
         source.addHandler(handler)
         source.propagate = False

@@ -95,7 +95,7 @@ def search(opened: Opened, asked: SearchRequest, encoder: RequestEncoder) -> dic
         RefusedError: if there is no index or system, the filter is none, or the surprise that is asked for
             cannot be measured.
     """
-    condition = _condition(asked.filter)
+    condition = condition_of(asked.filter)
     own = replace(opened.pipeline_of(asked.system), encoder=encoder)
     other = None if asked.compare_with is None else opened.pipeline_of(asked.compare_with)
     least = threshold(asked.min_surprise, own.min_surprise, own.background)
@@ -116,7 +116,12 @@ def search(opened: Opened, asked: SearchRequest, encoder: RequestEncoder) -> dic
     return {**found, "compared": _order(opened, asked, asked.compare_with, compared)}
 
 
-def _condition(values: dict[str, Any] | None) -> models.Filter | None:
+def condition_of(values: dict[str, Any] | None) -> models.Filter | None:
+    """The filter of a request.
+
+    Raises:
+        RefusedError: if it is none of Qdrant's; names what is wrong.
+    """
     if values is None:
         return None
     if not _is_shallow([values]):

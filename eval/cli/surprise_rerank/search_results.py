@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from surprise_rerank.candidates import Candidates, Query, Ranking
+from surprise_rerank.candidates import Query, Ranking
 from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.systems.backgrounds import background_for, load_background
@@ -93,20 +93,13 @@ def search_once(
     times.append(time.perf_counter())
     steps = ("encoding", "retrieval", "re-ranking")
     seconds = dict(zip(steps, np.diff(times).tolist(), strict=True))
-    return SearchResult(query, _with_pool_scores(ranking, pool), seconds, encoder, background)
+    return SearchResult(query, ranking.with_scores_of(pool), seconds, encoder, background)
 
 
 def _reads_vectors(system: BuiltSystem, background: QuestionBackground | None) -> bool:
     """Whether the question's vectors are read; else its model is not even loaded."""
     fields = fields_for(system.reranker, background)
     return find_system(system.name).encodes or bool(fields & {"dense", "tokens"})
-
-
-def _with_pool_scores(ranking: Ranking, pool: Candidates) -> Ranking:
-    """A ranking whose parts hold the retriever's scores, too, where a re-ranker has none of that name."""
-    order = ranking.rows_in(pool)
-    scores = {name: np.asarray(own, np.float64)[order] for name, own in pool.scores.items()}
-    return replace(ranking, parts={**scores, **ranking.parts})
 
 
 def search_results(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
 import webbrowser
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
@@ -17,9 +18,18 @@ from surprise_rerank.errors import DataError
 if TYPE_CHECKING:
     from surprise_rerank.connectors.systems.loading import PipelineSettings
 
+# (service, limits, logger=) -> an application of ASGI.
+MakeApp: TypeAlias = Callable[..., Any]
+
 
 def run_service(
-    settings: PipelineSettings, host: str, port: int, limits: dict[str, Any], *, as_json: bool | None = None
+    settings: PipelineSettings,
+    host: str,
+    port: int,
+    limits: dict[str, Any],
+    *,
+    as_json: bool | None = None,
+    make_app: MakeApp | None = None,
 ) -> None:
     """Serve until a signal, with a line of the log for every request.
 
@@ -29,13 +39,27 @@ def run_service(
         port: of TCP; 0 takes a free one.
         limits: the fields of `ServerOptions` but for the token, which is in the environment.
         as_json: whether the log is for programs; for people on a terminal where None.
+        make_app: makes what is served of the service, its limits and the log; `service_app` by default.
 
     Raises:
         UsageError: if nothing can listen there, or a limit is out of its range.
         SurpriseRerankError: if the model or the index cannot be opened.
     """
-    as_json = not sys.stderr.isatty() if as_json is None else as_json
-    _run(settings, host, port, limits, as_json=as_json)
+    _run(settings, host, port, limits, as_json=is_for_programs(as_json), make_app=make_app)
+
+
+def is_for_programs(chosen: bool | None) -> bool:
+    """Whether a log is JSON, unless it was chosen: where nobody reads it on a terminal."""
+    return not sys.stderr.isatty() if chosen is None else chosen
+
+
+def given_options(limits: dict[str, Any]) -> ServerOptions:
+    """Limits, and the token of the environment.
+
+    Raises:
+        DataError: if a limit is out of its range.
+    """
+    return ServerOptions(token=os.environ.get(TOKEN_VARIABLE, "").strip() or None, **limits)
 
 
 def run_page(settings: PipelineSettings, port: int, said: str, *, opens: bool) -> None:
@@ -68,6 +92,7 @@ def _run(
     *,
     as_json: bool,
     show: Callable[[str], None] | None = None,
+    make_app: MakeApp | None = None,
 ) -> None:
     import logging
 
@@ -78,7 +103,7 @@ def _run(
     with process.ending_on_sigterm(), contextlib.ExitStack() as stack:
         settings.require_possible()
         try:
-            options = ServerOptions(token=os.environ.get(TOKEN_VARIABLE, "").strip() or None, **limits)
+            options = given_options(limits)
             listening = stack.enter_context(process.listen(host, port, options.token))
         except DataError as error:
             raise click.UsageError(str(error)) from error
@@ -86,13 +111,14 @@ def _run(
             sys.stderr, as_json=as_json, least=logging.INFO if show is None else logging.WARNING
         )
         service = Service(searches=settings.location.is_given)
-        app: Any = service_app(service, options, logger=logger)
+        app: Any = (make_app or service_app)(service, options, logger=logger)
         if show is not None:
             from starlette.middleware.trustedhost import TrustedHostMiddleware
 
             # Another site whose name is made to point at this machine would be answered as the page is.
             app = TrustedHostMiddleware(app, allowed_hosts=["127.0.0.1", "localhost"])
         server = process.make_server(app, options.timeout)
-        loading = stack.enter_context(Loading(service, settings, server, logger))
+        stop = functools.partial(setattr, server, "should_exit", True)
+        loading = stack.enter_context(Loading(service, settings, stop, logger))
         process.run(server, listening, logger, show)
         loading.require_loaded()

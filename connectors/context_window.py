@@ -1,0 +1,284 @@
+"""Results as text for a language model: of a bounded length, and without what a reader does not see.
+
+Texts of documents are quoted line by line, so that none of them can pass for the answer around it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
+
+from surprise_rerank.connectors.highlights import without_title
+from surprise_rerank.documents import encodable
+
+# An answer in words, and the same as JSON values.
+Answer: TypeAlias = tuple[str, dict[str, Any]]
+
+# Control characters, those of no width, those that turn the direction of writing, and the tags and variation
+# selectors of Unicode that can carry words which nobody sees.
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff"
+    "\U000e0000-\U000e01ef]"
+)
+_SPACES, _LINES = re.compile(r"[ \t\r\xa0]+"), re.compile(r"\s*[\n\u2028\u2029]\s*")
+_CUT = "…"
+_NAME, _REASON, _METADATA = 200, 500, 500  # characters of a title or an id, of a verdict, of metadata
+_LEAST, _WORDS = 120, 8  # characters of a text that are worth an entry; words of an explanation
+
+_ADVICE = {
+    "weak": "The documents may not answer this; say so where you use them.",
+    "off-topic": "The documents do not answer this; say so, and do not use the results as an answer.",
+}
+
+
+def cleaned(text: str) -> str:
+    """A text without hidden characters, halves of characters, and more white space than it needs."""
+    seen = _SPACES.sub(" ", _HIDDEN.sub("", encodable(text)))
+    return _LINES.sub("\n", seen).strip()
+
+
+def one_line(text: str, most: int = _NAME) -> str:
+    """A title, an id or a sentence: one line, cut where it is too long."""
+    line = cleaned(text).replace("\n", " ")
+    return line if len(line) <= most else line[: most - 1] + _CUT
+
+
+def around(text: str, sentence: str, most: int) -> str:
+    """At most so many characters of a text: those around a sentence of it.
+
+    Args:
+        text: cleaned.
+        sentence: of the text, or nearly; cut ones have an ellipsis at either end.
+        most: characters.
+    """
+    if len(text) <= most:
+        return text
+    core = cleaned(sentence.strip(_CUT))
+    place = max(text.find(core), 0)
+    room = most - 2 * len(_CUT)
+    start = max(0, min(place - max(0, room - len(core)) // 3, len(text) - room))
+    part = text[start : start + room]
+    if start and " " in part[:40]:
+        part = part[part.index(" ") + 1 :]
+    if start + room < len(text) and " " in part[-40:]:
+        part = part[: part.rindex(" ")]
+    return f"{_CUT * bool(start)}{part}{_CUT * (start + room < len(text))}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Body:
+    """What there is of a document: its entry without a text, its text, and the sentence that matches best."""
+
+    entry: Mapping[str, Any]
+    text: str
+    sentence: str
+
+    def shown(self, most: int) -> dict[str, Any]:
+        return {
+            **self.entry,
+            "text": around(self.text, self.sentence, most),
+            "shortened": len(self.text) > most,
+        }
+
+
+def search_answer(found: Mapping[str, Any], most: int) -> Answer:
+    """Hits with the verdict first.
+
+    Args:
+        found: as `server.ranking.search` gives it, with excerpts.
+        most: characters of either form.
+    """
+    bodies = [_body(rank, hit) for rank, hit in enumerate(found["results"], start=1)]
+    head = {"verdict": _verdict(found["verdict"]), "system": found["system"]}
+
+    def made(count: int, room: int) -> Answer:
+        results = [body.shown(room) for body in bodies[:count]]
+        values = {**head, "results": results, "left_out": _left_out(results, len(bodies), most)}
+        said = [_said(head["verdict"]), *map(_hit_said, results), *values["left_out"]]
+        return "\n\n".join(said if results else [*said, "No document was found."]), values
+
+    return _fitting(made, len(bodies), max((len(body.text) for body in bodies), default=0), most)
+
+
+def explained_answer(explained: Mapping[str, Any], most: int) -> Answer:
+    """Why documents have their places.
+
+    Args:
+        explained: `verdict`, `system`, `candidates` (how many), `missing` (ids that are not among them), and
+            `documents`, each with `title` beside what `RankingExplanation.to_json` has of it.
+        most: characters of either form.
+    """
+    documents = [_explained(own) for own in explained["documents"]]
+    missing = [one_line(own) for own in explained["missing"]]
+    verdict, pool = _verdict(explained["verdict"]), explained["candidates"]
+    head = {"verdict": verdict, "system": explained["system"], "candidates": pool}
+    notes = [f"not among the {pool} candidates: {', '.join(missing)}"] if missing else []
+
+    def made(count: int, words: int) -> Answer:
+        shown = [{**own, "words": own["words"][:words]} for own in documents[:count]]
+        left = _dropped(len(documents) - count, len(documents), most, "k")
+        values = {**head, "documents": shown, "left_out": [*notes, *left]}
+        order = f"The system {head['system']} has ranked {pool} candidates."
+        said = [_said(verdict), order, *map(_explained_said, shown), *values["left_out"]]
+        return "\n\n".join(said), values
+
+    return _fitting(made, len(documents), _WORDS, most, least=0)
+
+
+def status_answer(values: dict[str, Any]) -> Answer:
+    """What is served, a line for each fact."""
+    systems = "; ".join(f"{own['name']} ({own['summary']})" for own in values["systems"])
+    keys = ", ".join(f"metadata.{key}" for key in values["metadata_keys"])
+    background = "none, so there is no surprise and min_surprise cannot be used"
+    if values["background"] is not None:
+        background = f"{values['background']} questions"
+    return (
+        f"Documents: {values['documents']}\nModel: {values['model']}\n"
+        f"Systems, the default first: {systems}\nBackground: {background}\n"
+        f"Default of min_surprise: {values['min_surprise']}\n"
+        f"Keys to filter by, of a sample: {keys or 'none'}",
+        values,
+    )
+
+
+def _fitting(
+    made: Callable[[int, int], Answer], count: int, largest: int, most: int, least: int = _LEAST
+) -> Answer:
+    """The answer with the most entries, and then the most room for each, both of whose forms fit.
+
+    Args:
+        made: (entries, room) -> the answer.
+        count: entries that there are.
+        largest: room beyond which nothing grows.
+        most: characters.
+        least: room that every entry gets; below it entries are dropped, but for the first.
+    """
+
+    def fits(entries: int, room: int) -> bool:
+        text, values = made(entries, room)
+        return max(len(text), len(json.dumps(values, ensure_ascii=False))) <= most
+
+    while count > 1 and not fits(count, least):
+        count -= 1
+    low, high = least, max(largest, least)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(count, middle) else (low, middle - 1)
+    return made(count, low)
+
+
+def _body(rank: int, hit: Mapping[str, Any]) -> _Body:
+    entry = {
+        "rank": rank,
+        "id": one_line(hit["id"]),
+        "title": one_line(hit["title"]),
+        "surprise": hit["surprise"],
+        "score": hit["score"],
+        "metadata": _small(hit["metadata"]),
+    }
+    text = cleaned(without_title(hit["text"], hit["title"]))
+    return _Body(entry, text, hit["excerpt"]["text"])
+
+
+def _small(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata that do not take the place of texts; larger ones are left out."""
+    try:
+        if len(json.dumps(metadata, ensure_ascii=False)) > _METADATA:
+            return {}
+    except RecursionError:
+        return {}
+    return cast(dict[str, Any], _cleaned_values(metadata))
+
+
+def _cleaned_values(value: Any) -> Any:
+    if isinstance(value, str):
+        return cleaned(value)
+    if isinstance(value, Mapping):
+        return {cleaned(key): _cleaned_values(own) for key, own in value.items()}
+    return [_cleaned_values(own) for own in value] if isinstance(value, list) else value
+
+
+def _verdict(verdict: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    return None if verdict is None else {**verdict, "reason": one_line(verdict["reason"], _REASON)}
+
+
+def _said(verdict: Mapping[str, Any] | None) -> str:
+    if verdict is None:
+        return "Verdict: none."
+    advice = _ADVICE.get(verdict["status"], "")
+    return f"Verdict: {verdict['status']}: {verdict['reason']}. {advice}".rstrip()
+
+
+def _hit_said(own: Mapping[str, Any]) -> str:
+    lines = [_heading(own)]
+    if own["metadata"]:
+        lines.append(f"   metadata: {json.dumps(own['metadata'], ensure_ascii=False)}")
+    return "\n".join([*lines, *(f"   > {line}" for line in own["text"].split("\n"))])
+
+
+def _heading(own: Mapping[str, Any]) -> str:
+    surprise = "" if own["surprise"] is None else f", surprise {own['surprise']:.3f}"
+    title = json.dumps(own["title"], ensure_ascii=False) if own["title"] else "(no title)"
+    return f"{own['rank']}. {title} (id {json.dumps(own['id'], ensure_ascii=False)}{surprise})"
+
+
+def _left_out(results: Sequence[Mapping[str, Any]], count: int, most: int) -> list[str]:
+    left = _dropped(count - len(results), count, most, "top_k")
+    cut = sum(own["shortened"] for own in results)
+    if cut:
+        left.append(f"{cut} of {len(results)} texts are shortened around the sentence that matches best.")
+    return left
+
+
+def _dropped(dropped: int, count: int, most: int, option: str) -> list[str]:
+    if not dropped:
+        return []
+    return [
+        f"{dropped} of {count} documents are left out: an answer has at most {most} characters. Ask for "
+        f"fewer ({option}), or more precisely."
+    ]
+
+
+def _explained(own: Mapping[str, Any]) -> dict[str, Any]:
+    words = [
+        {"word": one_line(word["token"]), "match": one_line(word["match"]), "share": round(word["share"], 3)}
+        for word in sorted(own["tokens"] or [], key=lambda word: -word["share"])
+        if word["match"] is not None and word["share"] > 0
+    ]
+    kept = ("raw", "mean", "deviation", "z", "weight", "contribution")
+    return {
+        "rank": own["rank"],
+        "id": one_line(own["id"]),
+        "title": one_line(own["title"]),
+        "surprise": own["surprise"],
+        "score": own["score"],
+        "rank_before": own["before"],
+        "scorers": {
+            scorer: {key: None if part[key] is None else round(part[key], 4) for key in kept}
+            for scorer, part in own["scorers"].items()
+        },
+        "words": words,
+    }
+
+
+def _explained_said(own: Mapping[str, Any]) -> str:
+    lines = [f"{_heading(own)}: score {_number(own['score'])}"]
+    for scorer, part in own["scorers"].items():
+        before = own["rank_before"].get(scorer)
+        alone = f", rank {before} by it alone" if before is not None else ""
+        raw = ""
+        if (part["mean"], part["deviation"]) != (0, 1):  # what is of the pool alone is not compared
+            raw = f"{_number(part['raw'])}, where the corpus has {_number(part['mean'])} on average: "
+            raw += f"{_number(part['z'])} deviations above; "
+        lines.append(f"   {scorer}: {raw}adds {_number(part['contribution'])}{alone}")
+    if own["words"]:
+        pairs = ", ".join(f"{word['word']} by {word['match']}" for word in own["words"])
+        lines.append(f"   words that count most: {pairs}")
+    return "\n".join(lines)
+
+
+def _number(value: float | None) -> str:
+    return "none" if value is None else f"{value:.3g}"
