@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -102,7 +103,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def invoke(command: Any, *arguments: object) -> Any:
-    return CliRunner().invoke(command, [*map(str, arguments), "--quiet"])
+    return CliRunner().invoke(command, [*map(str, arguments)])
 
 
 def cells(report: Any, table: str, column: str, keys: int) -> dict[tuple[str, ...], Any]:
@@ -244,6 +245,15 @@ def test_every_system_is_measured_and_right_labels_are_found(files: Path, tmp_pa
     assert p["words.txt", "{}", "cosine"] is None
     assert all(0 <= p["words.txt", "{}", system] <= 1 for system in ZERO_SHOT[1:])
     assert p["words.txt", "-", "logistic"] is not None
+    gains = {
+        key: accuracy[key] - accuracy["words.txt", "{}" if key[1] == "-" else key[1], "cosine"]
+        for key, value in p.items()
+        if value is not None
+    }
+    best = max(gains, key=gains.__getitem__)
+    verdict = report.table("zero-shot").verdict
+    assert f"{best[1]}, {best[2]}" in verdict
+    assert re.search(r"accuracy.* Holm p \S+: (not )?significant at \.05 with 60 texts$", verdict)
 
 
 def test_surprise_is_that_of_the_classifier(files: Path, tmp_path: Path):

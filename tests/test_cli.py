@@ -144,7 +144,9 @@ def test_json_is_one_document_with_everything(run: Run, beir: Path, tmp_path: Pa
     assert out.count("\n") == 1
     report = json.loads(out, parse_constant=pytest.fail)
     assert report == json.loads(file.read_text("utf-8"))
-    assert list(report) == ["title", "tables", "plots", "notes", "facts", "machine", "versions"]
+    assert list(report) == [
+        *("title", "tables", "plots", "notes", "facts", "listings", "verdict", "machine", "versions")
+    ]
     table = report["tables"][0]
     assert "Holm p" in table["verdict"]
     assert [row[0] for row in table["rows"]] == ["cosine", "dynamax"]

@@ -79,7 +79,7 @@ def evaluate(vectors: Path, tmp_path: Path) -> Callable[..., Report]:
 @pytest.fixture
 def call(vectors: Path, tmp_path: Path) -> Call:
     def run(*arguments: object) -> Result:
-        given = ["--model", str(vectors), "--cache", str(tmp_path / "c"), "-q", *map(str, arguments)]
+        given = ["--model", str(vectors), "--cache", str(tmp_path / "c"), *map(str, arguments)]
         return CliRunner().invoke(command, given)
 
     return run

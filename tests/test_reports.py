@@ -268,6 +268,8 @@ def test_a_table_without_room_is_turned():
 def test_the_best_row_is_bold():
     assert SYSTEMS.best_row() == 2
     assert [row.style for row in rich_table(SYSTEMS).rows] == [None, None, "bold"]
+    unsure = replace(SYSTEMS, rows=(*SYSTEMS.rows, ("other", 0.7, 0.96, 0.8, None, None, 1.0, 1.0)))
+    assert unsure.best_row() is None
     tied = replace(SYSTEMS, rows=(*SYSTEMS.rows, SYSTEMS.rows[2]))
     assert tied.best_row() is None
     assert replace(SYSTEMS, rows=SYSTEMS.rows[:1]).best_row() is None

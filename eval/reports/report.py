@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -88,9 +89,13 @@ class Table:
         return frozenset(places)
 
     def best_row(self) -> int | None:
-        """The row that is best in the first column whose best value is marked; None where several are."""
+        """The row that is best in the first marked column, and in no fewer of them than any other row.
+
+        None where there is none such, or several.
+        """
         places = sorted(self.best(), key=lambda place: place[1])
-        rows = [i for i, j in places if j == places[0][1]]
+        counts = Counter(i for i, _ in places)
+        rows = [i for i, j in places if j == places[0][1] and counts[i] == max(counts.values())]
         return rows[0] if len(rows) == 1 else None
 
     def cell(self, row: str, column: str) -> Cell:

@@ -14,9 +14,9 @@ def difference_verdict(
     baseline: str,
     measure: str,
     mean: float,
-    interval: tuple[float, float],
+    interval: tuple[float, float] | None,
     corrected: float,
-    questions: int,
+    over: str,
 ) -> str:
     """The best system beside the baseline, and whether the difference is significant.
 
@@ -24,23 +24,22 @@ def difference_verdict(
         system: that differs most from the baseline, upwards.
         baseline: the system that it is compared with.
         measure: in which.
-        mean: of the difference, over questions.
-        interval: its 95 % interval.
+        mean: of the difference.
+        interval: its 95 % interval; None where there is none.
         corrected: p after the correction for all comparisons (Holm, 1979).
-        questions: how many.
+        over: what the test is over, as `21 questions`.
 
-    >>> difference_verdict("fusion", "cosine", "nDCG@10", 0.084, (0.018, 0.169), 0.11, 21)
+    >>> difference_verdict("fusion", "cosine", "nDCG@10", 0.084, (0.018, 0.169), 0.11, "21 questions")
     'fusion +.084 [.018, .169] nDCG@10 over cosine, Holm p .11: not significant at .05 with 21 questions'
+    >>> difference_verdict("surprise", "cosine", "accuracy", 0.04, None, 0.0002, "900 texts")
+    'surprise +.040 accuracy over cosine, Holm p .0002: significant at .05 with 900 texts'
     """
-    low, high = (short(end) for end in interval)
+    ends = "" if interval is None else f" [{', '.join(map(short, interval))}]"
     is_significant = "significant" if corrected <= LEVEL else "not significant"
-    tested = f"Holm p {p_value(corrected)}: {is_significant} at {short(LEVEL, 2)} with {questions} questions"
+    tested = f"Holm p {p_value(corrected)}: {is_significant} at {short(LEVEL, 2)} with {over}"
     if mean > 0:
-        return f"{system} +{short(mean)} [{low}, {high}] {measure} over {baseline}, {tested}"
-    return (
-        f"no system is above {baseline} in {measure}; the next is {system}, {short(mean)} "
-        f"[{low}, {high}], {tested}"
-    )
+        return f"{system} +{short(mean)}{ends} {measure} over {baseline}, {tested}"
+    return f"no system is above {baseline} in {measure}; the next is {system}, {short(mean)}{ends}, {tested}"
 
 
 def best_of(values: Mapping[str, float], digits: int = 3) -> str:

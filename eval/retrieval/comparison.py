@@ -27,9 +27,9 @@ DIFFERENCE_COLUMNS = (
     Column("high"),
     Column("p"),
     Column("p (Holm)"),
-    Column("wins"),
-    Column("losses"),
-    Column("ties"),
+    Column("wins", leaves=3),
+    Column("losses", leaves=2),
+    Column("ties", leaves=1),
 )
 
 _TESTS = {"randomization": paired_randomization, "bootstrap": paired_bootstrap}
@@ -144,7 +144,7 @@ def _verdict(beside: Sequence[Difference], baseline: str, measure: str) -> str:
     if not beside:
         return ""
     best = max(beside, key=lambda difference: difference.mean)
-    questions = best.wins + best.losses + best.ties
+    questions = f"{best.wins + best.losses + best.ties} questions"
     interval = (best.low, best.high)
     return difference_verdict(best.system, baseline, measure, best.mean, interval, best.corrected, questions)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -75,7 +75,7 @@ def p_values(found: Mapping[Key, Outcome]) -> dict[Key, tuple[float, float]]:
     """
     tested: dict[Key, float] = {}
     for key, outcome in found.items():
-        baseline = _baseline(key, list(found))
+        baseline = baseline_of(key, found)
         if baseline is None:
             continue
         other = found[baseline]
@@ -87,7 +87,8 @@ def p_values(found: Mapping[Key, Outcome]) -> dict[Key, tuple[float, float]]:
     return {key: (p, more) for (key, p), more in zip(tested.items(), corrected, strict=True)}
 
 
-def _baseline(key: Key, keys: Sequence[Key]) -> Key | None:
+def baseline_of(key: Key, keys: Iterable[Key]) -> Key | None:
+    """What a system is compared with: cosine with its template; None for cosine itself."""
     model, template, system = key
     if system == COSINE:
         return None

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Series, Table
-from surprise_rerank.eval.reports.verdicts import best_of
+from surprise_rerank.eval.reports.verdicts import best_of, difference_verdict
 from surprise_rerank.eval.stats.significance import deviation, share_interval
 from surprise_rerank.eval.studies.classify.measures import mean
-from surprise_rerank.eval.studies.classify.outcomes import Key, Outcome, p_values
+from surprise_rerank.eval.studies.classify.outcomes import Key, Outcome, baseline_of, p_values
+from surprise_rerank.eval.studies.labelled_models import COSINE
 
 # Name of a measure of `Quality` -> heading.
 MEASURES = {"accuracy": "accuracy", "macro_f1": "macro F1", "weighted_f1": "weighted F1"}
@@ -27,12 +28,13 @@ def systems_table(found: Mapping[Key, Outcome], left_out: Mapping[tuple[str, str
         left_out: model, template -> why nothing was; a row without measures each, and a note.
     """
     repeated = any(len(outcome.qualities) > 1 for outcome in found.values())
-    columns = [*_KEYS, Column("weight", 3)]
-    for heading in MEASURES.values():
-        columns.append(Column(heading, 4, "max"))
+    columns = [*_KEYS, Column("weight", 3, leaves=3)]
+    for j, heading in enumerate(MEASURES.values()):
+        # The accuracy stays, and of the others the last one leaves first.
+        columns.append(Column(heading, 4, "max", leaves=6 - j if j else 0))
         if repeated:
-            columns.append(Column(f"{heading} dev.", 4))
-    columns += [Column("p (accuracy vs cosine)"), Column("p (Holm)")]
+            columns.append(Column(f"{heading} dev.", 4, leaves=1))
+    columns += [Column("p (accuracy vs cosine)", leaves=2), Column("p (Holm)", leaves=7)]
     p = p_values(found)
     rows: list[tuple[Cell, ...]] = []
     for key, outcome in found.items():
@@ -45,7 +47,40 @@ def systems_table(found: Mapping[Key, Outcome], left_out: Mapping[tuple[str, str
     notes = tuple(
         f"{model}, {template}: {NOT_MEASURABLE}, as {why}" for (model, template), why in left_out.items()
     )
-    return Table("zero-shot", "How well each system does", tuple(columns), tuple(rows), keys=3, notes=notes)
+    return Table(
+        "zero-shot",
+        "How well each system does",
+        tuple(columns),
+        tuple(rows),
+        keys=3,
+        notes=notes,
+        verdict=_verdict(found, {key: corrected for key, (_, corrected) in p.items()}),
+    )
+
+
+def _verdict(found: Mapping[Key, Outcome], corrected: Mapping[Key, float]) -> str:
+    """Of the system with the largest difference to its cosine; empty where nothing was compared.
+
+    Args:
+        found: what was measured.
+        corrected: system -> Holm's p.
+    """
+    if not corrected:
+        return ""
+    gains = {
+        key: _accuracy(found[key]) - _accuracy(found[baseline])
+        for key in corrected
+        if (baseline := baseline_of(key, found)) is not None
+    }
+    best = max(gains, key=lambda key: gains[key])
+    # What all rows share is not said again.
+    own = [part for j, part in enumerate(best) if j == 2 or len({key[j] for key in found}) > 1]
+    texts = f"{len(found[best].rightness())} texts"
+    return difference_verdict(", ".join(own), COSINE, "accuracy", gains[best], None, corrected[best], texts)
+
+
+def _accuracy(outcome: Outcome) -> float:
+    return mean(outcome.values("accuracy"))
 
 
 def classes_table(found: Mapping[Key, Outcome], classes: Sequence[str]) -> Table:
