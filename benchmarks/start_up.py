@@ -1,6 +1,10 @@
-"""What every command costs from the shell: processor and wall seconds of whole processes, the best of a few.
+"""What every command costs from the shell: processor and wall seconds, the best of a few.
 
     python benchmarks/start_up.py
+    git worktree add ../before cc50c44; python benchmarks/start_up.py --against ../before
+
+Wall seconds are those until the first byte of a result, or of an error. With `--against` the
+commands of another checkout run alternately with those of this one, over one index and one cache.
 
 An index of some documents of the built-in demo is made first, and a folder of the same in BEIR's form. Beside
 the commands stand the floor (an empty Python, `import torch`) and the packaged model with one question: what
@@ -43,33 +47,59 @@ _OUTPUT = Path(os.devnull)
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Seconds of a process: of the processors, and by the clock."""
+    """Seconds of a process: of the processors for all of it, and by the clock until its first output."""
 
     processor: float
     wall: float
 
 
-def cost(code: str, arguments: Sequence[object] = (), until: Callable[[], bool] | None = None) -> Cost:
-    """What a Python program costs; one that serves is ended when it is ready."""
-    start = time.perf_counter()
-    with _OUTPUT.open("wb") as nowhere:
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A Python program with its arguments.
+
+    Attributes:
+        code: what runs it.
+        arguments: on its command line.
+        until: whether it is ready, for one that serves.
+        code_of_exit: what it must end with.
+    """
+
+    code: str
+    arguments: Sequence[object] = ()
+    until: Callable[[], bool] | None = None
+    code_of_exit: int = 0
+
+    def cost(self, checkout: Path | None) -> Cost:
+        """What it costs; one that serves is ended when it is ready.
+
+        Args:
+            checkout: whose package is imported; the installed one by default.
+        """
+        how = ["-P", "-c"] if checkout is None else ["-c"]
+        arguments = [str(own) for own in self.arguments]
+        start = time.perf_counter()
         running = subprocess.Popen(
-            [sys.executable, "-P", "-c", code, *map(str, arguments)],
-            stdout=nowhere,
-            stderr=nowhere,
+            [sys.executable, *how, self.code, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL if self.code_of_exit == 0 else subprocess.STDOUT,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
+            cwd=checkout,
         )
-        while until is not None and not until():
-            time.sleep(0.02)
-        ready = time.perf_counter()
-        if until is not None:
+        assert running.stdout is not None
+        if self.until is None:
+            running.stdout.read(1)
+        else:
+            while not self.until():
+                time.sleep(0.02)
+        first = time.perf_counter()
+        if self.until is not None:
             running.send_signal(signal.SIGTERM)
+        running.stdout.read()
         _, status, used = os.wait4(running.pid, 0)
-    running.returncode = os.waitstatus_to_exitcode(status)
-    if running.returncode != 0:
-        raise SystemExit(f"{' '.join(map(str, arguments))} ended with {running.returncode}")
-    end = time.perf_counter() if until is None else ready
-    return Cost(used.ru_utime + used.ru_stime, end - start)
+        running.returncode = os.waitstatus_to_exitcode(status)
+        if running.returncode != self.code_of_exit:
+            raise SystemExit(f"{' '.join(arguments)} ended with {running.returncode}")
+        return Cost(used.ru_utime + used.ru_stime, first - start)
 
 
 @contextlib.contextmanager
@@ -129,39 +159,61 @@ def _free_port() -> int:
         return int(listening.getsockname()[1])
 
 
-def commands(index: Path, beir: Path, port: int) -> Iterator[tuple[str, Callable[[], Cost]]]:
+def commands(index: Path, beir: Path, port: int) -> Iterator[tuple[str, Use]]:
     """Every command with what runs it."""
     place = ("--index", index)
-    url = f"http://127.0.0.1:{port}"
-
-    def of(code: str, *arguments: object) -> Callable[[], Cost]:
-        return lambda: cost(code, arguments)
-
-    yield "an empty Python", of("pass")
-    yield "`import torch`", of("import torch")
-    yield "the packaged model, one question", of(_MODEL)
-    yield "`surprise-rerank --help`", of(_SEARCH, "--help")
-    yield "`search --help`", of(_SEARCH, "search", "--help")
-    yield "`rerank-eval --help`", of(_EVALUATE, "--help")
-    yield "`status`", of(_SEARCH, "status", *place)
+    folder, other, counted = beir.parent, _free_port(), itertools.count()
+    yield "an empty Python", Use("print()")
+    yield "`import torch`", Use("import torch; print()")
+    yield "the packaged model, one question", Use(f"{_MODEL}; print()")
+    yield "`surprise-rerank --help`", Use(_SEARCH, ("--help",))
+    yield "`search --help`", Use(_SEARCH, ("search", "--help"))
+    yield "`rerank-eval --help`", Use(_EVALUATE, ("--help",))
+    yield "`rerank-eval --list-systems`", Use(_EVALUATE, ("--list-systems",))
+    yield "a wrong option", Use(_SEARCH, ("search", _QUESTION, *place, "--sytem", "auto"), code_of_exit=2)
+    missing = ("index", folder / "no.jsonl", "--index", folder / "new")
+    yield "`index`, no such file", Use(_SEARCH, missing, code_of_exit=2)
+    yield "`index`, nothing new", Use(_SEARCH, ("index", beir, *place, "--no-background"))
+    yield "`status`", Use(_SEARCH, ("status", *place))
+    yield "`ensemble show`", Use(_SEARCH, ("ensemble", "show", *place))
+    yield "`background show`", Use(_SEARCH, ("background", "show", *place))
     for system in ("bm25", "cosine", "dynamax", "auto"):
-        yield f"`search --system {system}`", of(_SEARCH, "search", _QUESTION, *place, "--system", system)
-    yield "`search --server`", of(_SEARCH, "search", _QUESTION, "--server", url)
-    other = _free_port()
-    own = ("serve", *place, "--port", other)
+        yield f"`search --system {system}`", Use(_SEARCH, ("search", _QUESTION, *place, "--system", system))
+    yield "`explain`", Use(_SEARCH, ("explain", _QUESTION, *place))
+    yield "`search --server`", Use(_SEARCH, ("search", _QUESTION, "--server", f"http://127.0.0.1:{port}"))
     yield (
         "`serve`, until it is ready",
-        lambda: cost(_SEARCH, own, lambda: _is_ready(f"http://127.0.0.1:{other}")),
+        Use(_SEARCH, ("serve", *place, "--port", other), lambda: _is_ready(f"http://127.0.0.1:{other}")),
     )
-    results = itertools.count()
-    source = ("similar", "--from-index", index, "--out")
+    yield "`diagnose`", Use(_SEARCH, ("diagnose", *place, "--sample", 20))
     yield (
         "`similar --from-index`",
-        lambda: cost(_SEARCH, [*source, beir.parent / f"neighbours-{next(results)}.csv"]),
+        Use(_SEARCH, ("similar", "--from-index", index, "--out", _Numbered(folder, counted))),
     )
-    cache = beir.parent / "cache"
-    arguments = ("--dataset", beir, "--cache", cache, "--systems", "auto", "--quiet")
-    yield "`rerank-eval`, warm, 5 questions", of(_EVALUATE, *arguments)
+    arguments = ("--dataset", beir, "--cache", folder / "cache", "--systems", "auto", "--quiet")
+    yield "`rerank-eval`, warm, 5 questions", Use(_EVALUATE, arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbered:
+    """A file of results that is not there yet, each time."""
+
+    folder: Path
+    counted: Iterator[int]
+
+    def __str__(self) -> str:
+        return str(self.folder / f"neighbours-{next(self.counted)}.csv")
+
+
+def measured(use: Use, checkouts: Sequence[Path | None], rounds: int) -> list[Cost]:
+    """The best of a few costs for each checkout, alternately."""
+    for checkout in checkouts:
+        use.cost(checkout)  # caches of pages, and what the first call of a command makes
+    found = [[use.cost(checkout) for checkout in checkouts] for _ in range(rounds)]
+    return [
+        Cost(min(cost.processor for cost in own), min(cost.wall for cost in own))
+        for own in zip(*found, strict=True)
+    ]
 
 
 def main() -> None:
@@ -170,17 +222,22 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=300)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="commands that contain this")
+    parser.add_argument("--against", type=Path, help="another checkout, measured alternately with this one")
     asked = parser.parse_args()
+    checkouts: list[Path | None] = [None]
+    if asked.against is not None:
+        checkouts = [asked.against.resolve(), Path(__file__).resolve().parents[1]]
     print(describe("torch", "sentence-transformers", "qdrant-client", "qdrant-edge-py"))
     port = _free_port()
     with prepared(asked.documents) as (index, beir), served(index, port):
-        print("\n| command | processor seconds | wall seconds |\n|---|---|---|")
-        for name, run in commands(index, beir, port):
+        before = "" if len(checkouts) == 1 else " before | before |"
+        print(f"\n| command |{before} processor seconds | first output |")
+        print(f"|---|{'---|' * 2 * len(checkouts)}")
+        for name, use in commands(index, beir, port):
             if asked.only in name:
-                run()  # caches of pages, and what the first call of a command makes
-                rounds = [run() for _ in range(asked.rounds)]
-                processor, wall = min(own.processor for own in rounds), min(own.wall for own in rounds)
-                print(f"| {name} | {processor:.2f} | {wall:.2f} |", flush=True)
+                costs = measured(use, checkouts, asked.rounds)
+                cells = " | ".join(f"{own.processor:.2f} | {own.wall:.2f}" for own in costs)
+                print(f"| {name} | {cells} |", flush=True)
 
 
 if __name__ == "__main__":

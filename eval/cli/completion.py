@@ -8,9 +8,6 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from surprise_rerank.connectors.datasets.demo import DEMO
-from surprise_rerank.connectors.systems.register import SYSTEMS
-
 # As `similarities.registry.SIMILARITIES`, which needs torch; without the variants `-raw`.
 SIMILARITIES = (  # noqa: SIM905 (a list would be thirty lines)
     "dynamax dynamax-idf dynamax-sif dynamax-inclusion dynamax-tversky dynamax-jaccard dynamax-otsuka "
@@ -65,6 +62,8 @@ class Names(click.ParamType[str]):
 
 def _datasets(begun: str) -> Sequence[str]:
     """`demo`, and the ids of ir_datasets that hold documents of their own, once a part of one is written."""
+    from surprise_rerank.connectors.datasets.demo import DEMO
+
     if not begun or DEMO.startswith(begun):
         return [DEMO]
     from ir_datasets import registry
@@ -72,9 +71,15 @@ def _datasets(begun: str) -> Sequence[str]:
     return [name for name in registry if name.startswith(begun)]
 
 
+def _systems(_: str) -> Sequence[str]:
+    from surprise_rerank.connectors.systems.register import SYSTEMS
+
+    return [*SYSTEMS, *EVALUATED]
+
+
 def systems(*, several: bool = False) -> Any:
     """The type of an option that takes systems of an evaluation."""
-    return Names(lambda _: [*SYSTEMS, *EVALUATED], "," if several else "")
+    return Names(_systems, "," if several else "")
 
 
 measures = Names(lambda _: MEASURES, ", ")

@@ -1,0 +1,70 @@
+"""Ctrl-C at any moment: one line, exit code 130, and nothing that is half done."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from test_commands import SENTENCES, write_model, write_rows
+
+CODE = "from surprise_rerank.eval.cli import entry; print(flush=True); entry.{program}()"
+
+
+def interrupted(program: str, seconds: float, *arguments: object) -> tuple[int, str]:
+    """Exit code and error stream of a command that gets a SIGINT so long after its first import."""
+    running = subprocess.Popen(
+        [sys.executable, "-P", "-c", CODE.format(program=program), *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert running.stdout is not None
+    running.stdout.readline()
+    time.sleep(seconds)
+    running.send_signal(signal.SIGINT)
+    _, error = running.communicate(timeout=60)
+    return running.returncode, error
+
+
+@pytest.mark.parametrize("seconds", [0.02, 0.05, 0.1, 0.2, 0.5])
+def test_an_interruption_of_the_imports_is_one_line(seconds: float) -> None:
+    code, error = interrupted("rerank_eval", seconds, "--dataset", "demo", "--quiet")
+    assert (code, error) == (130, "Interrupted.\n") or (
+        code == 130 and error.startswith("Interrupted. What was indexed stays;") and error.count("\n") == 1
+    )
+
+
+@pytest.mark.parametrize("seconds", [0.05, 0.3, 1.0, 1.6])
+def test_a_first_index_that_is_interrupted_leaves_nothing_or_what_goes_on(
+    tmp_path: Path, seconds: float
+) -> None:
+    model = write_model(tmp_path / "words.txt")
+    rows = [{"id": str(i), "text": SENTENCES[i % len(SENTENCES)]} for i in range(60_000)]
+    documents = write_rows(tmp_path / "docs.jsonl", rows)
+    folder = tmp_path / "deep" / "index"
+    given = ("index", documents, "--model", model, "--index", folder, "--no-background")
+    code, error = interrupted("surprise_rerank", seconds, *given)
+    assert code == 130, error
+    assert error.count("\n") == 1
+    assert error.startswith("Interrupted.")
+    assert (tmp_path / "deep").exists() == ("What was stored stays" in error)
+
+
+def test_what_switches_interruptions_off_is_respected() -> None:
+    code = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n" + CODE.format(
+        program="surprise_rerank"
+    )
+    running = subprocess.Popen([sys.executable, "-P", "-c", code, "--version"], stdout=subprocess.PIPE)
+    assert running.stdout is not None
+    running.stdout.readline()
+    running.send_signal(signal.SIGINT)
+    said, _ = running.communicate(timeout=60)
+    assert running.returncode == 0
+    assert b"version" in said
