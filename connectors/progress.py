@@ -148,7 +148,7 @@ class Work:
         else:
             first = f"{self.done:,} of about {_rounded(total.count):,} {self._unit}"
         rate = shown_rate(self.speed)
-        return [first, *([rate] if rate else []), *([] if left is None else [f"{shown_time(left)} left"])]
+        return [first, *([rate] if rate else []), *([f"{shown_time(left)} left"] if left else [])]
 
     def ended(self) -> str:
         """What was done, and how long it took."""

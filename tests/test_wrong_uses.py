@@ -87,7 +87,7 @@ AFTER = [
     ("index docs.jsonl --idnex new", "No such option '--idnex'"),
     (f"index docs.jsonl emptydir {NEW}", "emptydir holds no documents"),
     (f"index docs.jsonl noid.csv {NEW}", "noid.csv: no column for the id among name, body"),
-    ("index docs.jsonl --index a/b/c --model nothing.txt", "cannot load the model 'nothing.txt'"),
+    ("index later.jsonl --index emptydir --model words.txt", "later.jsonl:2: not valid JSON"),
     ("index docs.jsonl twice.jsonl --index a/b/c --model words.txt", "'1' occurs twice"),
     (f"index docs.jsonl --precision int8 {NEW}", "has word vectors, which torch computes in float32"),
     (f"index docs.jsonl --pooling 0 {NEW}", "Invalid value for '--pooling': 0.0 is not in the range x>=1"),

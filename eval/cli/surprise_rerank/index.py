@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -151,7 +151,7 @@ def _opened(
     """
     from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 
-    made = None if location.folder is None else _first_missing(Path(location.folder))
+    left = None if location.folder is None else _before(Path(location.folder))
     holds = not is_new
     try:
         with open_index(location, encoder, options) as opened:
@@ -164,18 +164,30 @@ def _opened(
                     engine.drop()
                 raise
     except BaseException as error:
-        if not holds and made is not None:
-            shutil.rmtree(made, ignore_errors=True)
+        if not holds and left is not None:
+            left()
         if not isinstance(error, KeyboardInterrupt):
             raise
         stays = "What was stored stays; run the same command again to go on."
         raise Interrupted(stays if holds else "Nothing was stored.") from error
 
 
-def _first_missing(folder: Path) -> Path | None:
-    """The outermost of the folders that are to be made; None where the folder exists."""
+def _before(folder: Path) -> Callable[[], None] | None:
+    """What leaves a folder as it is now: not there, with those that are to be made around it, or empty."""
     missing = [own for own in (folder, *folder.parents) if not own.exists()]
-    return missing[-1] if missing else None
+    if missing:
+        return lambda: shutil.rmtree(missing[-1], ignore_errors=True)
+    if not folder.is_dir() or any(folder.iterdir()):
+        return None
+
+    def empty() -> None:
+        for own in folder.iterdir():
+            if own.is_dir():
+                shutil.rmtree(own, ignore_errors=True)
+            else:
+                own.unlink(missing_ok=True)
+
+    return empty
 
 
 def _encoder(model: str, backend: Backend, precision: str, sources: Sources) -> Encoder:
