@@ -149,6 +149,7 @@ def _table(content: Any) -> Table:
         detail=_part(content, "detail", bool),
         # Files of earlier versions have none.
         verdict=_part(content, "verdict", str) if "verdict" in content else "",
+        decides=_part(content, "decides", str) if "decides" in content else "",
     )
 
 

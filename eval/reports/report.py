@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -50,8 +49,9 @@ class Table:
         rows: of as many cells each.
         keys: how many of the first columns identify a row.
         notes: what a reader must know.
-        verdict: what it shows, in a sentence; empty where that is not said.
         detail: whether it is for files alone: a terminal shows it on request.
+        verdict: what it shows, in a sentence; empty where that is not said.
+        decides: the column that tells which row is best; where empty, the first whose best value is marked.
     """
 
     name: str
@@ -62,6 +62,7 @@ class Table:
     notes: tuple[str, ...] = ()
     detail: bool = False
     verdict: str = ""
+    decides: str = ""
 
     def __post_init__(self) -> None:
         if not 1 <= self.keys <= len(self.columns):
@@ -89,13 +90,10 @@ class Table:
         return frozenset(places)
 
     def best_row(self) -> int | None:
-        """The row that is best in the first marked column, and in no fewer of them than any other row.
-
-        None where there is none such, or several.
-        """
-        places = sorted(self.best(), key=lambda place: place[1])
-        counts = Counter(i for i, _ in places)
-        rows = [i for i, j in places if j == places[0][1] and counts[i] == max(counts.values())]
+        """The row that is best in the column `decides`; None where several are."""
+        decides = next((j for j, column in enumerate(self.columns) if column.name == self.decides), None)
+        places = sorted(self.best(), key=lambda place: (place[1] != decides, place[1]))
+        rows = [i for i, j in places if j == places[0][1]]
         return rows[0] if len(rows) == 1 else None
 
     def cell(self, row: str, column: str) -> Cell:

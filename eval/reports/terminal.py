@@ -52,7 +52,8 @@ def print_report(
         _print_rows(report, tables, quiet)
         return
     console = console or Console()
-    if [table.title for table in tables] != [report.title]:
+    # Where a table has the title of the whole, it is said once.
+    if not tables or tables[0].title != report.title:
         _say(Text(one_line(report.title), style="bold"), console)
     for table in tables:
         console.print()
@@ -78,7 +79,7 @@ def print_report(
 def _print_rows(report: Report, tables: Sequence[Table], quiet: bool) -> None:
     """Tables for other programs, and what is for readers on the error stream."""
     errors = Console(stderr=True, soft_wrap=True, quiet=quiet)
-    if [table.title for table in tables] != [report.title]:
+    if not tables or tables[0].title != report.title:
         _say(Text(one_line(report.title)), errors)
     for number, table in enumerate(tables):
         if len(tables) > 1:
