@@ -154,7 +154,7 @@ def test_every_plot_says_in_a_sentence_what_its_numbers_show() -> None:
     )
     assert set(gains.series[0].x) == set(questions.values())
     assert recall.finding == (
-        "In the first 2 documents fusion finds the most of the relevant ones, .750; the least finds cosine, "
+        "In the first 2 documents fusion finds the most of the relevant ones, .750, and cosine the least, "
         ".250."
     )
     assert latency.finding == (

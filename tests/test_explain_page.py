@@ -63,10 +63,11 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
         for i in range(20)
     ]
+    rows.append(Document("long", f"dogs bark {'x' * 3000}", title="y" * 3000))
     with DocumentIndex.open(folder / "index", load_encoder(str(model))) as index:
         index.sync(rows)
     file = folder / "page.html"
-    arguments = [QUESTION, "--index", str(folder / "index"), "--report", str(file), "--top", "20"]
+    arguments = [QUESTION, "--index", str(folder / "index"), "--report", str(file), "--top", "21"]
     done = CliRunner().invoke(explain, arguments, catch_exceptions=False)
     assert done.exit_code == 0
     assert f"{file} shows this with plots" in done.stderr
@@ -80,7 +81,7 @@ def test_the_page_is_one_file_in_which_documents_are_text(page: Path) -> None:
     assert re.search(r"First is 'Note .*', \w+ by cosine", verdict)
     assert {mark.text for mark in soup.find_all("mark")} & {"dogs", "bark"}
     assert re.fullmatch(r"Of the first 20, \d+ moved up, \d+ moved down, and \d+ .*", soup.figure.p.text)
-    assert len(soup.find(class_="passages").find_all("li")) == 20
+    assert len(soup.find(class_="passages").find_all("li")) == 21
     assert not soup.find_all(["img", "link", "iframe", "object"])
     assert EVIL in soup.find_all("table")[1].text
     assert soup.title.text.endswith(EVIL)
@@ -128,7 +129,7 @@ def test_a_browser_finds_no_error_fetches_nothing_and_runs_nothing_of_the_docume
 
 @NEEDS_BROWSER
 def test_a_click_sorts_in_a_browser(seen: Seen) -> None:
-    assert seen.told["before"] == [str(rank) for rank in range(1, 21)]
+    assert seen.told["before"] == [str(rank) for rank in range(1, 22)]
     assert seen.told["after"] == seen.told["before"][::-1]
 
 

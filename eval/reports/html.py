@@ -60,6 +60,7 @@ def to_html(report: Report) -> str:
     )
     environment.filters["one_line"] = one_line
     environment.filters["legible"] = _legible_text
+    environment.filters["said"] = _said
     source, script = (
         resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
         for name in ("page.html.j2", "page.js")
@@ -116,6 +117,11 @@ def _shown(table: Table, anchor: str) -> _ShownTable:
 
 def _is_number(cell: Cell) -> bool:
     return isinstance(cell, int | float)
+
+
+def _said(text: str) -> str:
+    """A sentence, whose numbers stay in the line of their percent sign."""
+    return one_line(text).replace(" %", "\u00a0%")
 
 
 def _legible_text(text: str) -> str:

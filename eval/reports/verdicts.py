@@ -43,20 +43,21 @@ def difference_verdict(
 
 
 def best_of(values: Mapping[str, float], digits: int = 3) -> str:
-    """The system with the largest value, and the one with the next, in half a sentence; empty without two.
+    """The system with the largest value, and the one with the next, without a full stop; empty without two.
 
     Args:
         values: by the names of systems; what is NaN is left out.
         digits: behind the point.
 
     >>> best_of({"cosine": 0.61, "surprise": 0.65, "both": 0.6})
-    'surprise has .650, the next is cosine with .610'
+    'surprise has the most, .650; the next is cosine, .610'
     """
     order = sorted((-value, name) for name, value in values.items() if not math.isnan(value))
     if len(order) < 2:
         return ""
     (first, best), (second, following) = order[:2]
-    return f"{best} has {short(-first, digits)}, the next is {following} with {short(-second, digits)}"
+    most, next_most = short(-first, digits), short(-second, digits)
+    return f"{best} has the most, {most}; the next is {following}, {next_most}"
 
 
 def short(number: float, digits: int = 3) -> str:

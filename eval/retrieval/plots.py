@@ -139,8 +139,8 @@ def _recall_finding(shares: Mapping[str, Float64Array], depths: IntArray) -> str
             told.append(f"In {seen} {_all(at)} {short(at[best])} of the relevant ones.")
         else:
             told.append(
-                f"In {seen} {best} finds the most of the relevant ones, {short(at[best])}; the least finds "
-                f"{worst}, {short(at[worst])}."
+                f"In {seen} {best} finds the most of the relevant ones, {short(at[best])}, and {worst} the "
+                f"least, {short(at[worst])}."
             )
     return " ".join(told)
 

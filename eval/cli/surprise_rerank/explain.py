@@ -66,7 +66,7 @@ def explain(
         )
         steps = system.steps(result.query, max(arguments.pool, arguments.top + arguments.offset))
         values = _as_json(system, result, steps, hits, explanation)
-        report = explanation_report(values, hits, explanation)
+        report = explanation_report(values, hits, explanation, result.language)
         if out.as_json:
             out.json(values)
         else:

@@ -201,16 +201,12 @@ def _compared(first: Float64Array, second: Float64Array) -> tuple[Cell, ...]:
 
 def _bars(found: Sequence[Clustering], heading: str, measure: str) -> Plot:
     # All clusterings of a report have the same assignments.
-    series = tuple(
-        Series(
-            name,
-            tuple(", ".join(clustering.names) for clustering in found),
-            tuple(clustering.mean(name, measure) for clustering in found),
-            tuple(float(clustering.values(name, measure).min()) for clustering in found),
-            tuple(float(clustering.values(name, measure).max()) for clustering in found),
-        )
-        for name in found[0].runs
-    )
+    names = tuple(found[0].runs)
+    if len(found) == 1:
+        series = [_bar(heading, names, [(found[0], name) for name in names], measure)]
+    else:
+        data = tuple(", ".join(clustering.names) for clustering in found)
+        series = [_bar(name, data, [(clustering, name) for clustering in found], measure) for name in names]
     told = []
     for clustering in found:
         means = {name: clustering.mean(name, measure) for name in clustering.runs}
@@ -221,7 +217,14 @@ def _bars(found: Sequence[Clustering], heading: str, measure: str) -> Plot:
         f"{heading} by assignment",
         "data and model",
         f"{heading} x 100",
-        series,
+        tuple(series),
         f"Mean {heading} of each assignment over the repeats, on the same centres. {_SPREAD}",
         finding=" ".join(told),
     )
+
+
+def _bar(name: str, labels: tuple[str, ...], bars: Sequence[tuple[Clustering, str]], measure: str) -> Series:
+    """Means over the repeats of each bar's clustering and assignment, and the worst and best of them."""
+    values = [clustering.values(assignment, measure) for clustering, assignment in bars]
+    low, high = tuple(float(own.min()) for own in values), tuple(float(own.max()) for own in values)
+    return Series(name, labels, tuple(float(own.mean()) for own in values), low, high)
