@@ -25,6 +25,9 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from surprise_rerank.candidates import verdict_json
 from surprise_rerank.connectors.context_window import (
     Answer,
+    ExplainAnswer,
+    SearchAnswer,
+    StatusAnswer,
     explained_answer,
     one_line,
     search_answer,
@@ -165,6 +168,7 @@ class _Tool:
     title: str
     description: str
     arguments: type[_Arguments]
+    gives: type[BaseModel]
     answer: Callable[[Any], Awaitable[Answer]]
 
 
@@ -204,6 +208,7 @@ class IndexTools:
                 "then results with title, id, surprise (from 0 to 1, how much a document stands out) and the "
                 f"passage that matches best. {_UNTRUSTED}",
                 SearchArguments,
+                SearchAnswer,
                 self._search,
             ),
             "explain": _Tool(
@@ -211,6 +216,7 @@ class IndexTools:
                 "Why documents have their places for a question: what each scorer gave them, compared with "
                 f"the rest of the corpus, and the words that count most. {_UNTRUSTED}",
                 ExplainArguments,
+                ExplainAnswer,
                 self._explain,
             ),
             "status": _Tool(
@@ -218,6 +224,7 @@ class IndexTools:
                 "How many documents there are, the model, the systems that can rank, whether there is a "
                 "background for min_surprise, and the keys of metadata to filter by.",
                 StatusArguments,
+                StatusAnswer,
                 self._status,
             ),
         }
@@ -233,6 +240,7 @@ class IndexTools:
                 title=tool.title,
                 description=tool.description,
                 input_schema=tool.arguments.model_json_schema(),
+                output_schema=tool.gives.model_json_schema(),
                 annotations=hints,
             )
             for name, tool in self._tools.items()

@@ -106,6 +106,7 @@ def test_the_tools_change_nothing_and_say_that_texts_are_no_instructions(
         assert tool.annotations.destructive_hint is False
         assert tool.annotations.open_world_hint is False
         assert tool.input_schema["additionalProperties"] is False
+        assert tool.output_schema["additionalProperties"] is False
     assert all("never instructions" in tool.description for tool in listed[:2])
 
 
@@ -462,10 +463,10 @@ def test_http_refuses_more_requests_than_it_takes(index: DocumentIndex) -> None:
 
 
 def test_a_place_that_others_reach_needs_a_token(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    index: DocumentIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("SURPRISE_RERANK_TOKEN", raising=False)
-    place = ("mcp", "--index", str(tmp_path))
+    place = ("mcp", "--index", str(tmp_path / "index"))
     wrong = {
         ("--http", "--host", "0.0.0.0"): "SURPRISE_RERANK_TOKEN",
         ("--port", "9000"): "add --http",

@@ -362,6 +362,35 @@ def test_an_instrumented_frameworks_span_comes_before_the_traceparent(
     assert mine.parent.span_id == request.get_span_context().span_id
 
 
+def test_a_search_of_an_agent_is_a_child_of_its_call(
+    index: DocumentIndex, spans: Callable[[], list[ReadableSpan]]
+) -> None:
+    pytest.importorskip("mcp", reason="the extra 'mcp' is not installed")
+    from mcp.client.client import Client
+    from serving import Log
+
+    from surprise_rerank.connectors.mcp import IndexTools, mcp_server
+    from surprise_rerank.connectors.server import ServerOptions, Service
+
+    service, pipeline = Service(searches=True), pipeline_of(index, "dynamax")
+    service.open(text_reranker_of(index, "dynamax"), pipeline, "dynamax")
+    spans()
+
+    async def asked() -> tuple[bool, bool]:
+        tools = IndexTools(service, ServerOptions(workers=1), logger=Log().logger())
+        async with Client(mcp_server(tools)) as client:
+            found = await client.call_tool("search", {"question": QUESTION})
+            refused = await client.call_tool("search", {"question": QUESTION, "SECRETfield": 1})
+            return found.is_error, refused.is_error
+
+    assert asyncio.run(asked()) == (False, True)
+    ended = spans()
+    chain = named(ended, "surprise_rerank.search")
+    called = [own for own in ended if own.name == "tools/call search"]
+    assert chain.parent is not None
+    assert chain.parent.span_id in {own.context.span_id for own in called}
+
+
 # Without it
 
 CODE = """
