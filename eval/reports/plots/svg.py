@@ -14,7 +14,7 @@ from xml.dom import minidom
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.eval.reports.one_line import one_line
 from surprise_rerank.eval.reports.plots import bars, curves, points, ranks
-from surprise_rerank.eval.reports.plots.style import HEIGHT, LABEL, LEGEND, NAME, STYLE, WIDTH
+from surprise_rerank.eval.reports.plots.style import HEIGHT, LABEL, LEGEND, SMALL, STYLE, WIDTH
 from surprise_rerank.eval.reports.plots.texts import clean, shown, width
 from surprise_rerank.eval.reports.report import Plot, Series
 
@@ -142,7 +142,7 @@ def _legend(plot: Plot, key: Sequence[str], figure: Any, axes: Any) -> int:
         rows += math.ceil(len(names) / columns)
     if key:
         lines = import_extra("matplotlib.lines", "report")
-        columns = _columns(key, NAME, 20.0)
+        columns = _columns(key, SMALL, 24.0)
         figure.legend(
             [lines.Line2D([], [], linestyle="") for _ in key],
             key,
@@ -150,7 +150,7 @@ def _legend(plot: Plot, key: Sequence[str], figure: Any, axes: Any) -> int:
             ncols=columns,
             handlelength=0,
             handletextpad=0,
-            fontsize=NAME - 1,
+            fontsize=SMALL,
         )
         rows += math.ceil(len(key) / columns)
     return rows
