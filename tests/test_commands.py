@@ -840,7 +840,7 @@ class TestStatus:
         assert found["manifest"]["statistics"]["source"] == "documents"
         code, out, err = filled.run("status", "--index", filled.index)
         assert (code, err) == (0, "")
-        for part in ("words.txt (8 dimensions", "tokens 24, overlap 4, best 1", "members, documents", "MiB"):
+        for part in ("words.txt (8 dimensions", "tokens 24, overlap 4, best 1", "30 documents in ", "MiB"):
             assert part in out
 
     def test_no_torch_is_needed(self, filled: Bench) -> None:
@@ -884,6 +884,25 @@ class TestEnsemble:
         assert bench.json("ensemble", "refresh", *place)["members"] == 4
         assert bench.json("ensemble", "show", *place)["behind"] == 0
         assert bench.ask("--system", "surprise")["hits"]
+
+    def test_documents_are_counted_where_they_are_split(self, bench: Bench, tmp_path: Path) -> None:
+        bench.fill("--passage-tokens", "24", "--overlap", "4", "--no-background")
+        place = ("--index", bench.index)
+        state = bench.json("status", *place)
+        documents, passages = state["documents"], state["points"]
+        assert passages > documents == 30
+        said = bench.run("ensemble", "set", "--documents", *place)[1]
+        assert f"of 30 documents in {passages} passages; 30 documents changed" in said
+        assert f"30 documents in {passages} passages" in bench.run("ensemble", "show", *place)[1]
+        assert "behind    0 documents" in bench.run("ensemble", "show", *place)[1]
+        questions = tmp_path / "questions.txt"
+        questions.write_text("why do dogs bark\nwhere is lift\n")
+        done = bench.json("ensemble", "set", "--questions", questions, *place)
+        added = bench.json("ensemble", "add", "--questions", questions, *place)
+        assert (done["changed"], added["behind"]) == (30, 30)
+        found = bench.json("diagnose", "--sample", "5", *place)
+        assert (found["documents"], found["passages"]) == (30, passages)
+        assert f"30 in {passages} passages" in bench.run("diagnose", "--sample", "5", *place)[1]
 
     def test_an_ensemble_is_saved_and_set_again(self, bench: Bench, tmp_path: Path) -> None:
         bench.fill("--no-bm25")

@@ -20,7 +20,7 @@ from surprise_rerank.eval.cli.arguments.location import (
 from surprise_rerank.eval.cli.arguments.questions import STANDARD_INPUT, read_questions
 from surprise_rerank.eval.cli.exits import when_interrupted
 from surprise_rerank.eval.cli.output.console import Output
-from surprise_rerank.eval.cli.surprise_rerank.status import ensemble_facts
+from surprise_rerank.eval.cli.surprise_rerank.status import DOCUMENTS, ensemble_facts, members
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from surprise_rerank.surprise.ensemble import Ensemble
 
 _BATCH = 1024  # questions whose token vectors are in memory together
-_DOCUMENTS = "documents"  # the source of an ensemble of all of them
 _RESUMED = "What was changed stays; 'surprise-rerank ensemble refresh' goes on."
 
 _EXAMPLES = """\b
@@ -119,11 +118,11 @@ def set_ensemble(
         raise click.UsageError("give one of --documents, --questions FILE and --npz FILE")
     with when_interrupted(_RESUMED), open_index(location) as index:
         if npz is not None:
-            members, source = _loaded(npz), Path(npz).name
+            chosen, source = _loaded(npz), Path(npz).name
         else:
-            members, source = _members(index, questions, model)
+            chosen, source = _members(index, questions, model)
         changed = index.set_ensemble(
-            members,
+            chosen,
             source=source,
             shrink_mean=shrink_mean,
             shrink_deviation=shrink_deviation,
@@ -192,13 +191,13 @@ def save(
         raise DataError(f"{file}: there is no folder {Path(file).parent}; make it, or choose another place")
     with open_index(location) as index:
         if documents or questions is not None:
-            members, source = _members(index, questions, model)
+            found, source = _members(index, questions, model)
         else:
-            members, source = _in_use(index, out)
-        members.save(file)
-        shown = _members_of(index, members.count, source)
-    values = {"file": file, "ensemble": members.identity, "members": members.count, "source": source}
-    out.result(values, [f"{file}: {members.identity}, {shown}"])
+            found, source = _in_use(index, out)
+        found.save(file)
+        shown = members(index.status(), found.count, source)
+    values = {"file": file, "ensemble": found.identity, "members": found.count, "source": source}
+    out.result(values, [f"{file}: {found.identity}, {shown}"])
 
 
 @ensemble.command(epilog=_SHOW_EXAMPLES)
@@ -220,7 +219,7 @@ def show(*, location: Location, out: Output) -> None:
             }
         )
     else:
-        out.facts(str(location), ensemble_facts(state.manifest, state.behind))
+        out.facts(str(location), ensemble_facts(state))
 
 
 def _report_change(out: Output, location: Location, index: DocumentIndex, changed: int) -> None:
@@ -233,16 +232,8 @@ def _report_change(out: Output, location: Location, index: DocumentIndex, change
         "source": record.source,
         "changed": changed,
     }
-    members = _members_of(index, record.count, record.source)
-    out.result(values, [f"{location}: ensemble {record.ensemble} of {members}; {changed} documents changed"])
-
-
-def _members_of(index: DocumentIndex, count: int, source: str) -> str:
-    """How many members an ensemble has; those of documents are counted as documents, and their passages."""
-    documents = len(index)
-    if source != _DOCUMENTS:
-        return f"{count} members, {source}"
-    return f"{documents} documents" + ("" if count == documents else f" in {count} passages")
+    of = members(index.status(), record.count, record.source)
+    out.result(values, [f"{location}: ensemble {record.ensemble} of {of}; {changed} documents changed"])
 
 
 def _loaded(file: str) -> Ensemble:
@@ -256,7 +247,7 @@ def _members(index: DocumentIndex, questions: str | None, model: str | None) -> 
     if questions is None:
         if not len(index):
             raise DataError(f"{index.where} holds no documents yet; index some first")
-        return index.ensemble(), _DOCUMENTS
+        return index.ensemble(), DOCUMENTS
     from surprise_rerank.surprise.ensemble import Ensemble
 
     source = "questions" if questions == STANDARD_INPUT else f"questions of {Path(questions).name}"

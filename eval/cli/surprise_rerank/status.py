@@ -19,8 +19,8 @@ from surprise_rerank.eval.cli.surprise_rerank.background import background_facts
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, IndexStatus
     from surprise_rerank.connectors.qdrant.location import Location
-    from surprise_rerank.connectors.qdrant.manifest import Manifest, StatisticsRecord
 
+DOCUMENTS = "documents"  # the source of an ensemble of all of them
 _BLOCK = 512  # bytes, the unit of st_blocks
 
 _EXAMPLES = """\b
@@ -111,31 +111,39 @@ def _backgrounds(index: DocumentIndex) -> dict[str, tuple[dict[str, Any], str]]:
     return found
 
 
-def ensemble_facts(manifest: Manifest, behind: int) -> list[tuple[str, str]]:
+def ensemble_facts(state: IndexStatus) -> list[tuple[str, str]]:
     """Names and values that describe an index's ensemble."""
-    used, latest = manifest.statistics, manifest.latest
+    used, latest, behind = state.manifest.statistics, state.manifest.latest, state.behind
     if latest is None:
         return [("ensemble", "none")]
-    facts = [("ensemble", _ensemble(latest))]
+    facts = [("ensemble", f"{latest.ensemble}: {members(state, latest.count, latest.source)}")]
     if latest.shrink_mean or latest.shrink_deviation:
         facts.append(
             ("shrunk", f"means by {latest.shrink_mean:g}, deviations by {latest.shrink_deviation:g}")
         )
     if used != latest:
-        facts.append(("in use", "none" if used is None else _ensemble(used)))
+        in_use = "none" if used is None else f"{used.ensemble}: {members(state, used.count, used.source)}"
+        facts.append(("in use", in_use))
     facts.append(
         ("behind", f"{behind} documents{'; run surprise-rerank ensemble refresh' if behind else ''}")
     )
     return facts
 
 
+def members(state: IndexStatus, count: int, source: str) -> str:
+    """How many members an ensemble of an index has: documents, and the passages that these are split into."""
+    if source != DOCUMENTS:
+        return f"{count} members, {source or 'no source given'}"
+    if state.manifest.options.passages is None or count == state.points == state.documents:
+        return f"{count} documents"
+    if count == state.points:
+        return f"{state.documents} documents in {count} passages"
+    return f"{count} passages of documents"  # those of another time
+
+
 def bytes_on_disk(folder: str | os.PathLike[str]) -> int:
     """What the files of a folder take: Qdrant's have holes, which take nothing."""
     return sum(_taken(entry) for entry in _files(folder))
-
-
-def _ensemble(record: StatisticsRecord) -> str:
-    return f"{record.ensemble}: {record.count} members, {record.source or 'no source given'}"
 
 
 def _files(folder: str | os.PathLike[str]) -> Iterator[os.DirEntry[str]]:
@@ -163,7 +171,7 @@ def _facts(state: IndexStatus, size: int | None) -> list[tuple[str, str]]:
         ("precision", manifest.precision),
         ("schema", str(manifest.schema)),
         *_option_facts(manifest.options),
-        *ensemble_facts(manifest, state.behind),
+        *ensemble_facts(state),
     ]
     return facts if size is None else [*facts, ("takes", f"{size / 2**20:.1f} MiB")]
 
