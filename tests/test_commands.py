@@ -696,7 +696,7 @@ class TestTerminal:
             assert re.search(r"^ +score -?0\.\d{4}: cosine -?0\.\d{4}$", out, re.MULTILINE)
             assert re.search(r"^ +nearly the same: d\d+(, d\d+)*$", out, re.MULTILINE)
         elif options:
-            assert {"ann", "bob", "cy"} <= set(lines)
+            assert {f"metadata.author: {name}" for name in ("ann", "bob", "cy")} <= set(lines)
         else:
             assert len(re.findall(r"^ {0,2}\d+ {2}\S.* -?\d\.\d{4}$", out, re.MULTILINE)) == 30
 

@@ -336,15 +336,15 @@ def test_the_command_shows_and_writes_it(
     judged = "".join(f"q{i}\td{i}\t1\n" for i in range(len(words)))
     (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + judged)
     file = tmp_path / "out.json"
-    arguments = ["--dataset", str(folder), "--systems", "cosine", "--quiet", "--cache", str(tmp_path / "c")]
+    arguments = ["--dataset", str(folder), "--systems", "cosine", "--cache", str(tmp_path / "c")]
     arguments += ["--robustness", "--limit", "5", "--report", str(file)]
     monkeypatch.setattr(sys, "argv", ["rerank-eval", *arguments])
     with pytest.raises(SystemExit) as leaving:
         main()
     assert not leaving.value.code
-    out = capsys.readouterr().out
-    assert "Hubs, tiny[:5]/test" in out
-    assert "2 short (up to 5 words), 2 middle (up to 9), 1 long" in out
+    out, err = capsys.readouterr()
+    assert "\n\n# Hubs, tiny[:5]/test" in out
+    assert "2 short (up to 5 words), 2 middle (up to 9), 1 long" in err
     assert json.loads(file.read_text())["facts"]["robustness"]["tiny[:5]/test"]["borders"] == [5, 9]
 
 

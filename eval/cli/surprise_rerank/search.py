@@ -85,7 +85,7 @@ def search(
     else:
         results = found_here(location, arguments, out)
         more = "; a larger --pool looks for more"
-    shown = Shown(out, arguments, scores=scores, grouped=keys is not None)
+    shown = Shown(out, arguments, scores=scores, group_by=group_by)
     for found in results:
         groups: list[Group] = [(None, found.hits[: arguments.top])]
         if keys is not None:

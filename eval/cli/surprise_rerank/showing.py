@@ -26,14 +26,16 @@ class Shown:
         out: where to.
         arguments: of the search.
         scores: whether to show the system's own scores beside the surprise.
-        grouped: whether groups are of a value of the documents; else there is one, without a value.
+        group_by: the path whose values make groups; else there is one, without a value.
     """
 
-    def __init__(self, out: Output, arguments: SearchArguments, *, scores: bool, grouped: bool) -> None:
+    def __init__(
+        self, out: Output, arguments: SearchArguments, *, scores: bool, group_by: str | None
+    ) -> None:
         self._out = out
         self._arguments = arguments
         self._scores = scores
-        self._grouped = grouped
+        self._group_by = group_by
         self._columns: list[str] = []  # of rows; the first question that has any decides
 
     def show(self, found: Found, groups: Sequence[Group]) -> None:
@@ -56,7 +58,7 @@ class Shown:
             {"value": value, "hits": [hit.to_json(rank) for rank, hit in self._ranked(hits)]}
             for value, hits in groups
         ]
-        return {**head, "groups": own} if self._grouped else {**head, "hits": own[0]["hits"]}
+        return {**head, "groups": own} if self._group_by is not None else {**head, "hits": own[0]["hits"]}
 
     def _print_rows(self, found: Found, groups: Sequence[Group]) -> None:
         verdict, is_single = in_words(found), self._arguments.is_single
@@ -74,7 +76,7 @@ class Shown:
         is_judged = any(hit.surprise is not None for hit in hits)
         shown = {
             "question": not self._arguments.is_single,
-            "group": self._grouped,
+            "group": self._group_by is not None,
             "rank": True,
             "surprise": is_judged,
             "score": self._scores or not is_judged,
@@ -112,8 +114,9 @@ class Shown:
         console.print()  # below a note, too, where the error stream is the same terminal
         sentences = _sentences(found, groups, console)
         for number, (value, hits) in enumerate(groups):
-            if self._grouped:
-                print_text(Text(one_line(str(value)), style="bold reverse"), console, apart=number > 0)
+            if self._group_by is not None:
+                heading = Text.assemble(f"{self._group_by}: ", (one_line(str(value)), "bold"))
+                print_text(heading, console, apart=number > 0)
             print_blocks(
                 [self._block(rank, hit, sentences[id(hit)]) for rank, hit in self._ranked(hits)], console
             )
@@ -136,7 +139,7 @@ class Shown:
         )
 
     def _ranked(self, hits: Sequence[FoundHit]) -> Iterator[tuple[int, FoundHit]]:
-        return enumerate(hits, start=1 if self._grouped else self._arguments.offset + 1)
+        return enumerate(hits, start=self._arguments.offset + 1 if self._group_by is None else 1)
 
 
 def _sentences(found: Found, groups: Sequence[Group], console: Console) -> Mapping[int, Mapping[str, Any]]:
