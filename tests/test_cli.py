@@ -102,7 +102,7 @@ def test_every_system_answers_and_every_figure_is_written(run: Run, beir: Path, 
     assert stored["documents"] == 7
     assert stored["questions"] == 2
     assert stored["systems"]["fusion"]["values"]["nDCG@10"] == 1.0
-    assert "weights fitted on dev questions: bm25 " in out
+    assert "weights fitted on dev questions: bm25 " in err
     # The question q1 stands in the corpus under its own id and would be its own best answer.
     assert "q1 Q0 q1 " not in (tmp_path / "runs" / "cosine.trec").read_text()
 

@@ -218,6 +218,7 @@ def test_a_token_is_asked_for_where_one_is_set(browser: Browser, service: Servic
         expect(page.locator("#search")).to_be_hidden()
         page.locator("#token").fill(TOKEN)
         page.locator("#token").press("Enter")
+        expect(page.locator("#start")).to_be_visible()
         page.locator("#question").press_sequentially(QUESTION)
         expect(page.locator("#after .hit").first).to_be_visible()
         assert TOKEN not in page.url

@@ -9,6 +9,7 @@ import itertools
 import json
 import os
 import re
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -165,15 +166,23 @@ def test_on_a_terminal_the_bar_ends_full(monkeypatch: pytest.MonkeyPatch) -> Non
     master, slave = os.openpty()
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
+    parts: list[bytes] = []
+
+    def read() -> None:
+        with contextlib.suppress(OSError):  # as the end of a terminal is told
+            parts.extend(iter(lambda: os.read(master, 4096), b""))
+
+    reader = threading.Thread(target=read)
+    reader.start()
     with open(slave, "w") as stream:
         monkeypatch.setattr("sys.stderr", stream)
         with Terminal().bar("indexing [red]", 10, "documents") as advance:
             for _ in range(10):
                 advance(1)
                 time.sleep(0.02)
-        stream.flush()
-        drawn = os.read(master, 100_000).decode()
+    reader.join(20)
     os.close(master)
+    drawn = b"".join(parts).decode()
     assert "indexing [red]" in drawn
     assert "10 of 10 documents" in drawn
 

@@ -358,6 +358,8 @@ def _browsing(
     opened, script = folder / "opened", folder / "browser"
     script.write_text(f'#!/bin/sh\necho "$1" > {opened}\n')
     script.chmod(0o755)
+    # What a shell starts behind itself does not hear SIGINT, nor do the processes that it starts.
+    before += "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     run = "from surprise_rerank.eval.cli.surprise_rerank.main import main; main()"
     process = subprocess.Popen(
         [sys.executable, "-P", "-c", before + run, *arguments],

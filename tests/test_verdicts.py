@@ -9,7 +9,7 @@ import pytest
 
 from surprise_rerank.candidates import Ranking, Verdict, verdict_json
 from surprise_rerank.eval.cli.surprise_rerank.found import Found, FoundHit
-from surprise_rerank.eval.cli.surprise_rerank.search import in_words
+from surprise_rerank.eval.cli.surprise_rerank.showing import in_words
 from surprise_rerank.thresholds.verdicts import Evidence, verdict_on
 
 

@@ -65,6 +65,7 @@ async function begin() {
     if (row && row === info.examples.length - 1) item.append(" (of another topic)");
     return item;
   }));
+  at("start").hidden = false;
   readLink();
   question.focus();
 }
