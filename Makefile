@@ -61,7 +61,7 @@ $(VENV)/.torch:
 	@touch $@
 
 # A copy, not an editable install, whose folder mapping mypy does not follow; renewed when a source changes.
-$(INSTALLED): $(VENV)/.torch pyproject.toml $(shell find surprise_rerank connectors eval -name '*.py')
+$(INSTALLED): $(VENV)/.torch pyproject.toml $(shell find surprise_rerank connectors eval -type f -not -name '*.pyc')
 	@rm -rf build
 	$(BIN)/python -m pip install --quiet '.[$(EXTRAS)]'
 	@rm -rf build

@@ -484,7 +484,11 @@ def test_a_place_that_others_reach_needs_a_token(
 
 # The standard streams, of a process
 
-CODE = "from surprise_rerank.eval.cli.surprise_rerank.main import main; main()"
+# What a shell starts behind itself does not hear SIGINT, nor do the processes that it starts.
+CODE = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "from surprise_rerank.eval.cli.surprise_rerank.main import main; main()"
+)
 ROOT = Path(__file__).parent.parent
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 
