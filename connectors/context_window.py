@@ -13,9 +13,8 @@ from typing import Any, Literal, TypeAlias, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from surprise_rerank.connectors.highlights import without_title
 from surprise_rerank.connectors.server.schemas import ShownVerdict
-from surprise_rerank.documents import encodable
+from surprise_rerank.documents import encodable, without_title
 
 # An answer in words, and the same as JSON values.
 Answer: TypeAlias = tuple[str, dict[str, Any]]
@@ -269,7 +268,8 @@ def _body(rank: int, hit: Mapping[str, Any]) -> _Body:
         "score": hit["score"],
         "metadata": _small(hit["metadata"]),
     }
-    text = cleaned(without_title(hit["text"], hit["title"]))
+    start = 0 if hit["passage"] is None else hit["passage"]["start"]
+    text = cleaned(without_title(hit["text"], hit["title"], start))
     return _Body(entry, text, hit["excerpt"]["text"])
 
 

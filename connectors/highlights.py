@@ -94,11 +94,6 @@ def excerpts(
     return [_best(text, own, weights, most) for text, own in zip(read, found, strict=True)]
 
 
-def without_title(text: str, title: str) -> str:
-    """A hit's text, which begins with the document's title, without it."""
-    return text.removeprefix(title).lstrip() if title else text
-
-
 def _terms(language: str) -> Callable[[str], frozenset[object]]:
     """What a word is counted as; nothing for a stop word."""
     settings = Bm25(language=language)

@@ -56,6 +56,21 @@ class Document:
         return hashlib.sha256(f"{self.title}\0{self.text}".encode()).hexdigest()
 
 
+def without_title(text: str, title: str, start: int = 0) -> str:
+    """A document's content, or a passage of it, without the title that it may begin with.
+
+    Args:
+        text: characters of `Document.content`.
+        title: of the document.
+        start: where in the content the text begins; a later passage has no title before it.
+
+    >>> without_title("Dogs Dogs bark.", "Dogs"), without_title("Dogs bark.", "Dog")
+    ('Dogs bark.', 'Dogs bark.')
+    """
+    rest = text.removeprefix(title)
+    return rest.lstrip() if title and not start and rest[:1].strip() == "" else text
+
+
 @dataclass(frozen=True, slots=True)
 class Passage:
     """A stretch of a document: characters start..end of `Document.content`.

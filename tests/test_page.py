@@ -150,6 +150,29 @@ def test_a_link_brings_the_same_search_back(visit: Visit, url: str) -> None:
     expect(page.locator("#system")).to_have_value("dynamax")
 
 
+def test_a_link_has_no_field_of_the_search_before(visit: Visit, url: str) -> None:
+    page = visit.searched(url)
+    page.locator("#more summary").click()
+    page.locator("#filter").fill(json.dumps({"must": [{"key": "metadata.n", "range": {"lt": 4}}]}))
+    expect(page.locator("#after .hit")).to_have_count(4)
+    page.evaluate("location.hash = '#q=cats'")
+    expect(page.locator("#orders")).to_have_attribute("data-question", "cats")
+    expect(page.locator("#after .hit")).to_have_count(10)
+    expect(page.locator("#filter")).to_have_value("")
+    assert page.evaluate("location.hash") == "#q=cats"
+
+
+def test_a_system_without_a_background_has_no_slider(visit: Visit, url: str) -> None:
+    page = visit.searched(url)
+    page.locator("#least").fill("0.9")
+    page.locator("#system").select_option("bm25")
+    expect(page.locator("#after h2")).to_have_text("By bm25")
+    expect(page.locator("#least")).to_be_disabled()
+    expect(page.locator("#notice")).to_be_hidden()
+    page.locator("#system").select_option("auto")
+    expect(page.locator("#least")).to_be_enabled()
+
+
 def test_the_slider_greys_out_what_would_be_refused(visit: Visit, url: str) -> None:
     page = visit.searched(url, "an umbrella for the rain")
     assert page.locator(".refused").count() == 0

@@ -22,7 +22,7 @@ from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.server import ServerOptions, Service, create_app, service_app
 from surprise_rerank.connectors.server import app as server
 from surprise_rerank.connectors.server.ranking import falling
-from surprise_rerank.connectors.systems.backgrounds import store_background
+from surprise_rerank.connectors.systems.backgrounds import SWITCH, store_background
 from surprise_rerank.connectors.systems.loading import pipeline_of, text_reranker_of
 from surprise_rerank.connectors.systems.pipelines import IndexPipelines
 from surprise_rerank.documents import Document
@@ -258,7 +258,7 @@ def test_the_verdict_of_a_bare_list_is_in_a_header(searching: TestClient, client
 
 def test_a_threshold_that_cannot_be_measured_is_refused(client: TestClient, searching: TestClient) -> None:
     body = {"query": QUESTION, "documents": TEXTS, "min_surprise": 0.99}
-    for own, said in ((client, "needs a background"), (searching, "20 background questions measure")):
+    for own, said in ((client, "no background"), (searching, "20 background questions measure")):
         refused = own.post("/v1/rerank", json=body)
         assert refused.status_code == 422
         assert said in refused.json()["message"]
@@ -457,6 +457,37 @@ def test_what_is_refused_comes_where_it_is_asked_for(systems: TestClient) -> Non
     assert refused["verdict"] == shown["verdict"]
     assert refused["verdict"]["status"] == "off-topic"
     assert (len(refused["results"]), len(shown["results"])) == (0, 4)
+
+
+def test_the_servers_threshold_holds_for_every_system_that_a_request_names(
+    index: DocumentIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SWITCH, "on")  # the other systems are asked the same questions
+    pipelines = IndexPipelines(index, "dynamax", min_surprise=0.9)
+    service = Service(searches=True)
+    service.open(text_reranker_of(index, "dynamax"), pipelines["dynamax"], "dynamax", pipelines)
+    asking = TestClient(service_app(service, logger=Log().logger()))
+
+    def answer(**more: Any) -> Any:
+        return asking.post("/v1/search", json={"query": "cricket in summer", **more}).json()
+
+    assert answer()["results"] == answer(system="cosine")["results"] == []
+    assert "send 0" in answer(system="bm25")["message"]
+    assert answer(system="bm25", min_surprise=0)["verdict"]
+    assert len(answer(system="cosine", min_surprise=0)["results"]) == 4
+    assert asking.get("/info").json()["measured"] == ["dynamax", "auto", "cosine", "fusion"]
+
+
+def test_a_system_that_is_being_made_keeps_no_other_waiting(index: DocumentIndex) -> None:
+    pipelines = IndexPipelines(index, "dynamax")
+    service = Service(searches=True)
+    service.open(text_reranker_of(index, "dynamax"), pipelines["dynamax"], "dynamax", pipelines)
+    asking = TestClient(service_app(service, logger=Log().logger()))
+    with pipelines._lock:
+        busy = asking.post("/v1/search", json={"query": QUESTION, "system": "cosine"})
+        assert asking.post("/v1/search", json={"query": QUESTION}).status_code == 200
+    assert (busy.status_code, busy.headers["Retry-After"]) == (503, "2")
+    assert asking.post("/v1/search", json={"query": QUESTION, "system": "cosine"}).status_code == 200
 
 
 def test_info_names_the_systems_the_default_first(systems: TestClient, client: TestClient) -> None:

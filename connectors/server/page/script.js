@@ -20,6 +20,7 @@ class Refused extends Error {
 
 async function call(path, body, signal) {
   const headers = { Accept: "application/json" }, token = sessionStorage.getItem(KEY);
+  if (token && !/^[\x21-\x7e]+$/.test(token)) throw new Refused(401, "A token has letters, digits and signs without spaces only.");
   if (token) headers.Authorization = `Bearer ${token}`;
   if (body) headers["Content-Type"] = "application/json";
   const sent = { method: body ? "POST" : "GET", headers, signal, cache: "no-store", redirect: "error" };
@@ -36,6 +37,7 @@ async function begin() {
     info = await call("info");
   } catch (error) {
     if (error.status === 401) return logIn(sessionStorage.getItem(KEY) !== null);
+    if (error.status === 400) return say("This page is for another address; open it at the one that the command printed.");
     say(error.status === 503 ? "The model is being loaded …" : reason(error));
     setTimeout(begin, 1000);
     return;
@@ -52,17 +54,15 @@ async function begin() {
     option.title = summary;
     return option;
   }));
-  depth.value = info.depth || 100;
   depth.max = top_k.max = info.limits.max_documents;
-  least.disabled = info.background === null;
-  if (least.disabled) at("least-said").textContent = "needs a background";
-  else least.max = Math.floor(100 * info.background / (info.background + 1)) / 100; // the most that n questions tell
+  // The most that n questions tell.
+  if (info.background !== null) least.max = Math.floor(1000 * info.background / (info.background + 1)) / 1000;
   at("examples").replaceChildren(...info.examples.map((text, row) => {
     const item = element("li"), button = element("button", "", text);
     button.type = "button";
     button.addEventListener("click", () => { question.value = text; question.focus(); search(true); });
     item.append(button);
-    if (row && row === info.examples.length - 1) item.append(" (of another topic)");
+    if (row === info.examples.length - 1) item.append(" (of another topic)");
     return item;
   }));
   at("start").hidden = false;
@@ -109,6 +109,7 @@ async function search(pushes) {
     if (error.name === "AbortError") return;
     if (error.status === 401) return logIn(true);
     say(reason(error));
+    if (error.status === 503 && own === asked) timer = setTimeout(() => search(false), 2000);
   } finally {
     clearTimeout(slow);
     clearTimeout(slower);
@@ -119,7 +120,8 @@ async function search(pushes) {
 function request(text) {
   const body = { query: text, system: system.value, top_k: whole(top_k), depth: whole(depth), excerpts: true, keep_refused: true };
   if (BESIDE in info.systems) body.compare_with = BESIDE;
-  if (Number(least.value) > 0 && !least.disabled) body.min_surprise = Number(least.value);
+  if (!least.disabled && (Number(least.value) > 0 || info.min_surprise !== null)) body.min_surprise = Number(least.value);
+  if (least.disabled && info.min_surprise !== null) body.min_surprise = 0;
   if (filter.value.trim()) {
     try { body.filter = JSON.parse(filter.value); } catch (error) { throw new Error(`The filter is not JSON: ${error.message}`); }
   }
@@ -230,6 +232,8 @@ function left(before, now, name) {
 }
 
 function grey() {
+  least.disabled = !info.measured.includes(system.value);
+  if (least.disabled) at("least-said").textContent = "no background";
   const border = least.disabled ? 0 : Number(least.value);
   if (!least.disabled) at("least-said").textContent = border > 0 ? share(border) : "off";
   for (const item of at("after").querySelectorAll(".hit")) {
@@ -301,17 +305,22 @@ const FIELDS = { q: question, system, depth, top: top_k, least, filter };
 
 function writeLink(pushes) {
   const values = new URLSearchParams();
-  for (const [name, field] of Object.entries(FIELDS)) if (field.value.trim() && !(name === "least" && Number(field.value) === 0)) values.set(name, field.value);
+  for (const [name, field] of Object.entries(FIELDS)) if (field.value.trim() && field.value !== usual()[name]) values.set(name, field.value);
   const hash = question.value.trim() ? `#${values}` : "#";
   at("link").setAttribute("href", hash);
   if (hash !== location.hash && hash.length < 20000) history[pushes ? "pushState" : "replaceState"](null, "", hash);
 }
 
+// What a field has that a link does not name.
+function usual() {
+  const [first] = Object.keys(info.systems);
+  return { q: "", system: first, depth: String(info.depth || 100), top: "10", least: String(info.min_surprise || 0), filter: "" };
+}
+
 function readLink() {
-  const values = new URLSearchParams(location.hash.slice(1));
-  for (const [name, field] of Object.entries(FIELDS)) if (values.has(name)) field.value = values.get(name);
+  const values = new URLSearchParams(location.hash.slice(1)), others = usual();
+  for (const [name, field] of Object.entries(FIELDS)) field.value = values.has(name) ? values.get(name) : others[name];
   if (!system.value) system.selectedIndex = 0;
-  if (!values.has("least") && info.min_surprise) least.value = info.min_surprise;
   at("more").open = filter.value !== "";
   grey();
   typed = performance.now();
@@ -360,7 +369,7 @@ for (const kind of ["mouseover", "focusin"]) {
 orders.addEventListener("mouseleave", () => light(null));
 question.addEventListener("input", soon);
 filter.addEventListener("input", soon);
-for (const field of [depth, top_k, system]) field.addEventListener("change", () => { typed = performance.now(); search(false); });
+for (const field of [depth, top_k, system]) field.addEventListener("change", () => { typed = performance.now(); grey(); search(false); });
 least.addEventListener("input", () => { grey(); soon(); });
 at("search").addEventListener("submit", (event) => { event.preventDefault(); search(true); });
 at("login").addEventListener("submit", (event) => {
@@ -370,6 +379,6 @@ at("login").addEventListener("submit", (event) => {
   begin();
 });
 at("logout").addEventListener("click", () => { sessionStorage.removeItem(KEY); location.reload(); });
-addEventListener("popstate", () => { if (info) { question.value = ""; readLink(); if (!question.value) clear(); } });
+addEventListener("popstate", () => { if (info) { readLink(); if (!question.value) clear(); } });
 new ResizeObserver(draw).observe(orders);
 begin();

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from surprise_rerank.candidates import Hit
-from surprise_rerank.connectors.highlights import excerpts, without_title
+from surprise_rerank.connectors.highlights import excerpts
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.diagnosis.explanation import RankingExplanation, ScoreDistribution, ScorerShare, span
+from surprise_rerank.documents import without_title
 from surprise_rerank.eval.cli.output.console import shortened, shown_surprise
 from surprise_rerank.eval.reports.report import Column, Listing, Mark, Passage, Plot, Report, Series, Table
 from surprise_rerank.similarities.token_matches import TokenMatch
@@ -122,7 +123,14 @@ def _moved(hits: Sequence[Hit], explanation: RankingExplanation, name: str) -> P
 def _documents(hits: Sequence[Hit], explanation: RankingExplanation, language: str) -> Listing:
     """Each document's best sentence with the question's words marked."""
     places = _before(explanation)
-    bodies = [without_title(hit.text or "", hit.document.title if hit.document else "") for hit in hits]
+    bodies = [
+        without_title(
+            hit.text or "",
+            hit.document.title if hit.document else "",
+            hit.passage.start if hit.passage else 0,
+        )
+        for hit in hits
+    ]
     found = excerpts(explanation.question, bodies, language)
     passages = []
     for row, hit, excerpt in zip(explanation.shown, hits, found, strict=True):

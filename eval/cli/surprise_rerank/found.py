@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from surprise_rerank.documents import without_title
 from surprise_rerank.eval.cli.arguments.search import SearchArguments
 from surprise_rerank.eval.cli.output.console import Output
 
@@ -48,8 +49,8 @@ class FoundHit:
     @property
     def body(self) -> str:
         """The text without the title, which is shown before it."""
-        text = self.text or ""
-        return text.removeprefix(self.title).lstrip() if self.title else text
+        start = 0 if self.passage is None else self.passage["start"]
+        return without_title(self.text or "", self.title, start)
 
     @classmethod
     def of(cls, hit: Hit) -> FoundHit:

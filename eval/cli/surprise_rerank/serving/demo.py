@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from surprise_rerank.core.files import cache_folder
+from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.exits import when_interrupted
 from surprise_rerank.eval.cli.surprise_rerank.serving.page import address_options
 from surprise_rerank.eval.cli.surprise_rerank.serving.running import run_page
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
 # The first characters of a description say what a function is for; examples and references follow.
 _READ = 1000
+# What the demo's ids begin with, and how many of a folder's documents are looked at: whatever is not of the
+# demo would be taken for a function that a newer version no longer has.
+_OURS = ("numpy.", "scipy.")
+_LOOKED_AT = 256
 
 TOUR = """
 
@@ -61,7 +66,13 @@ def demo(*, folder: Path | None, port: int, browser: bool) -> None:
         when_interrupted("What was stored stays; run the same command again to go on."),
         DocumentIndex.open(place, load_model(DEFAULTS.model)) as index,
     ):
-        index.sync(list(_documents()), prune=True, show_progress=True)
+        others = [name for name in index.sample_ids(_LOOKED_AT) if not name.startswith(_OURS)]
+        if others:
+            raise DataError(
+                f"{place} holds documents of another kind, such as {others[0]!r}; give the demo a folder of "
+                "its own, and search yours with 'surprise-rerank page'"
+            )
+        index.sync(list(_documents()), prune=folder is None, show_progress=True)
     run_page(PipelineSettings(str(place)), port, TOUR, opens=browser)
 
 

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import os
 import sys
+import threading
 import webbrowser
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -78,10 +79,15 @@ def run_page(settings: PipelineSettings, port: int, said: str, *, opens: bool) -
 
     def show(url: str) -> None:
         click.echo(f"{url}/  (Ctrl-C ends it){said}")
-        if opens and not webbrowser.open(f"{url}/"):
-            click.echo("there is no browser to open it; open the address in one", err=True)
+        if opens:  # beside the server: a browser of the console is waited for until it is closed
+            threading.Thread(target=_open, args=(f"{url}/",), daemon=True).start()
 
     _run(settings, "127.0.0.1", port, {}, as_json=False, show=show)
+
+
+def _open(url: str) -> None:
+    if not webbrowser.open(url):
+        click.echo("there is no browser to open it; open the address in one", err=True)
 
 
 def _run(
