@@ -155,8 +155,8 @@ class ClientEngine:
         """Whether there is such a collection."""
         return self._call(lambda: self.client.collection_exists(self.collection))
 
-    def create(self, manifest: Manifest, settings: Mapping[str, Any]) -> None:
-        """Make the collection, with its payload indexes.
+    def create(self, manifest: Manifest, settings: Mapping[str, Any]) -> bool:
+        """Make the collection, with its payload indexes; returns whether it was not there.
 
         Args:
             manifest: what it will hold, and remember.
@@ -167,7 +167,7 @@ class ClientEngine:
         """
         manifest.check_engine(self.kind, self.where)
         try:
-            self.create_of(
+            made = self.create_of(
                 _vector_params(manifest),
                 settings,
                 sparse_vectors_config=_sparse_params(manifest.options),
@@ -187,11 +187,12 @@ class ClientEngine:
                 self._call(
                     partial(self.client.create_payload_index, self.collection, path, schema, wait=True)
                 )
+        return made
 
     def create_of(
         self, vectors: Mapping[str, models.VectorParams], settings: Mapping[str, Any], **defaults: Any
-    ) -> None:
-        """Make the collection, unless it exists.
+    ) -> bool:
+        """Make the collection, unless it exists; returns whether this has certainly made it.
 
         Args:
             vectors: name -> what vectors of that name are.
@@ -211,6 +212,8 @@ class ClientEngine:
         # An attempt whose answer was lost may have made it, or another process.
         with contextlib.suppress(CollectionExists):
             self._call(lambda: self.client.create_collection(self.collection, vectors, **arguments))
+            return True
+        return False
 
     def info(self) -> models.CollectionInfo:
         """How the collection is made."""

@@ -56,6 +56,14 @@ class Storage(Files, Protocol):
         """Delete the versions that are not in use; they must not be open in this process."""
         ...
 
+    def discard(self) -> None:
+        """Delete an index that holds no points, where no other process needs it; close it afterwards.
+
+        Raises:
+            StoreError: if another process has it open.
+        """
+        ...
+
     def close(self) -> None:
         """Close files and connections, and release locks."""
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -114,6 +115,26 @@ class FolderStorage(FolderFiles):
             for path in self._folder.iterdir():
                 if path.is_dir() and path.name.isdecimal() and path != self._own:
                     shutil.rmtree(path, ignore_errors=True)
+
+    def discard(self) -> None:
+        """Delete the index, if it holds no points; whatever else is in the folder stays.
+
+        Raises:
+            StoreError: if another process has it open, or the files cannot be deleted.
+        """
+        self.engine.claim()
+        if self.engine.count():
+            return
+        with disk_errors(self.where):
+            # In this order, and before the lock is released: who comes meanwhile finds the whole of it, is
+            # kept out by the lock, or begins an index of its own.
+            (self._folder / VERSION_FILE).unlink()
+            gone = self._own.rename(self._folder / f".{VERSION_FILE}.{os.getpid()}")
+        try:
+            with contextlib.suppress(StoreError):  # which cannot write what it closes any more
+                self.engine.close()
+        finally:
+            shutil.rmtree(gone, ignore_errors=True)
 
     def close(self) -> None:
         """Close the engine."""

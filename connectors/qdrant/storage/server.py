@@ -57,8 +57,7 @@ class ServerStorage:
         self._owns_client = True
         self.engine = self._points(f"{name}@{version}", self._moved)
         self._files = CollectionFiles(self._points(f"{name}@{version}.files", lambda: None))
-        if not self.engine.exists():
-            self.engine.create(manifest, settings)
+        self._is_made_here = not self.engine.exists() and self.engine.create(manifest, settings)
         self.manifest = Manifest.from_json(self.engine.metadata(), self.engine.where)
 
     @classmethod
@@ -178,6 +177,15 @@ class ServerStorage:
             known = _VERSION.fullmatch(version) and version != self._version
             if known and _number(version) <= _number(self._version):
                 self._call(partial(self._client.delete_collection, name))
+
+    def discard(self) -> None:
+        """Delete the collection, if this process has made it and it holds no points.
+
+        A server keeps nobody out: what another process stores between the two requests is lost, and its next
+        request fails. So a collection that another process made is never deleted.
+        """
+        if self._is_made_here and not self.engine.count():
+            self.engine.drop()
 
     def close(self) -> None:
         """Close the connection; a version that is not in use leaves that of its predecessor open."""

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from surprise_rerank.errors import DataError, ModelError, NoIndexError
+from surprise_rerank.errors import DataError, ModelError, NoIndexError, StoreError
 from surprise_rerank.eval.cli.arguments.backend import backend_option, precision_option
 from surprise_rerank.eval.cli.arguments.index_options import IndexArguments
 from surprise_rerank.eval.cli.arguments.location import load_model, open_index, takes_index
@@ -149,9 +148,8 @@ def _opened(
     Raises:
         Interrupted: in place of a KeyboardInterrupt; tells whether something is there to go on with.
     """
-    from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
-
-    left = None if location.folder is None else _before(Path(location.folder))
+    folder = None if location.folder is None else Path(location.folder)
+    missing = [own for own in (folder, *folder.parents) if not own.exists()] if folder else []
     holds = not is_new
     try:
         with open_index(location, encoder, options) as opened:
@@ -159,35 +157,30 @@ def _opened(
                 yield opened
             except BaseException:
                 holds = holds or len(opened) > 0
-                engine = opened.storage.engine
-                if not holds and isinstance(engine, ClientEngine) and location.url is not None:
-                    engine.drop()
+                if not holds and folder is None:  # what was made on a server is known while it is open
+                    opened.storage.discard()
                 raise
     except BaseException as error:
-        if not holds and left is not None:
-            left()
+        if not holds and folder is not None:
+            _take_away(location, missing)
         if not isinstance(error, KeyboardInterrupt):
             raise
         stays = "What was stored stays; run the same command again to go on."
         raise Interrupted(stays if holds else "Nothing was stored.") from error
 
 
-def _before(folder: Path) -> Callable[[], None] | None:
-    """What leaves a folder as it is now: not there, with those that are to be made around it, or empty."""
-    missing = [own for own in (folder, *folder.parents) if not own.exists()]
-    if missing:
-        return lambda: shutil.rmtree(missing[-1], ignore_errors=True)
-    if not folder.is_dir() or any(folder.iterdir()):
-        return None
+def _take_away(location: Location, missing: Sequence[Path]) -> None:
+    """Remove a new index without documents, unless another run has it open, and folders made around it.
 
-    def empty() -> None:
-        for own in folder.iterdir():
-            if own.is_dir():
-                shutil.rmtree(own, ignore_errors=True)
-            else:
-                own.unlink(missing_ok=True)
-
-    return empty
+    Args:
+        location: of the index, a folder.
+        missing: folders that were not there before, the innermost first; what others put there stays.
+    """
+    with contextlib.suppress(StoreError, DataError), open_index(location) as opened:
+        opened.storage.discard()
+    for own in missing:
+        with contextlib.suppress(OSError):
+            own.rmdir()
 
 
 def _encoder(model: str, backend: Backend, precision: str, sources: Sources) -> Encoder:

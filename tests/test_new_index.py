@@ -1,0 +1,103 @@
+"""A first run that fails takes away what it has made, and nothing of another run's."""
+
+from __future__ import annotations
+
+import os
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+from conftest import NEEDS_EDGE
+from qdrant_rest import QdrantRest
+from words import WordEncoder
+
+from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.qdrant.location import EngineKind, Location
+from surprise_rerank.documents import Document
+from surprise_rerank.errors import DataError, StoreError
+from surprise_rerank.eval.cli.surprise_rerank.index import _opened
+
+DOCUMENTS = [Document("a", "dogs bark"), Document("b", "cats sleep")]
+ENGINES = [pytest.param("edge", marks=NEEDS_EDGE), "local"]
+
+
+def fill(place: Path, engine: EngineKind = "local") -> None:
+    with DocumentIndex.open(place, WordEncoder(), engine=engine) as index:
+        index.sync(DOCUMENTS)
+
+
+def holds(place: Path) -> int:
+    with DocumentIndex.open(place, None) as index:
+        return len(index)
+
+
+def fill_and_fail(place: Path, engine: EngineKind) -> None:
+    fill(place, engine)
+    raise DataError("wrong")
+
+
+def opened_new(location: Location) -> AbstractContextManager[DocumentIndex]:
+    return _opened(location, WordEncoder(), None, is_new=True)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_first_run_that_fails_leaves_no_folder_of_its_own(tmp_path: Path, engine: EngineKind) -> None:
+    place = tmp_path / "new" / "deep" / "index"
+    with pytest.raises(DataError, match="wrong"), opened_new(Location(place, engine=engine)):
+        raise DataError("wrong")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_empty_folder_that_was_there_stays(tmp_path: Path, engine: EngineKind) -> None:
+    place = tmp_path / "index"
+    place.mkdir()
+    with pytest.raises(DataError, match="wrong"), opened_new(Location(place, engine=engine)):
+        raise DataError("wrong")
+    assert list(place.iterdir()) == []
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_index_that_another_run_has_made_beside_it_stays(tmp_path: Path, engine: EngineKind) -> None:
+    first, second = tmp_path / "new" / "a", tmp_path / "new" / "b"
+    with pytest.raises(DataError, match="wrong"), opened_new(Location(first, engine=engine)):
+        fill_and_fail(second, engine)
+    assert not first.exists()
+    assert holds(second) == 2
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_who_finds_a_folder_in_use_leaves_it_to_the_other(tmp_path: Path, engine: EngineKind) -> None:
+    place = tmp_path / "new" / "index"
+    with DocumentIndex.open(place, WordEncoder(), engine=engine) as winner:
+        winner.storage.engine.claim()
+        with pytest.raises(StoreError, match="close that one"), opened_new(Location(place, engine=engine)):
+            pytest.fail("two may write")
+        winner.sync(DOCUMENTS)
+    assert holds(place) == 2
+
+
+@NEEDS_EDGE
+def test_an_index_that_another_run_reads_stays_until_it_is_filled(tmp_path: Path) -> None:
+    place = tmp_path / "new" / "index"
+    with DocumentIndex.open(place, WordEncoder(), engine="edge"):
+        pass
+    with DocumentIndex.open(place, WordEncoder()) as other:
+        with pytest.raises(DataError, match="wrong"), opened_new(Location(place, engine="edge")):
+            raise DataError("wrong")
+        other.sync(DOCUMENTS)
+    assert holds(place) == 2
+
+
+def test_a_server_keeps_the_collection_of_another_run() -> None:
+    with QdrantRest() as server:
+        own, theirs = (Location(url=server.url, collection=f"{name}-{os.getpid()}") for name in "ab")
+        with pytest.raises(DataError, match="wrong"), opened_new(own):
+            raise DataError("wrong")
+        with pytest.raises(StoreError, match="no index"):
+            DocumentIndex.open(own, None)
+        with DocumentIndex.open(theirs, WordEncoder()) as winner:
+            with pytest.raises(DataError, match="wrong"), opened_new(theirs):
+                raise DataError("wrong")
+            winner.sync(DOCUMENTS)
+            assert len(winner) == 2
