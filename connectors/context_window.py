@@ -30,6 +30,8 @@ _CUT = "…"
 _NAME, _REASON, _METADATA = 200, 500, 500  # characters of a title or an id, of a verdict, of metadata
 _LEAST, _WORDS = 120, 8  # characters of a text that are worth an entry; words of an explanation
 
+_IDS = (_NAME, 80, 40, 20)  # characters of each id that is not there, as many as there is room for
+
 _ADVICE = {
     "weak": "The documents may not answer this; say so where you use them.",
     "off-topic": "The documents do not answer this; say so, and do not use the results as an answer.",
@@ -204,22 +206,51 @@ def explained_answer(explained: Mapping[str, Any], most: int) -> Answer:
     missing = [one_line(own) for own in explained["missing"]]
     verdict, pool = _verdict(explained["verdict"]), explained["candidates"]
     head = {"verdict": verdict, "system": explained["system"], "candidates": pool}
-    notes = [f"not among the {pool} candidates: {', '.join(missing)}"] if missing else []
 
-    def made(count: int, words: int) -> Answer:
+    def named(room: int) -> list[str]:
+        ids = ", ".join(one_line(own, room) for own in missing)
+        return [f"not among the {pool} candidates: {ids}"] if ids else []
+
+    def made(count: int, words: int, room: int = _NAME) -> Answer:
         shown = [{**own, "words": own["words"][:words]} for own in documents[:count]]
         left = _dropped(len(documents) - count, len(documents), most, "k")
-        values = {**head, "documents": shown, "left_out": [*notes, *left]}
+        values = {**head, "documents": shown, "left_out": [*named(room), *left]}
         order = f"The system {head['system']} has ranked {pool} candidates."
         said = [_said(verdict), order, *map(_explained_said, shown), *values["left_out"]]
         return "\n\n".join(said), values
 
-    return _fitting(made, len(documents), _WORDS, most, least=0)
+    # Ids that are not there are shortened first, as the asker knows them.
+    room = next((own for own in _IDS if _fits(made(len(documents), 0, own), most)), _IDS[-1])
+    return _fitting(lambda count, words: made(count, words, room), len(documents), _WORDS, most, least=0)
 
 
-def status_answer(values: dict[str, Any]) -> Answer:
-    """What is served, a line for each fact."""
-    systems = "; ".join(f"{own['name']} ({own['summary']})" for own in values["systems"])
+def status_answer(values: dict[str, Any], most: int) -> Answer:
+    """What is served, a line for each fact.
+
+    Args:
+        values: of `StatusAnswer`.
+        most: characters of either form: where there are more, the summaries of the systems are left out, then
+            the rarest keys, then the last systems.
+    """
+    systems, keys = values["systems"], values["metadata_keys"]
+    brief = [{**own, "summary": ""} for own in systems]
+    named = {**values, "model": one_line(values["model"])}
+
+    def made(shown: Sequence[Mapping[str, str]], count: int) -> Answer:
+        return _status_said({**named, "systems": list(shown), "metadata_keys": keys[:count]})
+
+    tried = [
+        made(systems, len(keys)),
+        *(made(brief, count) for count in range(len(keys), 0, -1)),
+        *(made(brief[:count], 0) for count in range(len(brief), 0, -1)),
+    ]
+    return next((answer for answer in tried if _fits(answer, most)), made((), 0))
+
+
+def _status_said(values: dict[str, Any]) -> Answer:
+    systems = "; ".join(
+        f"{own['name']} ({own['summary']})" if own["summary"] else own["name"] for own in values["systems"]
+    )
     keys = ", ".join(f"metadata.{key}" for key in values["metadata_keys"])
     background = "none, so there is no surprise and min_surprise cannot be used"
     if values["background"] is not None:
@@ -231,6 +262,12 @@ def status_answer(values: dict[str, Any]) -> Answer:
         f"Keys to filter by, of a sample: {keys or 'none'}",
         values,
     )
+
+
+def _fits(answer: Answer, most: int) -> bool:
+    """Whether both forms have at most so many characters."""
+    text, values = answer
+    return max(len(text), len(json.dumps(values, ensure_ascii=False))) <= most
 
 
 def _fitting(
@@ -245,17 +282,12 @@ def _fitting(
         most: characters.
         least: room that every entry gets; below it entries are dropped, but for the first.
     """
-
-    def fits(entries: int, room: int) -> bool:
-        text, values = made(entries, room)
-        return max(len(text), len(json.dumps(values, ensure_ascii=False))) <= most
-
-    while count > 1 and not fits(count, least):
+    while count > 1 and not _fits(made(count, least), most):
         count -= 1
     low, high = least, max(largest, least)
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(count, middle) else (low, middle - 1)
+        low, high = (middle, high) if _fits(made(count, middle), most) else (low, middle - 1)
     return made(count, low)
 
 

@@ -304,7 +304,7 @@ class IndexTools:
             opened = self.service.required()
         except RefusedError:
             return "The index is being loaded; ask again in some seconds.", {"state": "loading"}
-        return status_answer(await self.workers.run(_nothing, lambda stop: _facts(opened)))
+        return status_answer(await self.workers.run(_nothing, lambda stop: _facts(opened)), self.most)
 
     async def _computed(
         self,

@@ -307,6 +307,39 @@ def test_an_answer_keeps_its_limit_and_says_what_it_leaves_out(
         assert "are left out" in said(result)
 
 
+@pytest.mark.parametrize("most", [2000, 4000])
+def test_an_explanation_keeps_its_limit_beside_ids_that_are_not_there(
+    hostile: DocumentIndex, most: int
+) -> None:
+    unknown = [f"{i}" + "nowhere" * 100 for i in range(9)]
+    tools = tools_of(hostile, most=most)
+    result = call(tools, "explain", question="why do dogs bark", ids=["f1", *unknown])
+    assert len(said(result)) <= most
+    assert len(json.dumps(result.structured_content, ensure_ascii=False)) <= most
+    assert [own["id"] for own in result.structured_content["documents"]] == ["f1"]
+    assert all(f"{i}nowhere" in said(result) for i in range(9))
+
+
+@pytest.mark.parametrize("most", [2000, 4000])
+def test_status_keeps_its_limit_and_leaves_out_the_rarest_keys(tmp_path: Path, most: int) -> None:
+    metadata = {f"{i:02}" + 'k"' * 99: i for i in range(30)}
+    rare = {"rare" + "y" * 200: 1}
+    with DocumentIndex.open(tmp_path / "index", WordEncoder(), engine="local") as index:
+        index.sync(
+            [
+                Document("a", "dogs bark", metadata={**metadata, **rare}),
+                Document("b", "cats", metadata=metadata),
+            ]
+        )
+        result = call(tools_of(index, most=most), "status")
+    answer = result.structured_content
+    assert len(said(result)) <= most
+    assert len(json.dumps(answer, ensure_ascii=False)) <= most
+    assert 0 < len(answer["metadata_keys"]) < 31
+    assert not any(key.startswith("rare") for key in answer["metadata_keys"])
+    assert answer["systems"][0]["name"] == "dynamax"
+
+
 def test_no_document_can_pass_for_the_answer_around_it(hostile: DocumentIndex) -> None:
     result = call(tools_of(hostile, most=100_000), "search", question="why do dogs bark", top_k=50)
     lines = said(result).split("\n")
