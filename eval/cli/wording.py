@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import re
 
-# What the library says -> what the command line says; the first ones are the longest.
+# An argument, not a part of a path or of a file's name: these are the user's own words.
+_NO_PATH, _TO_ITS_END = r"(?<![\w/\\.-])", r"(?![\w/\\]|\.\w)"
+_VALUE = r"'?(\d+\.\d+|\w+)'?" + _TO_ITS_END
+
+# What the library says -> what the command line says. Each is applied to what those before have made of the
+# message: a phrase stands before the words that it contains, and after those that it goes on with.
 _PHRASES: tuple[tuple[str, str], ...] = (
     (r"name it with Fields\(text=\.\.\.\)", "name it with --text-field"),
     (r"name it with Fields\(id=\.\.\.\)", "name it with --id-field"),
@@ -40,17 +45,17 @@ _PHRASES: tuple[tuple[str, str], ...] = (
     (r"\btoken_storage and pooling \(--token-storage, --pooling\)", "--token-storage and --pooling"),
     (r"\btoken_storage and pooling\b", "--token-storage and --pooling"),
     (r"for similarity 'dynamax' or 'both'", "for --similarity dynamax or both"),
-    (r"\bpacked_tokens=False\b", "--no-packed-tokens"),
-    (r"\bpassages=None\b", "--no-passages"),
-    (r"\btokens=False\b", "--no-tokens"),
-    (r"\btoken_vectors=None\b", "--tokens none"),
-    (r"\btoken_vectors='?(\w+)'?", r"--tokens \1"),
-    (r"\btoken_storage='?(\w+)'?", r"--token-storage \1"),
+    (_NO_PATH + r"packed_tokens=False" + _TO_ITS_END, "--no-packed-tokens"),
+    (_NO_PATH + r"passages=None" + _TO_ITS_END, "--no-passages"),
+    (_NO_PATH + r"tokens=False" + _TO_ITS_END, "--no-tokens"),
+    (_NO_PATH + r"token_vectors=None" + _TO_ITS_END, "--tokens none"),
+    (_NO_PATH + r"token_vectors=" + _VALUE, r"--tokens \1"),
+    (_NO_PATH + r"token_storage=" + _VALUE, r"--token-storage \1"),
     (r"\bmultivector= ", "--multivector "),
-    (r"\b(backend|precision|pooling|engine|mode|device|quantization)='?([\w.]+)'?", r"--\1 \2"),
+    (_NO_PATH + r"(backend|precision|pooling|engine|mode|device|quantization)=" + _VALUE, r"--\1 \2"),
     (r"engine (edge) or a url", r"engine \1 or --qdrant-url"),
-    (r"\bmin_surprise='?([\w.]+)'?", r"--min-surprise \1"),
-    (r"\bmin_surprise\b", "--min-surprise"),
+    (_NO_PATH + r"min_surprise=" + _VALUE, r"--min-surprise \1"),
+    (_NO_PATH + r"min_surprise(?!=)" + _TO_ITS_END, "--min-surprise"),
     (r"attach it as it is with Collection\.attach", "search or enrich it as it is, without 'index'"),
 )  # fmt: skip
 _COMPILED = [(re.compile(said), shown) for said, shown in _PHRASES]
