@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+import tracemalloc
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -368,3 +369,29 @@ def test_everything_that_the_package_names_is_there():
     from surprise_rerank.connectors.similar import sample_check
 
     assert callable(sample_check)
+
+
+def test_a_document_that_comes_again_is_left_out_and_another_text_is_refused() -> None:
+    one, other = Document("a", "dogs bark"), Document("b", "cats sleep")
+    count, left = encoding.once([[one, other], [one]], lambda read: None)
+    assert count == 2
+    assert [document.id for source in left for document in source] == ["a", "b"]
+    with pytest.raises(DataError, match="'a' .*documents 1 and 2 .*different texts"):
+        encoding.once([[one], [Document("a", "dogs bark.")]], lambda read: None)
+
+
+def test_of_a_long_document_that_comes_again_no_text_is_kept() -> None:
+    def read() -> Iterator[Document]:
+        for number in (*range(200), *range(200)):
+            yield Document(str(number), f"{number}" + "x" * 50_000)
+
+    class Again:
+        def __iter__(self) -> Iterator[Document]:
+            return read()
+
+    tracemalloc.start()
+    try:
+        assert encoding.once([Again()], lambda read: None)[0] == 200
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()
