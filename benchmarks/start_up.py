@@ -1,4 +1,4 @@
-"""What every command costs from the shell: processor and wall seconds, the best of a few.
+"""What the commands below cost from the shell: processor and wall seconds, the best of a few.
 
     python benchmarks/start_up.py
     git worktree add ../before cc50c44; python benchmarks/start_up.py --against ../before
@@ -36,8 +36,9 @@ from surprise_rerank import Document, load_encoder
 from surprise_rerank.connectors.datasets.demo import DemoDocumentation
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 
-_MAIN = "from surprise_rerank.eval.cli.{0}.main import main; main()"
-_SEARCH, _EVALUATE = _MAIN.format("surprise_rerank"), _MAIN.format("rerank_eval")
+# As they are installed.
+_ENTRY = "from surprise_rerank.eval.cli.entry import {0}; {0}()"
+_SEARCH, _EVALUATE = _ENTRY.format("surprise_rerank"), _ENTRY.format("rerank_eval")
 _MODEL = (
     "from surprise_rerank import load_encoder; load_encoder(backend='auto').encode(['how to'], kind='query')"
 )
@@ -160,7 +161,7 @@ def _free_port() -> int:
 
 
 def commands(index: Path, beir: Path, port: int) -> Iterator[tuple[str, Use]]:
-    """Every command with what runs it."""
+    """Commands with what runs each."""
     place = ("--index", index)
     folder, other, counted = beir.parent, _free_port(), itertools.count()
     yield "an empty Python", Use("print()")
