@@ -376,7 +376,7 @@ def test_a_document_that_comes_again_is_left_out_and_another_text_is_refused() -
     count, left = encoding.once([[one, other], [one]], lambda read: None)
     assert count == 2
     assert [document.id for source in left for document in source] == ["a", "b"]
-    with pytest.raises(DataError, match="'a' .*documents 1 and 2 .*different texts"):
+    with pytest.raises(DataError, match=r"'a' .*documents 1 and 2 .*different texts"):
         encoding.once([[one], [Document("a", "dogs bark.")]], lambda read: None)
 
 
