@@ -293,7 +293,7 @@ class IndexTools:
     async def _search(self, asked: SearchArguments) -> Answer:
         wanted = asked.model_dump(exclude={"question"})
         request = SearchRequest.model_validate({**wanted, "query": asked.question, "excerpts": True})
-        found = await self._computed(asked.question, _found, request)
+        found = await self._computed(asked.question, ranking.search, request)
         return search_answer(finite(found), self.most)
 
     async def _explain(self, asked: ExplainArguments) -> Answer:
@@ -509,21 +509,6 @@ async def _nothing() -> Message:
     """What a connection brings while a tool works: a caller who leaves cancels it."""
     await asyncio.Event().wait()
     raise AssertionError
-
-
-def _found(opened: Opened, asked: SearchRequest, encoder: RequestEncoder) -> dict[str, Any]:
-    """Hits and verdict, as `search_answer` reads them.
-
-    Raises:
-        DataError: if min_surprise is asked for and cannot be told.
-        RefusedError: as `ranking.search`.
-    """
-    if asked.min_surprise is not None and opened.pipeline_of(asked.system).background is None:
-        raise DataError(
-            "min_surprise: nothing tells how surprising a document is, as the system has no background of "
-            "other questions; leave it out"
-        )
-    return ranking.search(opened, asked, encoder)
 
 
 def _explained(opened: Opened, asked: ExplainArguments, encoder: RequestEncoder) -> dict[str, Any]:

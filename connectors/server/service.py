@@ -186,7 +186,7 @@ def threshold(
         raise RefusedError(
             422,
             f"min_surprise is {least:g}, and nothing tells how surprising a document is here: what ranks has "
-            "no background of other questions; send 0 to see all documents",
+            "no background of other questions; leave it out, or send 0, to see all documents",
         )
     try:
         require_background(background, least)

@@ -18,6 +18,7 @@ from surprise_rerank.eval.cli.options import options_of, takes
 from surprise_rerank.eval.cli.surprise_rerank.serving.running import (
     given_options,
     is_for_programs,
+    logs_option,
     run_service,
 )
 from surprise_rerank.eval.cli.surprise_rerank.serving.serve import ServiceArguments
@@ -55,11 +56,7 @@ class AgentArguments(ServiceArguments):
 @options_of(Location)
 @takes(arguments=AgentArguments)
 @options_of(ServerOptions)
-@click.option(
-    "--json-logs/--console-logs",
-    default=None,
-    help="Log lines for programs, or people.  [default: for people on a terminal, otherwise JSON]",
-)
+@logs_option
 @click.version_option(package_name="surprise-rerank")
 @click.pass_context
 def mcp(

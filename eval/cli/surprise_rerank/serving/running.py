@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 MakeApp: TypeAlias = Callable[..., Any]
 
 
+logs_option = click.option(
+    "--json-logs/--console-logs",
+    default=None,
+    help="Log lines for programs, or people.  [default: for people on a terminal, otherwise JSON]",
+)
+
+
 def run_service(
     settings: PipelineSettings,
     host: str,

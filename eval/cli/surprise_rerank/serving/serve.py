@@ -14,7 +14,7 @@ from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.arguments.location import folder_or_url
 from surprise_rerank.eval.cli.arguments.search import DiversityArguments, SystemChoice, pool_field
 from surprise_rerank.eval.cli.options import options_of, takes
-from surprise_rerank.eval.cli.surprise_rerank.serving.running import run_service
+from surprise_rerank.eval.cli.surprise_rerank.serving.running import logs_option, run_service
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.systems.loading import PipelineSettings
@@ -73,11 +73,7 @@ class ServiceArguments(DiversityArguments):
 @options_of(Location)
 @takes(arguments=ServiceArguments)
 @options_of(ServerOptions)
-@click.option(
-    "--json-logs/--console-logs",
-    default=None,
-    help="Log lines for programs, or people.  [default: for people on a terminal, otherwise JSON]",
-)
+@logs_option
 @click.version_option(package_name="surprise-rerank")
 def serve(
     *,
