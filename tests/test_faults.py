@@ -508,7 +508,6 @@ def guarded() -> Iterator[QdrantRest]:
         yield rest
 
 
-@pytest.mark.filterwarnings("ignore:Api key is used with an insecure connection")
 def test_the_key_is_in_no_error_no_record_and_no_file(
     guarded: QdrantRest,
     caplog: pytest.LogCaptureFixture,
@@ -535,7 +534,6 @@ def test_the_key_is_in_no_error_no_record_and_no_file(
     assert not [p for p in tmp_path.rglob("*") if p.is_file() and KEY.encode() in p.read_bytes()]
 
 
-@pytest.mark.filterwarnings("ignore:Api key is used with an insecure connection")
 @pytest.mark.parametrize("wrong", ["another-key", None])
 def test_a_wrong_key_is_told_at_once(
     guarded: QdrantRest, wrong: str | None, monkeypatch: pytest.MonkeyPatch
@@ -547,7 +545,6 @@ def test_a_wrong_key_is_told_at_once(
     assert len(guarded.seen) == 1
 
 
-@pytest.mark.filterwarnings("ignore:Api key is used with an insecure connection")
 @pytest.mark.parametrize("key", ["two-lines\nof-a-key", "not-ascii-\u20ac-key"])
 def test_a_key_that_no_header_can_hold_is_told_without_it(guarded: QdrantRest, key: str) -> None:
     with pytest.raises(StoreError, match="QDRANT_API_KEY") as caught:
@@ -558,7 +555,6 @@ def test_a_key_that_no_header_can_hold_is_told_without_it(guarded: QdrantRest, k
     assert "of-a-key" not in text
 
 
-@pytest.mark.filterwarnings("ignore:Api key is used with an insecure connection")
 def test_a_key_that_is_withdrawn_under_way_loses_nothing(guarded: QdrantRest) -> None:
     with opened(guarded, api_key=KEY) as index:
         guarded.fault(*UPSERT, Status(401, page=b"Invalid API key or JWT"), times=1000, after=2)

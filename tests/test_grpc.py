@@ -403,7 +403,6 @@ def guarded() -> Iterator[QdrantGrpc]:
         yield server
 
 
-@pytest.mark.filterwarnings("ignore:Api key is used with an insecure connection")
 @pytest.mark.parametrize("wrong", ["another-key", None])
 def test_a_wrong_key_is_told_at_once_and_shown_nowhere(
     guarded: QdrantGrpc, wrong: str | None, monkeypatch: pytest.MonkeyPatch
@@ -423,7 +422,6 @@ def test_the_version_is_told_without_a_key(guarded: QdrantGrpc) -> None:
     client.close()
 
 
-@pytest.mark.filterwarnings("ignore:Api key is used with an insecure connection")
 def test_the_right_key_opens_and_is_in_no_error(guarded: QdrantGrpc, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QDRANT_API_KEY", KEY)
     with opened(guarded) as index:
@@ -437,7 +435,6 @@ def test_the_right_key_opens_and_is_in_no_error(guarded: QdrantGrpc, monkeypatch
         assert index.sync(DOCUMENTS[:5]).added == 5
 
 
-@pytest.mark.filterwarnings("ignore:Api key is used with an insecure connection")
 @pytest.mark.parametrize("key", ["two-lines\nof-a-key", "not-ascii-\u20ac-key"])
 def test_a_key_that_no_header_can_hold_is_not_shown(
     guarded: QdrantGrpc, key: str, capfd: pytest.CaptureFixture[str]

@@ -335,7 +335,6 @@ def test_an_answer_that_is_not_qdrants_is_told(tmp_path: Path) -> None:
             server.shutdown()
 
 
-@pytest.mark.filterwarnings("ignore:Api key is used with an insecure connection")
 def test_an_api_key_is_in_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QDRANT_API_KEY", "s3cr3t-key")
     with pytest.raises(StoreError) as caught:

@@ -498,7 +498,6 @@ class TestIndexMode:
         assert done["sample_check"]["recall"] == 1
         assert done["sample_check"]["size"] == 20
 
-    @pytest.mark.filterwarnings("ignore:Api key is used with an insecure connection")
     def test_a_server_does_as_well(self, desk: Desk, rest: QdrantRest) -> None:
         desk.compare("DOCS", "-k", "3")
         exact = desk.rows()

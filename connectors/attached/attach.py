@@ -32,6 +32,7 @@ from surprise_rerank.connectors.attached.words import SparseEmbed, is_bm25, spar
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.lexical import Bm25
+from surprise_rerank.connectors.qdrant.manifest import is_index
 from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever
 from surprise_rerank.connectors.qdrant.retrievers.stored import StoredCandidates
 from surprise_rerank.connectors.qdrant.schema import Record
@@ -496,7 +497,7 @@ def _look(
     """The vectors and payloads of a collection, from its parameters and some points."""
     info = engine.info()
     metadata = info.config.metadata or {}
-    if {"fingerprint", "schema"} <= set(metadata):
+    if is_index(metadata):
         raise IndexMismatchError(
             f"{engine.where} is an index of surprise-rerank; open it with DocumentIndex.open"
         )

@@ -320,6 +320,11 @@ class Manifest:
         return f"{self.model!r} ({self.dimension} dimensions, weights {self.fingerprint})"
 
 
+def is_index(metadata: Mapping[str, Any]) -> bool:
+    """Whether the metadata of a collection is a manifest, of any schema."""
+    return metadata.keys() >= {"fingerprint", "schema"}
+
+
 def _record(values: Mapping[str, Any] | None) -> StatisticsRecord | None:
     return None if values is None else StatisticsRecord(**values)
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from qdrant_client import QdrantClient
 
 _BATCH = 256
-_OWN_METADATA = {"fingerprint", "schema"}  # of a collection that `DocumentIndex` made
 
 
 def from_collection(
@@ -56,11 +55,12 @@ def _rows(client: QdrantClient, collection: str, place: str) -> Iterator[Row]:
         StoreError: if there is no such collection, or it cannot be read.
     """
     from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
+    from surprise_rerank.connectors.qdrant.manifest import is_index
     from surprise_rerank.connectors.qdrant.schema import DOCUMENT_FIELDS, TEXT
 
     _check_exists(client, collection, place)
     engine = ClientEngine(client, "server", place, collection)
-    is_own = set(engine.metadata()) >= _OWN_METADATA
+    is_own = is_index(engine.metadata())
     for batch in engine.scroll(DOCUMENT_FIELDS if is_own else None, batch=_BATCH):
         for point in batch:
             # In an index of ours, only the first point of a document in passages has the text.
@@ -77,12 +77,13 @@ def _count(client: QdrantClient, collection: str, place: str) -> int:
     from qdrant_client import models
 
     from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
+    from surprise_rerank.connectors.qdrant.manifest import is_index
     from surprise_rerank.connectors.qdrant.schema import TEXT
 
     _check_exists(client, collection, place)
     engine = ClientEngine(client, "server", place, collection)
     texts = models.Filter(must_not=[models.IsEmptyCondition(is_empty=models.PayloadField(key=TEXT))])
-    return engine.count(texts if set(engine.metadata()) >= _OWN_METADATA else None)
+    return engine.count(texts if is_index(engine.metadata()) else None)
 
 
 def _check_exists(client: QdrantClient, collection: str, place: str) -> None:

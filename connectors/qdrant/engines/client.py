@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from qdrant_client import QdrantClient, models
 
-from surprise_rerank.connectors.qdrant.engines import retries
+from surprise_rerank.connectors.qdrant.engines import retries, versions
 from surprise_rerank.connectors.qdrant.engines.base import (
     UNNAMED,
     Group,
@@ -25,6 +25,7 @@ from surprise_rerank.connectors.qdrant.engines.base import (
     to_record,
 )
 from surprise_rerank.connectors.qdrant.engines.graph import wait_until_indexed
+from surprise_rerank.connectors.qdrant.engines.keys import key_header
 from surprise_rerank.connectors.qdrant.engines.retries import CollectionExists
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.location import (
@@ -78,7 +79,7 @@ def open_server(location: Location) -> QdrantClient:
     try:
         client = QdrantClient(
             url=url,
-            api_key=location.key,
+            headers=key_header(location),
             timeout=math.ceil(location.timeout),
             prefer_grpc=location.prefer_grpc,
             grpc_port=location.grpc_port,
@@ -145,6 +146,7 @@ class ClientEngine:
     ) -> None:
         self.kind: EngineKind = kind
         self.where = f"{where}, collection {collection!r}"
+        self._server = where
         self.client = client
         self.collection = collection
         self._policy = policy
@@ -166,21 +168,17 @@ class ClientEngine:
             DataError: if there is no such setting of a collection, or local mode has no such storage.
         """
         manifest.check_engine(self.kind, self.where)
-        try:
-            made = self.create_of(
-                _vector_params(manifest),
-                settings,
-                sparse_vectors_config=_sparse_params(manifest.options),
-                on_disk_payload=True,
-                metadata=manifest.to_json(),
+        if self.kind == "server" and manifest.options.token_vectors in CODED:
+            versions.require(
+                versions.Feature.TURBO_QUANT, self.client, self._server, "choose token_vectors='float16'"
             )
-        except StoreError as error:
-            if manifest.options.token_vectors not in CODED:
-                raise
-            raise StoreError(
-                f"{error}. If the server is older than 1.18, it has no TurboQuant, which "
-                f"token_vectors={manifest.options.token_vectors!r} is; upgrade it, or choose 'float16'"
-            ) from error
+        made = self.create_of(
+            _vector_params(manifest),
+            settings,
+            sparse_vectors_config=_sparse_params(manifest.options),
+            on_disk_payload=True,
+            metadata=manifest.to_json(),
+        )
         if self.kind == "server":  # local mode has no payload indexes, and warns of the request
             for path, kind in payload_indexes(manifest.options).items():
                 schema = models.PayloadSchemaType(kind)
@@ -285,13 +283,10 @@ class ClientEngine:
             return
         own = models.SparseVectorConfig(modifier=models.Modifier.IDF)
         added = models.SparseVectorNameConfig(sparse=own)
-        try:
+        with versions.needing(
+            versions.Feature.NAMED_VECTORS, self.client, self._server, "add words beside the collection"
+        ):
             self._call(lambda: self.client.create_vector_name(self.collection, name, added, wait=True))
-        except StoreError as error:
-            raise StoreError(
-                f"{error}. Vectors are added to a collection that exists by Qdrant from 1.18 on; upgrade it, "
-                "or add words beside the collection"
-            ) from error
 
     def delete_vector(self, name: str) -> None:
         """Take a named vector off all points."""

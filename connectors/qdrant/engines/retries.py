@@ -39,6 +39,8 @@ _TOO_LARGE = re.compile(
 )
 _NO_COLLECTION = re.compile(r"collection .*(doesn't exist|does not exist|not found)", re.IGNORECASE)
 _COLLECTION_EXISTS = re.compile(r"collection .*already exists", re.IGNORECASE)
+# Qdrant's reasons to refuse a change. It names no other right than these where somebody may read.
+_WRITING = re.compile(r"write access|manage access|only points access|read-only", re.IGNORECASE)
 _NO_RESULT = re.compile(r"returned None")  # qdrant-client, of JSON that has no `result`
 _BAD_RETRY_AFTER = "Retry-After header value is not a valid integer: "
 _SHOWN = 200  # characters of a message from outside
@@ -50,6 +52,10 @@ class TooLarge(StoreError):  # noqa: N818 (what is wrong with the request, rathe
 
 class CollectionGone(StoreError):  # noqa: N818
     """A collection that was deleted after it had been opened."""
+
+
+class NoAccess(StoreError):  # noqa: N818
+    """A request that the key or the token does not allow."""
 
 
 class CollectionExists(StoreError):  # noqa: N818
@@ -68,6 +74,7 @@ def call(request: Callable[[], T], where: str, policy: RetryPolicy = DEFAULT_RET
         TooLarge: if the store refuses the request for its size.
         CollectionGone: if the collection does not exist.
         CollectionExists: if it was to be made, and exists.
+        NoAccess: if the key or the token does not allow it.
         StoreError: if the request fails for another reason, or keeps failing.
     """
     retrying = tenacity.Retrying(
@@ -185,7 +192,7 @@ def _response_error(error: UnexpectedResponse, where: str) -> StoreError:
     if status == 413 or _TOO_LARGE.search(reason):
         return _too_large(where, reason or str(status))
     if status in (401, 403):
-        return _refused(where, f"{status} {reason}".strip())
+        return _refused(where, status == 401, f"{status} {reason}".strip())
     if status == 404 and _NO_COLLECTION.search(reason):
         return _gone(where)
     if status == 409 or _COLLECTION_EXISTS.search(reason):
@@ -222,7 +229,7 @@ def _grpc_error(error: grpc.RpcError, where: str) -> StoreError:
     code, details = _code(error), _details(error)
     name = code.name if code else "UNKNOWN"
     if code in _NO_ACCESS:
-        return _refused(where, name)
+        return _refused(where, code == grpc.StatusCode.UNAUTHENTICATED, f"{name} {details}".strip())
     if code == grpc.StatusCode.INTERNAL and details == "Invalid metadata":
         return _unwritable(where)
     if _TOO_LARGE.search(details):
@@ -256,8 +263,13 @@ def _unwritable(where: str) -> StoreError:
     )
 
 
-def _refused(where: str, code: str) -> StoreError:
-    return StoreError(f"{where} refuses access ({code}); set QDRANT_API_KEY to a key that may write")
+def _refused(where: str, is_unknown: bool, reason: str) -> StoreError:
+    """Of a key that the server does not know, or of one that may not do this."""
+    refused = f"{where} refuses access ({reason}); set QDRANT_API_KEY to"
+    if is_unknown:
+        return StoreError(f"{refused} a key of this server")
+    may = "write" if _WRITING.search(reason) else "read this"
+    return NoAccess(f"{refused} a key or a token that may {may}")
 
 
 def _too_large(where: str, reason: str) -> TooLarge:

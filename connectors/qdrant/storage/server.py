@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
 from qdrant_client import QdrantClient, models
 
-from surprise_rerank.connectors.qdrant.engines import retries
+from surprise_rerank.connectors.qdrant.engines import retries, versions
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, open_server
 from surprise_rerank.connectors.qdrant.location import MEMORY, EngineKind, Location
-from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
+from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest, is_index
 from surprise_rerank.connectors.qdrant.storage.base import check, differs
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles
 from surprise_rerank.errors import ForeignCollectionError, NoIndexError, StoreError, did_you_mean
@@ -95,9 +96,13 @@ class ServerStorage:
     ) -> ServerStorage:
         name, policy = location.collection, location.retries
         where = f"{location.server}, collection {name!r}"
-        version = retries.call(lambda: _version_in_use(client, name), where, policy)
+        if location.url is not None:
+            versions.require(versions.Feature.INDEX, client, location.server)
+        with _naming_rights(name):
+            version = retries.call(lambda: _version_in_use(client, name), where, policy)
+            exists = version is None and retries.call(lambda: _exists(client, name), where, policy)
         if version is None:
-            if retries.call(lambda: client.collection_exists(name), where, policy):
+            if exists:
                 raise ForeignCollectionError(
                     f"{where} was not made by surprise-rerank; attach it as it is with Collection.attach, or "
                     "choose another name for an index"
@@ -111,7 +116,8 @@ class ServerStorage:
             storage.promote()
         else:
             stored = expected or Manifest("", "", 1)  # the collection exists, so that nothing is made of it
-            storage = cls(client, location, version, stored, settings)
+            with _naming_rights(name, version):
+                storage = cls(client, location, version, stored, settings)
         check(storage.manifest, expected, options, where)
         return storage
 
@@ -203,6 +209,8 @@ class ServerStorage:
     def _moved(self) -> str | None:
         """The collection that the alias names now, if it is of the same model and options."""
         version = _version_in_use(self._client, self._name)
+        if version is None:
+            _exists(self._client, self._name)  # an error, where a token sees the alias alone
         if version is None or version == self._version:
             return None
         name = f"{self._name}@{version}"
@@ -234,6 +242,32 @@ def _version_in_use(client: QdrantClient, name: str) -> str | None:
         if alias.alias_name == name and stem == name and _VERSION.fullmatch(version):
             return version
     return None
+
+
+def _exists(client: QdrantClient, name: str) -> bool:
+    """Whether there is a collection of this name, if no alias of ours that this key may see has it.
+
+    Raises:
+        NoAccess: if it is an index, and the token reaches its alias, but not what the alias names.
+    """
+    if not client.collection_exists(name):
+        return False
+    if not is_index(client.get_collection(name).config.metadata or {}):
+        return True
+    raise retries.NoAccess(f"the key or token may read {name!r}, but not the collection that this names")
+
+
+@contextlib.contextmanager
+def _naming_rights(name: str, version: str = "1") -> Iterator[None]:
+    """Where access to an index is refused, the error says what a token must reach."""
+    try:
+        yield
+    except retries.NoAccess as error:
+        own = f"{name}@{version}"
+        raise retries.NoAccess(
+            f"{error}; a token for this index must reach {name!r}, {own!r} and {own + '.files'!r}, each with "
+            "'r' to search or 'prw' to add documents (a version after the first has another number)"
+        ) from error
 
 
 def _names(client: QdrantClient) -> list[str]:

@@ -1,0 +1,86 @@
+"""Which servers of Qdrant serve an index, and what needs a later one."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from enum import Enum
+from typing import TypeAlias
+
+from qdrant_client import QdrantClient
+
+from surprise_rerank.connectors.qdrant.engines import retries
+from surprise_rerank.connectors.qdrant.location import RetryPolicy
+from surprise_rerank.errors import StoreError
+
+Version: TypeAlias = tuple[int, int, int]
+
+_NUMBERS = re.compile(r"(\d+)\.(\d+)\.(\d+)")
+
+
+class Feature(Enum):
+    """What a server must have: in words, and the first version that has it."""
+
+    # Since then a collection remembers how it was made, and so everything else that an index needs is there.
+    INDEX = "metadata of collections, which an index is recognised by", (1, 15, 4)
+    FORMULA = "formula queries", (1, 14, 0)
+    NAMED_VECTORS = "vectors that are added to a collection that exists", (1, 18, 0)
+    TURBO_QUANT = "TurboQuant", (1, 18, 0)
+
+    @property
+    def words(self) -> str:
+        """What it is."""
+        return self.value[0]
+
+    @property
+    def since(self) -> Version:
+        """The first version that has it."""
+        return self.value[1]
+
+
+def server_version(client: QdrantClient, where: str) -> Version | None:
+    """The version of a server, which it tells everybody; None where a proxy keeps that back."""
+    with contextlib.suppress(StoreError):
+        found = _NUMBERS.match(retries.call(client.info, where, RetryPolicy(attempts=1)).version)
+        if found is not None:
+            return int(found[1]), int(found[2]), int(found[3])
+    return None
+
+
+def require(feature: Feature, client: QdrantClient, where: str, otherwise: str = "") -> None:
+    """Refuse a server that is known to be too old.
+
+    Args:
+        feature: what is needed.
+        client: of the server.
+        where: the server, for messages.
+        otherwise: what to do instead of upgrading it.
+
+    Raises:
+        StoreError: if its version does not have the feature; names both versions.
+    """
+    version = server_version(client, where)
+    if version is not None and version < feature.since:
+        instead = f", or {otherwise}" if otherwise else ""
+        raise StoreError(
+            f"{where} is version {_shown(version)}, older than {_shown(feature.since)}, the first that has "
+            f"{feature.words}; upgrade it{instead}"
+        )
+
+
+@contextlib.contextmanager
+def needing(feature: Feature, client: QdrantClient, where: str, otherwise: str = "") -> Iterator[None]:
+    """For a request: where it fails, and the server is too old for it, the error says so; see `require`."""
+    try:
+        yield
+    except StoreError as error:
+        try:
+            require(feature, client, where, otherwise)
+        except StoreError as older:
+            raise older from error
+        raise
+
+
+def _shown(version: Version) -> str:
+    return ".".join(map(str, version)).removesuffix(".0")

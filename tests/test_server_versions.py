@@ -1,0 +1,105 @@
+"""Servers that are too old, keys without TLS, and tokens that do not reach enough."""
+
+from __future__ import annotations
+
+import json
+import logging
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from qdrant_client import QdrantClient, models
+from qdrant_rest import QdrantRest, Status, fresh_collection
+from words import WordEncoder
+
+from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
+from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, open_server
+from surprise_rerank.connectors.qdrant.engines.versions import server_version
+from surprise_rerank.connectors.qdrant.location import Location
+from surprise_rerank.errors import StoreError
+
+
+@pytest.fixture
+def server() -> Iterator[QdrantRest]:
+    with QdrantRest() as made:
+        yield made
+
+
+def claims_to_be(server: QdrantRest, version: str) -> None:
+    page = json.dumps({"title": "qdrant - vector search engine", "version": version}).encode()
+    server.fault("GET", "/", Status(200, page=page), times=100)
+
+
+def opened(server: QdrantRest, **more: Any) -> DocumentIndex:
+    return DocumentIndex.open(None, WordEncoder(), url=server.url, collection=fresh_collection(), **more)
+
+
+def test_a_server_that_is_too_old_is_told_when_an_index_is_opened(server: QdrantRest) -> None:
+    claims_to_be(server, "1.12.1")
+    with pytest.raises(StoreError, match=r"version 1\.12\.1, older than 1\.15\.4.*upgrade it$"):
+        opened(server)
+    assert not server.store.get_collections().collections
+
+
+@pytest.mark.parametrize("version", ["1.15.4", "1.16.0", "1.18.3-dev", "2.0.1", "unknown"])
+def test_later_servers_and_such_that_do_not_say_are_taken(server: QdrantRest, version: str) -> None:
+    claims_to_be(server, version)
+    opened(server).close()
+
+
+def test_a_server_whose_version_is_hidden_is_taken(server: QdrantRest) -> None:
+    server.fault("GET", "/", Status(403), times=100)
+    opened(server).close()
+
+
+def test_codes_of_token_vectors_need_a_later_server(server: QdrantRest) -> None:
+    claims_to_be(server, "1.17.1")
+    with pytest.raises(StoreError, match=r"1\.17\.1, older than 1\.18.*TurboQuant.*or choose token_vectors"):
+        opened(server, options=IndexOptions(token_vectors="turbo2"))
+
+
+def test_a_request_that_fails_on_an_old_server_says_why(server: QdrantRest) -> None:
+    client = open_server(Location(url=server.url))
+    client.create_collection("x", {"a": models.VectorParams(size=2, distance=models.Distance.DOT)})
+    engine = ClientEngine(client, "server", "the server", "x")
+    server.fault("PUT", "/vectors/words", Status(404, "not found"), times=2)
+    with pytest.raises(StoreError, match="404"):  # of a server that is new enough
+        engine.add_sparse_vector("words")
+    claims_to_be(server, "1.17.0")
+    with pytest.raises(StoreError, match=r"the server is version 1\.17, older than 1\.18.*words beside"):
+        engine.add_sparse_vector("words")
+    client.close()
+
+
+def test_the_version_is_told_by_grpc(server: QdrantRest) -> None:
+    from qdrant_grpc import QdrantGrpc
+
+    with QdrantGrpc() as grpc:
+        client = QdrantClient(url=grpc.url, grpc_port=grpc.port, prefer_grpc=True, check_compatibility=False)
+        assert server_version(client, "x") == server_version(QdrantClient(server.url), "x")
+        client.close()
+
+
+def test_a_key_without_tls_is_one_line_and_for_other_machines_only(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    from surprise_rerank.connectors.qdrant.engines.keys import key_header
+
+    with QdrantRest(api_key="secret") as guarded, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        open_server(Location(url=guarded.url, api_key="secret")).close()
+        assert not caplog.records
+    with caplog.at_level(logging.WARNING):
+        for url in (
+            "http://me:pw@far.example:6333",
+            "https://far.example",
+            "http://localhost",
+            "http://[::1]",
+        ):
+            for _ in range(2):
+                assert key_header(Location(url=url, api_key="secret")) == {"api-key": "secret"}
+    (line,) = caplog.messages
+    assert "http://far.example:6333 without TLS" in line
+    assert "pw" not in line
+    assert "secret" not in line
