@@ -120,6 +120,7 @@ def evaluate(
         passages=settings.passages,
         token_storage=settings.token_storage,
         pooling=settings.pooling,
+        approximate=settings.approximate,
     )
     lessons = Lessons(settings.dataset, settings.fit, dataset.split, encoder, terminal)
     if any("judgements" in _needs(system) for system in systems.values()):
@@ -145,6 +146,8 @@ def evaluate(
     seconds_in_all = time.perf_counter() - start
     notes.extend(_lengths(settings, encoder))
     notes.append(f"token vectors: {form}")
+    if settings.approximate:
+        notes.append("--approximate: candidates of an approximate search, where the engine has a graph")
     notes.append(f"encoding a question takes {1000 * encoding:.1f} ms more; {seconds_in_all:.1f} s in all")
     facts = {
         "settings": {
@@ -162,6 +165,8 @@ def evaluate(
             "precision": precision_of(encoder),
         },
         "engine": engine,
+        "collection": workspace.name if engine == "server" else None,
+        "search": "approximate" if settings.approximate else "exact",
         "token_form": form.to_json(),
         "seconds_in_all": seconds_in_all,
     }

@@ -41,6 +41,7 @@ class RetrievalSettings:
         token_storage: bits of the stored token vectors, as for an index; None for its default.
         pooling: tokens that are merged into one vector, on average, as for an index; None for its default.
         limit: look at the first questions and a part of the corpus only.
+        approximate: search by the engine's approximate index, where it has built one, as a service does.
     """
 
     dataset: str = "demo"
@@ -64,6 +65,7 @@ class RetrievalSettings:
     token_storage: TokenStorage | None = None
     pooling: float | None = None
     limit: int | None = None
+    approximate: bool = False
 
 
 DEFAULTS = RetrievalSettings()

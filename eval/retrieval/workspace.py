@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,8 +14,9 @@ from surprise_rerank.connectors.datasets.demo import DEMO
 from surprise_rerank.connectors.lucene.bm25 import BM25Index
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SyncReport
-from surprise_rerank.connectors.qdrant.location import shown_url
+from surprise_rerank.connectors.qdrant.location import Location, shown_url
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
+from surprise_rerank.connectors.qdrant.storage.server import collections_of
 from surprise_rerank.connectors.systems.built import SAMPLE_SIZE
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.core.files import disk_errors
@@ -67,6 +68,7 @@ class Workspace:
         passages: split documents that are longer than the model reads, instead of cutting them.
         token_storage: as for `IndexOptions`.
         pooling: as for `IndexOptions`.
+        approximate: search by the approximate index, where the engine has built one.
     """
 
     cache: Path
@@ -77,6 +79,7 @@ class Workspace:
     passages: bool = False
     token_storage: TokenStorage | None = None
     pooling: float | None = None
+    approximate: bool = False
 
     @property
     def options(self) -> IndexOptions:
@@ -131,7 +134,8 @@ class Workspace:
             fitting = self._fitting(dataset, ids, tokens)
             yield Resources(
                 index=index,
-                options=NO_OPTIONS.exactly(),  # figures must not depend on an approximate index
+                # By default figures do not depend on an approximate index.
+                options=NO_OPTIONS if self.approximate else NO_OPTIONS.exactly(),
                 ensemble=anchors,
                 document_ids=frozenset(document.id for document in dataset.documents),
                 corpus=corpus,
@@ -218,6 +222,25 @@ class Workspace:
                 done = total
 
             return BM25Index.open_or_build(path, dataset.documents, digest.hexdigest(), on_progress=advanced)
+
+
+def left_on_server(url: str, names: Iterable[str], *, clean: bool) -> str:
+    """What evaluations leave on a server, in a line that names every collection.
+
+    Args:
+        url: of the server.
+        names: of the workspaces' indexes.
+        clean: remove them.
+
+    Raises:
+        StoreError: if the server cannot be reached, or refuses it.
+    """
+    places = [Location(url=url, collection=name) for name in dict.fromkeys(names)]
+    found = [name for place in places for name in collections_of(place, remove=clean)]
+    listed = ", ".join(found) or "nothing"
+    if clean:
+        return f"removed from {shown_url(url)}: {listed}"
+    return f"left on {shown_url(url)} for the next run: {listed}; --clean removes them"
 
 
 def load_anchors(name: str, spec: str, encoder: Encoder, terminal: Terminal) -> Ensemble | None:

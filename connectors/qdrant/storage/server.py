@@ -177,11 +177,8 @@ class ServerStorage:
 
     def drop_others(self) -> None:
         """Delete the collections of the version that this one replaced, and of others that were begun."""
-        listed = self._call(self._client.get_collections).collections
-        for name in [found.name for found in listed if found.name.startswith(f"{self._name}@")]:
-            version = name.removesuffix(".files").removeprefix(f"{self._name}@")
-            known = _VERSION.fullmatch(version) and version != self._version
-            if known and _number(version) <= _number(self._version):
+        for name, version in self._call(lambda: _collections(self._client, self._name)).items():
+            if version != self._version and _number(version) <= _number(self._version):
                 self._call(partial(self._client.delete_collection, name))
 
     def discard(self) -> None:
@@ -233,6 +230,40 @@ class ServerStorage:
                 f"another process has put version {found} of {self.where} into use, this one knows "
                 f"{version}; open it again"
             )
+
+
+def collections_of(location: Location, *, remove: bool = False) -> tuple[str, ...]:
+    """The collections of an index on a server: of every version, and of the files beside it.
+
+    Args:
+        location: of the index.
+        remove: delete them, and the alias with them.
+
+    Raises:
+        StoreError: if the server cannot be reached, or refuses it.
+    """
+    client = open_server(location)
+
+    def call(request: Callable[[], T]) -> T:
+        return retries.call(request, str(location), location.retries)
+
+    try:
+        names = sorted(call(lambda: _collections(client, location.collection)))
+        for name in names if remove else ():
+            call(partial(client.delete_collection, name))
+    finally:
+        client.close()
+    return tuple(names)
+
+
+def _collections(client: QdrantClient, name: str) -> dict[str, str]:
+    """Collection -> version, of all that are an index's own."""
+    found: dict[str, str] = {}
+    for own in client.get_collections().collections:
+        stem, _, version = own.name.removesuffix(".files").rpartition("@")
+        if stem == name and _VERSION.fullmatch(version):
+            found[own.name] = version
+    return found
 
 
 def _version_in_use(client: QdrantClient, name: str) -> str | None:

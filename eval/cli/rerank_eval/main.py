@@ -177,6 +177,18 @@ Shell completion (bash; zsh and fish likewise):
 )
 @click.option("--qdrant-url", envvar="QDRANT_URL", help="A Qdrant server instead of the embedded one.")
 @click.option(
+    "--approximate",
+    is_flag=True,
+    help="Search by the approximate index of the engine, where it has built one, as a service does.  "
+    "[default: exact]",
+)
+@click.option(
+    "--clean",
+    is_flag=True,
+    help="Remove this run's collections from the server at the end, those of earlier runs of the same "
+    "included. Without it they stay for the next run.",
+)
+@click.option(
     "--cache",
     type=click.Path(file_okay=False, path_type=Path),
     help="Where indexes are kept.  [default: $SURPRISE_RERANK_CACHE or the user's cache folder]",
@@ -246,6 +258,7 @@ def _compare(
     robustness: bool,
     details: bool,
     quiet: bool,
+    clean: bool,
     **values: Any,
 ) -> None:
     from surprise_rerank.connectors.progress import Terminal
@@ -253,12 +266,15 @@ def _compare(
     from surprise_rerank.eval.retrieval.comparison import compare
     from surprise_rerank.eval.retrieval.evaluation import check_together, evaluate, load_model
     from surprise_rerank.eval.retrieval.robustness import corpus_lengths, with_robustness
+    from surprise_rerank.eval.retrieval.workspace import left_on_server
     from surprise_rerank.eval.retrieval.writing import make_folder, write_results
 
     names = _names([name for given in datasets for name in given.split(",")], "--dataset")
     values["systems"] = _systems(**values)
     values["measures"] = _names(_SEPARATOR.split(values["measures"]), "--measures")
     values["qdrant_url"] = values["qdrant_url"] or None  # the client takes an empty one for localhost
+    if clean and values["qdrant_url"] is None:
+        raise click.UsageError("--clean belongs to --qdrant-url; an embedded index is a folder in --cache")
     check_files(reports)
     if run_dir is not None:
         make_folder(run_dir)  # errors come now, not after everything was measured
@@ -283,6 +299,9 @@ def _compare(
     if run_dir is not None:
         write_results(run_dir, evaluations, report)
         terminal.say(f"runs and figures are in {run_dir}")
+    if settings.qdrant_url is not None:
+        indexes = [own.facts["collection"] for own in evaluations]
+        terminal.say(left_on_server(settings.qdrant_url, indexes, clean=clean))
 
 
 def _systems(

@@ -1,0 +1,172 @@
+"""`rerank-eval` on a server: exact unless it is told otherwise, and what it leaves there."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from qdrant_client import QdrantClient, models
+from qdrant_rest import QdrantRest
+
+from surprise_rerank.core.extras import is_installed
+from surprise_rerank.eval.cli.rerank_eval.main import command
+from surprise_rerank.eval.retrieval.evaluation import evaluate
+from surprise_rerank.eval.retrieval.settings import RetrievalSettings
+
+SYSTEMS = (
+    "cosine",
+    "surprise",
+    "dynamax",
+    *(("bm25", "fusion", "auto") if is_installed("qdrant_edge") else ()),
+)
+WORDS = [f"w{i}" for i in range(60)]
+
+
+@pytest.fixture(params=["rest", pytest.param("server", marks=pytest.mark.server)])
+def client(request: pytest.FixtureRequest) -> Iterator[QdrantClient]:
+    """A server that is left as it was found."""
+    url = request.getfixturevalue("rest").url if request.param == "rest" else os.environ.get("QDRANT_URL")
+    if not url:
+        pytest.skip("no Qdrant server: set QDRANT_URL (docker compose up -d)")
+    client = QdrantClient(
+        url.split(",")[0], api_key=os.environ.get("QDRANT_API_KEY"), check_compatibility=False
+    )
+    client.url = url
+    before = names(client)
+    yield client
+    for name in names(client) - before:
+        client.delete_collection(name)
+    client.close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus in BEIR's layout and word vectors, of which no two documents score the same."""
+    place = tmp_path_factory.mktemp("corpus")
+    rng = np.random.default_rng(5)
+    rows = [f"{word} {' '.join(f'{x:.4f}' for x in rng.normal(size=24))}" for word in WORDS]
+    (place / "words.txt").write_text("\n".join(rows))
+    texts = [" ".join(rng.choice(WORDS, size=10 + i)) for i in range(80)]
+    corpus = [json.dumps({"_id": f"d{i}", "title": "", "text": text}) for i, text in enumerate(texts)]
+    asked = [json.dumps({"_id": f"q{i}", "text": " ".join(rng.choice(WORDS, size=4))}) for i in range(12)]
+    judged = [f"q{i}\td{5 * i}\t1" for i in range(12)]
+    beir = place / f"corpus-{os.getpid()}"
+    (beir / "qrels").mkdir(parents=True)
+    (beir / "corpus.jsonl").write_text("\n".join(corpus))
+    (beir / "queries.jsonl").write_text("\n".join(asked))
+    (beir / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *judged]))
+    return place
+
+
+@pytest.fixture
+def settings(folder: Path, tmp_path: Path, client: QdrantClient) -> RetrievalSettings:
+    return RetrievalSettings(
+        dataset=str(next(folder.glob("corpus-*"))),
+        systems=SYSTEMS,
+        model=str(folder / "words.txt"),
+        cache=tmp_path,
+        depth=20,
+        measures=("nDCG@10",),
+        qdrant_url=client.url,
+    )
+
+
+def names(client: QdrantClient) -> set[str]:
+    return {found.name for found in client.get_collections().collections}
+
+
+def aliases(client: QdrantClient) -> set[str]:
+    return {found.alias_name for found in client.get_aliases().aliases}
+
+
+def run(settings: RetrievalSettings, *more: str, systems: Sequence[str] = ("cosine",)) -> Result:
+    given = ("--dataset", settings.dataset, "--model", settings.model, "--cache", str(settings.cache))
+    arguments = (*given, "--systems", ",".join(systems), "--measures", "nDCG@10", *more)
+    return CliRunner().invoke(
+        command, arguments, catch_exceptions=False, env={"QDRANT_URL": settings.qdrant_url}
+    )
+
+
+def test_every_system_has_the_order_that_it_has_embedded(
+    settings: RetrievalSettings, client: QdrantClient
+) -> None:
+    there, here = evaluate(settings), evaluate(replace(settings, qdrant_url=None))
+    for one, other in zip(there.results, here.results, strict=True):
+        assert one.values == pytest.approx(other.values), one.name
+        for question, ranking in one.run.items():
+            scores = dict(zip(other.run[question].ids, other.run[question].scores, strict=True))
+            assert [scores[name] for name in ranking.ids] == pytest.approx(
+                sorted(scores.values(), reverse=True), abs=1e-4
+            ), (one.name, question)
+    assert (there.facts["search"], here.facts["search"]) == ("exact", "exact")
+    assert there.facts["collection"] in aliases(client)
+    assert here.facts["collection"] is None
+
+
+def test_dense_searches_are_exact_unless_it_is_told_otherwise(
+    rest: QdrantRest, settings: RetrievalSettings, client: QdrantClient
+) -> None:
+    if client.url != rest.url:
+        pytest.skip("only a server of the tests' own tells which requests came")
+
+    def searched() -> list[bool]:
+        """Whether each search by vectors that came was exact."""
+        bodies = [json.loads(seen.body) for seen in rest.seen if "/points/query" in seen.path]
+        single = [own for body in bodies for own in body.get("searches", [body])]
+        return [bool((own.get("params") or {}).get("exact")) for own in single if own.get("using") == "dense"]
+
+    rest.forget()
+    evaluation = evaluate(settings)
+    assert searched()
+    assert all(searched())
+    assert not any("--approximate" in note for note in evaluation.notes)
+
+    rest.forget()
+    evaluation = evaluate(replace(settings, approximate=True))
+    assert searched()
+    assert not any(searched())
+    assert evaluation.facts["search"] == "approximate"
+    assert [note for note in evaluation.notes if "--approximate" in note]
+
+
+def test_what_stays_on_the_server_is_named_and_removed_on_request(
+    settings: RetrievalSettings, client: QdrantClient
+) -> None:
+    before = names(client), aliases(client)
+    done = run(settings)
+    (alias,) = aliases(client) - before[1]
+    made = names(client) - before[0]
+    assert f"{alias}@1" in made
+    last = done.stderr.splitlines()[-1]
+    assert last == f"left on {client.url} for the next run: {', '.join(sorted(made))}; --clean removes them"
+
+    # Neighbours by name, which nobody but their owner may remove.
+    others = {f"{alias}-2@1", f"{alias}@draft", f"x{alias}@1", f"{alias}@1.backup"}
+    for name in others:
+        client.create_collection(name, models.VectorParams(size=2, distance=models.Distance.DOT))
+    done = run(settings, "--clean", "--json")
+    assert "re-using the index of 80 documents" in done.stderr
+    assert done.stderr.splitlines()[-1] == f"removed from {client.url}: {', '.join(sorted(made))}"
+    assert json.loads(done.stdout)["facts"]["evaluations"]
+    assert names(client) == before[0] | others
+    assert aliases(client) == before[1]
+
+
+def test_a_report_says_that_a_run_was_approximate(settings: RetrievalSettings) -> None:
+    assert "--approximate: candidates" in run(settings, "--approximate").output
+    facts = json.loads(run(settings, "--json").stdout)["facts"]["evaluations"]
+    (own,) = facts.values()
+    assert own["search"] == "exact"
+
+
+def test_clean_without_a_server_is_refused_before_anything_is_measured(settings: RetrievalSettings) -> None:
+    done = run(replace(settings, qdrant_url=""), "--clean")
+    assert done.exit_code == 2
+    assert "--clean belongs to --qdrant-url; an embedded index is a folder in --cache" in done.output
+    assert not list((settings.cache or Path()).iterdir())
