@@ -18,10 +18,10 @@ comma := ,
 INSTALLED := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo eval test check lint types docs dist install clean
+.PHONY: help demo eval test test-server test-cluster check lint types docs dist install clean
 
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
 demo: $(INSTALLED) ## Search a built-in index in a page: make demo ARGS=--no-browser
 	@$(BIN)/surprise-rerank demo $(ARGS)
@@ -31,6 +31,15 @@ eval: $(INSTALLED) ## Compare the re-rankers: make eval DATASET=beir/scifact ARG
 
 test: $(INSTALLED) ## Run the tests but the slow ones; make test MARKS= runs all
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m '$(MARKS)' $(PYTEST_ARGS)
+
+test-server: $(INSTALLED) ## Test on a real Qdrant: QDRANT_URL=http://localhost:6333 make test-server
+	@test -n "$$QDRANT_URL" || { echo "set QDRANT_URL: docker compose up -d; QDRANT_URL=http://localhost:6333 make test-server"; exit 2; }
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m 'server' $(PYTEST_ARGS)
+
+# One process: the tests stop nodes under each other's feet otherwise.
+test-cluster: $(INSTALLED) ## Test on three nodes that are stopped meanwhile; CONTRIBUTING.md has the variables
+	@test -n "$$QDRANT_STOP_NODE" || { echo "set QDRANT_URL and QDRANT_STOP_NODE as CONTRIBUTING.md has them"; exit 2; }
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m 'cluster'
 
 check: MARKS =
 check: lint types test ## Everything that CI runs

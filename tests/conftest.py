@@ -22,8 +22,8 @@ from typing import TypeAlias
 
 import numpy as np
 import pytest
-from qdrant_client import QdrantClient
 from qdrant_rest import QdrantRest
+from real_server import cleaned, server_url
 
 from surprise_rerank.candidates import Candidates
 from surprise_rerank.connectors.qdrant import DocumentIndex
@@ -86,16 +86,12 @@ def open_index(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opene
     if kind in ("edge", "local"):
         yield lambda encoder, **more: DocumentIndex.open(tmp_path / "index", encoder, engine=kind, **more)
         return
-    url = request.getfixturevalue("rest").url if kind == "rest" else os.environ.get("QDRANT_URL")
-    if not url:
-        pytest.skip("no Qdrant server: set QDRANT_URL (docker compose up -d)")
+    url = request.getfixturevalue("rest").url if kind == "rest" else server_url()
     collection = f"test-{uuid.uuid4()}"
-    yield lambda encoder, **more: DocumentIndex.open(None, encoder, url=url, collection=collection, **more)
-    client = QdrantClient(url, api_key=os.environ.get("QDRANT_API_KEY"), check_compatibility=False)
-    for found in client.get_collections().collections:
-        if found.name.startswith(collection):
-            client.delete_collection(found.name)
-    client.close()
+    with cleaned(url, collection):
+        yield lambda encoder, **more: DocumentIndex.open(
+            None, encoder, url=url, collection=collection, **more
+        )
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import os
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from conftest import NEEDS_EDGE
 from qdrant_client import AsyncQdrantClient, QdrantClient, models
 from qdrant_rest import QdrantRest, Status
+from real_server import server_url
 from words import WordEncoder
 
 from surprise_rerank import FunctionEncoder
@@ -128,9 +128,7 @@ def store(request: pytest.FixtureRequest) -> Iterator[Store]:
     if request.param == "local":
         client, url = QdrantClient(":memory:"), None
     else:
-        url = request.getfixturevalue("rest").url if request.param == "rest" else os.environ.get("QDRANT_URL")
-        if not url:
-            pytest.skip("no Qdrant server: set QDRANT_URL (docker compose up -d)")
+        url = request.getfixturevalue("rest").url if request.param == "rest" else server_url()
         client = QdrantClient(url, check_compatibility=False)
     yield Store(client, name, url)
     for found in client.get_collections().collections:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 from conftest import NEEDS_EDGE
 from qdrant_client import AsyncQdrantClient, QdrantClient, models
+from real_server import server_url
 from words import WordEncoder
 
 from surprise_rerank.connectors.attached import Collection
@@ -280,10 +280,7 @@ def host(request: pytest.FixtureRequest) -> Iterator[Host]:
     if not on_a_server:
         yield make()
         return
-    url = os.environ.get("QDRANT_URL")
-    if not url:
-        pytest.skip("no Qdrant server: set QDRANT_URL (docker compose up -d)")
-    made = make(url, f"test-{uuid.uuid4()}")
+    made = make(server_url(), f"test-{uuid.uuid4()}")
     yield made
     for found in collections(made):
         made.client.delete_collection(found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +9,9 @@ import pytest
 from conftest import NEEDS_EDGE, Opener
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from qdrant_client import QdrantClient, models
+from qdrant_client import models
 from qdrant_rest import QdrantRest, Status
+from real_server import cleaned, server_url
 from words import WordEncoder
 
 from surprise_rerank import Document, DynaMax
@@ -163,37 +163,29 @@ def test_a_server_without_codes_is_named(rest: QdrantRest) -> None:
 @pytest.mark.server
 @pytest.mark.parametrize("storage", list(CODED))
 def test_a_server_makes_the_codes_and_computes_with_them(storage: TokenStorage) -> None:
-    url = os.environ.get("QDRANT_URL")
-    if not url:
-        pytest.skip("no Qdrant server: set QDRANT_URL (docker compose up -d)")
     encoder, name = WordEncoder(D), f"test-native-{storage}"
     options = IndexOptions(packed_tokens=False, token_vectors=storage, passages=None, bm25=None)
-    client = QdrantClient(url, check_compatibility=False)
-    try:
-        with DocumentIndex.open(None, encoder, url=url, collection=name, options=options) as index:
-            own = documents(2, [100] * 40)
-            index.sync(own)
-            made = client.get_collection(f"{name}@1").config.params.vectors[TOKEN_VECTORS]
-            assert made.datatype == models.Datatype.FLOAT16
-            assert made.quantization_config.turbo.bits == f"bits{CODED[storage]}"
-            assert made.quantization_config.turbo.always_ram
-            assert made.on_disk
-            (query,) = encode_queries(encoder, [own[0].text])
-            tokens = query.require_tokens()
-            stages = [dense_stage(query.dense, 40), maxsim_stage(tokens, 40)]
-            coded = index.storage.engine.query(request(stages, 40, (), ()))
-            whole = models.SearchParams(quantization=models.QuantizationSearchParams(ignore=True))
-            exact = index.storage.engine.query(
-                request(stages, 40, (), ()).model_copy(update={"params": whole})
-            )
-            ours, theirs = ({r.id: r.score for r in found} for found in (coded, exact))
-            differences = [abs(ours[point] - theirs[point]) for point in theirs]
-            assert max(differences) > 1e-4 * len(tokens), "the codes are what it computes with"
-    finally:
-        for found in client.get_collections().collections:
-            if found.name.startswith(f"{name}@"):
-                client.delete_collection(found.name)
-        client.close()
+    place = {"url": server_url(), "collection": name}
+    with (
+        cleaned(server_url(), name) as client,
+        DocumentIndex.open(None, encoder, **place, options=options) as index,
+    ):
+        own = documents(2, [100] * 40)
+        index.sync(own)
+        made = client.get_collection(f"{name}@1").config.params.vectors[TOKEN_VECTORS]
+        assert made.datatype == models.Datatype.FLOAT16
+        assert made.quantization_config.turbo.bits == f"bits{CODED[storage]}"
+        assert made.quantization_config.turbo.always_ram
+        assert made.on_disk
+        (query,) = encode_queries(encoder, [own[0].text])
+        tokens = query.require_tokens()
+        stages = [dense_stage(query.dense, 40), maxsim_stage(tokens, 40)]
+        coded = index.storage.engine.query(request(stages, 40, (), ()))
+        whole = models.SearchParams(quantization=models.QuantizationSearchParams(ignore=True))
+        exact = index.storage.engine.query(request(stages, 40, (), ()).model_copy(update={"params": whole}))
+        ours, theirs = ({r.id: r.score for r in found} for found in (coded, exact))
+        differences = [abs(ours[point] - theirs[point]) for point in theirs]
+        assert max(differences) > 1e-4 * len(tokens), "the codes are what it computes with"
 
 
 @NEEDS_EDGE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import shutil
 import signal
@@ -17,6 +16,7 @@ import numpy as np
 import pytest
 from qdrant_client import models
 from qdrant_rest import HTML_PAGE, CutBody, QdrantRest, Status, fresh_collection
+from real_server import cleaned, server_url
 from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant.engines.graph import wait_until_indexed
@@ -66,16 +66,10 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[IndexLocat
     if request.param == "edge":
         yield IndexLocation(folder=tmp_path / "index")
         return
-    url = request.getfixturevalue("rest").url if request.param == "rest" else os.environ.get("QDRANT_URL")
-    if not url:
-        pytest.skip("no Qdrant server: set QDRANT_URL (docker compose up -d)")
+    url = request.getfixturevalue("rest").url if request.param == "rest" else server_url()
     place = IndexLocation(url=url, collection=fresh_collection())
-    yield place
-    if request.param == "server":
-        client = augmented_client(place)
-        for found in client.get_collections().collections:
-            if found.name.startswith(place.collection):
-                client.delete_collection(found.name)
+    with cleaned(url, place.collection):
+        yield place
 
 
 def augmented_client(place: IndexLocation):
