@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from qdrant_client import QdrantClient, models
+from qdrant_client import models
 from qdrant_rest import QdrantRest, Status, fresh_collection
 from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
-from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, open_server
+from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
+from surprise_rerank.connectors.qdrant.engines.nodes import Nodes
 from surprise_rerank.connectors.qdrant.engines.versions import server_version
 from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.errors import StoreError
@@ -60,25 +61,27 @@ def test_codes_of_token_vectors_need_a_later_server(server: QdrantRest) -> None:
 
 
 def test_a_request_that_fails_on_an_old_server_says_why(server: QdrantRest) -> None:
-    client = open_server(Location(url=server.url))
-    client.create_collection("x", {"a": models.VectorParams(size=2, distance=models.Distance.DOT)})
-    engine = ClientEngine(client, "server", "the server", "x")
+    nodes = Nodes.of(Location(url=server.url))
+    nodes.client.create_collection("x", {"a": models.VectorParams(size=2, distance=models.Distance.DOT)})
+    engine = ClientEngine(nodes, "x")
     server.fault("PUT", "/vectors/words", Status(404, "not found"), times=2)
     with pytest.raises(StoreError, match="404"):  # of a server that is new enough
         engine.add_sparse_vector("words")
     claims_to_be(server, "1.17.0")
-    with pytest.raises(StoreError, match=r"the server is version 1\.17, older than 1\.18.*words beside"):
+    with pytest.raises(StoreError, match=r"at \S+ is version 1\.17, older than 1\.18.*words beside"):
         engine.add_sparse_vector("words")
-    client.close()
+    nodes.close()
 
 
 def test_the_version_is_told_by_grpc(server: QdrantRest) -> None:
     from qdrant_grpc import QdrantGrpc
 
     with QdrantGrpc() as grpc:
-        client = QdrantClient(url=grpc.url, grpc_port=grpc.port, prefer_grpc=True, check_compatibility=False)
-        assert server_version(client, "x") == server_version(QdrantClient(server.url), "x")
-        client.close()
+        by_grpc = Nodes.of(Location(url=grpc.url, grpc_port=grpc.port, prefer_grpc=True))
+        by_rest = Nodes.of(Location(url=server.url))
+        assert server_version(by_grpc) == server_version(by_rest) is not None
+        by_grpc.close()
+        by_rest.close()
 
 
 def test_a_key_without_tls_is_one_line_and_for_other_machines_only(
@@ -88,7 +91,7 @@ def test_a_key_without_tls_is_one_line_and_for_other_machines_only(
 
     with QdrantRest(api_key="secret") as guarded, warnings.catch_warnings():
         warnings.simplefilter("error")
-        open_server(Location(url=guarded.url, api_key="secret")).close()
+        Nodes.of(Location(url=guarded.url, api_key="secret")).close()
         assert not caplog.records
     with caplog.at_level(logging.WARNING):
         for url in (
@@ -98,7 +101,7 @@ def test_a_key_without_tls_is_one_line_and_for_other_machines_only(
             "http://[::1]",
         ):
             for _ in range(2):
-                assert key_header(Location(url=url, api_key="secret")) == {"api-key": "secret"}
+                assert key_header(Location(url=url, api_key="secret"), url) == {"api-key": "secret"}
     (line,) = caplog.messages
     assert "http://far.example:6333 without TLS" in line
     assert "pw" not in line

@@ -20,6 +20,7 @@ from real_server import cleaned, server_url
 from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant.engines.graph import wait_until_indexed
+from surprise_rerank.connectors.qdrant.engines.nodes import Nodes
 from surprise_rerank.connectors.similar import corpus, threads
 from surprise_rerank.connectors.similar import settings as similar_settings
 from surprise_rerank.connectors.similar.encoding import Model, Vectors
@@ -72,12 +73,6 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[IndexLocat
         yield place
 
 
-def augmented_client(place: IndexLocation):
-    from surprise_rerank.connectors.qdrant.engines.client import open_server
-
-    return open_server(place)
-
-
 def clustered(n: int, d: int = 12, seed: int = 0, copies: int = 0) -> np.ndarray:
     """Vectors in groups, the last ones equal."""
     random = np.random.default_rng(seed)
@@ -122,7 +117,7 @@ def dropped(job: SimilarityJob) -> None:
     if location.url is None:
         shutil.rmtree(Path(location.folder) / location.name(job.neighbours))
         return
-    client = augmented_client(location)
+    client = Nodes.of(location).client
     client.delete_collection(location.name(job.neighbours))
     client.close()
 

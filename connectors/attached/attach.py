@@ -100,7 +100,8 @@ class Collection(AttachedCollection):
         """Open a collection as it is.
 
         Args:
-            where: the url of a server, or a `QdrantClient` or `AsyncQdrantClient`, which stays open.
+            where: the url of a server, or those of a cluster's nodes; or a `QdrantClient` or
+                `AsyncQdrantClient`, which stays open.
             collection: its name, or an alias.
             embed: the model of its dense vectors: what `as_encoder` takes, such as a function from texts to
                 vectors, an embedding object of a framework, or a model's name. None for what asks no

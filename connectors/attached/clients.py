@@ -6,23 +6,18 @@ import inspect
 import threading
 import warnings
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, cast
 
 from qdrant_client import AsyncQdrantClient, QdrantClient
 
-from surprise_rerank.connectors.qdrant.engines import retries
-from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, open_server
-from surprise_rerank.connectors.qdrant.location import (
-    MEMORY,
-    EngineKind,
-    Location,
-    RetryPolicy,
-    shown_url,
-)
+from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
+from surprise_rerank.connectors.qdrant.engines.nodes import Nodes
+from surprise_rerank.connectors.qdrant.location import MEMORY, EngineKind, Location, shown_url
 from surprise_rerank.errors import DataError, StoreError, did_you_mean
 
-Reached: TypeAlias = str | Location | QdrantClient | AsyncQdrantClient
+Reached: TypeAlias = str | Sequence[str] | Location | QdrantClient | AsyncQdrantClient
 
 _locks: weakref.WeakKeyDictionary[object, threading.RLock] = weakref.WeakKeyDictionary()
 _making = threading.Lock()
@@ -34,64 +29,57 @@ class Connection:
     """A Qdrant that is reached.
 
     Attributes:
-        client: that sends the requests.
-        kind: whether it is a server, or local mode.
-        server: the place, for messages.
+        nodes: where requests go to.
         place: where it is, as a name for folders.
-        policy: how often a failed request is sent again.
         owned: whether it is closed with the collection.
-        lock: that all its collections are asked under, in local mode.
     """
 
-    client: QdrantClient
-    kind: EngineKind
-    server: str
+    nodes: Nodes
     place: str
-    policy: RetryPolicy
     owned: bool
-    lock: threading.RLock
+
+    @property
+    def kind(self) -> EngineKind:
+        """Whether it is a server, or local mode."""
+        return self.nodes.kind
+
+    @property
+    def server(self) -> str:
+        """The place, for messages."""
+        return self.nodes.place
 
     def engine(self, collection: str) -> ClientEngine:
         """A collection of it, whether it exists or not."""
-        return ClientEngine(
-            self.client,
-            self.kind,
-            self.server,
-            collection,
-            self.policy,
-            lock=self.lock,
-            advice="attach it again",
-        )
+        return ClientEngine(self.nodes, collection, advice="attach it again")
 
     def close(self) -> None:
         """Close the connection, if it was opened here."""
         if self.owned:
-            self.client.close()
+            self.nodes.close()
 
 
 def connect(where: Reached, api_key: str | None = None) -> Connection:
     """Reach a Qdrant.
 
     Args:
-        where: the url of a server, a `Location`, or a client, sync or async, which stays open.
+        where: the url of a server, or those of a cluster's nodes, a `Location`, or a client, sync or async,
+            which stays open.
         api_key: for a url; the environment variable QDRANT_API_KEY by default.
 
     Raises:
         StoreError: if it cannot be reached.
         DataError: if it is none of these.
     """
-    if isinstance(where, str):
+    if isinstance(where, str | list | tuple):
         where = Location(url=where, api_key=api_key)
     if isinstance(where, Location):
-        client = open_server(where)
-        return Connection(
-            client, "server", where.server, shown_url(where.url or ""), where.retries, True, _lock_of(client)
-        )
-    policy = RetryPolicy()
+        # Of several nodes the same whichever is the preferred one.
+        place = ",".join(sorted(map(shown_url, where.urls)))
+        return Connection(Nodes.of(where), place, True)
     if isinstance(where, QdrantClient):
-        return _given(where, where, _is_local(where), policy)
+        return _given(where, where, _is_local(where))
     if isinstance(where, AsyncQdrantClient):
-        return _of_async(where, policy)
+        return _of_async(where)
     raise DataError(
         f"expected the url of a Qdrant server, a QdrantClient or an AsyncQdrantClient, got "
         f"{type(where).__name__}; for a vector store of a framework use SurpriseRerank.attach(store)"
@@ -107,7 +95,7 @@ def existing(connection: Connection, collection: str) -> ClientEngine:
     engine = connection.engine(collection)
     if engine.exists():
         return engine
-    listed = retries.call(connection.client.get_collections, connection.server, connection.policy)
+    listed = connection.nodes.call(lambda client: client.get_collections(), connection.server, reads=True)
     names = sorted(found.name for found in listed.collections)
     shown = ", ".join(names[:12]) or "none"
     hint = did_you_mean(collection, names)
@@ -119,23 +107,23 @@ def _is_local(client: QdrantClient | AsyncQdrantClient) -> bool:
     return options.get("location") == MEMORY or options.get("path") is not None
 
 
-def _of_async(client: AsyncQdrantClient, policy: RetryPolicy) -> Connection:
+def _of_async(client: AsyncQdrantClient) -> Connection:
     """A sync client of the same: ours may be asked in any thread, with or without an event loop."""
     if _is_local(client):
-        return _given(cast(QdrantClient, _Driven(client)), client, True, policy)
+        return _given(cast(QdrantClient, _Driven(client)), client, True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its owner was told already that a key travels without TLS
         made = QdrantClient(**client.init_options)
-    return replace(_given(made, client, False, policy), owned=True)
+    return replace(_given(made, client, False), owned=True)
 
 
-def _given(
-    client: QdrantClient, source: QdrantClient | AsyncQdrantClient, is_local: bool, policy: RetryPolicy
-) -> Connection:
+def _given(client: QdrantClient, source: QdrantClient | AsyncQdrantClient, is_local: bool) -> Connection:
     """A client of the user's."""
-    kind: EngineKind = "local" if is_local else "server"
-    server = _LOCAL if is_local else _SERVER
-    return Connection(client, kind, server, _place_of(source), policy, False, _lock_of(source))
+    if is_local:
+        nodes = Nodes.given(client, "local", _LOCAL, lock=_lock_of(source))
+    else:
+        nodes = Nodes.given(client, "server", _SERVER)
+    return Connection(nodes, _place_of(source), False)
 
 
 def _place_of(client: QdrantClient | AsyncQdrantClient) -> str:

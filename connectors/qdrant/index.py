@@ -94,13 +94,14 @@ class QdrantIndex:
         token_encoder: object | None = None,
         options: IndexOptions | None = None,
         collection: str = "documents",
-        url: str | None = None,
+        url: str | Sequence[str] | None = None,
         api_key: str | None = None,
         engine: EngineKind | None = None,
         prefer_grpc: bool = False,
-        grpc_port: int = 6334,
+        grpc_port: int | None = None,
         timeout: float = 60.0,
         retries: RetryPolicy = DEFAULT_RETRIES,
+        compression: bool = False,
         collection_settings: Mapping[str, Any] | None = None,
     ) -> Self:
         """Open an index, or make an empty one.
@@ -114,13 +115,14 @@ class QdrantIndex:
                 model, or a ColBERT model.
             options: what a new index stores. One that exists keeps its own, and must have these where given.
             collection: the collection's name, on a server or in memory.
-            url: of a Qdrant server or cluster, such as http://localhost:6333.
+            url: of a Qdrant server or cluster, such as http://localhost:6333; several for nodes of a cluster.
             api_key: for the server; the environment variable QDRANT_API_KEY by default.
             engine: `edge` or `local` for a new folder; Edge where it is installed by default.
             prefer_grpc: send requests by gRPC instead of REST.
-            grpc_port: where the server listens for gRPC.
+            grpc_port: where the server listens for gRPC; see `Location`.
             timeout: seconds until a request counts as failed.
             retries: how often and how long a failed request is sent again.
+            compression: let the server compress its answers; see `Location`.
             collection_settings: more for `QdrantClient.create_collection` on a server, such as
                 `shard_number`, `replication_factor`, `hnsw_config` or `optimizers_config`.
 
@@ -142,6 +144,7 @@ class QdrantIndex:
             grpc_port,
             timeout,
             retries,
+            compression,
         )
         if isinstance(location, Location):
             if where != Location():

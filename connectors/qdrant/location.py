@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Self, TypeAlias
+from urllib.parse import urlsplit
 
 from surprise_rerank.core.settings import option
 from surprise_rerank.errors import DataError
 
 EngineKind: TypeAlias = Literal["edge", "local", "server"]
 MEMORY = ":memory:"
+_REST_PORT, _GRPC_PORT = 6333, 6334
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,17 +25,24 @@ class RetryPolicy:
     that clients which failed together do not return together. A wait that the server asks for is added.
 
     Attributes:
-        attempts: how often it is sent at most, the first time included.
+        attempts: how often it is sent at most, the first time included; None where time alone decides.
         first_wait: seconds, the bound of the first wait.
         longest_wait: seconds, the bound of every wait that the server did not ask for.
         time_limit: seconds from the first attempt after which no other begins. If a server asks to wait for
-            longer than what is left, the request fails at once.
+            longer than what is left, the request fails at once. It holds for changes, and for what is read
+            for them: a server that is away for a minute does not end a run of hours.
+        search_limit: the same for questions, whose users wait.
     """
 
-    attempts: int = 6
+    attempts: int | None = None
     first_wait: float = 0.5
     longest_wait: float = 20.0
     time_limit: float = 300.0
+    search_limit: float = 15.0
+
+    def for_questions(self) -> RetryPolicy:
+        """The same with the time limit of questions."""
+        return replace(self, time_limit=min(self.search_limit, self.time_limit))
 
 
 DEFAULT_RETRIES = RetryPolicy()
@@ -44,17 +54,20 @@ class Location:
 
     Attributes:
         folder: of the index, or `:memory:`; None on a server.
-        url: of the server, such as http://localhost:6333.
+        url: of the server, such as http://localhost:6333; several, as a list or with commas between, for the
+            nodes of a cluster. Requests go to the first that is up.
         collection: name of the collection, on a server or in memory.
         api_key: for the server; the environment variable QDRANT_API_KEY by default. It is never shown.
         engine: `edge` or `local` for a new folder; Edge where it is installed by default.
         prefer_grpc: send requests by gRPC instead of REST.
-        grpc_port: port of the server for gRPC.
+        grpc_port: port of the server for gRPC; 6334 by default, and of several addresses the one after each
+            address's own port.
         timeout: seconds until a request counts as failed.
         retries: how often and how long a failed request is sent again.
+        compression: let the server compress its answers: faster over slow networks, slower over others.
 
     Raises:
-        DataError: if both a folder and a url are given.
+        DataError: if a url is empty, or both a folder and a url are given.
     """
 
     folder: str | os.PathLike[str] | None = option(
@@ -65,38 +78,54 @@ class Location:
         path="any",
         help="The folder of the index.  [$SURPRISE_RERANK_INDEX]",
     )
-    url: str | None = option(
+    url: str | Sequence[str] | None = option(
         None,
         flag="--qdrant-url",
         metavar="URL",
         envvar="QDRANT_URL",
-        help="A Qdrant server instead of a folder; its key from $QDRANT_API_KEY.  [$QDRANT_URL]",
+        joined=",",
+        help="A Qdrant server instead of a folder; its key from $QDRANT_API_KEY. Several times for the nodes "
+        "of a cluster, the preferred one first; with commas in the variable.  [$QDRANT_URL]",
     )
     collection: str = option("documents", metavar="NAME", help="The collection on the server.")
     api_key: str | None = None
     engine: EngineKind | None = None
     prefer_grpc: bool = False
-    grpc_port: int = 6334
+    grpc_port: int | None = None
     timeout: float = 60.0
     retries: RetryPolicy = DEFAULT_RETRIES
+    compression: bool = False
 
     def __post_init__(self) -> None:
+        if self.url is not None:
+            object.__setattr__(self, "url", joined_urls(self.url))
         if self.folder is not None and self.url is not None:
             raise DataError(
-                f"the folder {os.fspath(self.folder)!r} and the url {shown_url(self.url)!r} are both given; "
+                f"the folder {os.fspath(self.folder)!r} and the url {self._shown!r} are both given; "
                 "give the one where the index is"
             )
 
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The addresses, the preferred one first; none of a folder."""
+        return split_urls(self.url)
+
+    def grpc_port_of(self, url: str) -> int:
+        """The port for gRPC of one of the addresses."""
+        if self.grpc_port is not None or len(self.urls) < 2:
+            return self.grpc_port or _GRPC_PORT
+        return (urlsplit(url).port or _REST_PORT) + 1
+
     def __repr__(self) -> str:  # without the key, or a password in the url
         place = None if self.folder is None else os.fspath(self.folder)
-        shown = place if self.url is None else shown_url(self.url)
+        shown = place if self.url is None else self._shown
         return f"{type(self).__name__}({shown!r}, collection={self.collection!r})"
 
     def __str__(self) -> str:
         """The folder, or the server's url and the collection; without a password."""
         if self.url is None:
             return "" if self.folder is None else os.fspath(self.folder)
-        return f"{shown_url(self.url)}, collection {self.collection!r}"
+        return f"{self._shown}, collection {self.collection!r}"
 
     @property
     def is_given(self) -> bool:
@@ -106,7 +135,13 @@ class Location:
     @property
     def server(self) -> str:
         """The server, or the memory, for messages."""
-        return "memory" if self.url is None else f"the Qdrant server at {shown_url(self.url)}"
+        if self.url is None:
+            return "memory"
+        return f"the Qdrant {'servers' if len(self.urls) > 1 else 'server'} at {self._shown}"
+
+    @property
+    def _shown(self) -> str:
+        return ", ".join(map(shown_url, self.urls))
 
     @property
     def key(self) -> str | None:
@@ -116,6 +151,27 @@ class Location:
     def with_key(self) -> Self:
         """The same with the key of this environment, for processes that may have another environment."""
         return self if self.url is None else replace(self, api_key=self.key)
+
+
+def split_urls(url: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Addresses: one, several with commas between, or a list of them."""
+    parts = [url] if isinstance(url, str) else list(url or ())
+    return tuple(dict.fromkeys(own.strip() for part in parts for own in part.split(",")))
+
+
+def joined_urls(url: str | Sequence[str]) -> str:
+    """Addresses as one text, with commas between.
+
+    Raises:
+        DataError: if one is empty.
+    """
+    urls = split_urls(url)
+    if not urls or not all(urls):
+        raise DataError(
+            f"{shown_url(str(url))!r} names no Qdrant server; give urls such as http://localhost:6333, with "
+            "commas between them"
+        )
+    return ",".join(urls)
 
 
 def shown_url(url: str) -> str:

@@ -73,7 +73,7 @@ class IndexTarget:
     become metadata, as everywhere (`readers.Fields`).
 
     Attributes:
-        url: of the server.
+        url: of the server; several, with commas between, for the nodes of a cluster.
         collection: the collection's name.
         model: encodes; a name, or what every worker loads.
         options: what a new index stores. One that exists keeps its own, and must have these where given.
@@ -312,6 +312,7 @@ def fill(location: IndexLocation, corpus: EncodedCorpus, ensemble: Path, actors:
     """
     with AugmentedIndex(location, corpus, Ensemble.load(ensemble)) as index:
         missing = index.missing()
+        url = index.url
     shares = min(len(missing), _SHARES * actors.concurrency)
     if not shares:
         return
@@ -321,7 +322,7 @@ def fill(location: IndexLocation, corpus: EncodedCorpus, ensemble: Path, actors:
     ]
     sink = _VectorSink(
         location.name(corpus),
-        url=location.url,
+        url=url,
         api_key=location.api_key,
         vector_name=SURPRISE,
         batch_size=_BATCH,

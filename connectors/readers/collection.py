@@ -15,6 +15,8 @@ from surprise_rerank.errors import StoreError
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
 
+    from surprise_rerank.connectors.qdrant.engines.nodes import Nodes
+
 _BATCH = 256
 
 
@@ -37,18 +39,18 @@ def from_collection(
     """
 
     def read(refusals: Refusals) -> Iterator[Document]:
-        with _opened(where, api_key) as (client, place):
-            rows = _rows(client, collection, place)
+        with _opened(where, api_key) as nodes:
+            rows = _rows(nodes, collection)
             yield from documents_of(rows, fields or Fields(), refusals, keyed=True)
 
     def count() -> int:
-        with _opened(where, api_key) as (client, place):
-            return _count(client, collection, place)
+        with _opened(where, api_key) as nodes:
+            return _count(nodes, collection)
 
     return DocumentSource(collection, read, on_error=on_error, may_be_empty=False, count=count)
 
 
-def _rows(client: QdrantClient, collection: str, place: str) -> Iterator[Row]:
+def _rows(nodes: Nodes, collection: str) -> Iterator[Row]:
     """The points of a collection.
 
     Raises:
@@ -58,8 +60,8 @@ def _rows(client: QdrantClient, collection: str, place: str) -> Iterator[Row]:
     from surprise_rerank.connectors.qdrant.manifest import is_index
     from surprise_rerank.connectors.qdrant.schema import DOCUMENT_FIELDS, TEXT
 
-    _check_exists(client, collection, place)
-    engine = ClientEngine(client, "server", place, collection)
+    _check_exists(nodes, collection)
+    engine = ClientEngine(nodes, collection)
     is_own = is_index(engine.metadata())
     for batch in engine.scroll(DOCUMENT_FIELDS if is_own else None, batch=_BATCH):
         for point in batch:
@@ -68,7 +70,7 @@ def _rows(client: QdrantClient, collection: str, place: str) -> Iterator[Row]:
                 yield Row(f"{engine.where}, point {point.id}", point.id, point.payload)
 
 
-def _count(client: QdrantClient, collection: str, place: str) -> int:
+def _count(nodes: Nodes, collection: str) -> int:
     """How many points there are; of an index of ours, how many documents.
 
     Raises:
@@ -80,37 +82,35 @@ def _count(client: QdrantClient, collection: str, place: str) -> int:
     from surprise_rerank.connectors.qdrant.manifest import is_index
     from surprise_rerank.connectors.qdrant.schema import TEXT
 
-    _check_exists(client, collection, place)
-    engine = ClientEngine(client, "server", place, collection)
+    _check_exists(nodes, collection)
+    engine = ClientEngine(nodes, collection)
     texts = models.Filter(must_not=[models.IsEmptyCondition(is_empty=models.PayloadField(key=TEXT))])
     return engine.count(texts if is_index(engine.metadata()) else None)
 
 
-def _check_exists(client: QdrantClient, collection: str, place: str) -> None:
-    from surprise_rerank.connectors.qdrant.engines.retries import call
-
+def _check_exists(nodes: Nodes, collection: str) -> None:
     # No retries: a wrong address is reported at once.
-    listed = call(client.get_collections, place, RetryPolicy(attempts=1))
+    once = RetryPolicy(attempts=1)
+    listed = nodes.call(lambda client: client.get_collections(), nodes.place, reads=True, policy=once)
     names = {found.name for found in listed.collections}
     if collection not in names:
-        aliases = call(client.get_aliases, place, RetryPolicy(attempts=1)).aliases
-        names |= {alias.alias_name for alias in aliases}
+        found = nodes.call(lambda client: client.get_aliases(), nodes.place, reads=True, policy=once)
+        names |= {alias.alias_name for alias in found.aliases}
     if collection not in names:
         shown = ", ".join(sorted(names)[:12]) or "none"
-        raise StoreError(f"{place} has no collection {collection!r}; there is {shown}")
+        raise StoreError(f"{nodes.place} has no collection {collection!r}; there is {shown}")
 
 
 @contextmanager
-def _opened(where: str | QdrantClient, api_key: str | None) -> Iterator[tuple[QdrantClient, str]]:
-    """A client, closed at the end if it was made here, and the place for messages."""
-    from surprise_rerank.connectors.qdrant.engines.client import open_server
+def _opened(where: str | QdrantClient, api_key: str | None) -> Iterator[Nodes]:
+    """Where requests go to; closed at the end if it was opened here."""
+    from surprise_rerank.connectors.qdrant.engines.nodes import Nodes
 
     if not isinstance(where, str):
-        yield where, "the Qdrant client"
+        yield Nodes.given(where, "server", "the Qdrant client")
         return
-    location = Location(url=where, api_key=api_key)
-    client = open_server(location)
+    nodes = Nodes.of(Location(url=where, api_key=api_key))
     try:
-        yield client, location.server
+        yield nodes
     finally:
-        client.close()
+        nodes.close()

@@ -132,7 +132,8 @@ class PipelineSettings:
         if not self.location.is_given:
             raise DataError("which index? give index=FOLDER, or url=URL with collection=NAME")
         folder = "" if self.index is None else os.path.realpath(self.index)
-        key = (folder, self.url or "", self.collection if self.url else "")
+        url = ",".join(self.location.urls)
+        key = (folder, url, self.collection if url else "")
         with _opening:
             found = _open.get(key)
             if found is None or found.is_closed:

@@ -113,10 +113,12 @@ def _parameter(own: dataclasses.Field[Any], hint: Any) -> Callable[[Function], F
         how |= {"is_flag": True} if info.sets is None else {"flag_value": info.sets}
         how["show_default"] = info.show_default and "/" in info.flag
     else:
-        how |= {"type": kind, "multiple": several, "show_default": info.show_default}
+        how |= {"type": kind, "multiple": several or bool(info.joined), "show_default": info.show_default}
         how |= {"required": True} if required else {"default": _default(info, own.default)}
     if info.parse is not None:
         how["callback"] = _parsed(info.parse)
+    if info.joined:
+        how["callback"] = lambda _, __, given: info.joined.join(given) or None
     return click.option(*(info.flag.split() or [f"--{own.name.replace('_', '-')}"]), own.name, **how)
 
 

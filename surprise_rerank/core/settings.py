@@ -33,6 +33,7 @@ class OptionInfo:
             mistake, or a SurpriseRerankError that is complete in itself.
         text: the default as a user writes it, for a field with `parse`.
         sets: for a switch: the value that it sets; with a metavar, the value of an option that is given none.
+        joined: for a text: it may be given several times, and is then one text with this between.
         choices: in place of those of a `Literal`.
         kind: a type of click in place of what the annotation names.
         envvar: environment variable that stands for the option.
@@ -50,6 +51,7 @@ class OptionInfo:
     parse: Callable[[str], Any] | None = None
     text: str | None = None
     sets: str | None = None
+    joined: str = ""
     choices: tuple[str, ...] = ()
     kind: Any = None
     envvar: str | None = None

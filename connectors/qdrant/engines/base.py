@@ -7,6 +7,7 @@ Qdrant offers in a query, filters for one, therefore passes through unchanged.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -46,6 +47,10 @@ class Engine(Protocol):
     @property
     def where(self) -> str:
         """The place, for messages."""
+        ...
+
+    def changing(self) -> AbstractContextManager[None]:
+        """While a change goes on: what it reads is waited for as long as what it writes."""
         ...
 
     def claim(self) -> None:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import math
 import sqlite3
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -25,15 +22,11 @@ from surprise_rerank.connectors.qdrant.engines.base import (
     to_record,
 )
 from surprise_rerank.connectors.qdrant.engines.graph import wait_until_indexed
-from surprise_rerank.connectors.qdrant.engines.keys import key_header
+from surprise_rerank.connectors.qdrant.engines.nodes import Nodes
 from surprise_rerank.connectors.qdrant.engines.retries import CollectionExists
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.location import (
-    DEFAULT_RETRIES,
     EngineKind,
-    Location,
-    RetryPolicy,
-    shown_url,
 )
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
 from surprise_rerank.connectors.qdrant.multivectors import CODED, TokenStorage, datatype
@@ -62,43 +55,8 @@ PayloadChoice: TypeAlias = Sequence[str] | models.PayloadSelectorExclude | None
 # Changes in one request; each is a small operation of its own.
 _OPERATIONS = 500
 REQUEST_BYTES = 8 * 2**20  # a quarter of what a server takes
-# A server compresses its answers for clients that say they read gzip, as gRPC's do: a pool's token vectors,
-# which are as good as random, then take 30 ms instead of 2.
-_UNCOMPRESSED = {"grpc.compression_enabled_algorithms_bitset": 1}
 # Arguments of `QdrantClient.create_collection` that are not the user's.
 _OURS = frozenset({"self", "collection_name", "vectors_config", "sparse_vectors_config", "kwargs"})
-
-
-def open_server(location: Location) -> QdrantClient:
-    """A client that has reached the server.
-
-    Raises:
-        StoreError: if it cannot be reached, or refuses the key.
-    """
-    url = location.url or ""
-    try:
-        client = QdrantClient(
-            url=url,
-            headers=key_header(location),
-            timeout=math.ceil(location.timeout),
-            prefer_grpc=location.prefer_grpc,
-            grpc_port=location.grpc_port,
-            grpc_options=dict(_UNCOMPRESSED),  # to which the client adds
-            check_compatibility=False,
-        )
-    except UnicodeEncodeError:  # it contains the whole key, as a header
-        raise StoreError(
-            "the API key holds characters that no key of Qdrant has; check QDRANT_API_KEY"
-        ) from None
-    except ValueError:  # it can contain a password of the url
-        raise StoreError(f"{shown_url(url)!r} is not the url of a Qdrant server") from None
-    try:
-        # One attempt: a wrong address is reported at once.
-        retries.call(client.get_collections, location.server, RetryPolicy(attempts=1))
-    except BaseException:
-        client.close()
-        raise
-    return client
 
 
 def open_local(folder: Path) -> QdrantClient:
@@ -120,42 +78,31 @@ def open_local(folder: Path) -> QdrantClient:
 
 
 class ClientEngine:
-    """A collection behind a `QdrantClient`.
+    """A collection behind `QdrantClient`s.
 
     Args:
-        client: a server's, or one in local mode.
-        kind: which of the two.
-        where: the place, for messages.
+        nodes: where requests go to; several engines may share them.
         collection: its name; see `create`.
-        policy: how often and how long a failed request is sent again.
         moved: asked when the collection is gone: the name of the one that took its place, if one did.
         advice: what to do when it is gone.
-        lock: that local mode is asked under, where several engines share a client.
     """
 
     def __init__(
         self,
-        client: QdrantClient,
-        kind: EngineKind,
-        where: str,
+        nodes: Nodes,
         collection: str,
-        policy: RetryPolicy = DEFAULT_RETRIES,
         moved: Callable[[], str | None] = lambda: None,
-        lock: threading.RLock | None = None,
         advice: str = "index again",
     ) -> None:
-        self.kind: EngineKind = kind
-        self.where = f"{where}, collection {collection!r}"
-        self._server = where
-        self.client = client
+        self.kind: EngineKind = nodes.kind
+        self.where = f"{nodes.place}, collection {collection!r}"
+        self.nodes = nodes
         self.collection = collection
-        self._policy = policy
         self._moved, self._advice = moved, advice
-        self._lock = lock or threading.RLock()
 
     def exists(self) -> bool:
         """Whether there is such a collection."""
-        return self._call(lambda: self.client.collection_exists(self.collection))
+        return self._call(lambda client: client.collection_exists(self.collection), reads=True)
 
     def create(self, manifest: Manifest, settings: Mapping[str, Any]) -> bool:
         """Make the collection, with its payload indexes; returns whether it was not there.
@@ -169,9 +116,7 @@ class ClientEngine:
         """
         manifest.check_engine(self.kind, self.where)
         if self.kind == "server" and manifest.options.token_vectors in CODED:
-            versions.require(
-                versions.Feature.TURBO_QUANT, self.client, self._server, "choose token_vectors='float16'"
-            )
+            versions.require(versions.Feature.TURBO_QUANT, self.nodes, "choose token_vectors='float16'")
         made = self.create_of(
             _vector_params(manifest),
             settings,
@@ -181,10 +126,7 @@ class ClientEngine:
         )
         if self.kind == "server":  # local mode has no payload indexes, and warns of the request
             for path, kind in payload_indexes(manifest.options).items():
-                schema = models.PayloadSchemaType(kind)
-                self._call(
-                    partial(self.client.create_payload_index, self.collection, path, schema, wait=True)
-                )
+                self._index_payload(path, models.PayloadSchemaType(kind))
         return made
 
     def create_of(
@@ -209,13 +151,13 @@ class ClientEngine:
         arguments = {**defaults, **settings}
         # An attempt whose answer was lost may have made it, or another process.
         with contextlib.suppress(CollectionExists):
-            self._call(lambda: self.client.create_collection(self.collection, vectors, **arguments))
+            self._call(lambda client: client.create_collection(self.collection, vectors, **arguments))
             return True
         return False
 
     def info(self) -> models.CollectionInfo:
         """How the collection is made."""
-        return self._call(lambda: self.client.get_collection(self.collection))
+        return self._call(lambda client: client.get_collection(self.collection), reads=True)
 
     def spread(self) -> dict[str, Any]:
         """Settings that give another collection as many shards and copies on a cluster as this one has."""
@@ -231,27 +173,30 @@ class ClientEngine:
 
     def set_metadata(self, values: Mapping[str, Any]) -> None:
         """Change what it remembers."""
-        self._call(lambda: self.client.update_collection(self.collection, metadata=dict(values)))
+        self._call(lambda client: client.update_collection(self.collection, metadata=dict(values)))
+
+    def changing(self) -> contextlib.AbstractContextManager[None]:
+        """While a change goes on: what it reads is waited for as long as what it writes."""
+        return self.nodes.changing()
 
     def claim(self) -> None:
         """Nothing: local mode is open once, and a server orders the changes of its clients."""
 
     def count(self, condition: models.Filter | None = None) -> int:
         """Number of stored points, or of those that a filter lets through."""
-        return self._read(lambda name: self.client.count(name, count_filter=condition, exact=True)).count
+        return self._read(lambda client, name: client.count(name, count_filter=condition, exact=True)).count
 
     def upsert(self, points: Sequence[Point]) -> None:
         """Store points, or replace those of the same id; waits until they are applied."""
         batch = [
             models.PointStruct(id=p.id, vector=_vectors(p.vectors), payload=p.payload or None) for p in points
         ]
-        self._call(lambda: self.client.upsert(self.collection, batch, wait=True))
+        self._call(lambda client: client.upsert(self.collection, batch, wait=True))
 
     def delete(self, point_ids: Sequence[PointId]) -> None:
         """Remove points; waits until they are gone."""
         for start in range(0, len(point_ids), 10 * _OPERATIONS):
-            selector = models.PointIdsList(points=list(point_ids[start : start + 10 * _OPERATIONS]))
-            self._call(partial(self.client.delete, self.collection, selector, wait=True))
+            self._delete(models.PointIdsList(points=list(point_ids[start : start + 10 * _OPERATIONS])))
 
     def set_payloads(self, changes: Sequence[tuple[PointId, Payload]]) -> None:
         """Set some fields of points."""
@@ -260,8 +205,7 @@ class ClientEngine:
             for name, payload in changes
         ]
         for start in range(0, len(operations), _OPERATIONS):
-            part = operations[start : start + _OPERATIONS]
-            self._call(partial(self.client.batch_update_points, self.collection, part, wait=True))
+            self._update(operations[start : start + _OPERATIONS])
 
     def set_vectors(self, changes: Sequence[tuple[PointId, Mapping[str, StoredVector]]]) -> None:
         """Set some vectors of points."""
@@ -269,8 +213,7 @@ class ClientEngine:
         widest = max((Point("", vectors, {}).size for _, vectors in changes), default=1)
         step = max(1, min(_OPERATIONS, REQUEST_BYTES // widest))
         for start in range(0, len(points), step):
-            part = points[start : start + step]
-            self._call(partial(self.client.update_vectors, self.collection, part, wait=True))
+            self._update_vectors(points[start : start + step])
 
     def add_sparse_vector(self, name: str) -> None:
         """Give points a further sparse vector with Qdrant's IDF, by name; nothing happens if it is there.
@@ -283,29 +226,27 @@ class ClientEngine:
             return
         own = models.SparseVectorConfig(modifier=models.Modifier.IDF)
         added = models.SparseVectorNameConfig(sparse=own)
-        with versions.needing(
-            versions.Feature.NAMED_VECTORS, self.client, self._server, "add words beside the collection"
-        ):
-            self._call(lambda: self.client.create_vector_name(self.collection, name, added, wait=True))
+        with versions.needing(versions.Feature.NAMED_VECTORS, self.nodes, "add words beside the collection"):
+            self._call(lambda client: client.create_vector_name(self.collection, name, added, wait=True))
 
     def delete_vector(self, name: str) -> None:
         """Take a named vector off all points."""
-        self._call(lambda: self.client.delete_vector_name(self.collection, name, wait=True))
+        self._call(lambda client: client.delete_vector_name(self.collection, name, wait=True))
 
     def delete_fields(self, names: Sequence[str]) -> None:
         """Take fields off the payloads of all points; the others stay."""
         every = models.FilterSelector(filter=models.Filter())
-        self._call(lambda: self.client.delete_payload(self.collection, list(names), every, wait=True))
+        self._call(lambda client: client.delete_payload(self.collection, list(names), every, wait=True))
 
     def drop(self) -> None:
         """Delete the collection, if it exists."""
         if self.exists():
-            self._call(lambda: self.client.delete_collection(self.collection))
+            self._call(lambda client: client.delete_collection(self.collection))
 
     def query(self, request: models.QueryRequest) -> list[Record]:
         """The best points, best first."""
-        response = self._read(
-            lambda name: self.client.query_points(name, **self._arguments(request), offset=request.offset)
+        response = self._asked(
+            lambda client, name: client.query_points(name, **self._arguments(request), offset=request.offset)
         )
         return [to_record(p, p.score) for p in response.points]
 
@@ -315,13 +256,13 @@ class ClientEngine:
             return [self.query(requests[0])]
         if self.kind == "local":  # see `_arguments`
             requests = [request.model_copy(update={"params": None}) for request in requests]
-        responses = self._read(lambda name: self.client.query_batch_points(name, requests))
+        responses = self._asked(lambda client, name: client.query_batch_points(name, requests))
         return [[to_record(p, p.score) for p in response.points] for response in responses]
 
     def query_groups(self, request: models.QueryRequest, group_by: str, group_size: int) -> list[Group]:
         """The best groups of points that share a payload value, best first."""
         arguments = {**self._arguments(request), "group_by": group_by, "group_size": group_size}
-        response = self._read(lambda name: self.client.query_points_groups(name, **arguments))
+        response = self._asked(lambda client, name: client.query_points_groups(name, **arguments))
         return [(group.id, [to_record(p, p.score) for p in group.hits]) for group in response.groups]
 
     def search(
@@ -333,7 +274,8 @@ class ClientEngine:
             models.QueryRequest(query=query, using=vector, limit=limit, score_threshold=least, params=params)
             for query in queries.tolist()
         ]
-        responses = self._read(lambda name: self.client.query_batch_points(name, requests))
+        # A job asks, which may wait.
+        responses = self._read(lambda client, name: client.query_batch_points(name, requests), patient=True)
         return [hits_of(response.points) for response in responses]
 
     def retrieve(
@@ -343,7 +285,7 @@ class ClientEngine:
         if not point_ids:
             return []
         found = self._read(
-            lambda name: self.client.retrieve(
+            lambda client, name: client.retrieve(
                 name,
                 ids=list(point_ids),
                 with_payload=_payload(fields),
@@ -364,7 +306,7 @@ class ClientEngine:
 
         def page(offset: Any) -> tuple[Sequence[Any], Any]:
             return self._read(
-                lambda name: self.client.scroll(
+                lambda client, name: client.scroll(
                     name,
                     scroll_filter=condition,
                     limit=batch,
@@ -398,7 +340,7 @@ class ClientEngine:
         wait_until_indexed(
             self.info,
             lambda: self._call(
-                lambda: self.client.update_collection(self.collection, optimizers_config=unchanged)
+                lambda client: client.update_collection(self.collection, optimizers_config=unchanged)
             ),
             self.where,
             advance,
@@ -407,7 +349,7 @@ class ClientEngine:
 
     def close(self) -> None:
         """Close connections and files."""
-        self.client.close()
+        self.nodes.close()
 
     def _arguments(self, request: models.QueryRequest) -> dict[str, Any]:
         return {
@@ -423,21 +365,40 @@ class ClientEngine:
             "search_params": request.params if self.kind == "server" else None,
         }
 
-    def _call(self, request: Callable[[], T]) -> T:
+    def _delete(self, points: models.PointIdsList) -> None:
+        self._call(lambda client: client.delete(self.collection, points, wait=True))
+
+    def _update(self, operations: Sequence[models.UpdateOperation]) -> None:
+        self._call(lambda client: client.batch_update_points(self.collection, operations, wait=True))
+
+    def _update_vectors(self, points: Sequence[models.PointVectors]) -> None:
+        self._call(lambda client: client.update_vectors(self.collection, points, wait=True))
+
+    def _index_payload(self, path: str, schema: models.PayloadSchemaType) -> None:
+        self._call(lambda client: client.create_payload_index(self.collection, path, schema, wait=True))
+
+    def _call(self, request: Callable[[QdrantClient], T], *, reads: bool = False, patient: bool = True) -> T:
         """Send a request; again while its fault may pass, as all of them are idempotent."""
-        if self.kind == "server":
-            return retries.call(request, self.where, self._policy)
+        return self.nodes.call(request, self.where, reads=reads, patient=patient)
 
-        def locked() -> T:
-            with self._lock:
-                return request()
+    def _asked(self, request: Callable[[QdrantClient, str], T]) -> T:
+        """Send a request that is part of a question."""
+        return self._read(request, patient=False)
 
-        return retries.call(locked, self.where, self._policy)
+    def _read(self, request: Callable[[QdrantClient, str], T], *, patient: bool | None = None) -> T:
+        """Send a request that reads; where the collection was replaced meanwhile, to the one in its place.
 
-    def _read(self, request: Callable[[str], T]) -> T:
-        """Send a request that reads; where the collection was replaced meanwhile, to the one in its place."""
+        Args:
+            request: sends it, to a collection of that name.
+            patient: see `Nodes.call`; while a change goes on, by default.
+        """
+        waits = self.nodes.is_changing if patient is None else patient
+
+        def sent(name: str) -> T:
+            return self._call(lambda client: request(client, name), reads=True, patient=waits)
+
         try:
-            return self._call(lambda: request(self.collection))
+            return sent(self.collection)
         except retries.CollectionGone as error:
             name = self._moved()
             if name is None or name == self.collection:
@@ -445,7 +406,7 @@ class ClientEngine:
                     f"{self.where}: the collection does not exist any more; {self._advice}"
                 ) from error
             self.collection = name
-            return self._call(lambda: request(name))
+            return sent(name)
 
 
 def _payload(fields: PayloadChoice) -> Any:

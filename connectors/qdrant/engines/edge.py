@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +85,10 @@ class EdgeEngine:
         vectors = {name: qdrant_edge.EdgeVectorParams(dimension, qdrant_edge.Distance.Dot)}
         optimizers = qdrant_edge.EdgeOptimizersConfig(default_segment_number=1, max_segment_size=_ONE_SEGMENT)
         return cls(Shard(folder, qdrant_edge.EdgeConfig(vectors=vectors, optimizers=optimizers)))
+
+    def changing(self) -> AbstractContextManager[None]:
+        """Nothing to do: it is never away."""
+        return nullcontext()
 
     def claim(self) -> None:
         """Become the only one who has the folder open; others may have it for reading until then.

@@ -12,15 +12,15 @@ from surprise_rerank.connectors.qdrant.location import Location
 _log = logging.getLogger(__name__)
 
 
-def key_header(location: Location) -> dict[str, str] | None:
-    """The header with the key; None where there is none.
+def key_header(location: Location, url: str) -> dict[str, str] | None:
+    """The header with the key for one of the location's addresses; None where there is none.
 
     qdrant-client would print two lines for a key without TLS, one of them of source code, for this machine's
     own server, too. A log line is written instead, once for each address that is not of this machine.
     """
     if location.key is None:
         return None
-    address = urlsplit(location.url or "")
+    address = urlsplit(url)
     if address.scheme == "http" and not _is_here(address.hostname or ""):
         _warn(f"http://{address.netloc.rpartition('@')[2]}")
     return {"api-key": location.key}

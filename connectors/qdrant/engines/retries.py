@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import sqlite3
 import ssl
@@ -22,6 +23,8 @@ from surprise_rerank.errors import StoreError
 
 T = TypeVar("T")
 
+_log = logging.getLogger(__name__)
+
 _TRANSIENT_STATUS = frozenset({408, 429, 502, 503, 504})
 _TRANSIENT_CODES = frozenset(
     {
@@ -30,6 +33,16 @@ _TRANSIENT_CODES = frozenset(
         grpc.StatusCode.DEADLINE_EXCEEDED,
         grpc.StatusCode.ABORTED,
     }
+)
+# Of these a node is away itself, or what is before it says so.
+_AWAY_STATUS = frozenset({502, 503, 504})
+_AWAY_CODES = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
+_INTERNAL = frozenset({grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN})
+# What a node says while another one is away that holds a shard: reads, changes, and what both need.
+_LOST_SHARD = re.compile(
+    r"read operations? failed|shards? failed to apply operation|transport error|active replica|"
+    r"consensus operation|Raft consensus",
+    re.IGNORECASE,
 )
 _NO_ACCESS = frozenset({grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED})
 # Qdrant's REST and gRPC, gRPC's client, and strict mode's limits of a batch and of tokens per minute.
@@ -43,6 +56,7 @@ _COLLECTION_EXISTS = re.compile(r"collection .*already exists", re.IGNORECASE)
 _WRITING = re.compile(r"write access|manage access|only points access|read-only", re.IGNORECASE)
 _NO_RESULT = re.compile(r"returned None")  # qdrant-client, of JSON that has no `result`
 _BAD_RETRY_AFTER = "Retry-After header value is not a valid integer: "
+_SILENT = 3.0  # seconds that a request may wait without a word
 _SHOWN = 200  # characters of a message from outside
 
 
@@ -80,7 +94,8 @@ def call(request: Callable[[], T], where: str, policy: RetryPolicy = DEFAULT_RET
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception(_is_transient),
         wait=_Pause(policy),
-        stop=tenacity.stop_after_attempt(policy.attempts) | tenacity.stop_before_delay(policy.time_limit),
+        stop=tenacity.stop_any(*_bounds(policy)),
+        before_sleep=_Announced(where, policy.time_limit),
         reraise=True,
     )
     try:
@@ -101,6 +116,26 @@ def call(request: Callable[[], T], where: str, policy: RetryPolicy = DEFAULT_RET
     # Outside the handler: an error raised in it would keep the original, and what that shows, as its context.
     attempts = retrying.statistics.get("attempt_number", 1)
     raise type(shown)(f"{shown} (tried {attempts} times)" if attempts > 1 else str(shown)) from cause
+
+
+def _bounds(policy: RetryPolicy) -> list[tenacity.stop.stop_base]:
+    attempts = [] if policy.attempts is None else [tenacity.stop_after_attempt(policy.attempts)]
+    return [*attempts, tenacity.stop_before_delay(policy.time_limit)]
+
+
+class _Announced:
+    """Says once that a request waits, where it has waited for a while."""
+
+    def __init__(self, where: str, limit: float) -> None:
+        self._where, self._limit, self._is_said = where, limit, False
+
+    def __call__(self, retry_state: tenacity.RetryCallState) -> None:
+        if self._is_said or (retry_state.seconds_since_start or 0.0) < _SILENT:
+            return
+        self._is_said = True
+        _log.warning(
+            "%s does not do what it is asked for; waiting for it, for up to %.0f s", self._where, self._limit
+        )
 
 
 class _Pause(tenacity.wait.wait_base):
@@ -133,16 +168,55 @@ def _is_bad_retry_after(error: BaseException | None) -> bool:
 def _is_transient(error: BaseException) -> bool:
     match error:
         case UnexpectedResponse():
-            return error.status_code in _TRANSIENT_STATUS and not _TOO_LARGE.search(_reason(error))
+            known = error.status_code in _TRANSIENT_STATUS or is_lost_shard(error)
+            return known and _TOO_LARGE.search(_reason(error)) is None
         case ResponseHandlingException():
             return _is_transient_transport(error.source)
         case ResourceExhaustedResponse():
             return True
         case grpc.RpcError():
-            return _code(error) in _TRANSIENT_CODES and not _TOO_LARGE.search(_details(error))
+            known = _code(error) in _TRANSIENT_CODES or is_lost_shard(error)
+            return known and _TOO_LARGE.search(_details(error)) is None
     # An answer that is no JSON was cut off, or is the page of a proxy whose server is away; or it is
     # another service's, which the last attempt reports.
     return _is_no_json(error) or _is_bad_retry_after(error)
+
+
+def is_lost_shard(error: BaseException) -> bool:
+    """Whether a node answers that the node of a shard is away: an internal error that passes."""
+    match error:
+        case UnexpectedResponse(status_code=500):
+            return bool(_LOST_SHARD.search(_reason(error)))
+        case grpc.RpcError():
+            return _code(error) in _INTERNAL and bool(_LOST_SHARD.search(_details(error)))
+    return False
+
+
+def is_timeout(error: BaseException) -> bool:
+    """Whether no answer came in time."""
+    match error:
+        case ResponseHandlingException():
+            return isinstance(error.source, httpx.TimeoutException)
+        case grpc.RpcError():
+            return _code(error) is grpc.StatusCode.DEADLINE_EXCEEDED
+    return False
+
+
+def is_away(error: BaseException) -> bool:
+    """Whether a node does not answer, or is not ready to."""
+    match error:
+        case UnexpectedResponse():
+            return error.status_code in _AWAY_STATUS
+        case ResponseHandlingException():
+            return _is_transient_transport(error.source)
+        case grpc.RpcError():
+            return _code(error) in _AWAY_CODES
+    return False
+
+
+def is_elsewhere(error: BaseException) -> bool:
+    """Whether another node of the same cluster may answer."""
+    return is_away(error) or is_lost_shard(error)
 
 
 def _is_transient_transport(source: BaseException) -> bool:

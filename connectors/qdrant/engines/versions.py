@@ -8,9 +8,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import TypeAlias
 
-from qdrant_client import QdrantClient
-
-from surprise_rerank.connectors.qdrant.engines import retries
+from surprise_rerank.connectors.qdrant.engines.nodes import Nodes
 from surprise_rerank.connectors.qdrant.location import RetryPolicy
 from surprise_rerank.errors import StoreError
 
@@ -39,44 +37,45 @@ class Feature(Enum):
         return self.value[1]
 
 
-def server_version(client: QdrantClient, where: str) -> Version | None:
+def server_version(nodes: Nodes) -> Version | None:
     """The version of a server, which it tells everybody; None where a proxy keeps that back."""
     with contextlib.suppress(StoreError):
-        found = _NUMBERS.match(retries.call(client.info, where, RetryPolicy(attempts=1)).version)
+        once = RetryPolicy(attempts=1)
+        told = nodes.call(lambda client: client.info(), nodes.place, reads=True, policy=once)
+        found = _NUMBERS.match(told.version)
         if found is not None:
             return int(found[1]), int(found[2]), int(found[3])
     return None
 
 
-def require(feature: Feature, client: QdrantClient, where: str, otherwise: str = "") -> None:
+def require(feature: Feature, nodes: Nodes, otherwise: str = "") -> None:
     """Refuse a server that is known to be too old.
 
     Args:
         feature: what is needed.
-        client: of the server.
-        where: the server, for messages.
+        nodes: of the server.
         otherwise: what to do instead of upgrading it.
 
     Raises:
         StoreError: if its version does not have the feature; names both versions.
     """
-    version = server_version(client, where)
+    version = server_version(nodes)
     if version is not None and version < feature.since:
         instead = f", or {otherwise}" if otherwise else ""
         raise StoreError(
-            f"{where} is version {_shown(version)}, older than {_shown(feature.since)}, the first that has "
-            f"{feature.words}; upgrade it{instead}"
+            f"{nodes.place} is version {_shown(version)}, older than {_shown(feature.since)}, the first that "
+            f"has {feature.words}; upgrade it{instead}"
         )
 
 
 @contextlib.contextmanager
-def needing(feature: Feature, client: QdrantClient, where: str, otherwise: str = "") -> Iterator[None]:
+def needing(feature: Feature, nodes: Nodes, otherwise: str = "") -> Iterator[None]:
     """For a request: where it fails, and the server is too old for it, the error says so; see `require`."""
     try:
         yield
     except StoreError as error:
         try:
-            require(feature, client, where, otherwise)
+            require(feature, nodes, otherwise)
         except StoreError as older:
             raise older from error
         raise

@@ -12,6 +12,7 @@ from typing import Any, get_args
 
 from surprise_rerank.connectors.qdrant.engines.base import Engine
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, open_local
+from surprise_rerank.connectors.qdrant.engines.nodes import Nodes
 from surprise_rerank.connectors.qdrant.location import EngineKind
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
 from surprise_rerank.connectors.qdrant.storage.base import check, differs
@@ -164,7 +165,8 @@ def _embedded_engine(folder: Path, kind: EngineKind, manifest: Manifest) -> Engi
         from surprise_rerank.connectors.qdrant.engines.edge import EdgeEngine
 
         return EdgeEngine.of_documents(folder / "edge", manifest)
-    engine = ClientEngine(open_local(folder / "local"), "local", str(folder), "documents")
+    nodes = Nodes.given(open_local(folder / "local"), "local", str(folder))
+    engine = ClientEngine(nodes, "documents")
     try:
         if not engine.exists():
             engine.create(manifest, {})

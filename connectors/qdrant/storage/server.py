@@ -7,14 +7,14 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from typing import Any, TypeVar
 
 from qdrant_client import QdrantClient, models
 
 from surprise_rerank.connectors.qdrant.engines import retries, versions
-from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, open_server
-from surprise_rerank.connectors.qdrant.location import MEMORY, EngineKind, Location
+from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
+from surprise_rerank.connectors.qdrant.engines.nodes import Nodes
+from surprise_rerank.connectors.qdrant.location import MEMORY, Location
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest, is_index
 from surprise_rerank.connectors.qdrant.storage.base import check, differs
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles
@@ -35,7 +35,7 @@ class ServerStorage:
     of what it is made with, so that two processes which build different ones never write into one collection.
 
     Args:
-        client: a server's, or one in local mode, whose collections are in memory.
+        nodes: of a server, or a client in local mode, whose collections are in memory.
         location: of the server or in memory; its collection is the alias.
         version: which one.
         manifest: of the version.
@@ -44,7 +44,7 @@ class ServerStorage:
 
     def __init__(
         self,
-        client: QdrantClient,
+        nodes: Nodes,
         location: Location,
         version: str,
         manifest: Manifest,
@@ -52,7 +52,7 @@ class ServerStorage:
     ) -> None:
         name = location.collection
         self.where = f"{location.server}, collection {name!r}"
-        self._client, self._name, self._version = client, name, version
+        self._nodes, self._name, self._version = nodes, name, version
         self._location, self._settings = location, settings
         self._before: str | None = None
         self._owns_client = True
@@ -78,29 +78,33 @@ class ServerStorage:
         name = location.collection
         if not name or set(name) & _FORBIDDEN:
             raise StoreError(f"{name!r} is not a name for a collection; use letters, digits, '-' and '_'")
-        client = QdrantClient(MEMORY) if location.url is None else open_server(location)
+        nodes = _in_memory(location) if location.url is None else Nodes.of(location)
         try:
-            return cls._opened(client, location, expected, options, settings)
+            return cls._opened(nodes, location, expected, options, settings)
         except BaseException:
-            client.close()
+            nodes.close()
             raise
 
     @classmethod
     def _opened(
         cls,
-        client: QdrantClient,
+        nodes: Nodes,
         location: Location,
         expected: Manifest | None,
         options: IndexOptions | None,
         settings: Mapping[str, Any],
     ) -> ServerStorage:
-        name, policy = location.collection, location.retries
+        name = location.collection
         where = f"{location.server}, collection {name!r}"
+
+        def read(request: Callable[[QdrantClient], T]) -> T:
+            return nodes.call(request, where, reads=True, patient=False)
+
         if location.url is not None:
-            versions.require(versions.Feature.INDEX, client, location.server)
+            versions.require(versions.Feature.INDEX, nodes)
         with _naming_rights(name):
-            version = retries.call(lambda: _version_in_use(client, name), where, policy)
-            exists = version is None and retries.call(lambda: _exists(client, name), where, policy)
+            version = read(lambda client: _version_in_use(client, name))
+            exists = version is None and read(lambda client: _exists(client, name))
         if version is None:
             if exists:
                 raise ForeignCollectionError(
@@ -108,16 +112,16 @@ class ServerStorage:
                     "choose another name for an index"
                 )
             if expected is None:
-                there = retries.call(lambda: _names(client), where, policy)
+                there = read(_names)
                 hint = did_you_mean(name, there)
                 listed = f"; {hint}there is {', '.join(there[:_LISTED])}" if there else ""
                 raise NoIndexError(f"there is no index at {where}{listed}; make one first, or give its name")
-            storage = cls(client, location, "1", expected, settings)
+            storage = cls(nodes, location, "1", expected, settings)
             storage.promote()
         else:
             stored = expected or Manifest("", "", 1)  # the collection exists, so that nothing is made of it
             with _naming_rights(name, version):
-                storage = cls(client, location, version, stored, settings)
+                storage = cls(nodes, location, version, stored, settings)
         check(storage.manifest, expected, options, where)
         return storage
 
@@ -151,7 +155,7 @@ class ServerStorage:
         """
         self._require_in_use(self._version)
         version = f"{_number(self._version) + 1}-{_digest(manifest)}"
-        made = ServerStorage(self._client, self._location, version, manifest, self._settings)
+        made = ServerStorage(self._nodes, self._location, version, manifest, self._settings)
         made._owns_client = False
         made._before = self._version
         return made
@@ -172,14 +176,15 @@ class ServerStorage:
         if self._before is not None:
             delete = models.DeleteAlias(alias_name=self._name)
             changes.insert(0, models.DeleteAliasOperation(delete_alias=delete))
-        self._call(lambda: self._client.update_collection_aliases(changes))
+        self._call(lambda client: client.update_collection_aliases(changes))
         self._owns_client = True
 
     def drop_others(self) -> None:
         """Delete the collections of the version that this one replaced, and of others that were begun."""
-        for name, version in self._call(lambda: _collections(self._client, self._name)).items():
+        found = self._call(lambda client: _collections(client, self._name), reads=True)
+        for name, version in found.items():
             if version != self._version and _number(version) <= _number(self._version):
-                self._call(partial(self._client.delete_collection, name))
+                self._points(name, lambda: None).drop()
 
     def discard(self) -> None:
         """Delete the collection, if this process has made it and it holds no points.
@@ -195,28 +200,30 @@ class ServerStorage:
         if self._owns_client:
             self.engine.close()
 
-    def _call(self, request: Callable[[], T]) -> T:
-        return retries.call(request, self.where, self._location.retries)
+    def _call(self, request: Callable[[QdrantClient], T], *, reads: bool = False) -> T:
+        return self._nodes.call(request, self.where, reads=reads)
 
     def _points(self, collection: str, moved: Callable[[], str | None]) -> ClientEngine:
-        where, policy = self._location.server, self._location.retries
-        kind: EngineKind = "local" if self._location.url is None else "server"
-        return ClientEngine(self._client, kind, where, collection, policy, moved)
+        return ClientEngine(self._nodes, collection, moved)
 
     def _moved(self) -> str | None:
         """The collection that the alias names now, if it is of the same model and options."""
-        version = _version_in_use(self._client, self._name)
+        version = self._in_use()
         if version is None:
-            _exists(self._client, self._name)  # an error, where a token sees the alias alone
+            # An error, where a token sees the alias alone.
+            self._call(lambda client: _exists(client, self._name), reads=True)
         if version is None or version == self._version:
             return None
         name = f"{self._name}@{version}"
-        now = Manifest.from_json(self._client.get_collection(name).config.metadata or {}, name)
+        now = Manifest.from_json(self._points(name, lambda: None).metadata(), name)
         if differs(now, self.manifest):
             return None
         self._version, self.manifest = version, now
         self._files = CollectionFiles(self._points(f"{name}.files", lambda: None))
         return name
+
+    def _in_use(self) -> str | None:
+        return self._call(lambda client: _version_in_use(client, self._name), reads=True)
 
     def _require_in_use(self, version: str | None) -> None:
         """Refuse to build on a version that is not in use.
@@ -224,12 +231,16 @@ class ServerStorage:
         Raises:
             StoreError: if another one is.
         """
-        found = self._call(lambda: _version_in_use(self._client, self._name))
+        found = self._in_use()
         if found not in (version, self._version):
             raise StoreError(
                 f"another process has put version {found} of {self.where} into use, this one knows "
                 f"{version}; open it again"
             )
+
+
+def _in_memory(location: Location) -> Nodes:
+    return Nodes.given(QdrantClient(MEMORY), "local", location.server, location.retries)
 
 
 def collections_of(location: Location, *, remove: bool = False) -> tuple[str, ...]:
@@ -242,18 +253,16 @@ def collections_of(location: Location, *, remove: bool = False) -> tuple[str, ..
     Raises:
         StoreError: if the server cannot be reached, or refuses it.
     """
-    client = open_server(location)
-
-    def call(request: Callable[[], T]) -> T:
-        return retries.call(request, str(location), location.retries)
-
+    nodes = Nodes.of(location)
     try:
-        names = sorted(call(lambda: _collections(client, location.collection)))
-        for name in names if remove else ():
-            call(partial(client.delete_collection, name))
+        found = nodes.call(
+            lambda client: _collections(client, location.collection), str(location), reads=True
+        )
+        for name in sorted(found) if remove else ():
+            ClientEngine(nodes, name).drop()
     finally:
-        client.close()
-    return tuple(names)
+        nodes.close()
+    return tuple(sorted(found))
 
 
 def _collections(client: QdrantClient, name: str) -> dict[str, str]:

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
+from surprise_rerank.connectors.qdrant.storage.base import Storage
+
 
 class Changing(Protocol):
     """An object that several threads change.
@@ -16,6 +18,11 @@ class Changing(Protocol):
     """
 
     changing: threading.RLock
+
+    @property
+    def storage(self) -> Storage:
+        """What is changed."""
+        ...
 
 
 C = TypeVar("C", bound=Changing)
@@ -28,7 +35,7 @@ def exclusive(change: Callable[Concatenate[C, P], T]) -> Callable[Concatenate[C,
 
     @functools.wraps(change)
     def changed(self: C, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        with self.changing:
+        with self.changing, self.storage.engine.changing():
             return change(self, *args, **kwargs)
 
     return changed

@@ -9,6 +9,7 @@ killed run therefore continues with the blocks that are missing. Writing a point
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, runtime_checkable
@@ -17,9 +18,9 @@ from qdrant_client import models
 
 from surprise_rerank.connectors.progress import Advance, Terminal
 from surprise_rerank.connectors.qdrant.engines.base import Engine, Hits
-from surprise_rerank.connectors.qdrant.engines.client import REQUEST_BYTES, ClientEngine, open_server
-from surprise_rerank.connectors.qdrant.engines.retries import TooLarge, call
-from surprise_rerank.connectors.qdrant.location import RetryPolicy
+from surprise_rerank.connectors.qdrant.engines.client import REQUEST_BYTES, ClientEngine
+from surprise_rerank.connectors.qdrant.engines.nodes import Nodes
+from surprise_rerank.connectors.qdrant.engines.retries import TooLarge
 from surprise_rerank.connectors.qdrant.schema import SURPRISE, Point
 from surprise_rerank.connectors.similar.corpus import EncodedCorpus
 from surprise_rerank.connectors.similar.index.location import IndexLocation
@@ -73,6 +74,15 @@ class AugmentedIndex:
     def where(self) -> str:
         """The location, for messages."""
         return self._engine.where
+
+    @property
+    def url(self) -> str:
+        """The address that the server answers at now; empty of a folder."""
+        return self._engine.nodes.url if isinstance(self._engine, ClientEngine) else ""
+
+    def changing(self) -> AbstractContextManager[None]:
+        """While it is filled: see `Engine.changing`."""
+        return self._engine.changing()
 
     def create(self) -> None:
         """Make the collection, unless it is there.
@@ -192,7 +202,7 @@ class AugmentedIndex:
     def _opened(self, name: str) -> Engine:
         location = self._location
         if location.url is not None:
-            return ClientEngine(open_server(location), "server", location.server, name, location.retries)
+            return ClientEngine(Nodes.of(location), name)
         if location.folder is None:
             raise DataError("the index has no location; give a folder, or the url of a server")
         if not is_installed("qdrant_edge"):
@@ -239,11 +249,7 @@ def require_reachable(location: IndexLocation) -> None:
     """
     if location.url is None:
         return
-    client = open_server(location)
-    try:
-        call(client.get_collections, location.server, RetryPolicy(attempts=1))
-    finally:
-        client.close()
+    Nodes.of(location).close()
 
 
 def fill(
@@ -268,7 +274,7 @@ def fill(
         MissingExtraError: if Qdrant Edge is needed, and not installed.
         StoreError: if the disk is full, or the location cannot be used.
     """
-    with AugmentedIndex(location, corpus, Ensemble.load(ensemble), device) as index:
+    with AugmentedIndex(location, corpus, Ensemble.load(ensemble), device) as index, index.changing():
         index.create()
         missing = index.missing()
         with terminal.bar("filling the index", len(corpus), "documents") as advance:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import click
@@ -52,6 +52,9 @@ server_option = click.option(
 _OPTIONS = (
     options_of(Location),
     click.option("--grpc", is_flag=True, help="Talk to the server by gRPC instead of REST."),
+    click.option(
+        "--compress", is_flag=True, help="Let the server compress its answers, for networks below 100 Mbit/s."
+    ),
     click.option("--json", "as_json", is_flag=True, help="JSON for programs."),
     click.option("--quiet", "-q", is_flag=True, help="The result only: no progress, no notes."),
     click.version_option(package_name="surprise-rerank"),
@@ -71,11 +74,15 @@ def takes_index(function: Command) -> Command:
         url: str | None,
         collection: str,
         grpc: bool,
+        compress: bool,
         as_json: bool,
         quiet: bool,
         **others: Any,
     ) -> Any:
-        location = Location() if others.get("server") else _location(folder, url, collection, grpc)
+        location = Location()
+        if not others.get("server"):
+            location = _location(folder, url, collection)
+            location = replace(location, prefer_grpc=grpc, compression=compress)
         return function(location=location, out=Output(as_json=as_json, quiet=quiet), **others)
 
     return functools.reduce(lambda inner, option: option(inner), reversed(_OPTIONS), command)
@@ -168,7 +175,7 @@ def folder_or_url(folder: str | None, url: str | None) -> tuple[str | None, str 
     return (folder, None) if sources[0] == ParameterSource.COMMANDLINE else (None, url)
 
 
-def _location(folder: str | None, url: str | None, collection: str, grpc: bool) -> Location:
+def _location(folder: str | None, url: str | None, collection: str) -> Location:
     folder, url = folder_or_url(folder, url)
     if not folder and not url:
         raise click.UsageError(
@@ -176,7 +183,7 @@ def _location(folder: str | None, url: str | None, collection: str, grpc: bool) 
             "(or set SURPRISE_RERANK_INDEX or QDRANT_URL)"
         )
     context = click.get_current_context()
-    for name in ("collection", "grpc"):
+    for name in ("collection", "grpc", "compress"):
         if folder and context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--{name} belongs to --qdrant-url, but the index is the folder {folder}")
-    return Location(folder, url, collection, prefer_grpc=grpc)
+    return Location(folder, url, collection)

@@ -136,7 +136,9 @@ class WorkerArguments:
         None,
         flag="--qdrant-url",
         metavar="URL",
-        help="For `index`: a Qdrant server; its key from $QDRANT_API_KEY.  [default: embedded]",
+        joined=",",
+        help="For `index`: a Qdrant server; its key from $QDRANT_API_KEY. Several times for the nodes of a "
+        "cluster.  [default: embedded]",
     )
     collection: str | None = option(
         None,

@@ -175,7 +175,13 @@ Shell completion (bash; zsh and fish likewise):
     metavar="N",
     help="Tokens that are merged into one vector, on average.  [default: as in an index]",
 )
-@click.option("--qdrant-url", envvar="QDRANT_URL", help="A Qdrant server instead of the embedded one.")
+@click.option(
+    "--qdrant-url",
+    envvar="QDRANT_URL",
+    multiple=True,
+    callback=lambda _, __, given: ",".join(given) or None,
+    help="A Qdrant server instead of the embedded one; several times for nodes of a cluster.",
+)
 @click.option(
     "--approximate",
     is_flag=True,

@@ -106,7 +106,7 @@ def index(
         raise click.UsageError("--engine is for a folder; a server is its own engine")
     if encode_again and not rebuild:
         raise click.UsageError("--encode-again goes with --rebuild")
-    sources = inputs.open(location.url)
+    sources = inputs.open(",".join(location.urls) or None)
     sources.require_readable()
     existing = _manifest(location)
     if existing is None:

@@ -1,0 +1,286 @@
+"""The Qdrant that requests go to: a client in local mode, or the nodes of a server or cluster.
+
+A request goes to the first node that is up, in the order of the addresses. Where that node is away, the next
+one takes over in the same request. A node that is away is looked after in the background, and used again when
+it is back. So one question is late when a node dies, and none when it returns.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import random
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import grpc  # type: ignore[import-untyped]
+import httpx
+from qdrant_client import QdrantClient
+
+from surprise_rerank.connectors.qdrant.engines import retries
+from surprise_rerank.connectors.qdrant.engines.keys import key_header
+from surprise_rerank.connectors.qdrant.location import (
+    DEFAULT_RETRIES,
+    EngineKind,
+    Location,
+    RetryPolicy,
+    shown_url,
+)
+from surprise_rerank.errors import StoreError
+
+T = TypeVar("T")
+
+# A server compresses its answers for clients that say they read gzip, as both kinds of client do. A pool's
+# token vectors are as good as random: they take ten times as long then, and are hardly smaller.
+_GRPC_UNCOMPRESSED = {"grpc.compression_enabled_algorithms_bitset": 1}
+_REST_UNCOMPRESSED = {"Accept-Encoding": "identity"}
+# gRPC tries a lost connection again by itself; at first after a second, and by default after two minutes.
+_RECONNECT = {"grpc.initial_reconnect_backoff_ms": 200, "grpc.max_reconnect_backoff_ms": 2000}
+_CONNECTIONS = httpx.Limits(max_connections=None, max_keepalive_connections=32)
+
+# Seconds that a node may take for a read before it is asked whether it is up, where there is another.
+_HOP = 2.0
+_FIRST_LOOK, _LONGEST_LOOK = 0.5, 10.0  # seconds between two looks at a node that is away
+
+
+class Node:
+    """One address.
+
+    Attributes:
+        url: of it; empty of a client that was given.
+        client: waits as long as the location says.
+        is_up: whether it answered, when it was asked last.
+    """
+
+    def __init__(self, client: QdrantClient, url: str = "", location: Location | None = None) -> None:
+        self.url = url
+        self.client = client
+        self.is_up = True
+        self._location = location
+        self._making = threading.Lock()
+        self._quick: QdrantClient | None = None
+
+    @property
+    def quick(self) -> QdrantClient:
+        """A client of the same that waits for `_HOP` seconds at most."""
+        with self._making:
+            if self._quick is None:
+                self._quick = self.client
+                if self._location is not None:
+                    self._quick = _client(self._location, self.url, _HOP)
+            return self._quick
+
+    def is_ready(self) -> bool:
+        """Whether it answers now, and has caught up with its cluster."""
+        try:
+            if self.quick.init_options["prefer_grpc"]:
+                self.quick.info()
+                return True
+            # A server that is not ready yet answers 503; a proxy that passes on nothing but requests, 404.
+            return httpx.get(f"{self.url.rstrip('/')}/readyz", timeout=_HOP).status_code < 500
+        except (httpx.HTTPError, grpc.RpcError):
+            return False
+
+    def close(self) -> None:
+        """Close its connections."""
+        self.client.close()
+        if self._quick is not None and self._quick is not self.client:
+            self._quick.close()
+
+
+class Nodes:
+    """Where requests go to. Threads may share it.
+
+    Args:
+        nodes: at least one, the preferred one first.
+        kind: a server, or local mode.
+        place: for messages.
+        policy: how long a failed request is sent again.
+        lock: that local mode is asked under.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        kind: EngineKind,
+        place: str,
+        policy: RetryPolicy = DEFAULT_RETRIES,
+        lock: threading.RLock | None = None,
+    ) -> None:
+        self.nodes = tuple(nodes)
+        self.kind: EngineKind = kind
+        self.place = place
+        self.policy = policy
+        self._lock: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
+        if kind != "server":
+            self._lock = lock or threading.RLock()
+        self._state = threading.Lock()
+        self._changes = 0  # how many go on
+        self._closed = threading.Event()
+
+    @classmethod
+    def of(cls, location: Location) -> Nodes:
+        """The nodes of a location with a url; one has answered.
+
+        Raises:
+            StoreError: if none can be reached, or it refuses the key.
+        """
+        made = [Node(_client(location, url), url, location) for url in location.urls]
+        nodes = cls(made, "server", location.server, location.retries)
+        try:
+            # One attempt: a wrong address is reported at once.
+            once = RetryPolicy(attempts=1)
+            nodes.call(lambda client: client.get_collections(), nodes.place, reads=True, policy=once)
+        except BaseException:
+            nodes.close()
+            raise
+        return nodes
+
+    @classmethod
+    def given(
+        cls,
+        client: QdrantClient,
+        kind: EngineKind,
+        place: str,
+        policy: RetryPolicy = DEFAULT_RETRIES,
+        lock: threading.RLock | None = None,
+    ) -> Nodes:
+        """A client of the user's, or one in local mode."""
+        return cls([Node(client)], kind, place, policy, lock)
+
+    @property
+    def url(self) -> str:
+        """The address that the next request goes to; empty of a client that was given."""
+        return self._order()[0].url
+
+    @property
+    def client(self) -> QdrantClient:
+        """The client that the next request is sent by."""
+        return self._order()[0].client
+
+    def call(
+        self,
+        request: Callable[[QdrantClient], T],
+        where: str,
+        *,
+        reads: bool = False,
+        patient: bool = True,
+        policy: RetryPolicy | None = None,
+    ) -> T:
+        """Send a request; again while its fault may pass, as all of them are idempotent.
+
+        Args:
+            request: sends it by a client.
+            where: the place, for messages.
+            reads: whether it changes nothing.
+            patient: whether it may be sent again for as long as `RetryPolicy.time_limit`, as for changes, and
+                not for `search_limit`, as for questions.
+            policy: in place of that of all requests.
+
+        Raises:
+            StoreError: as `retries.call`.
+        """
+        own = policy or self.policy
+        if not patient:
+            own = own.for_questions()
+        return retries.call(lambda: self.attempt(request, reads=reads), where, own)
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether a change goes on."""
+        return self._changes > 0
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[None]:
+        """While a change goes on: what it reads is waited for as long as what it writes."""
+        with self._state:
+            self._changes += 1
+        try:
+            yield
+        finally:
+            with self._state:
+                self._changes -= 1
+
+    def attempt(self, request: Callable[[QdrantClient], T], *, reads: bool) -> T:
+        """Send a request once: to the first node that is up, and to the next ones where that one is away."""
+        fault: Exception | None = None
+        for node in self._order():
+            try:
+                return self._sent(node, request, reads=reads)
+            except Exception as error:
+                if not retries.is_elsewhere(error) or len(self.nodes) == 1:
+                    raise
+                if retries.is_away(error):
+                    self._mark_away(node)
+                fault = error
+        assert fault is not None
+        raise fault
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._closed.set()
+        for node in self.nodes:
+            node.close()
+
+    def _sent(self, node: Node, request: Callable[[QdrantClient], T], *, reads: bool) -> T:
+        """What a node answers; one that keeps still while others are up is left, unless it is only slow."""
+        others = any(other.is_up for other in self.nodes if other is not node)
+        with self._lock:
+            if reads and others:
+                try:
+                    return request(node.quick)
+                except Exception as error:
+                    if not retries.is_timeout(error) or not node.is_ready():
+                        raise
+            answer = request(node.client)
+        node.is_up = True
+        return answer
+
+    def _order(self) -> list[Node]:
+        """The nodes to ask, in their order; all of them where none is known to be up."""
+        return [node for node in self.nodes if node.is_up] or list(self.nodes)
+
+    def _mark_away(self, node: Node) -> None:
+        with self._state:
+            if not node.is_up or self._closed.is_set():
+                return
+            node.is_up = False
+        threading.Thread(target=self._await, args=(node,), name="surprise-rerank-node", daemon=True).start()
+
+    def _await(self, node: Node) -> None:
+        """Look at a node that is away until it is back; at random times: clients shall not come together."""
+        pause = _FIRST_LOOK
+        while not self._closed.wait(random.uniform(0.5, 1.0) * pause):
+            if node.is_up or node.is_ready():
+                node.is_up = True
+                return
+            pause = min(2 * pause, _LONGEST_LOOK)
+
+
+def _client(location: Location, url: str, timeout: float | None = None) -> QdrantClient:
+    """A client of one address; nothing is sent yet.
+
+    Raises:
+        StoreError: if the key or the url cannot be one.
+    """
+    more: dict[str, Any] = {} if location.compression else {"metadata": dict(_REST_UNCOMPRESSED)}
+    options = {**_RECONNECT, **({} if location.compression else _GRPC_UNCOMPRESSED)}
+    try:
+        return QdrantClient(
+            url=url,
+            headers=key_header(location, url),
+            timeout=math.ceil(location.timeout if timeout is None else timeout),
+            prefer_grpc=location.prefer_grpc,
+            grpc_port=location.grpc_port_of(url),
+            grpc_options=options,  # to which the client adds
+            check_compatibility=False,
+            limits=_CONNECTIONS,
+            **more,
+        )
+    except UnicodeEncodeError:  # it contains the whole key, as a header
+        raise StoreError(
+            "the API key holds characters that no key of Qdrant has; check QDRANT_API_KEY"
+        ) from None
+    except ValueError:  # it can contain a password of the url
+        raise StoreError(f"{shown_url(url)!r} is not the url of a Qdrant server") from None

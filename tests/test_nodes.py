@@ -1,0 +1,186 @@
+"""Several addresses of one Qdrant: another node takes over, the first is used again, and waits are told."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from qdrant_client import QdrantClient
+from qdrant_rest import NoAnswer, QdrantRest, Slow, Status
+
+from surprise_rerank.connectors.qdrant.engines.nodes import Nodes
+from surprise_rerank.connectors.qdrant.location import Location, RetryPolicy
+from surprise_rerank.errors import DataError, StoreError
+from surprise_rerank.eval.cli.surprise_rerank.main import command
+
+LOST_READ = Status(500, "Service internal error: 1 of 1 read operations failed:\n  status: Unavailable")
+LOST_WRITE = Status(
+    500,
+    "Service internal error: 1 out of 2 shards failed to apply operation. First error captured: Tonic "
+    "transport error: broken pipe",
+)
+LOST_REPLICA = Status(
+    500, "Service internal error: The replica set for shard 2 on peer 1 has no active replica"
+)
+COUNT = "/collections"
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[QdrantRest, QdrantRest]]:
+    """Two nodes of one store."""
+    with QdrantRest() as first, QdrantRest() as second:
+        second.api = first.api
+        yield first, second
+
+
+@pytest.fixture
+def nodes(pair: tuple[QdrantRest, QdrantRest]) -> Iterator[Nodes]:
+    quick = RetryPolicy(first_wait=0.01, longest_wait=0.05, time_limit=8, search_limit=2)
+    found = Nodes.of(Location(url=[rest.url for rest in pair], retries=quick))
+    for rest in pair:
+        rest.forget()
+    yield found
+    found.close()
+
+
+def ask(nodes: Nodes, *, patient: bool = False) -> int:
+    found = nodes.call(QdrantClient.get_collections, nodes.place, reads=True, patient=patient)
+    return len(found.collections)
+
+
+def until(condition: Callable[[], bool], seconds: float = 10) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_the_next_node_takes_over_in_the_same_question_and_the_first_is_used_again(
+    pair: tuple[QdrantRest, QdrantRest], nodes: Nodes
+) -> None:
+    first, second = pair
+    ask(nodes)
+    assert (first.count("GET", COUNT), second.count("GET", COUNT)) == (1, 0)
+    first.stop()
+    begun = time.monotonic()
+    for _ in range(3):
+        ask(nodes)
+    assert time.monotonic() - begun < 1.5
+    assert second.count("GET", COUNT) == 3
+    first.start()
+    until(lambda: nodes.url == first.url)
+    ask(nodes)
+    assert (first.count("GET", COUNT), second.count("GET", COUNT)) == (2, 3)
+
+
+def test_a_node_that_keeps_still_is_left(pair: tuple[QdrantRest, QdrantRest], nodes: Nodes) -> None:
+    first, second = pair
+    first.fault("GET", COUNT, NoAnswer(20), times=9)
+    first.fault("GET", "/readyz", NoAnswer(20), times=9)
+    begun = time.monotonic()
+    ask(nodes)
+    assert time.monotonic() - begun < 6
+    assert second.count("GET", COUNT) == 1
+    begun = time.monotonic()
+    ask(nodes)
+    assert time.monotonic() - begun < 1
+    first.stop()  # lets go of the thread that keeps still
+
+
+def test_a_node_that_is_only_slow_is_waited_for(pair: tuple[QdrantRest, QdrantRest], nodes: Nodes) -> None:
+    first, second = pair
+    first.fault("GET", COUNT, Slow(2.5), times=2)
+    ask(nodes)
+    assert second.count("GET", COUNT) == 0
+    assert nodes.url == first.url
+
+
+@pytest.mark.parametrize("fault", [LOST_READ, LOST_WRITE, LOST_REPLICA], ids=["read", "write", "replica"])
+def test_a_lost_shard_is_asked_for_elsewhere_and_again(
+    pair: tuple[QdrantRest, QdrantRest], nodes: Nodes, fault: Status
+) -> None:
+    first, second = pair
+    first.fault("GET", COUNT, fault, times=2)
+    second.fault("GET", COUNT, fault, times=1)
+    ask(nodes)
+    assert (first.count("GET", COUNT), second.count("GET", COUNT)) == (2, 2)
+    assert nodes.url == first.url  # it is up itself
+
+
+def test_another_internal_error_is_told_at_once(pair: tuple[QdrantRest, QdrantRest], nodes: Nodes) -> None:
+    first, second = pair
+    first.fault("GET", COUNT, Status(500, "Service internal error: out of cheese"), times=1)
+    with pytest.raises(StoreError, match="out of cheese"):
+        ask(nodes)
+    assert second.count("GET", COUNT) == 0
+
+
+def test_questions_give_up_sooner_than_changes_which_say_that_they_wait(
+    pair: tuple[QdrantRest, QdrantRest], nodes: Nodes, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = pair
+    first.stop()
+    second.stop()
+    begun = time.monotonic()
+    with pytest.raises(StoreError, match="cannot reach the Qdrant servers at"):
+        ask(nodes)
+    assert 1 < time.monotonic() - begun < 5
+    assert not caplog.records
+    threading.Timer(4.5, second.start).start()
+    with caplog.at_level(logging.WARNING):
+        ask(nodes, patient=True)
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.endswith("waiting for it, for up to 8 s")
+    assert first.url in said
+
+
+def test_none_that_answers_is_told_with_all_addresses() -> None:
+    with pytest.raises(StoreError, match=r"http://127\.0\.0\.1:1, http://127\.0\.0\.1:2"):
+        Nodes.of(Location(url="http://127.0.0.1:1,http://user:secret@127.0.0.1:2"))
+
+
+@pytest.mark.parametrize(("compression", "says"), [(False, "identity"), (True, "gzip")])
+def test_answers_are_compressed_only_where_that_is_asked_for(
+    pair: tuple[QdrantRest, QdrantRest], compression: bool, says: str
+) -> None:
+    Nodes.of(Location(url=pair[0].url, compression=compression)).close()
+    headers = {name.lower(): value for name, value in pair[0].seen[-1].headers.items()}
+    assert says in headers["accept-encoding"]
+    assert ("gzip" in headers["accept-encoding"]) == compression
+
+
+def test_addresses_are_given_as_a_list_or_with_commas() -> None:
+    given = Location(url=["http://a:6333", " http://b:7000"])
+    assert given == Location(url="http://a:6333,http://b:7000")
+    assert given.urls == ("http://a:6333", "http://b:7000")
+    assert [given.grpc_port_of(url) for url in given.urls] == [6334, 7001]
+    assert Location(url="http://a:7000").grpc_port_of("http://a:7000") == 6334
+    assert Location(url="http://a:7000,http://b", grpc_port=9).grpc_port_of("http://a:7000") == 9
+    assert (
+        "secret"
+        not in f"{Location(url='http://a,http://me:secret@b')!s}{Location(url='http://me:secret@b')!r}"
+    )
+    for wrong in ("", "http://a,", [], ["http://a", ""]):
+        with pytest.raises(DataError, match="names no Qdrant server"):
+            Location(url=wrong)
+
+
+def test_commands_take_several_addresses(
+    pair: tuple[QdrantRest, QdrantRest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "documents.jsonl"
+    file.write_text('{"id": "a", "text": "dogs bark"}\n{"id": "b", "text": "cats sleep"}\n')
+    first, second = pair
+    index = ["index", str(file), "--qdrant-url", first.url, "--qdrant-url", second.url, "--quiet"]
+    made = CliRunner().invoke(command, index)
+    assert made.exit_code == 0, made.output
+    first.stop()
+    monkeypatch.setenv("QDRANT_URL", f"{first.url},{second.url}")
+    found = CliRunner().invoke(command, ["search", "who barks?", "--system", "cosine", "--quiet"])
+    assert found.exit_code == 0, found.output
+    assert "dogs bark" in found.stdout
