@@ -304,7 +304,7 @@ def test_an_index_that_is_opened_with_another_model_names_both(server: QdrantGrp
 def test_bursts_are_outlasted(server: QdrantGrpc, fault: Abort) -> None:
     name = fresh_collection()
     making = ("Collections/Create", "Collections/Get", "UpdateAliases", "ListAliases", "CreateFieldIndex")
-    using = ("Upsert", "Points/Get", "Scroll", "Query", "UpdateBatch", "Collections/Update", "Count")
+    using = ("Upsert", "Points/Get", "Scroll", "QueryBatch", "UpdateBatch", "Collections/Update", "Count")
     for method in making:
         server.fault(method, fault, times=2)
     with opened(server, name) as index:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from qdrant_client import QdrantClient, models
 
-from surprise_rerank.connectors.qdrant.engines import retries, versions
+from surprise_rerank.connectors.qdrant.engines import grpc_answers, retries, versions
 from surprise_rerank.connectors.qdrant.engines.base import (
     UNNAMED,
     Group,
@@ -245,10 +245,14 @@ class ClientEngine:
 
     def query(self, request: models.QueryRequest) -> list[Record]:
         """The best points, best first."""
-        response = self._asked(
-            lambda client, name: client.query_points(name, **self._arguments(request), offset=request.offset)
-        )
-        return [to_record(p, p.score) for p in response.points]
+
+        def found(client: QdrantClient, name: str) -> list[Record]:
+            if grpc_answers.by_grpc(client):
+                return grpc_answers.query_batch(client, name, [request])[0]
+            response = client.query_points(name, **self._arguments(request), offset=request.offset)
+            return [to_record(p, p.score) for p in response.points]
+
+        return self._asked(found)
 
     def query_batch(self, requests: Sequence[models.QueryRequest]) -> list[list[Record]]:
         """The points that each of several queries finds, best first, in one request."""
@@ -256,8 +260,14 @@ class ClientEngine:
             return [self.query(requests[0])]
         if self.kind == "local":  # see `_arguments`
             requests = [request.model_copy(update={"params": None}) for request in requests]
-        responses = self._asked(lambda client, name: client.query_batch_points(name, requests))
-        return [[to_record(p, p.score) for p in response.points] for response in responses]
+
+        def found(client: QdrantClient, name: str) -> list[list[Record]]:
+            if grpc_answers.by_grpc(client):
+                return grpc_answers.query_batch(client, name, requests)
+            responses = client.query_batch_points(name, requests)
+            return [[to_record(p, p.score) for p in response.points] for response in responses]
+
+        return self._asked(found)
 
     def query_groups(self, request: models.QueryRequest, group_by: str, group_size: int) -> list[Group]:
         """The best groups of points that share a payload value, best first."""
