@@ -26,6 +26,7 @@ _JOINS: Mapping[str, Callable[[tuple[Any, Any]], Any]] = {
     "terms": TermBatch.concatenate,
     "documents": lambda parts: parts[0] + parts[1],
     "passages": lambda parts: parts[0] + parts[1],
+    "inclusion": lambda parts: Inclusion.concatenate(parts),
 }
 
 
@@ -71,6 +72,38 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Inclusion:
+    """Inclusion of a query's tokens in n candidates and in a sample of the corpus, computed by their store.
+
+    Attributes:
+        scores: (n,) the mean over the query's tokens, weighted or not, of the largest cosine with a token of
+            the candidate; NaN where the store gave none.
+        lengths: (n,) the candidates' numbers of tokens.
+        usual: (s,) the same as `scores`, of a uniform sample of the corpus.
+        usual_lengths: (s,) numbers of tokens of the sample; all 0 where they are not known.
+    """
+
+    scores: Float64Array
+    lengths: IntArray
+    usual: Float64Array
+    usual_lengths: IntArray
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def take(self, rows: npt.ArrayLike) -> Inclusion:
+        """Of the candidates at these positions."""
+        index = np.asarray(rows, dtype=np.int64)
+        return replace(self, scores=self.scores[index], lengths=self.lengths[index])
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Inclusion]) -> Inclusion:
+        """Of several pools of one query in a row."""
+        scores, lengths = ([getattr(part, name) for part in parts] for name in ("scores", "lengths"))
+        return replace(parts[0], scores=np.concatenate(scores), lengths=np.concatenate(lengths))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
     """A candidate pool as one struct of arrays; all are aligned with `ids`.
 
@@ -88,6 +121,7 @@ class Candidates:
         passages: n passages of these documents, where they are indexed in passages.
         best: a document's score is the mean of its `best` best passages'.
         notes: for the reader of a ranking of them, for example that some vectors are out of date.
+        inclusion: of the query's tokens in them, where their store computed it.
 
     Raises:
         DataError: if a field has another length than `ids`, or `best` is not positive.
@@ -103,6 +137,7 @@ class Candidates:
     passages: tuple[Passage, ...] | None = None
     best: int = 1
     notes: tuple[str, ...] = ()
+    inclusion: Inclusion | None = None
 
     def __post_init__(self) -> None:
         n = len(self.ids)
@@ -144,6 +179,19 @@ class Candidates:
             )
         return self.tokens
 
+    def require_inclusion(self) -> Inclusion:
+        """Inclusion of the query's tokens.
+
+        Raises:
+            DataError: if no store computed it.
+        """
+        if self.inclusion is None:
+            raise DataError(
+                "no store has computed inclusion of the query's tokens in the candidates; take a retriever "
+                "from an index of multivectors, or fetch the field 'tokens' and compare them here"
+            )
+        return self.inclusion
+
     def take(self, rows: npt.ArrayLike) -> Candidates:
         """The candidates at these positions, in this order."""
         index = np.asarray(rows, dtype=np.int64)
@@ -156,6 +204,7 @@ class Candidates:
             terms=None if self.terms is None else self.terms.take(index),
             documents=None if self.documents is None else tuple(self.documents[i] for i in index),
             passages=None if self.passages is None else tuple(self.passages[i] for i in index),
+            inclusion=None if self.inclusion is None else self.inclusion.take(index),
         )
 
     def join(self, other: Candidates) -> Candidates:

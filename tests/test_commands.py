@@ -39,7 +39,6 @@ from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.eval.cli.arguments import sources
 from surprise_rerank.eval.cli.arguments.filters import grouped
-from surprise_rerank.eval.cli.arguments.search import MODES
 from surprise_rerank.eval.cli.surprise_rerank.found import FoundHit
 from surprise_rerank.eval.cli.surprise_rerank.main import command, main
 from surprise_rerank.eval.reports.one_line import one_line
@@ -353,7 +352,7 @@ class TestIndex:
         from surprise_rerank.connectors.readers.opening import Format
 
         assert get_args(Format) == sources.FORMATS
-        assert get_args(SurpriseMode) == MODES
+        assert set(get_args(SurpriseMode)) == set(SYSTEMS["surprise"].modes)
 
     @pytest.mark.parametrize(
         ("arguments", "told"),
@@ -421,7 +420,9 @@ class TestSearch:
 
     @NEEDS_EDGE
     def test_the_three_modes_of_surprise_agree(self, filled: Bench) -> None:
-        first, *others = (filled.ask("--system", "surprise", "--mode", mode) for mode in MODES)
+        first, *others = (
+            filled.ask("--system", "surprise", "--mode", mode) for mode in SYSTEMS["surprise"].modes
+        )
         for other in others:
             assert ids(other) == ids(first)
         assert {"surprise", "probability"} <= set(first["hits"][0]["parts"])
@@ -448,7 +449,7 @@ class TestSearch:
             (("--no-bm25",), "auto"),
             (("--no-packed-tokens",), "auto"),
             (("--no-packed-tokens", "--no-bm25"), "cosine"),
-            (("--no-packed-tokens", "--no-bm25", "--tokens", "float16"), "maxsim"),
+            (("--no-packed-tokens", "--no-bm25", "--tokens", "float16"), "auto"),
         ],
     )
     def test_the_default_is_what_the_index_has_enough_for(
@@ -469,7 +470,7 @@ class TestSearch:
             (("--system", "fusion"), "--rebuild --packed-tokens"),
             (("--system", "maxsim"), "--rebuild --tokens float16"),
             (("--system", "surprise"), "ensemble set"),
-            (("--system", "cosine", "--mode", "client"), "--system surprise, not cosine"),
+            (("--system", "cosine", "--mode", "client"), "choose one of auto, surprise, dynamax, fusion"),
         ],
     )
     def test_what_an_index_lacks_is_told_with_what_to_do(
@@ -784,7 +785,7 @@ class TestExplain:
         assert not unprintable(out)
 
     @NEEDS_EDGE
-    @pytest.mark.parametrize("mode", MODES)
+    @pytest.mark.parametrize("mode", SYSTEMS["surprise"].modes)
     def test_surprise_names_its_ensemble(self, filled: Bench, mode: str) -> None:
         arguments = ("--index", filled.index, "--system", "surprise", "--mode", mode)
         found = filled.json("explain", "why do dogs bark", *arguments)

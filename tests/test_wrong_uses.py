@@ -105,7 +105,7 @@ AFTER = [
     (f"search '' {OWN}", "the question is empty"),
     (f"search dogs {OWN} --filter [", "--filter is not JSON"),
     (f"search dogs {OWN} --group-by author", "give a path into the metadata, such as metadata.author"),
-    (f"search dogs {OWN} --mode vector", "it belongs to --system surprise, not auto"),
+    (f"search dogs {OWN} --mode vector", "'auto' has no mode 'vector'; choose one of client, maxsim"),
     (f"search dogs {OWN} --model nothing.txt", "cannot load the model 'nothing.txt'"),
     (f"search --questions no.txt {OWN}", "no.txt: there is no such file of questions"),
     (f"search --questions empty.jsonl {OWN}", "empty.jsonl holds no questions"),

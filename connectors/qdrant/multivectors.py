@@ -91,12 +91,32 @@ def document_vectors(tokens: npt.ArrayLike, storage: TokenStorage) -> Float32Arr
     return np.hstack([steps, _made_up(steps.sum(axis=1), _padding(n))]) + np.float32(_ZERO)
 
 
-def query_vectors(tokens: npt.ArrayLike, storage: TokenStorage) -> Float32Array:
+def token_vectors(multivector: npt.ArrayLike, storage: TokenStorage) -> Float32Array:
+    """What `document_vectors` made a document's multivector of: (n, d) of length 1, but for rounding.
+
+    Args:
+        multivector: (n, dimension(d, storage)) as Qdrant gives it back.
+        storage: of the multivectors.
+    """
+    rows: Float32Array = np.asarray(multivector, np.float32)
+    if storage == "uint8":
+        from scipy import fft
+
+        n = next(k for k in range(rows.shape[1] + 1) if k + _padding(k) == rows.shape[1])
+        coefficients = fft.dct(rows[:, :n] - np.float32(_ZERO), axis=1, norm="ortho")[:, 1:]
+        rows = coefficients.astype(np.float32) * spreading_signs(n - 1)
+    return unit_rows(rows)
+
+
+def query_vectors(
+    tokens: npt.ArrayLike, storage: TokenStorage, weights: Float64Array | None = None
+) -> Float32Array:
     """A query's multivector, to search documents of that storage with.
 
     Args:
         tokens: (m, d), of any length; for m = 0 there is one row, with which every document scores the same.
         storage: of the multivectors.
+        weights: (m,) how much each token counts, at least 0; 1 where not given.
 
     Returns:
         (max(m, 1), dimension(d, storage)).
@@ -104,29 +124,36 @@ def query_vectors(tokens: npt.ArrayLike, storage: TokenStorage) -> Float32Array:
     Raises:
         DataError: if tokens are not finite numbers of shape (m, d).
     """
-    unit = _unit_tokens(tokens, storage)
+    unit = _weighted(_unit_tokens(tokens, storage), weights)
     if storage != "uint8":
         return unit
     steps, _ = _query_steps(unit)
     return np.pad(steps, ((0, 0), (0, _padding(steps.shape[1])))) + np.float32(_ZERO)
 
 
-def similarities(scores: npt.ArrayLike, query_tokens: npt.ArrayLike, storage: TokenStorage) -> Float64Array:
+def similarities(
+    scores: npt.ArrayLike,
+    query_tokens: npt.ArrayLike,
+    storage: TokenStorage,
+    weights: Float64Array | None = None,
+) -> Float64Array:
     """MaxSim, from what Qdrant gave as scores.
 
     Args:
-        scores: (k,) of documents stored as `document_vectors`, for `query_vectors(query_tokens, storage)`.
+        scores: (k,) of documents stored as `document_vectors`, for `query_vectors` of the same arguments.
         query_tokens: (m, d) the query's tokens.
         storage: of the multivectors.
+        weights: (m,) how much each token counts.
 
     Returns:
-        (k,) the sum over query tokens of the largest cosine with a token of the document; 0 for m = 0.
+        (k,) the sum over query tokens of weight times the largest cosine with a token of the document; 0 for
+        m = 0.
 
     Raises:
         DataError: if query_tokens are not finite numbers of shape (m, d).
     """
     given = np.asarray(scores, dtype=np.float64)
-    unit = _unit_tokens(query_tokens, storage)
+    unit = _weighted(_unit_tokens(query_tokens, storage), weights)
     if storage != "uint8":
         return given
     steps, scale = _query_steps(unit)
@@ -149,6 +176,13 @@ def _unit_tokens(tokens: npt.ArrayLike, storage: TokenStorage) -> Float32Array:
     if unit.shape[1] == 0:
         raise DataError("tokens have dimension 0; give an array of shape (n, d), also where n is 0")
     return unit if len(unit) else np.zeros((1, unit.shape[1]), dtype=np.float32)
+
+
+def _weighted(unit: Float32Array, weights: Float64Array | None) -> Float32Array:
+    """Tokens times their weights: MaxSim is linear in each of the query's vectors."""
+    if weights is None or not len(weights):
+        return unit
+    return unit * weights[:, None].astype(np.float32)
 
 
 def _padding(n: int) -> int:

@@ -42,6 +42,8 @@ MU, SIGMA, STATISTICS = "mu", "sigma", "statistics"
 # Where documents are split: a passage's number and place, and on the first how many there are.
 NUMBER, START, END, PASSAGES = "number", "start", "end", "passages"
 PASSAGE_FIELDS = (NUMBER, START, END)
+# How many tokens a text has, where they are stored as a multivector, which has merged them.
+TOKEN_COUNT = "token_count"
 
 # Documents and passages, without the points of packed tokens.
 WITH_VECTORS = models.Filter(must=[models.HasVectorCondition(has_vector=DENSE)])

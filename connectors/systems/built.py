@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from surprise_rerank.candidates import Field, Query
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
@@ -13,6 +14,10 @@ from surprise_rerank.pipeline import Retriever
 from surprise_rerank.rerank.auto import SCORERS, AutoReranker
 from surprise_rerank.rerank.rerankers import FusionReranker, Reranker
 from surprise_rerank.surprise.ensemble import Ensemble
+
+# Where scores are computed: surprise as `SurpriseRetriever` has it, tokens here or by Qdrant's MaxSim.
+TokenMode: TypeAlias = Literal["client", "maxsim"]
+Mode: TypeAlias = SurpriseMode | TokenMode
 
 # Documents over which fusion measures what a usual score is: the deviation of 256 is known to 4 %.
 SAMPLE_SIZE = 256
@@ -27,14 +32,14 @@ class SystemInputs:
     Attributes:
         index: that is searched.
         options: filter and search parameters.
-        mode: where surprise is computed; for the system `surprise` only.
+        mode: where scores are computed; the system's usual place where None.
         first_stage: where candidates come from, in place of the system's own search.
         ensemble: what surprise is measured against, in place of the one that the documents carry.
     """
 
     index: QdrantIndex
     options: SearchOptions = NO_OPTIONS
-    mode: SurpriseMode | None = None
+    mode: Mode | None = None
     first_stage: Retriever | None = None
     ensemble: Ensemble | None = None
 
@@ -67,9 +72,13 @@ class BuiltSystem:
         """What it adds, by name; nothing, where one score ranks."""
         if isinstance(self.reranker, AutoReranker):
             own = self.reranker
-            there = {"bm25": own.words, "cosine": own.corpus, "dynamax": own.sample}
+            there = {
+                "bm25": own.words is not None,
+                "cosine": own.corpus is not None,
+                "dynamax": own.sample is not None or own.stored_inclusion,
+            }
             more = (scorer.name for scorer in own.more)
-            return (*(name for name in SCORERS if there[name] is not None), *more)
+            return (*(name for name in SCORERS if there[name]), *more)
         if isinstance(self.reranker, FusionReranker):
             return tuple(scorer.name for scorer in self.reranker.scorers)
         return ()

@@ -13,6 +13,7 @@ from qdrant_client import models
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.qdrant.retrievers.dense import MaxSimRetriever
+from surprise_rerank.connectors.qdrant.retrievers.inclusion import QdrantInclusion
 from surprise_rerank.connectors.qdrant.retrievers.sparse import SparseRetriever
 from surprise_rerank.connectors.qdrant.schema import ID
 from surprise_rerank.connectors.qdrant.search.queries import SearchOptions
@@ -75,7 +76,8 @@ def explain_ranking(
     """
     index = cast(_OverIndex, system.retriever).index
     pool = _Pool(index, query, ranking)
-    sample = _Sample(index, query, system.sample_size, isinstance(system.reranker, AutoReranker))
+    inside = getattr(system.retriever, "inclusion", None)
+    sample = _Sample(index, query, system.sample_size, isinstance(system.reranker, AutoReranker), inside)
     names = _scorers(system)
     shares = tuple(_share(system, name, pool, sample) for name in names)
     if isinstance(system.reranker, AutoReranker):
@@ -168,12 +170,14 @@ class _Sample:
         query: encoded.
         size: how many points it has.
         weighs_tokens: whether DynaMax is of weighted tokens.
+        inside: what Qdrant is asked for it; None where it is computed here.
     """
 
     index: QdrantIndex
     query: Query
     size: int
     weighs_tokens: bool
+    inside: QdrantInclusion | None = None
 
     @cached_property
     def ids(self) -> tuple[str, ...]:
@@ -206,6 +210,11 @@ class _Sample:
         return pair_similarities(found.require_dense(), self.query.require_dense())
 
     def dynamax(self) -> Float64Array:
+        if self.inside is not None and self.inside.sample:
+            found, _ = self.index.pools.ask(self.inside.asked(self.query).of(self.inside.sample))
+            return found[~np.isnan(found)]
+        if not self.index.manifest.options.packed_tokens:
+            return self.maxsim()
         query = self.query.require_tokens()
         return DynaMax().pool(query, self._tokens, query_weights=self.token_weights)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 from surprise_rerank.candidates import Candidates, Field
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
@@ -14,13 +15,16 @@ from surprise_rerank.connectors.qdrant.retrievers.dense import (
     SurpriseRetriever,
 )
 from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever, LexicallyScored
+from surprise_rerank.connectors.qdrant.retrievers.inclusion import InclusionScored, QdrantInclusion
 from surprise_rerank.connectors.qdrant.retrievers.sparse import SparseRetriever
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
 from surprise_rerank.connectors.systems.built import (
     AUTO_SAMPLE_SIZE,
     SAMPLE_SIZE,
     BuiltSystem,
+    Mode,
     SystemInputs,
+    TokenMode,
 )
 from surprise_rerank.connectors.systems.fitted_weights import load_weights
 from surprise_rerank.connectors.systems.register import find_system
@@ -31,8 +35,20 @@ from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Retriever
 from surprise_rerank.rerank.auto import AUTO_DEFAULTS, PARTS, AutoReranker, AutoSettings
 from surprise_rerank.rerank.fusion import BM25_WEIGHT
-from surprise_rerank.rerank.rerankers import CosineReranker, DynaMaxReranker, FusionReranker, SurpriseReranker
-from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, RetrievedScorer, Scorer
+from surprise_rerank.rerank.rerankers import (
+    CosineReranker,
+    DynaMaxReranker,
+    FusionReranker,
+    StoredInclusionReranker,
+    SurpriseReranker,
+)
+from surprise_rerank.rerank.scorers import (
+    CosineScorer,
+    DynaMaxScorer,
+    RetrievedScorer,
+    Scorer,
+    StoredInclusionScorer,
+)
 from surprise_rerank.rerank.weight_fitting import Weighted
 from surprise_rerank.surprise.ensemble import Ensemble
 
@@ -42,18 +58,42 @@ _FEWEST = 32  # documents of the sample, where each has many passages
 def default_system(index: QdrantIndex) -> str:
     """The best system that an index stores what is needed for; `auto` needs token vectors or words."""
     options = index.manifest.options
-    if options.packed_tokens:
-        return "auto"
-    if options.token_vectors is not None:
-        return "maxsim"
-    return "auto" if options.bm25 is not None else "cosine"
+    return "auto" if options.stores_tokens or options.bm25 is not None else "cosine"
+
+
+def token_mode(index: QdrantIndex, asked: Mode | None = None) -> TokenMode | None:
+    """Where tokens are compared; None where the index stores none, and nothing is asked for.
+
+    Where both packed tokens and multivectors are stored it is the faster place: Qdrant's MaxSim on a server,
+    whose packed tokens would travel, and here where they are at hand (docs/qdrant.md has the figures).
+
+    Args:
+        index: that is searched.
+        asked: which is wanted; the only one that there is, or the faster one where None.
+
+    Raises:
+        DataError: if the index does not store what is asked for.
+    """
+    options = index.manifest.options
+    there: dict[TokenMode, bool] = {
+        "client": options.packed_tokens,
+        "maxsim": options.token_vectors is not None,
+    }
+    if asked is None:
+        able = [mode for mode, is_there in there.items() if is_there]
+        return able[-1 if index.engine == "server" else 0] if able else None
+    if asked == "maxsim" and not there["maxsim"]:
+        raise _lacking(index, "multivectors, which the mode 'maxsim' compares", "--tokens uint8")
+    if asked == "client" and not there["client"]:
+        raise _lacking(index, "packed token vectors, which the mode 'client' compares", "--packed-tokens")
+    return "maxsim" if asked == "maxsim" else "client"
 
 
 def build_system(
     name: str,
     index: QdrantIndex,
     options: SearchOptions = NO_OPTIONS,
-    mode: SurpriseMode | None = None,
+    mode: Mode | None = None,
     *,
     fitted: bool = True,
 ) -> BuiltSystem:
@@ -63,7 +103,7 @@ def build_system(
         name: which one.
         index: that is searched.
         options: filter and search parameters.
-        mode: where surprise is computed; for the system `surprise` only.
+        mode: where scores are computed, of the system's `modes`; the usual place where None.
         fitted: False leaves fitted weights out.
 
     Raises:
@@ -72,10 +112,7 @@ def build_system(
             were fitted with another model.
     """
     system = find_system(name)
-    if mode is not None and name != "surprise":
-        raise DataError(
-            f"mode {mode!r} is where surprise is computed; it goes with the system 'surprise', not {name!r}"
-        )
+    system.require_mode(mode)
     not_here = sorted(system.needs & {"lucene", "judgements"})
     if not_here:
         raise DataError(
@@ -117,7 +154,8 @@ def surprise(inputs: SystemInputs) -> BuiltSystem:
         )
     if inputs.mode == "vector" and not index.manifest.options.surprise_vector:
         raise _lacking(index, "augmented vectors, which the mode 'vector' searches", "--surprise-vector")
-    return BuiltSystem("surprise", SurpriseRetriever(index, inputs.mode or "formula", options=inputs.options))
+    mode = cast(SurpriseMode, inputs.mode or "formula")
+    return BuiltSystem("surprise", SurpriseRetriever(index, mode, options=inputs.options))
 
 
 def maxsim(inputs: SystemInputs) -> BuiltSystem:
@@ -139,11 +177,15 @@ def bm25(inputs: SystemInputs) -> BuiltSystem:
 
 
 def dynamax(inputs: SystemInputs) -> BuiltSystem:
-    """Cosine's pool by DynaMax inclusion."""
-    if not inputs.index.manifest.options.packed_tokens:
+    """Cosine's pool by DynaMax inclusion: here, or by Qdrant's MaxSim."""
+    mode = token_mode(inputs.index, inputs.mode)
+    if mode is None:
         raise _lacking(inputs.index, "packed token vectors, which dynamax compares", "--packed-tokens")
-    reranking = "client: dynamax of the token vectors of all of these"
-    return BuiltSystem("dynamax", _dense(inputs), DynaMaxReranker(), reranking)
+    if mode == "client":
+        reranking = "client: dynamax of the token vectors of all of these"
+        return BuiltSystem("dynamax", _dense(inputs), DynaMaxReranker(), reranking)
+    scored = InclusionScored(_dense(inputs), QdrantInclusion.of(inputs.index, 0, weighs=False))
+    return BuiltSystem("dynamax", scored, StoredInclusionReranker())
 
 
 def fusion(inputs: SystemInputs) -> BuiltSystem:
@@ -152,12 +194,16 @@ def fusion(inputs: SystemInputs) -> BuiltSystem:
     Raises:
         DataError: if the index stores neither token vectors nor words.
     """
-    if not inputs.index.manifest.options.packed_tokens and not _has_words(inputs.index):
+    mode = token_mode(inputs.index, inputs.mode)
+    if mode is None and not _has_words(inputs.index):
         raise _lacking(inputs.index, "packed token vectors, which a fusion compares", "--packed-tokens")
-    sample = _sampled(inputs.index, SAMPLE_SIZE, frozenset({"dense"}))
+    sample = _sampled(inputs.index, SAMPLE_SIZE, frozenset({"dense"}), tokens=mode == "client")
+    inclusion = QdrantInclusion.of(inputs.index, SAMPLE_SIZE, weighs=False) if mode == "maxsim" else None
     scorers: list[Scorer] = [CosineScorer(sample.corpus)]
     if sample.tokens is not None:
         scorers.append(DynaMaxScorer(sample.tokens))
+    elif inclusion is not None:
+        scorers.append(StoredInclusionScorer())
     weights = {}
     if _has_words(inputs.index):
         scorers.insert(0, RetrievedScorer("bm25"))
@@ -165,7 +211,7 @@ def fusion(inputs: SystemInputs) -> BuiltSystem:
     terms = " + ".join(f"{weights[s.name]:g} {s.name}" if s.name in weights else s.name for s in scorers)
     reranking = f"client: {terms}, each in deviations above its mean over {_measured(inputs, sample)}"
     reranker = FusionReranker(scorers, "surprise", weights)
-    return BuiltSystem("fusion", _hybrid(inputs), reranker, reranking, _without(inputs))
+    return BuiltSystem("fusion", _hybrid(inputs, inclusion), reranker, reranking, _without(inputs))
 
 
 def auto(inputs: SystemInputs, settings: AutoSettings = AUTO_DEFAULTS) -> BuiltSystem:
@@ -175,18 +221,23 @@ def auto(inputs: SystemInputs, settings: AutoSettings = AUTO_DEFAULTS) -> BuiltS
         inputs: what it is made of.
         settings: its numbers; others than the usual ones for studies.
     """
-    has_words = _has_words(inputs.index)
+    has_words, mode = _has_words(inputs.index), token_mode(inputs.index, inputs.mode)
     fields: frozenset[Field] = frozenset({"dense", "terms"} if has_words else {"dense"})
-    sample = _sampled(inputs.index, AUTO_SAMPLE_SIZE, fields)
-    reranker = AutoReranker(sample.corpus, sample.tokens, sample.words, settings)
+    sample = _sampled(inputs.index, AUTO_SAMPLE_SIZE, fields, tokens=mode == "client")
+    inclusion = None
+    if mode == "maxsim":
+        inclusion = QdrantInclusion.of(inputs.index, AUTO_SAMPLE_SIZE, weighs=settings.rarity)
+    reranker = AutoReranker(
+        sample.corpus, sample.tokens, sample.words, settings, stored_inclusion=inclusion is not None
+    )
     words = f"{settings.bm25:g} bm25 + " if has_words else ""
-    tokens = "" if sample.tokens is None else " + dynamax"
+    tokens = "" if mode is None else " + dynamax"
     reranking = (
         f"client: {words}cosine{tokens}, each in deviations above its mean over "
         f"{_measured(inputs, sample)}; feedback from the best, "
         f"and from the {settings.nearest} nearest of each candidate"
     )
-    return BuiltSystem("auto", _hybrid(inputs), reranker, reranking, _without(inputs))
+    return BuiltSystem("auto", _hybrid(inputs, inclusion), reranker, reranking, _without(inputs))
 
 
 def _dense(inputs: SystemInputs) -> Retriever:
@@ -202,7 +253,7 @@ def _without(inputs: SystemInputs) -> str:
     """Which parts are left out, and why."""
     there = {
         "words: the index stores no sparse vectors": _has_words(inputs.index),
-        "tokens: the index stores no packed token vectors": inputs.index.manifest.options.packed_tokens,
+        "tokens: the index stores no token vectors": inputs.index.manifest.options.stores_tokens,
     }
     return "; ".join(f"without {part}" for part, is_there in there.items() if not is_there)
 
@@ -212,14 +263,15 @@ def _measured(inputs: SystemInputs, sample: _Sample) -> str:
     return f"{len(sample.ids)} sampled documents{own}"
 
 
-def _hybrid(inputs: SystemInputs) -> Retriever:
+def _hybrid(inputs: SystemInputs, inclusion: QdrantInclusion | None) -> Retriever:
     """Candidates by cosine and, where it can be asked, by BM25; or the given ones with BM25's scores."""
-    if not _has_words(inputs.index):
-        return _dense(inputs)
-    words = SparseRetriever(inputs.index, inputs.options)
-    if inputs.first_stage is not None:
-        return LexicallyScored(inputs.first_stage, words)
-    return HybridRetriever(inputs.index, words, options=inputs.options)
+    found = _dense(inputs)
+    if _has_words(inputs.index):
+        words = SparseRetriever(inputs.index, inputs.options)
+        if inputs.first_stage is None:
+            return HybridRetriever(inputs.index, words, options=inputs.options, inclusion=inclusion)
+        found = LexicallyScored(inputs.first_stage, words)
+    return found if inclusion is None else InclusionScored(found, inclusion)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +280,8 @@ class _Sample:
 
     Attributes:
         ids: of documents.
-        tokens: their token vectors, of some passages only where documents have many; None without any.
+        tokens: their token vectors, of some passages only where documents have many; None where none are
+            compared here.
         corpus: the ensemble of the first ones: all would be read for every start.
         words: the terms of the same, where they were asked for.
     """
@@ -239,13 +292,11 @@ class _Sample:
     words: TermSpace | None
 
 
-def _sampled(index: QdrantIndex, size: int, fields: frozenset[Field]) -> _Sample:
-    ids, tokens = index.sample_ids(size), None
-    if index.manifest.options.packed_tokens:
-        tokens = index.token_sample(size)[1]
+def _sampled(index: QdrantIndex, size: int, fields: frozenset[Field], *, tokens: bool) -> _Sample:
+    ids, own = index.sample_ids(size), index.token_sample(size)[1] if tokens else None
     found = sampled(index, ids, size, fields)
     corpus = Ensemble.from_vectors(found.require_dense(), sample_size=0, model=index.manifest.model)
-    return _Sample(ids, tokens, corpus, None if found.terms is None else TermSpace(found.terms))
+    return _Sample(ids, own, corpus, None if found.terms is None else TermSpace(found.terms))
 
 
 def sampled(index: QdrantIndex, ids: Sequence[str], size: int, fields: frozenset[Field]) -> Candidates:

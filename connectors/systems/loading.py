@@ -17,7 +17,7 @@ from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever
 from surprise_rerank.connectors.qdrant.retrievers.stored import StoredCandidates
 from surprise_rerank.connectors.qdrant.storage.folder import require_index
 from surprise_rerank.connectors.systems.backgrounds import background_for, load_background
-from surprise_rerank.connectors.systems.built import BuiltSystem
+from surprise_rerank.connectors.systems.built import BuiltSystem, Mode
 from surprise_rerank.connectors.systems.index_systems import build_system, default_system
 from surprise_rerank.connectors.systems.register import SYSTEMS, find_system, resolved
 from surprise_rerank.encoders.adapting import as_encoder
@@ -265,8 +265,9 @@ def text_reranker_of(
         DataError: if the system cannot rank given texts, the index lacks what it needs, or min_surprise is
             given and it has no background for the system.
     """
-    name = system or default_system(index)
-    name = "dynamax" if name == "maxsim" and system is None else name
+    options, name = index.manifest.options, system or default_system(index)
+    if system is None and options.stores_tokens and not options.packed_tokens:
+        name = "dynamax"  # without `auto`'s sample: multivectors are compared inside Qdrant alone
     chosen = find_system(name)
     if not chosen.ranks_texts:
         able = ", ".join(other.name for other in SYSTEMS.values() if other.ranks_texts)
@@ -276,7 +277,9 @@ def text_reranker_of(
         reranker: Reranker = resolved(chosen.text_reranker)()
         background = load_background(index, name, min_surprise)
     else:
-        built = build_system(name, index)
+        # Tokens of texts that are not stored are compared here.
+        mode: Mode | None = "client" if "maxsim" in chosen.modes and options.stores_tokens else None
+        built = build_system(name, index, mode=mode)
         orders = _surprise(index) if name == "surprise" else built.reranker
         if orders is None:
             raise DataError(

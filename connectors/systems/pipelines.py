@@ -122,7 +122,7 @@ def possible_systems(index: QdrantIndex) -> list[str]:
         "ensemble": index.manifest.statistics is not None,
         "multivectors": options.token_vectors is not None,
         "sparse": options.bm25 is not None,
-        "tokens": options.packed_tokens,
+        "tokens": options.stores_tokens,
     }
     there = {need for need, is_there in stored.items() if is_there}
     able = [name for name, system in all_systems().items() if system.needs <= there]

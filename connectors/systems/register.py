@@ -19,8 +19,8 @@ from surprise_rerank.errors import DataError, near_or_all
 if TYPE_CHECKING:
     from surprise_rerank.connectors.systems.built import BuiltSystem
 
-# What a system reads: stored token vectors, multivectors or sparse vectors of an index, the ensemble that was
-# set for it; Lucene's BM25, and judged questions of another split, which an evaluation has.
+# What a system reads: token vectors in any place of an index, its multivectors or sparse vectors, the
+# ensemble that was set for it; Lucene's BM25, and judged questions of another split, which an evaluation has.
 Need: TypeAlias = Literal["tokens", "multivectors", "sparse", "ensemble", "lucene", "judgements"]
 # By what a system finds documents, as retrieval models are classified.
 Kind: TypeAlias = Literal["dense", "sparse", "late-interaction", "hybrid"]
@@ -42,6 +42,7 @@ class System:
         needs: what it cannot do without.
         uses: what it does without where that is not there.
         first_stage: the scorers that make its pool, where another one orders it.
+        modes: names of the places where its scores can be computed.
         encodes: whether it reads vectors of the question; False for a system of words alone, which the
             command line searches without loading the model.
         fits: whether its weights can be fitted on judged questions and stored beside an index.
@@ -59,6 +60,7 @@ class System:
     needs: frozenset[Need] = frozenset()
     uses: frozenset[Need] = frozenset()
     first_stage: tuple[str, ...] = ()
+    modes: tuple[str, ...] = ()
     encodes: bool = True
     fits: bool = False
     ranks_texts: bool = True
@@ -81,6 +83,24 @@ class System:
         """Whether token vectors decide."""
         return self.kind in ("late-interaction", "hybrid")
 
+    def require_mode(self, mode: str | None) -> None:
+        """Refuse a place where its scores cannot be computed.
+
+        Raises:
+            DataError: if it is given, and none of `modes`.
+        """
+        if mode is None or mode in self.modes:
+            return
+        if not self.modes:
+            others = ", ".join(other.name for other in SYSTEMS.values() if mode in other.modes)
+            raise DataError(
+                f"mode {mode!r} is where scores are computed, and {self.name!r} has one place only; leave it "
+                f"out, or choose one of {others or 'the systems that have several'}"
+            )
+        raise DataError(
+            f"{self.name!r} has no mode {mode!r}; choose one of {', '.join(self.modes)}, or leave it out"
+        )
+
     def built(self, inputs: Any) -> BuiltSystem:
         """The system at work; see `build`."""
         make = resolved(self.build) if isinstance(self.build, str) else self.build
@@ -96,6 +116,7 @@ def resolved(path: str) -> Any:
 
 _INDEX_SYSTEMS = "surprise_rerank.connectors.systems.index_systems"
 _TOKENS: frozenset[Need] = frozenset({"tokens"})
+_TOKEN_MODES = ("client", "maxsim")
 
 _SYSTEMS: dict[str, System] = {
     system.name: system
@@ -108,6 +129,7 @@ _SYSTEMS: dict[str, System] = {
             needs=_TOKENS,
             uses=frozenset({"sparse"}),
             first_stage=("cosine", "bm25"),
+            modes=_TOKEN_MODES,
             fits=True,
             text_reranker="surprise_rerank.rerank.auto_of_pool:PoolAutoReranker",
         ),
@@ -123,6 +145,7 @@ _SYSTEMS: dict[str, System] = {
             build=f"{_INDEX_SYSTEMS}:surprise",
             needs=frozenset({"ensemble"}),
             first_stage=("cosine",),
+            modes=("formula", "vector", "client"),
         ),
         System(
             name="maxsim",
@@ -149,6 +172,7 @@ _SYSTEMS: dict[str, System] = {
             kind="late-interaction",
             needs=_TOKENS,
             first_stage=("cosine",),
+            modes=_TOKEN_MODES,
             text_reranker="surprise_rerank.rerank.rerankers:DynaMaxReranker",
         ),
         System(
@@ -159,6 +183,7 @@ _SYSTEMS: dict[str, System] = {
             needs=_TOKENS,
             uses=frozenset({"sparse"}),
             first_stage=("cosine", "bm25"),
+            modes=_TOKEN_MODES,
             fits=True,
         ),
     )

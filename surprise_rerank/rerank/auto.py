@@ -38,7 +38,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from surprise_rerank.candidates import Candidates, Field, Query, Ranking
+from surprise_rerank.candidates import Candidates, Field, Inclusion, Query, Ranking
 from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray, row_norms, unit_rows
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.terms import TermSpace
@@ -48,7 +48,14 @@ from surprise_rerank.core.vectors import is_linear, prepared
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.feedback import agreement, neighbour_support, shares
 from surprise_rerank.rerank.fusion import surprise_normalized, weighted_sum, without_length
-from surprise_rerank.rerank.scorers import CosineScorer, RetrievedScorer, Scorer, absence, who_lacks
+from surprise_rerank.rerank.scorers import (
+    CosineScorer,
+    RetrievedScorer,
+    Scorer,
+    absence,
+    who_lacks,
+    who_lacks_inclusion,
+)
 from surprise_rerank.rerank.token_weights import weighted_inclusion
 from surprise_rerank.similarities.dynamax import DynaMax
 from surprise_rerank.surprise.ensemble import Ensemble
@@ -159,6 +166,8 @@ class AutoReranker:
         settings: the numbers.
         weights: part -> factor of what it adds to the score; 1 where not given. `Pipeline.fit` learns them.
         threads: how many to multiply tokens with; see `pool_maxima`.
+        stored_inclusion: whether the candidates come with inclusion that their store computed, so that no
+            token vectors are needed here.
 
     Raises:
         DataError: if the ensemble's similarity is not linear, or a weight is for no part.
@@ -171,6 +180,7 @@ class AutoReranker:
     weights: Mapping[str, float] = field(default_factory=dict)
     threads: int | None = None
     more: Sequence[Scorer] = ()
+    stored_inclusion: bool = False
 
     def __post_init__(self) -> None:
         names = [*PARTS, *(scorer.name for scorer in self.more)]
@@ -234,7 +244,10 @@ class AutoReranker:
         reads = [name for name in ("cosine", "neighbours") if getattr(own, name)]
         if who and reads:
             found["dense"] = f"without dense vectors: {who} none, so {_left_out(reads)}"
-        who = "the corpus has" if self.sample is None else who_lacks("tokens", query, candidates)
+        if self.stored_inclusion:
+            who = who_lacks_inclusion(query, candidates)
+        else:
+            who = "the corpus has" if self.sample is None else who_lacks("tokens", query, candidates)
         if who and own.dynamax:
             found["tokens"] = f"without token vectors: {who} none, so {_left_out(['inclusion'])}"
         lacking = {}
@@ -261,8 +274,10 @@ class AutoReranker:
             )
         if self.settings.cosine and self.corpus is not None and "dense" not in absent:
             results["cosine"] = self._similarity(query, candidates, self.corpus)
-        if self.settings.dynamax and self.sample is not None and "tokens" not in absent:
-            results["dynamax"] = self._inclusion(query, candidates, self.sample)
+        if self.settings.dynamax and "tokens" not in absent:
+            found = candidates.inclusion if self.stored_inclusion else self._inclusion(query, candidates)
+            assert found is not None
+            results["dynamax"] = self._without_length(found)
         for scorer in self._wanted():
             if scorer.name not in absent:
                 own = scorer.scores(query, candidates)
@@ -286,17 +301,21 @@ class AutoReranker:
         own = row_products(prepared(candidates.require_dense(), corpus.similarity), shifted)
         return _ScorerResult(scores, surprise_normalized(own, _moments_of(shifted, corpus)))
 
-    def _inclusion(self, query: Query, candidates: Candidates, sample: TokenBatch) -> _ScorerResult:
-        tokens, documents = query.require_tokens(), candidates.require_tokens()
+    def _inclusion(self, query: Query, candidates: Candidates) -> Inclusion:
+        tokens, documents, sample = query.require_tokens(), candidates.require_tokens(), self.sample
+        assert sample is not None
         if self.settings.rarity:
             scores, usual = weighted_inclusion(tokens, documents, sample, threads=self.threads)
         else:
             scores, usual = (
                 DynaMax().pool(tokens, batch, threads=self.threads) for batch in (documents, sample)
             )
-        lengths = documents.token_counts, sample.token_counts
-        own, usual = without_length(scores, lengths[0], usual, lengths[1], self.settings.lengths)
-        return _ScorerResult(scores, surprise_normalized(own, Moments.of(usual)))
+        return Inclusion(scores, documents.token_counts, usual, sample.token_counts)
+
+    def _without_length(self, found: Inclusion) -> _ScorerResult:
+        share = self.settings.lengths
+        own, usual = without_length(found.scores, found.lengths, found.usual, found.usual_lengths, share)
+        return _ScorerResult(found.scores, surprise_normalized(own, Moments.of(usual)))
 
     def _trust(self, results: Mapping[str, _ScorerResult], order: list[int]) -> float:
         """How far the dense vectors are to be trusted: their agreement with the other scorers.

@@ -180,6 +180,26 @@ class DynaMaxReranker:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredInclusionReranker:
+    """Orders documents by inclusion of the query's tokens, as the documents' store computed it."""
+
+    @property
+    def needs(self) -> frozenset[Field]:
+        """Nothing but the inclusion, which its retriever asks for."""
+        return frozenset()
+
+    def rerank(self, query: Query, candidates: Candidates) -> Ranking:
+        """The pool by inclusion; last what the store gave no score, as it was deleted meanwhile.
+
+        Raises:
+            DataError: if the store computed none.
+        """
+        query.require_tokens()
+        scores = np.nan_to_num(candidates.require_inclusion().scores, nan=0.0)
+        return Ranking.order(candidates, scores, {"dynamax": scores})
+
+
+@dataclass(frozen=True, slots=True)
 class FusionReranker:
     """Orders documents by the weighted sum of several scorers on one scale.
 

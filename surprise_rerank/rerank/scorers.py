@@ -140,6 +140,38 @@ class RetrievedScorer:
         return candidates.corpus_moments[self.name]
 
 
+@dataclass(frozen=True, slots=True)
+class StoredInclusionScorer:
+    """Inclusion that the candidates' store has computed, with its moments over the sample that it took.
+
+    Attributes:
+        name: what its part is called in a ranking.
+    """
+
+    name: str = "dynamax"
+
+    @property
+    def needs(self) -> frozenset[Field]:
+        """Nothing but the inclusion."""
+        return frozenset()
+
+    def scores(self, query: Query, candidates: Candidates) -> FloatArray:
+        """(n,) as the store gave them.
+
+        Raises:
+            DataError: if it gave none.
+        """
+        return candidates.require_inclusion().scores
+
+    def moments(self, query: Query, candidates: Candidates) -> Moments:
+        """Moments over the sample.
+
+        Raises:
+            DataError: if the store gave none.
+        """
+        return Moments.of(candidates.require_inclusion().usual)
+
+
 def dense_similarities(query: Query, candidates: Candidates, similarity: VectorSimilarity) -> Float64Array:
     """(n,) similarities of the candidates' vectors to the query's.
 
@@ -161,11 +193,20 @@ def who_lacks(name: Field, query: Query, candidates: Candidates) -> str:
     return "the candidates have" if getattr(candidates, name) is None else ""
 
 
+def who_lacks_inclusion(query: Query, candidates: Candidates) -> str:
+    """Who keeps a store from computing inclusion; empty where it did."""
+    if candidates.inclusion is not None:
+        return ""
+    return "the question has" if query.tokens is None else "the candidates have"
+
+
 def absence(scorer: Scorer, query: Query, candidates: Candidates) -> str:
     """A sentence that says why a scorer is left out of a sum; empty where it can score the candidates."""
     for name in sorted(scorer.needs):
         if who := who_lacks(name, query, candidates):
             return f"without {FIELD_NAMES[name]}: {who} none, so {scorer.name} was left out"
+    if isinstance(scorer, StoredInclusionScorer) and (who := who_lacks_inclusion(query, candidates)):
+        return f"without {FIELD_NAMES['tokens']}: {who} none, so {scorer.name} was left out"
     if isinstance(scorer, RetrievedScorer) and scorer.name not in candidates.scores:
         return f"without scores of {scorer.name}: the candidates have none, so it was left out"
     return ""

@@ -10,12 +10,13 @@ from typing import Protocol
 import numpy as np
 from qdrant_client import models
 
-from surprise_rerank.candidates import Candidates, Field, Query
+from surprise_rerank.candidates import Candidates, Field, Inclusion, Query
 from surprise_rerank.connectors.qdrant.engines.steps import Steps, together
 from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever, SearchedIndex
 from surprise_rerank.connectors.qdrant.retrievers.dense import DenseRetriever
+from surprise_rerank.connectors.qdrant.retrievers.inclusion import QdrantInclusion
 from surprise_rerank.connectors.qdrant.retrievers.sparse import SparseRetriever, best_of
-from surprise_rerank.connectors.qdrant.schema import ID
+from surprise_rerank.connectors.qdrant.schema import ID, TOKEN_COUNT, Record
 from surprise_rerank.connectors.qdrant.search.pools import scores_of
 from surprise_rerank.connectors.qdrant.search.queries import (
     NO_OPTIONS,
@@ -58,12 +59,15 @@ class HybridRetriever(ExplainingRetriever):
         exact: dense search without the approximate index.
         options: filter and parameters of the dense search. The lexical index has its own: give a
             `SparseRetriever` the same filter.
+        inclusion: of the question's tokens, which Qdrant is asked for with the scores that are missing; of
+            an index with its own words.
     """
 
     index: SearchedIndex
     lexical: LexicalIndex
     exact: bool = False
     options: SearchOptions = NO_OPTIONS
+    inclusion: QdrantInclusion | None = None
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """At most 2 x `depth` candidates: cosine's first, then what only BM25 found.
@@ -95,14 +99,30 @@ class HybridRetriever(ExplainingRetriever):
         ids = dict.fromkeys(record.payload[ID] for record in near.records)
         further = yield from pools.whole(lexical, [name for name in known if name not in ids], fields)
         cosines = np.concatenate([scores_of(near.records), np.full(len(further), np.nan)])
+        records = [*near.records, *further]
         pool: Candidates
-        pool, others = yield from together(
-            pools.candidates([*near.records, *further], fields, {"cosine": cosines}),
+        pool, others, inclusion = yield from together(
+            pools.candidates(records, fields, {"cosine": cosines}),
             words.scoring(sparse, [name for name in ids if name not in known]),
+            self._included(query, records),
         )
+        if inclusion is not None and len(inclusion) != len(pool):  # a document was deleted meanwhile
+            left = set(pool.ids)
+            inclusion = inclusion.take([i for i, r in enumerate(records) if r.payload[ID] in left])
         known |= others
         scores = np.array([known.get(name, 0.0) for name in pool.ids], np.float64)
-        return replace(pool, scores={**pool.scores, "bm25": scores}, corpus_moments={"bm25": moments})
+        return replace(
+            pool,
+            scores={**pool.scores, "bm25": scores},
+            corpus_moments={"bm25": moments},
+            inclusion=inclusion,
+        )
+
+    def _included(self, query: Query, records: Sequence[Record]) -> Steps[Inclusion | None]:
+        if self.inclusion is None:
+            return None
+        lengths = [record.payload.get(TOKEN_COUNT, 0) for record in records]
+        return (yield from self.inclusion.pool(query, [record.id for record in records], lengths))
 
     def among(self, condition: models.Filter) -> HybridRetriever:
         """The same over the documents that a filter lets through, by both.
@@ -123,7 +143,8 @@ class HybridRetriever(ExplainingRetriever):
         lexical = [f"words: BM25 over all {len(self.index)} documents"]
         if isinstance(self.lexical, ExplainingRetriever):
             lexical = self.lexical.steps(query, depth)
-        return [*dense, *lexical, f"union: the {depth} best of each, with both scores"]
+        more = [] if self.inclusion is None else [self.inclusion.step()]
+        return [*dense, *lexical, f"union: the {depth} best of each, with both scores", *more]
 
 
 @dataclass(frozen=True, slots=True)

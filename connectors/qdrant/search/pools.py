@@ -19,6 +19,7 @@ from surprise_rerank.connectors.qdrant.schema import (
     NUMBER,
     PASSAGE_FIELDS,
     PASSAGES,
+    TOKEN_COUNT,
     TOKENS,
     Record,
     point_id,
@@ -252,6 +253,8 @@ class Pools:
         names: tuple[str, ...] = DOCUMENT_FIELDS if "documents" in fields else (ID,)
         if self.splits:
             names = (*names, *PASSAGE_FIELDS)
+        if self.storage.manifest.options.token_vectors is not None:
+            names = (*names, TOKEN_COUNT)
         return names
 
     def candidates(

@@ -13,6 +13,7 @@ from surprise_rerank.connectors.qdrant.schema import (
     DENSE,
     PASSAGES,
     SURPRISE,
+    TOKEN_COUNT,
     TOKEN_VECTORS,
     TOKENS,
     Payload,
@@ -94,6 +95,7 @@ class PointMaker:
             tokens = self.options.token_form.merged(tokens)
             for i, own in enumerate(vectors):
                 own[TOKEN_VECTORS] = document_vectors(tokens.text(i, unit=True), self.options.token_vectors)
+                payloads[i][TOKEN_COUNT] = int(tokens.token_counts[i])
         self._add_statistics(encoded.dense, vectors, payloads)
         if self.options.bm25 is not None:
             self._add_terms(self.options.bm25, [piece.text for piece in pieces], vectors)

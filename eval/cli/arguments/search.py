@@ -17,10 +17,10 @@ from surprise_rerank.eval.cli.options import options_of
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant import SearchOptions
-    from surprise_rerank.connectors.qdrant.retrievers.dense import SurpriseMode
+    from surprise_rerank.connectors.systems.built import Mode
     from surprise_rerank.rerank.diversity import DiversityOptions
 else:
-    SurpriseMode = str
+    Mode = str
 
 
 class _Scored(Protocol):
@@ -53,8 +53,8 @@ class SystemChoice(click.Choice[str]):
         return value if system.fits or not self._fits else super().convert(value, param, ctx)
 
 
-# As `SurpriseMode`, which `--help` cannot wait for.
-MODES = ("client", "formula", "vector")
+# All that a system of this package has.
+MODES = tuple(dict.fromkeys(mode for system in SYSTEMS.values() for mode in sorted(system.modes)))
 
 
 def pool_field() -> Any:
@@ -109,11 +109,11 @@ class SearchArguments(DiversityArguments):
         kind=SystemChoice(),
         help="What ranks.  [default: the best that the index stores enough for]",
     )
-    mode: SurpriseMode | None = option(
+    mode: Mode | None = option(
         None,
         choices=MODES,
-        help="Where surprise is computed: here, by Qdrant's formula, or by augmented vectors.  "
-        "[default: formula]",
+        help="Where scores are computed: surprise here, by Qdrant's formula (its default), or by augmented "
+        "vectors; tokens of auto, fusion and dynamax here, or by Qdrant's MaxSim.",
     )
     top: int = option(10, low=1, help="How many are shown.")
     pool: int = pool_field()

@@ -16,7 +16,6 @@ from surprise_rerank.connectors.systems.built import BuiltSystem
 from surprise_rerank.connectors.systems.index_systems import build_system, default_system
 from surprise_rerank.connectors.systems.register import find_system
 from surprise_rerank.encoders.base import Encoder, encode_queries
-from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.arguments.location import model_of, open_index
 from surprise_rerank.eval.cli.arguments.search import SearchArguments
 from surprise_rerank.eval.cli.output.console import Output
@@ -114,10 +113,6 @@ def search_results(
     diversity = NO_DIVERSITY.changed(**arguments.variety)
     with open_index(location) as index:
         name = arguments.system or default_system(index)
-        if arguments.mode is not None and name != "surprise":
-            raise DataError(
-                f"--mode chooses where surprise is computed: it belongs to --system surprise, not {name}"
-            )
         system = build_system(name, index, options, arguments.mode)
         kept = load_background(index, system.name, scorers=system.scorers)
         encoder = model_of(index, arguments.model) if _reads_vectors(system, kept) else None

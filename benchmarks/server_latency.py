@@ -1,0 +1,214 @@
+"""A question on a Qdrant server, by REST and by gRPC, beside Edge: milliseconds, requests, bytes on the wire.
+
+    python benchmarks/server_latency.py --dataset DATA/beir/cranfield --folder FOLDER --url URL
+
+Documents are in passages, as a new index has them, with multivectors and an ensemble of the documents. What
+is timed is retrieving and re-ranking ids; the questions are encoded before. Systems and engines take turns,
+ten questions each. `auto/maxsim` is the system `auto` in the mode `maxsim`. Bytes are those of both
+directions, headers included, through a relay that nothing is timed through. FOLDER keeps the Edge index for
+another run; the server's collection is deleted again, unless it is kept (`--keep`).
+"""
+
+from __future__ import annotations
+
+import cProfile
+import pstats
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+import ir_measures
+import numpy as np
+from machine import describe
+from qdrant_client import QdrantClient
+from served import EncodedOnce, Relay, drop, settle
+
+from surprise_rerank import Query
+from surprise_rerank.candidates import Ranking
+from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
+from surprise_rerank.connectors.qdrant.location import Location
+from surprise_rerank.connectors.systems.index_systems import build_system
+from surprise_rerank.encoders.base import encode_queries
+from surprise_rerank.encoders.loading import load_encoder
+from surprise_rerank.eval.cli.options import present, report_option
+from surprise_rerank.eval.reports.report import Cell, Column, Report, Table
+from surprise_rerank.eval.retrieval.datasets import load_dataset
+
+SYSTEMS = "cosine,bm25,surprise,maxsim,dynamax,dynamax/maxsim,fusion,fusion/maxsim,auto,auto/maxsim"
+EDGE, REST, GRPC = "Edge", "REST", "gRPC"
+_TURN = 10
+Way = Callable[[Query], Ranking]
+
+
+class _Counting:
+    """An engine that counts what it is asked."""
+
+    def __init__(self, engine: Any) -> None:
+        self._engine, self.asked = engine, 0
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._engine, name)
+        if not callable(found):
+            return found
+
+        def counted(*given: Any, **more: Any) -> Any:
+            self.asked += 1
+            return found(*given, **more)
+
+        return counted
+
+
+def way(name: str, index: DocumentIndex, depth: int) -> Way:
+    """A system of the register, with its mode behind a slash."""
+    system, _, mode = name.partition("/")
+    built = build_system(system, index, mode=mode or None)  # type: ignore[arg-type]
+
+    def ranked(query: Query) -> Ranking:
+        pool = built.retriever.retrieve(query, depth, built.needs)
+        if built.reranker is not None:
+            return built.reranker.rerank(query, pool)
+        return Ranking.order(pool, next(iter(pool.scores.values())))
+
+    return ranked
+
+
+def timed(
+    ways: dict[tuple[str, str], Way], queries: list[Query]
+) -> tuple[dict[tuple[str, str], list[float]], dict[tuple[str, str], dict[str, dict[str, float]]]]:
+    """Seconds and rankings of each."""
+    seconds: dict[tuple[str, str], list[float]] = {key: [] for key in ways}
+    runs: dict[tuple[str, str], dict[str, dict[str, float]]] = {key: {} for key in ways}
+    for start in range(0, len(queries), _TURN):
+        for key, own in ways.items():
+            time.sleep(0.05)
+            own(queries[start])
+            for query in queries[start : start + _TURN]:
+                begun = time.perf_counter()
+                ranking = own(query)
+                seconds[key].append(time.perf_counter() - begun)
+                scores = zip(ranking.ids, ranking.scores.tolist(), strict=True)
+                runs[key][query.id] = {name: score for name, score in scores if name != query.id}
+    return seconds, runs
+
+
+def costs(way: Way, index: DocumentIndex, relay: Relay, queries: list[Query]) -> tuple[float, float, float]:
+    """Requests, and bytes up and down, of a question on average."""
+    storage: Any = index.storage
+    way(queries[0])  # what is read once
+    engine = storage.engine
+    storage.engine = counting = _Counting(engine)
+    relay.taken()
+    for query in queries:
+        way(query)
+    up, down = relay.taken()
+    storage.engine = engine
+    return counting.asked / len(queries), up / len(queries), down / len(queries)
+
+
+@click.command()
+@click.option("--dataset", required=True, help="A BEIR folder, or a name of ir_datasets.")
+@click.option(
+    "--folder", type=click.Path(path_type=Path), required=True, help="Where the Edge index is kept."
+)
+@click.option("--url", help="Of the server; Edge alone without one.")
+@click.option("--grpc-port", default=6334, show_default=True)
+@click.option("--collection", default="server-latency", show_default=True)
+@click.option("--token-vectors", default="uint8", show_default=True)
+@click.option("--systems", default=SYSTEMS, show_default=True)
+@click.option("--depth", default=100, show_default=True)
+@click.option("--questions", type=int, help="How many of them; all by default.")
+@click.option("--keep", is_flag=True, help="Leave the server's collection for another run.")
+@click.option("--profile", default="", help="Show where the time of ENGINE:SYSTEM goes, such as gRPC:auto.")
+@report_option
+def main(
+    dataset: str,
+    folder: Path,
+    url: str | None,
+    grpc_port: int,
+    collection: str,
+    token_vectors: Any,
+    systems: str,
+    depth: int,
+    questions: int | None,
+    keep: bool,
+    profile: str,
+    reports: tuple[Path, ...],
+) -> None:
+    """Print one line for each system."""
+    print(describe("qdrant-client", "qdrant-edge-py", "torch"))
+    data, encoder = load_dataset(dataset, None), EncodedOnce(load_encoder(backend="auto"))
+    texts = dict(list(data.queries.items())[:questions])
+    queries = encode_queries(encoder, list(texts.values()), list(texts))
+    options, names = IndexOptions(token_vectors=token_vectors), systems.split(",")
+    with ExitStack() as stack:
+
+        def opened(where: Location) -> DocumentIndex:
+            index = stack.enter_context(DocumentIndex.open(where, encoder, options=options))
+            if not len(index):
+                begun = time.perf_counter()
+                index.sync(data.documents, background=False)
+                index.set_ensemble(index.ensemble(), source="documents")
+                print(f"{index.where}: {time.perf_counter() - begun:.0f} s")
+            return index
+
+        indexes = {EDGE: opened(Location(folder / f"{data.name.replace('/', '-')}-{token_vectors}"))}
+        if url is not None:
+            own = f"{collection}-{token_vectors}"
+            client = QdrantClient(url, check_compatibility=False)
+            if not keep:
+                stack.callback(drop, client, own)
+            indexes[REST] = opened(Location(url=url, collection=own))
+            settle(client, own)
+            indexes[GRPC] = opened(Location(url=url, collection=own, prefer_grpc=True, grpc_port=grpc_port))
+        ways = {(name, kind): way(name, index, depth) for name in names for kind, index in indexes.items()}
+        seconds, runs = timed(ways, queries)
+        spent: dict[tuple[str, str], tuple[float, float, float]] = {}
+        if url is not None:
+            relay = stack.enter_context(Relay(url, grpc_port))
+            for kind in (REST, GRPC):
+                grpc = kind == GRPC
+                port = relay.grpc_port if grpc else grpc_port
+                index = opened(Location(url=relay.url, collection=own, prefer_grpc=grpc, grpc_port=port))
+                for name in names:
+                    spent[name, kind] = costs(way(name, index, depth), index, relay, queries)
+        if profile:
+            kind, _, name = profile.partition(":")
+            profiler = cProfile.Profile()
+            profiler.runcall(lambda: [ways[name, kind](query) for query in queries])
+            pstats.Stats(profiler).sort_stats("tottime").print_stats(35)
+    rows: list[tuple[Cell, ...]] = []
+    for name, kind in ways:
+        median, late = np.percentile(np.array(seconds[name, kind]) * 1000, [50, 95])
+        times = float(median / (1000 * np.median(seconds[name, EDGE])))
+        ndcg = ir_measures.calc_aggregate(
+            [ir_measures.nDCG @ 10], {n: data.qrels[n] for n in texts}, runs[name, kind]
+        )
+        same = np.mean([_order(runs[name, kind][n]) == _order(runs[name, EDGE][n]) for n in texts])
+        asked, up, down = spent.get((name, kind), (float("nan"),) * 3)
+        wire = (asked, up / 1000, down / 1000)
+        quality = (next(iter(ndcg.values())), float(same))
+        rows.append((f"{name}, {kind}", float(median), float(late), times, *wire, *quality))
+    title = f"{data.name}, {len(data.documents)} documents, {len(queries)} questions, pools of {depth}"
+    columns = (
+        Column("system, engine"),
+        Column("median, ms", digits=1),
+        Column("p95, ms", digits=1),
+        Column("times Edge", digits=2),
+        Column("requests", digits=1),
+        Column("kB up", digits=1),
+        Column("kB down", digits=1),
+        Column("nDCG@10"),
+        Column("same ten as Edge", digits=3),
+    )
+    present(Report(title, (Table("system", title, columns, tuple(rows), keys=1),)), reports)
+
+
+def _order(scores: dict[str, float]) -> list[str]:
+    return sorted(scores, key=lambda name: (-scores[name], name))[:10]
+
+
+if __name__ == "__main__":
+    main()
