@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions
@@ -136,6 +136,7 @@ class DocumentIndex(QdrantIndex):
         encoder: object | None = None,
         token_encoder: object | None = None,
         options: IndexOptions | None = None,
+        collection_settings: Mapping[str, Any] | None = None,
         encode_again: bool = False,
         show_progress: bool = False,
         background: bool = True,
@@ -155,6 +156,7 @@ class DocumentIndex(QdrantIndex):
             encoder: another model, as for `open`, or the same.
             token_encoder: gives the token vectors in its place, as for `open`.
             options: others, or the same; token vectors of before schema 4 get their new default form.
+            collection_settings: as for `open`; shards and copies stay as they are where it does not say.
             encode_again: take over no vectors.
             show_progress: as for `sync`.
             background: False makes none.
@@ -170,6 +172,7 @@ class DocumentIndex(QdrantIndex):
             encoder=encoder,
             token_encoder=token_encoder,
             options=options,
+            collection_settings=collection_settings,
             encode_again=encode_again,
             show_progress=show_progress,
         )

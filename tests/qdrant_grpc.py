@@ -402,3 +402,11 @@ def _with(r: Any, *, with_payload: bool) -> dict[str, Any]:
         "with_payload": with_payload if payload is None else payload,
         "with_vectors": _if_set(r, "with_vectors", GrpcToRest.convert_with_vectors_selector) or False,
     }
+
+
+@_method("Collections/CollectionClusterInfo")
+def _shards(api: LocalApi, r: Any) -> Any:
+    own = messages.LocalShardInfo(
+        shard_id=0, points_count=api.store.count(r.collection_name).count, state=messages.ReplicaState.Active
+    )
+    return messages.CollectionClusterInfoResponse(peer_id=7, shard_count=1, local_shards=[own])

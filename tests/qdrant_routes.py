@@ -40,6 +40,7 @@ class LocalApi:
         self.limit = limit
         self.lock = threading.Lock()
         self.indexes: dict[str, dict[str, models.PayloadFieldSchema]] = {}
+        self.spread: dict[str, dict[str, int]] = {}
         self.crashes: list[Exception] = []
 
     def drop(self, name: str) -> None:
@@ -164,6 +165,8 @@ def _exists(r: _Request) -> Any:
 @_route("GET", "/collections/{collection}")
 def _info(r: _Request) -> Any:
     info = r.store.get_collection(r.collection)
+    for name, value in r.api.spread.get(_real_name(r), {}).items():
+        setattr(info.config.params, name, value)
     info.payload_schema = {
         name: models.PayloadIndexInfo(
             data_type=getattr(schema, "type", schema),
@@ -175,16 +178,37 @@ def _info(r: _Request) -> Any:
     return info
 
 
+@_route("GET", "/collections/{collection}/cluster")
+def _shards(r: _Request) -> Any:
+    return one_shard(r.store.count(r.collection).count)
+
+
+@_route("GET", "/cluster")
+def _cluster(r: _Request) -> Any:
+    return {"status": "disabled"}
+
+
+def one_shard(points: int) -> models.CollectionClusterInfo:
+    """What a server that is no cluster says of every collection."""
+    own = models.LocalShardInfo(shard_id=0, points_count=points, state=models.ReplicaState.ACTIVE)
+    return models.CollectionClusterInfo(
+        peer_id=7, shard_count=1, local_shards=[own], remote_shards=[], shard_transfers=[]
+    )
+
+
 @_route("PUT", "/collections/{collection}")
 def _create(r: _Request) -> Any:
     form = r.read(models.CreateCollection)
-    r.api.indexes.pop(r.collection, None)
-    return r.store.create_collection(
+    done = r.store.create_collection(
         r.collection,
         vectors_config=form.vectors,
         sparse_vectors_config=form.sparse_vectors,
         metadata=form.metadata,
     )
+    r.api.indexes.pop(r.collection, None)
+    names = ("shard_number", "replication_factor", "write_consistency_factor")
+    r.api.spread[r.collection] = {name: own for name in names if (own := getattr(form, name))}
+    return done
 
 
 @_route("PATCH", "/collections/{collection}")

@@ -15,6 +15,7 @@ from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.progress import Terminal, total_of
+from surprise_rerank.connectors.qdrant.engines.placement import Placement
 from surprise_rerank.connectors.qdrant.location import (
     DEFAULT_RETRIES,
     MEMORY,
@@ -124,11 +125,13 @@ class QdrantIndex:
             retries: how often and how long a failed request is sent again.
             compression: let the server compress its answers; see `Location`.
             collection_settings: more for `QdrantClient.create_collection` on a server, such as
-                `shard_number`, `replication_factor`, `hnsw_config` or `optimizers_config`.
+                `shard_number`, `replication_factor`, `hnsw_config` or `optimizers_config`. An index that
+                exists must have those that are given.
 
         Raises:
             StoreError: if the folder or server cannot be used.
-            IndexMismatchError: if the index was made by another model, or with other options; names both.
+            IndexMismatchError: if the index was made by another model, or with other options or settings;
+                names both.
             DataError: if a `Location` is given, and an argument that belongs into it; if what is given makes
                 no vectors, or no tokens where these are to be stored.
         """
@@ -279,6 +282,7 @@ class QdrantIndex:
         encoder: object | None = None,
         token_encoder: object | None = None,
         options: IndexOptions | None = None,
+        collection_settings: Mapping[str, Any] | None = None,
         encode_again: bool = False,
         show_progress: bool = False,
     ) -> SyncReport:
@@ -295,6 +299,7 @@ class QdrantIndex:
             encoder: another model, as for `open`, or the same.
             token_encoder: gives the token vectors in its place, as for `open`.
             options: others, or the same; token vectors of before schema 4 get their new default form.
+            collection_settings: as for `open`; shards and copies stay as they are where it does not say.
             encode_again: take over no vectors.
             show_progress: as for `sync`.
 
@@ -303,7 +308,7 @@ class QdrantIndex:
         """
         model = _model(self.encoder if encoder is None else encoder, token_encoder) or self.encoder
         chosen = options or self.manifest.options_when_rebuilt
-        made = self.storage.successor(Manifest.of(model, chosen))
+        made = self.storage.successor(Manifest.of(model, chosen), collection_settings or {})
         try:
             successor = type(self)(made, model)
             same_model = model.fingerprint == self.manifest.fingerprint
@@ -531,6 +536,14 @@ class QdrantIndex:
             manifest=manifest,
             behind=0 if latest is None else statistics.documents_behind(self.storage, latest),
         )
+
+    def placement(self) -> Placement | None:
+        """How the points are spread over the nodes of a server; None where the index is on this machine.
+
+        Raises:
+            NoAccess: if the key or token may not see that.
+        """
+        return self.storage.engine.placement()
 
     asearch = awaitable(search)
     afetch = awaitable(fetch)

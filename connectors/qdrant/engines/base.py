@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from qdrant_client import models
 
+from surprise_rerank.connectors.qdrant.engines.placement import Placement
 from surprise_rerank.connectors.qdrant.location import EngineKind
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions
 from surprise_rerank.connectors.qdrant.schema import (
@@ -51,6 +52,10 @@ class Engine(Protocol):
 
     def changing(self) -> AbstractContextManager[None]:
         """While a change goes on: what it reads is waited for as long as what it writes."""
+        ...
+
+    def placement(self) -> Placement | None:
+        """How the points are spread over the nodes of a server; None of what is on this machine."""
         ...
 
     def claim(self) -> None:

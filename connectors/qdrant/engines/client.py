@@ -23,11 +23,10 @@ from surprise_rerank.connectors.qdrant.engines.base import (
 )
 from surprise_rerank.connectors.qdrant.engines.graph import wait_until_indexed
 from surprise_rerank.connectors.qdrant.engines.nodes import Nodes
+from surprise_rerank.connectors.qdrant.engines.placement import Placement, node_addresses, placement
 from surprise_rerank.connectors.qdrant.engines.retries import CollectionExists
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
-from surprise_rerank.connectors.qdrant.location import (
-    EngineKind,
-)
+from surprise_rerank.connectors.qdrant.location import EngineKind, RetryPolicy
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
 from surprise_rerank.connectors.qdrant.multivectors import CODED, TokenStorage, datatype
 from surprise_rerank.connectors.qdrant.multivectors import dimension as token_dimension
@@ -166,6 +165,21 @@ class ClientEngine:
         params = self.info().config.params
         names = ("shard_number", "replication_factor", "write_consistency_factor")
         return {name: value for name in names if (value := getattr(params, name)) is not None}
+
+    def placement(self) -> Placement | None:
+        """How the collection is spread over the nodes of a server; None in local mode.
+
+        Raises:
+            NoAccess: if the key or token may not see that.
+        """
+        if self.kind != "server":
+            return None
+        params = self.info().config.params
+        addresses: dict[int, str] = {}
+        with contextlib.suppress(StoreError):  # they are for keys to everything, and by REST only
+            once = RetryPolicy(attempts=1)
+            addresses = self.nodes.call(node_addresses, self.nodes.place, reads=True, policy=once)
+        return self._read(lambda client, name: placement(client, name, params, addresses))
 
     def metadata(self) -> Mapping[str, Any]:
         """What the collection remembers of how it was made."""

@@ -98,6 +98,9 @@ class EdgeEngine:
         """
         self._shard.claim()
 
+    def placement(self) -> None:
+        """None: a folder has no nodes."""
+
     def count(self, condition: models.Filter | None = None) -> int:
         """Number of stored points, or of those that a filter lets through."""
         request = qdrant_edge.CountRequest(exact=True, filter=to_filter(condition))

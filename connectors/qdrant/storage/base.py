@@ -6,8 +6,10 @@ by an alias on a server, by one small file in a folder. After an error the old o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from operator import attrgetter
-from typing import Protocol
+from types import MappingProxyType
+from typing import Any, Protocol
 
 from surprise_rerank.connectors.qdrant.engines.base import Engine
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
@@ -40,8 +42,13 @@ class Storage(Files, Protocol):
         """Remember a changed manifest."""
         ...
 
-    def successor(self, manifest: Manifest) -> Storage:
-        """The next version, not in use yet. It continues what an interrupted call began, where that fits."""
+    def successor(self, manifest: Manifest, settings: Mapping[str, Any] = MappingProxyType({})) -> Storage:
+        """The next version, not in use yet. It continues what an interrupted call began, where that fits.
+
+        Args:
+            manifest: of the next version.
+            settings: of a collection on a server; see `QdrantIndex.open`.
+        """
         ...
 
     def promote(self) -> None:

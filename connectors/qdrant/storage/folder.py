@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, get_args
 
 from surprise_rerank.connectors.qdrant.engines.base import Engine
@@ -92,7 +93,9 @@ class FolderStorage(FolderFiles):
             _write_json(self._own / MANIFEST_FILE, manifest.to_json())
         self.manifest = manifest
 
-    def successor(self, manifest: Manifest) -> FolderStorage:
+    def successor(
+        self, manifest: Manifest, settings: Mapping[str, Any] = MappingProxyType({})
+    ) -> FolderStorage:
         """The version after this one."""
         self.engine.claim()  # others would read on what is deleted in the end
         version = self._version + 1

@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from qdrant_client import QdrantClient, models
@@ -14,11 +15,18 @@ from qdrant_client import QdrantClient, models
 from surprise_rerank.connectors.qdrant.engines import retries, versions
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.engines.nodes import Nodes
+from surprise_rerank.connectors.qdrant.engines.placement import difference
 from surprise_rerank.connectors.qdrant.location import MEMORY, Location
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest, is_index
 from surprise_rerank.connectors.qdrant.storage.base import check, differs
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles
-from surprise_rerank.errors import ForeignCollectionError, NoIndexError, StoreError, did_you_mean
+from surprise_rerank.errors import (
+    ForeignCollectionError,
+    IndexMismatchError,
+    NoIndexError,
+    StoreError,
+    did_you_mean,
+)
 
 T = TypeVar("T")
 
@@ -39,7 +47,7 @@ class ServerStorage:
         location: of the server or in memory; its collection is the alias.
         version: which one.
         manifest: of the version.
-        settings: more for `create_collection`.
+        settings: more for `create_collection`, and for those of its later versions.
     """
 
     def __init__(
@@ -57,7 +65,7 @@ class ServerStorage:
         self._before: str | None = None
         self._owns_client = True
         self.engine = self._points(f"{name}@{version}", self._moved)
-        self._files = CollectionFiles(self._points(f"{name}@{version}.files", lambda: None))
+        self._files = self._beside()
         self._is_made_here = not self.engine.exists() and self.engine.create(manifest, settings)
         self.manifest = Manifest.from_json(self.engine.metadata(), self.engine.where)
 
@@ -123,7 +131,24 @@ class ServerStorage:
             with _naming_rights(name, version):
                 storage = cls(nodes, location, version, stored, settings)
         check(storage.manifest, expected, options, where)
+        storage.check_settings(settings)
         return storage
+
+    def check_settings(self, settings: Mapping[str, Any]) -> None:
+        """Refuse a collection that was made with other settings.
+
+        Raises:
+            IndexMismatchError: if one differs; the message names both values.
+        """
+        if self._is_made_here or not settings:
+            return
+        found = difference(settings, self.engine.info().config)
+        if found is not None:
+            name, has, asked = found
+            raise IndexMismatchError(
+                f"{self.where} was made with {name}={has!r}, asked for is {asked!r}; leave the setting away "
+                "to take it as it is, or rebuild the index with the new one"
+            )
 
     def reload(self) -> Manifest:
         """The manifest as the collection has it now."""
@@ -147,15 +172,21 @@ class ServerStorage:
         """Delete a file."""
         self._files.delete_file(name)
 
-    def successor(self, manifest: Manifest) -> ServerStorage:
-        """The version after this one.
+    def successor(
+        self, manifest: Manifest, settings: Mapping[str, Any] = MappingProxyType({})
+    ) -> ServerStorage:
+        """The version after this one, spread as this one is where the settings do not say otherwise.
 
         Raises:
             StoreError: if another process has replaced this one.
+            IndexMismatchError: if the version was begun with other settings.
         """
         self._require_in_use(self._version)
         version = f"{_number(self._version) + 1}-{_digest(manifest)}"
-        made = ServerStorage(self._nodes, self._location, version, manifest, self._settings)
+        wanted = {**self._settings, **settings}
+        chosen = {**self.engine.spread(), **wanted}
+        made = ServerStorage(self._nodes, self._location, version, manifest, chosen)
+        made.check_settings(wanted)
         made._owns_client = False
         made._before = self._version
         return made
@@ -206,6 +237,15 @@ class ServerStorage:
     def _points(self, collection: str, moved: Callable[[], str | None]) -> ClientEngine:
         return ClientEngine(self._nodes, collection, moved)
 
+    def _beside(self) -> CollectionFiles:
+        """The files of this version: one small shard, with as many copies as the points have."""
+
+        def settings() -> dict[str, Any]:
+            spread = self.engine.spread()
+            return {**spread, "shard_number": 1} if spread else {}
+
+        return CollectionFiles(self._points(f"{self._name}@{self._version}.files", lambda: None), settings)
+
     def _moved(self) -> str | None:
         """The collection that the alias names now, if it is of the same model and options."""
         version = self._in_use()
@@ -219,7 +259,7 @@ class ServerStorage:
         if differs(now, self.manifest):
             return None
         self._version, self.manifest = version, now
-        self._files = CollectionFiles(self._points(f"{name}.files", lambda: None))
+        self._files = self._beside()
         return name
 
     def _in_use(self) -> str | None:

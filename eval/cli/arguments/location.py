@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -89,7 +89,10 @@ def takes_index(function: Command) -> Command:
 
 
 def open_index(
-    location: Location, encoder: Encoder | None = None, options: IndexOptions | None = None
+    location: Location,
+    encoder: Encoder | None = None,
+    options: IndexOptions | None = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> DocumentIndex:
     """Open an index; without an encoder it must exist.
 
@@ -98,7 +101,7 @@ def open_index(
     """
     from surprise_rerank.connectors.qdrant import DocumentIndex
 
-    return DocumentIndex.open(location, encoder, options=options)
+    return DocumentIndex.open(location, encoder, options=options, collection_settings=settings)
 
 
 def open_with_model(location: Location, model: str | None) -> DocumentIndex:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from surprise_rerank.errors import DataError, ModelError, NoIndexError, StoreError
 from surprise_rerank.eval.cli.arguments.backend import backend_option, precision_option
+from surprise_rerank.eval.cli.arguments.cluster import ClusterArguments
 from surprise_rerank.eval.cli.arguments.index_options import IndexArguments
 from surprise_rerank.eval.cli.arguments.location import load_model, open_index, takes_index
 from surprise_rerank.eval.cli.arguments.sources import SourceArguments, Sources, skipped_lines
@@ -38,7 +39,7 @@ Examples:
       --payload-index metadata.year=integer
   surprise-rerank index letters/ --index my-index --rebuild --passage-tokens 128
   surprise-rerank index papers.parquet --qdrant-url http://localhost:6333 \\
-      --collection papers --grpc
+      --collection papers --grpc --shards 6 --replicas 2
   surprise-rerank index --from-url http://localhost:6333 --from-collection old \\
       --index my-index
 """
@@ -78,7 +79,7 @@ Examples:
     help="Ask 300 questions that come with the package, which the surprise is measured against, and ask them "
     "again when a fifth of the documents has changed.",
 )
-@takes(storing=IndexArguments)
+@takes(storing=IndexArguments, cluster=ClusterArguments)
 @takes_index
 def index(
     *,
@@ -86,6 +87,7 @@ def index(
     out: Output,
     inputs: SourceArguments,
     storing: IndexArguments,
+    cluster: ClusterArguments,
     model: str | None,
     backend: Backend,
     precision: Precision | None,
@@ -106,6 +108,7 @@ def index(
         raise click.UsageError("--engine is for a folder; a server is its own engine")
     if encode_again and not rebuild:
         raise click.UsageError("--encode-again goes with --rebuild")
+    settings = cluster.settings(location)
     sources = inputs.open(",".join(location.urls) or None)
     sources.require_readable()
     existing = _manifest(location)
@@ -120,7 +123,7 @@ def index(
         sources,
     )
     begun = time.perf_counter()
-    given = (None, None) if rebuild else (encoder, options)
+    given = (None, None, None) if rebuild else (encoder, options, settings)
     with _opened(replace(location, engine=engine), *given, is_new=existing is None) as opened:
         if engine not in (None, opened.engine):
             raise DataError(f"{opened.where} is of the engine {opened.engine}; --engine is for a new folder")
@@ -130,6 +133,7 @@ def index(
                 sources,
                 encoder=encoder,
                 options=options,
+                collection_settings=settings,
                 encode_again=encode_again,
                 show_progress=shown,
                 background=background,
@@ -141,7 +145,12 @@ def index(
 
 @contextlib.contextmanager
 def _opened(
-    location: Location, encoder: Encoder | None, options: IndexOptions | None, *, is_new: bool
+    location: Location,
+    encoder: Encoder | None,
+    options: IndexOptions | None,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    is_new: bool,
 ) -> Iterator[DocumentIndex]:
     """The index; a new one is taken away again where the block fails before a document is stored.
 
@@ -152,7 +161,7 @@ def _opened(
     missing = [own for own in (folder, *folder.parents) if not own.exists()] if folder else []
     holds = not is_new
     try:
-        with open_index(location, encoder, options) as opened:
+        with open_index(location, encoder, options, settings) as opened:
             try:
                 yield opened
             except BaseException:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from surprise_rerank.errors import DataError, ForeignCollectionError
+from surprise_rerank.errors import DataError, ForeignCollectionError, StoreError
 from surprise_rerank.eval.cli.arguments.attached import AttachedArguments
 from surprise_rerank.eval.cli.arguments.location import open_index, takes_index
 from surprise_rerank.eval.cli.options import takes
@@ -18,9 +18,11 @@ from surprise_rerank.eval.cli.surprise_rerank.background import background_facts
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, IndexStatus
+    from surprise_rerank.connectors.qdrant.engines.placement import Placement
     from surprise_rerank.connectors.qdrant.location import Location
 
 DOCUMENTS = "documents"  # the source of an ensemble of all of them
+_MANY_SHARDS = 30
 _BLOCK = 512  # bytes, the unit of st_blocks
 
 _EXAMPLES = """\b
@@ -68,6 +70,11 @@ def _show_index(location: Location, out: Output) -> None:
 
     with open_index(location) as index:
         state = index.status()
+        spread, hidden = None, ""
+        try:
+            spread = index.placement()
+        except StoreError as error:  # which asks for other rights than a search does
+            hidden = str(error)
         kept, damaged, backgrounds = [], {}, _backgrounds(index)
         for name in (system.name for system in SYSTEMS.values() if system.fits):
             try:
@@ -81,13 +88,25 @@ def _show_index(location: Location, out: Output) -> None:
         weights = [asdict(own) for own in kept]
         weights += [{"system": name, "error": error} for name, error in damaged.items()]
         beside = {"weights": weights, "backgrounds": [own for own, _ in backgrounds.values()]}
-        out.json({**state.to_json(), **beside, "where": str(location), "bytes": size})
+        nodes = None if spread is None else asdict(spread)
+        out.json({**state.to_json(), **beside, "where": str(location), "bytes": size, "placement": nodes})
     else:
-        facts = _facts(state, size)
+        facts = [*_facts(state, size), *([("shards", hidden)] if hidden else _shard_facts(spread))]
         named = {**{own.system: str(own) for own in kept}, **damaged}
         shown = [(f"weights of {name}", text) for name, text in named.items()]
         shown += [(f"background of {name}", text) for name, (_, text) in backgrounds.items()]
         out.facts(str(location), [*facts, *shown])
+
+
+def _shard_facts(spread: Placement | None) -> list[tuple[str, str]]:
+    """Each shard's nodes; of very many only those of which a copy is not active."""
+    if spread is None:
+        return []
+    own = spread.shards
+    shown = own if len(own) <= _MANY_SHARDS else [shard for shard in own if not shard.is_active]
+    names = (f"shard {shard.number}{f' of {shard.key!r}' if shard.key else ''}" for shard in shown)
+    facts = [("shards", str(spread)), *zip(names, map(str, shown), strict=True)]
+    return facts if len(shown) == len(own) else [*facts, ("", f"{len(own) - len(shown)} others are active")]
 
 
 def _backgrounds(index: DocumentIndex) -> dict[str, tuple[dict[str, Any], str]]:

@@ -1,0 +1,184 @@
+"""Shards and copies: as they are asked for, as they are shown, and what differs from them is named."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from qdrant_client import QdrantClient, models
+from qdrant_rest import QdrantRest, Status
+from words import WordEncoder
+
+from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
+from surprise_rerank.connectors.qdrant.engines.placement import Placement, Replica, Shard, difference
+from surprise_rerank.documents import Document
+from surprise_rerank.encoders import loading
+from surprise_rerank.errors import IndexMismatchError, SurpriseRerankError
+from surprise_rerank.eval.cli.surprise_rerank.main import command
+
+DOCUMENTS = [Document(str(i), f"text number {i} of cats and dogs") for i in range(5)]
+SPREAD = {"shard_number": 3, "replication_factor": 2, "write_consistency_factor": 1}
+
+
+class Desk:
+    """One index on a server."""
+
+    def __init__(self, url: str) -> None:
+        self.url, self.name = url, f"test-{uuid.uuid4()}"
+        key = os.environ.get("QDRANT_API_KEY")
+        self.client = QdrantClient(url, api_key=key, check_compatibility=False)
+
+    def opened(self, **more: object) -> DocumentIndex:
+        chosen = IndexOptions(passages=None)
+        return DocumentIndex.open(
+            None, WordEncoder(), url=self.url, collection=self.name, options=chosen, **more
+        )
+
+    def spread(self) -> dict[str, tuple[int | None, ...]]:
+        """Collection -> shards, copies, and copies that a write waits for."""
+        names = [found.name for found in self.client.get_collections().collections]
+        own = [name for name in names if name.startswith(self.name)]
+        params = {
+            name.removeprefix(self.name): self.client.get_collection(name).config.params for name in own
+        }
+        return {
+            name: (p.shard_number, p.replication_factor, p.write_consistency_factor)
+            for name, p in params.items()
+        }
+
+    def run(self, *arguments: str) -> str:
+        done = CliRunner().invoke(
+            command, [*arguments, "--qdrant-url", self.url, "--collection", self.name, "--quiet"]
+        )
+        if isinstance(done.exception, SurpriseRerankError):
+            return str(done.exception)
+        assert done.exit_code == 0, done.output
+        return done.output
+
+
+@pytest.fixture(params=["rest", pytest.param("server", marks=pytest.mark.server)])
+def desk(request: pytest.FixtureRequest) -> Iterator[Desk]:
+    url = request.getfixturevalue("rest").url if request.param == "rest" else os.environ.get("QDRANT_URL")
+    if not url:
+        pytest.skip("no Qdrant server: set QDRANT_URL (docker compose up -d)")
+    made = Desk(url)
+    yield made
+    for name in made.spread():
+        made.client.delete_collection(made.name + name)
+    made.client.close()
+
+
+def test_files_have_as_many_copies_as_the_points_and_one_shard(desk: Desk) -> None:
+    with desk.opened(collection_settings=SPREAD) as index:
+        index.sync(DOCUMENTS)
+    assert desk.spread() == {"@1": (3, 2, 1), "@1.files": (1, 2, 1)}
+
+
+def test_a_rebuilt_index_is_spread_as_before_or_as_it_is_told(desk: Desk) -> None:
+    desk.opened(collection_settings=SPREAD).close()
+    with desk.opened() as index:
+        index.rebuild(DOCUMENTS)
+        assert set(desk.spread().values()) == {(3, 2, 1), (1, 2, 1)}
+        index.rebuild(DOCUMENTS, collection_settings={"shard_number": 2})
+        assert set(desk.spread().values()) == {(2, 2, 1), (1, 2, 1)}
+        assert len(index) == 5
+
+
+def test_settings_that_differ_are_named(desk: Desk) -> None:
+    desk.opened(collection_settings=SPREAD).close()
+    desk.opened(collection_settings=SPREAD).close()
+    with pytest.raises(IndexMismatchError, match=r"shard_number=3, asked for is 6.*rebuild the index"):
+        desk.opened(collection_settings={**SPREAD, "shard_number": 6})
+
+
+def test_parts_of_a_setting_are_compared_where_they_are_given() -> None:
+    config = models.CollectionConfig.model_validate(
+        {
+            "params": {"shard_number": 2, "sharding_method": "custom"},
+            "hnsw_config": {"m": 16, "ef_construct": 100, "full_scan_threshold": 10_000},
+            "optimizer_config": {
+                "deleted_threshold": 0.2,
+                "vacuum_min_vector_number": 1000,
+                "default_segment_number": 0,
+                "flush_interval_sec": 5,
+            },
+            "wal_config": None,
+        }
+    )
+    assert difference({"hnsw_config": {"m": 16}, "timeout": 7, "shard_number": None}, config) is None
+    assert difference({"hnsw_config": models.HnswConfigDiff(m=8)}, config) == ("hnsw_config.m", 16, 8)
+    assert difference({"sharding_method": models.ShardingMethod.CUSTOM}, config) is None
+    asked = models.OptimizersConfigDiff(indexing_threshold=7)
+    assert difference({"optimizers_config": asked}, config) == (
+        "optimizers_config.indexing_threshold",
+        None,
+        7,
+    )
+
+
+@pytest.mark.parametrize("by_grpc", [False, True])
+def test_status_shows_shards_and_their_nodes(desk: Desk, by_grpc: bool) -> None:
+    if by_grpc and "127.0.0.1:6333" not in desk.url:
+        pytest.skip("the server of the tests has no gRPC beside it")
+    desk.opened(collection_settings={"write_consistency_factor": 1}).close()
+    more = ("--grpc",) if by_grpc else ()
+    shown = desk.run("status", *more)
+    assert "1 copy of each, a write waits for 1" in shown
+    assert " active, 0 points" in shown
+    found = json.loads(desk.run("status", "--json", *more))["placement"]
+    assert found["collection"] == f"{desk.name}@1"
+    assert [shard["number"] for shard in found["shards"]] == list(range(len(found["shards"])))
+    assert {copy["state"] for shard in found["shards"] for copy in shard["replicas"]} == {"Active"}
+
+
+def test_status_of_who_may_not_see_nodes_shows_the_rest(rest: QdrantRest) -> None:
+    desk = Desk(rest.url)
+    desk.opened().close()
+    rest.fault("GET", "/cluster", Status(403, "Only points access is allowed"), times=10)
+    shown = desk.run("status")
+    rest.heal()
+    assert "Only points access is allowed" in shown
+    assert "documents" in shown
+
+
+def test_a_folder_has_no_nodes(tmp_path: Path) -> None:
+    with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
+        assert index.placement() is None
+    shown = CliRunner().invoke(command, ["status", "--index", str(tmp_path / "index"), "--json"])
+    assert json.loads(shown.output)["placement"] is None
+
+
+def test_of_many_shards_those_are_shown_that_are_not_active() -> None:
+    from surprise_rerank.eval.cli.surprise_rerank.status import _shard_facts
+
+    def shard(number: int, state: str) -> Shard:
+        return Shard(number, f"customer {number}", (Replica(7, "http://a:6335/", state, 3),))
+
+    own = (*(shard(i, "Active") for i in range(40)), shard(40, "Dead"))
+    first, dead, others = _shard_facts(Placement("x@1", 2, 1, own))
+    assert first == ("shards", "41 shards of 41 tenants, 2 copies of each, a write waits for 1")
+    assert dead == ("shard 40 of 'customer 40'", "http://a:6335/ dead, 3 points")
+    assert others == ("", "40 others are active")
+
+
+def test_the_command_line_spreads_an_index(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "load_encoder", lambda name, *_, **__: WordEncoder(name=name))
+    file = tmp_path / "a.jsonl"
+    file.write_text("".join(json.dumps({"id": d.id, "text": d.text}) + "\n" for d in DOCUMENTS))
+    desk.run("index", str(file), "--shards", "3", "--replicas", "2", "--write-consistency", "1")
+    assert desk.spread()["@1"] == (3, 2, 1)
+    assert "shard_number=3, asked for is 6" in desk.run("index", str(file), "--shards", "6")
+    desk.run("index", str(file), "--rebuild", "--shards", "6")
+    assert {own[:2] for own in desk.spread().values()} == {(6, 2), (1, 2)}
+    done = CliRunner().invoke(
+        command, ["index", str(file), "--index", str(tmp_path / "own"), "--replicas", "2"]
+    )
+    assert done.exit_code == 2
+    assert "--replicas: a folder has no shards and copies" in done.output
