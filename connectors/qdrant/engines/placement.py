@@ -111,8 +111,10 @@ def placement(
     found = client.collection_cluster_info(collection)
     copies: dict[int, list[Replica]] = {}
     keys: dict[int, str | None] = {}
-    local = [(own, found.peer_id, own.points_count) for own in found.local_shards]
-    for own, node, points in (*local, *((own, own.peer_id, None) for own in found.remote_shards)):
+    listed: list[tuple[models.LocalShardInfo | models.RemoteShardInfo, int, int | None]]
+    listed = [(own, found.peer_id, own.points_count) for own in found.local_shards]
+    listed += [(own, own.peer_id, None) for own in found.remote_shards]
+    for own, node, points in listed:
         keys[own.shard_id] = None if own.shard_key is None else str(own.shard_key)
         replica = Replica(node, addresses.get(node), models.ReplicaState(own.state).value, points)
         copies.setdefault(own.shard_id, []).append(replica)
