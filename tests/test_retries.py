@@ -352,6 +352,7 @@ def grpc_answers(*answers: tuple[grpc.StatusCode, str]) -> Iterator[tuple[Qdrant
         ("UNAUTHENTICATED", "Invalid API key", 1, StoreError, "QDRANT_API_KEY"),
         ("PERMISSION_DENIED", "Access to collection x is required", 1, NoAccess, "that may read this"),
         ("PERMISSION_DENIED", "Global manage access is required", 1, NoAccess, "that may write"),
+        ("PERMISSION_DENIED", "Global access is required", 1, NoAccess, "change collections"),
         ("NOT_FOUND", "Not found: Collection `x` doesn't exist!", 1, CollectionGone, "index again"),
         ("NOT_FOUND", "Not found: Point", 1, StoreError, "NOT_FOUND: Not found: Point"),
         ("ALREADY_EXISTS", "Collection `x` already exists!", 1, CollectionExists, "exists already"),

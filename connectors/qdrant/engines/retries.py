@@ -53,7 +53,7 @@ _TOO_LARGE = re.compile(
 _NO_COLLECTION = re.compile(r"collection .*(doesn't exist|does not exist|not found)", re.IGNORECASE)
 _COLLECTION_EXISTS = re.compile(r"collection .*already exists", re.IGNORECASE)
 # Qdrant's reasons to refuse a change. It names no other right than these where somebody may read.
-_WRITING = re.compile(r"write access|manage access|only points access|read-only", re.IGNORECASE)
+_WRITING = re.compile(r"write access|manage access|read-only", re.IGNORECASE)
 _NO_RESULT = re.compile(r"returned None")  # qdrant-client, of JSON that has no `result`
 _BAD_RETRY_AFTER = "Retry-After header value is not a valid integer: "
 _SILENT = 3.0  # seconds that a request may wait without a word
@@ -342,6 +342,8 @@ def _refused(where: str, is_unknown: bool, reason: str) -> StoreError:
     refused = f"{where} refuses access ({reason}); set QDRANT_API_KEY to"
     if is_unknown:
         return StoreError(f"{refused} a key of this server")
+    if "Global access" in reason:  # of a token for some collections
+        return NoAccess(f"{refused} a key or a token that may make and change collections (access 'm')")
     may = "write" if _WRITING.search(reason) else "read this"
     return NoAccess(f"{refused} a key or a token that may {may}")
 
