@@ -13,7 +13,7 @@ from words import WordEncoder
 from surprise_rerank import Document, FunctionEncoder
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.qdrant.manifest import Manifest
-from surprise_rerank.connectors.qdrant.schema import TOKENS, packed_text, point_id, tokens_id
+from surprise_rerank.connectors.qdrant.schema import SCHEMA_VERSION, TOKENS, packed_text, point_id, tokens_id
 from surprise_rerank.core.tokens import TokenForm
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError
@@ -51,7 +51,7 @@ def test_an_index_from_before_codes_opens_and_keeps_int8(open_index: Opener):
         index.rebuild(DOCUMENTS)
         assert encoder.encoded_texts == []
         assert index.manifest.options.token_form == TokenForm.usual(encoder.dimension)
-        assert index.manifest.schema == 4
+        assert index.manifest.schema == SCHEMA_VERSION
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,10 @@
 
 A document's value for a term is its saturated frequency, tf (k + 1) / (tf + k (1 - b + b length / average)),
 a query's is 1. The inverse document frequency, ln(1 + (N - n + .5) / (n + .5)), is what Qdrant's IDF modifier
-multiplies with when it searches. So the same vectors work in Edge, in local mode and on a server, and need
-neither Java nor a server with an inference service. Terms are stemmed words without stop words, identified by
-a hash of 31 bits.
+would multiply with when it searches. What the modifier counts changes while Qdrant works on its segments, so
+a query brings the same weights from an index's own `TermStatistics`. The same vectors work in Edge, in local
+mode and on a server, and need neither Java nor a server with an inference service. Terms are stemmed words
+without stop words, identified by a hash of 31 bits.
 
 For a text without a term store no vector: Edge counts a point with an empty one out of N, local mode in.
 """

@@ -10,7 +10,12 @@ from typing import Any, Literal, TypeAlias, get_args
 from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.location import EngineKind
 from surprise_rerank.connectors.qdrant.multivectors import CODED, TokenStorage
-from surprise_rerank.connectors.qdrant.schema import READ_SCHEMAS, SCHEMA_VERSION
+from surprise_rerank.connectors.qdrant.schema import (
+    FIRST_WITH_CODES,
+    FIRST_WITH_WEIGHTS,
+    READ_SCHEMAS,
+    SCHEMA_VERSION,
+)
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.core.tokens.batch import STORAGES, Storage
 from surprise_rerank.core.tokens.form import INT8, TokenForm
@@ -217,13 +222,18 @@ class Manifest:
         )
 
     @property
+    def weighs_terms(self) -> bool:
+        """Whether a question brings the IDF of its terms; before schema 5 Qdrant multiplies with its own."""
+        return self.schema >= FIRST_WITH_WEIGHTS
+
+    @property
     def options_when_rebuilt(self) -> IndexOptions:
         """The same options; the form of token vectors is that of a new index where nobody chose another one.
 
         An index from before there were codes did not choose int8.
         """
         usual = self.options.token_form == TokenForm.usual(self.token_dimension)
-        if self.schema < SCHEMA_VERSION or usual or not self.options.stores_tokens:
+        if self.schema < FIRST_WITH_CODES or usual or not self.options.stores_tokens:
             return replace(self.options, token_storage=None, pooling=None)
         return self.options
 
@@ -241,9 +251,11 @@ class Manifest:
         try:
             schema = int(values["schema"])
             if schema not in READ_SCHEMAS:
+                is_old = schema < READ_SCHEMAS[0]
+                remedy = "delete it and index again" if is_old else "upgrade surprise-rerank"
                 raise IndexMismatchError(
-                    f"{where} has schema version {schema}, this version reads "
-                    f"{' and '.join(map(str, READ_SCHEMAS))}; delete it and index again"
+                    f"{where} has schema version {schema}, this version reads {READ_SCHEMAS[0]} to "
+                    f"{SCHEMA_VERSION}; {remedy}"
                 )
             return cls(
                 model=str(values["model"]),

@@ -119,7 +119,7 @@ class ClientEngine:
         made = self.create_of(
             _vector_params(manifest),
             settings,
-            sparse_vectors_config=_sparse_params(manifest.options),
+            sparse_vectors_config=_sparse_params(manifest),
             on_disk_payload=True,
             metadata=manifest.to_json(),
         )
@@ -472,10 +472,11 @@ def _token_params(d: int, storage: TokenStorage) -> models.VectorParams:
     )
 
 
-def _sparse_params(options: IndexOptions) -> dict[str, models.SparseVectorParams] | None:
-    if options.bm25 is None:
+def _sparse_params(manifest: Manifest) -> dict[str, models.SparseVectorParams] | None:
+    if manifest.options.bm25 is None:
         return None
-    return {BM25: models.SparseVectorParams(modifier=models.Modifier.IDF)}
+    modifier = None if manifest.weighs_terms else models.Modifier.IDF
+    return {BM25: models.SparseVectorParams(modifier=modifier)}
 
 
 def _quantization(options: IndexOptions) -> models.QuantizationConfig | None:

@@ -79,8 +79,11 @@ class SparseRetriever(ExplainingRetriever):
         return self.index.pools.ask(self.measuring(self.vector(query)))
 
     def vector(self, query: str) -> SparseVector:
-        """The query's words."""
-        return self._bm25.query(query)
+        """The query's words, with their weights where the index leaves these to the question."""
+        words = self._bm25.query(query)
+        if not (self.index.manifest.weighs_terms and len(words.indices)):
+            return words
+        return self.index.term_statistics().weighted(words)
 
     def finding(
         self, sparse: SparseVector, depth: int, fields: frozenset[Field]
@@ -111,7 +114,8 @@ class SparseRetriever(ExplainingRetriever):
         return self._moments(sparse, best)
 
     def _moments(self, sparse: SparseVector, best: Sequence[Record]) -> Moments:
-        return self.index.term_statistics().moments(sparse, to_terms(best), scores_of(best))
+        statistics, idf = self.index.term_statistics(), not self.index.manifest.weighs_terms
+        return statistics.moments(sparse, to_terms(best), scores_of(best), idf=idf)
 
     @property
     def _bm25(self) -> Bm25:

@@ -89,6 +89,8 @@ def check(manifest: Manifest, expected: Manifest | None, options: IndexOptions |
 
 
 def differs(one: Manifest, other: Manifest) -> bool:
-    """Whether two versions hold vectors of other models, or store other things."""
-    compared = attrgetter("fingerprint", "precision", "dimension", "token_dimension", "options")
+    """Whether two versions hold vectors of other models, store other things, or are asked otherwise."""
+    compared = attrgetter(
+        "fingerprint", "precision", "dimension", "token_dimension", "options", "weighs_terms"
+    )
     return bool(compared(one) != compared(other))

@@ -20,11 +20,20 @@ from surprise_rerank.errors import StoreError
 _PART_BYTES = 4 * 2**20  # of a file, in one point; a server takes 32 MiB in a request
 
 
+def digest_of(content: bytes | None) -> str:
+    """Tells contents apart; empty for none."""
+    return "" if content is None else hashlib.sha256(content).hexdigest()[:16]
+
+
 class Files(Protocol):
     """Named files. Every error is a `StoreError`."""
 
     def read_file(self, name: str) -> bytes | None:
         """A file's content; None if there is none."""
+        ...
+
+    def holds(self, name: str, digest: str) -> bool:
+        """Whether a file has the content of a digest, see `digest_of`; on a server without reading it."""
         ...
 
     def write_file(self, name: str, content: bytes) -> None:
@@ -50,6 +59,10 @@ class MemoryFiles:
     def read_file(self, name: str) -> bytes | None:
         """A file's content; None if there is none."""
         return self._contents[name] if name in self._contents else self._below.read_file(name)
+
+    def holds(self, name: str, digest: str) -> bool:
+        """Whether a file has the content of a digest."""
+        return digest_of(self.read_file(name)) == digest
 
     def write_file(self, name: str, content: bytes) -> None:
         """Keep a file, in place of the one of this name."""
@@ -77,6 +90,10 @@ class FolderFiles:
         with disk_errors(self._where):
             path = self.folder / name
             return path.read_bytes() if path.exists() else None
+
+    def holds(self, name: str, digest: str) -> bool:
+        """Whether a file has the content of a digest."""
+        return digest_of(self.read_file(name)) == digest
 
     def write_file(self, name: str, content: bytes) -> None:
         """Keep a file, in place of the one of this name."""
@@ -126,6 +143,12 @@ class CollectionFiles:
         except ValueError as error:
             raise StoreError(f"{self.engine.where}: the file {name!r} is damaged; write it again") from error
 
+    def holds(self, name: str, digest: str) -> bool:
+        """Whether a file has the content of a digest: its first part is there until all of another one is."""
+        if not digest:
+            return self.read_file(name) is None
+        return bool(self.engine.retrieve([_part_id(name, digest, 0)], ()))
+
     def write_file(self, name: str, content: bytes) -> None:
         """Keep a file, in parts that fit into a request, in place of the file of this name.
 
@@ -134,12 +157,12 @@ class CollectionFiles:
         if not self.engine.exists():
             self.engine.create_of({}, self._settings())
         text = pybase64.b64encode(content).decode("ascii")
-        own = hashlib.sha256(content).hexdigest()[:16]
+        own = digest_of(content)
         starts = range(0, len(text), _PART_BYTES)
         shared = {"name": name, "of": own, "parts": len(starts), "written": time.time()}
         for part, start in enumerate(starts):
             payload = {**shared, "part": part, "data": text[start : start + _PART_BYTES]}
-            self.engine.upsert([Point(point_id(f"{name}@{own}", part), {}, payload)])
+            self.engine.upsert([Point(_part_id(name, own, part), {}, payload)])
         before = [
             record.id
             for batch in self.engine.scroll(("of",), condition=_named(name))
@@ -154,6 +177,10 @@ class CollectionFiles:
         if self.engine.exists():
             ids = [r.id for batch in self.engine.scroll((), condition=_named(name)) for r in batch]
             self.engine.delete(ids)
+
+
+def _part_id(name: str, digest: str, part: int) -> str:
+    return point_id(f"{name}@{digest}", part)
 
 
 def _named(name: str) -> models.Filter:

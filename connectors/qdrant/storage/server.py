@@ -164,6 +164,10 @@ class ServerStorage:
         """A file beside the points; see `CollectionFiles`."""
         return self._files.read_file(name)
 
+    def holds(self, name: str, digest: str) -> bool:
+        """Whether a file has the content of a digest; one small request."""
+        return self._files.holds(name, digest)
+
     def write_file(self, name: str, content: bytes) -> None:
         """Keep a file, in place of the one of this name."""
         self._files.write_file(name, content)
@@ -247,7 +251,11 @@ class ServerStorage:
         return CollectionFiles(self._points(f"{self._name}@{self._version}.files", lambda: None), settings)
 
     def _moved(self) -> str | None:
-        """The collection that the alias names now, if it is of the same model and options."""
+        """The collection that the alias names now; None where that is this one, or there is none.
+
+        Raises:
+            CollectionGone: if it is of another model, or was made with other options.
+        """
         version = self._in_use()
         if version is None:
             # An error, where a token sees the alias alone.
@@ -257,7 +265,10 @@ class ServerStorage:
         name = f"{self._name}@{version}"
         now = Manifest.from_json(self._points(name, lambda: None).metadata(), name)
         if differs(now, self.manifest):
-            return None
+            raise retries.CollectionGone(
+                f"{self.where}: version {self._version} does not exist any more, and version {version} was "
+                "made with other options, or by another model; open it again"
+            )
         self._version, self.manifest = version, now
         self._files = self._beside()
         return name

@@ -47,7 +47,9 @@ class CarriedVectors:
     def is_possible(self) -> bool:
         """Whether the new version's vectors are the old ones, or can be made of them without a loss."""
         old, new = self.before.manifest, self.after
-        if differs(replace(old, options=new.options), new) or old.options.passages != new.options.passages:
+        if differs(replace(old, options=new.options, schema=new.schema), new):
+            return False
+        if old.options.passages != new.options.passages:
             return False
         made = new.options.token_form.is_made_of(old.options.token_form)
         if new.options.token_vectors is not None:

@@ -76,6 +76,14 @@ class TermStatistics:
             summed("squares")[kept],
         )
 
+    def weighted(self, query: SparseVector) -> SparseVector:
+        """A query with the weights of its terms, w_t = q_t ln(1 + (N - n_t + 1/2) / (n_t + 1/2)).
+
+        That is Qdrant's IDF. Qdrant counts per shard, and while points are moved or after they were deleted,
+        some of them twice or in vain. These weights are the same wherever the question is asked.
+        """
+        return SparseVector(query.indices, (query.values * self._idf(query.indices)).astype(np.float32))
+
     def moments(
         self, query: SparseVector, best: TermBatch, scores: Float64Array, *, idf: bool = True
     ) -> Moments:
@@ -92,15 +100,15 @@ class TermStatistics:
         with S' and Q' the sums of v and v^2 over R, which are what B leaves of those over all points. Words
         independent in all points would make the deviation a tenth to a fifth too small.
 
-        Qdrant's own IDF may still count deleted points. So w is the smallest change of the one that these
-        statistics give which brings out the scores of B.
+        Where Qdrant multiplies with its own IDF, that may count deleted points. Then w is the smallest change
+        of the one that these statistics give which brings out the scores of B.
 
         Args:
-            query: its terms and their values.
+            query: its terms and their values; w, where Qdrant does not multiply with an IDF.
             best: sparse vectors of the b points with its highest scores. Where these are all that score,
                 the deviation is exact. Points that were stored after the statistics were read count, too.
-            scores: (b,) theirs, as Qdrant has them.
-            idf: whether Qdrant multiplies with the IDF; w = q where it does not (SPLADE).
+            scores: (b,) theirs, as Qdrant has them; read only where it multiplies with its IDF.
+            idf: whether Qdrant multiplies with its IDF.
 
         Returns:
             Two scalars; 0 and 0 where no point has a term of the query.
@@ -109,19 +117,14 @@ class TermStatistics:
             return Moments(np.zeros(()), np.zeros(()), members=self.points)
         total = max(self.points, len(best))
         own = _columns(query.indices, best)
-        counts, sums, squares = (
-            np.maximum(self._of(query.indices, known), found)
-            for known, found in (
-                (self.counts, np.count_nonzero(own, axis=0)),
-                (self.sums, own.sum(axis=0)),
-                (self.squares, (own**2).sum(axis=0)),
-            )
-        )
-        filled = max(self.filled, len(best))
+        sums = np.maximum(self._of(query.indices, self.sums), own.sum(axis=0))
+        squares = np.maximum(self._of(query.indices, self.squares), (own**2).sum(axis=0))
         weights = query.values.astype(np.float64)
         if idf:
-            weights = weights * np.log1p((filled - counts + 0.5) / (counts + 0.5))
-        weights += np.linalg.lstsq(own, scores - own @ weights, rcond=_SLIGHT)[0]
+            weights *= self._idf(query.indices)
+            weights += np.linalg.lstsq(own, scores - own @ weights, rcond=_SLIGHT)[0]
+        else:
+            scores = own @ weights  # which Qdrant has rounded
         left = weights * (sums - own.sum(axis=0))
         left_squares = weights**2 * (squares - (own**2).sum(axis=0))
         together = (left.sum() ** 2 - (left**2).sum()) / max(total - len(best), 1)
@@ -154,6 +157,11 @@ class TermStatistics:
         if form != _FORMAT or len({array.shape for array in arrays.values()}) > 1:
             raise DataError("term statistics of another format, or damaged; count them again")
         return cls(points, filled, **arrays)
+
+    def _idf(self, terms: TermArray) -> Float64Array:
+        """(m,) of some terms; that of a term that no point has is the largest."""
+        counts = self._of(terms, self.counts)
+        return np.log1p((self.filled - counts + 0.5) / (counts + 0.5))
 
     def _of(self, terms: TermArray, values: IntArray | Float64Array) -> Float64Array:
         """(m,) the values of some terms; 0 for those that are not known."""

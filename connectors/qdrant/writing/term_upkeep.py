@@ -5,7 +5,8 @@ leaves no statistics of other points behind: whoever needs them next counts agai
 happens for an index that was made before there were such files.
 
 Several processes may write to one collection on a server. Each sets its own mark, and replaces it by
-statistics only if no other has set one meanwhile.
+statistics only if no other has set one meanwhile. Who writes much shows the statistics of what is stored so
+far behind its mark: a question's scores need some, and counting a million points takes half a minute.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from contextlib import contextmanager, suppress
 from typing import Protocol
 
 from surprise_rerank.connectors.qdrant.engines.base import Engine
-from surprise_rerank.connectors.qdrant.engines.retries import TooLarge
+from surprise_rerank.connectors.qdrant.engines.retries import CollectionGone, TooLarge
 from surprise_rerank.connectors.qdrant.schema import (
     BM25,
     ID,
@@ -29,17 +30,19 @@ from surprise_rerank.connectors.qdrant.schema import (
     to_terms,
 )
 from surprise_rerank.connectors.qdrant.storage.base import Storage
+from surprise_rerank.connectors.qdrant.storage.files import digest_of
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.core.terms import TermBatch
 from surprise_rerank.errors import DataError, StoreError
 
 FILE = "terms.npz"
 
-_CHANGING = b"changing "  # and who does
+_CHANGING = b"changing "  # and who does; the statistics so far may follow in another line
 _STALE = b"stale"  # nobody writes, and the statistics are not known
 _PENDING = 2**20  # entries that are added up together
-_PATIENCE = 60.0  # seconds until a reader looks whether other processes have stored much
-_MUCH = 0.1  # share of the points: with a tenth more, an IDF changes by less than .1
+_PATIENCE = 2.0  # seconds until a reader looks, in a request of 1 ms, whether there are other statistics
+_MUCH = 0.2  # share of the points: with a fifth more, an IDF changes by less than .2
+_SHOWN = 10.0, 0.1  # seconds, and share of the points, until who writes shows its statistics again
 _DELETED = 1000  # points that are looked up together before they are deleted
 
 
@@ -72,7 +75,9 @@ class KeptTerms:
         self._known: TermStatistics | None = None
         self._pending: list[TermStatistics] = []
         self._mark: bytes | None = None  # ours, while we write
+        self._seen, self._is_guess = "", True  # digest of what was last there; whether it tells too little
         self._looked = 0.0
+        self._shown = 0.0, 0  # when the statistics were last shown to others, and of how many points
 
     def statistics(self) -> TermStatistics:
         """The statistics of all points; counted in one scroll where none are stored that fit.
@@ -109,8 +114,8 @@ class KeptTerms:
                 self._known = self._read(storing=False)
             self._storage.engine.claim()  # the mark is not for readers
             mark = _CHANGING + uuid.uuid4().hex.encode()
-            self._storage.write_file(FILE, mark)
-            self._mark = mark
+            self._write(mark)
+            self._mark, self._shown = mark, (time.monotonic(), 0)
 
     def change(self, added: TermBatch, removed: TermBatch) -> None:
         """Points were stored in place of others."""
@@ -118,18 +123,33 @@ class KeptTerms:
             self._pending += [TermStatistics.of(added), TermStatistics.of(removed, -1)]
             if sum(len(part.terms) for part in self._pending) > _PENDING:
                 self.statistics()
+            # What nobody must have is not worth an error.
+            with suppress(StoreError):
+                self._show()
+
+    def _show(self) -> None:
+        """Show others the statistics so far, if they have changed much, and nobody else writes."""
+        assert self._mark is not None
+        assert self._known is not None
+        (patience, much), (shown_at, shown) = _SHOWN, self._shown
+        if self._is_alone or time.monotonic() < shown_at + patience:
+            return
+        points = self._known.points + sum(part.points for part in self._pending)
+        if abs(points - shown) > much * shown and self._storage.holds(FILE, self._seen):
+            self._write(self._mark + b"\n" + self.statistics().to_bytes())
+            self._shown = time.monotonic(), points
 
     def _end(self, *, known: bool) -> None:
         with self._lock:
             statistics = self.statistics()
-            mark, self._mark = self._mark, None
+            self._mark = None
             # A store that cannot be written keeps the mark. What was done to its points stands.
             with suppress(StoreError):
-                if known and self._storage.read_file(FILE) == mark:
-                    self._storage.write_file(FILE, statistics.to_bytes())
+                if known and self._storage.holds(FILE, self._seen):
+                    self._write(statistics.to_bytes())
                     return
                 self._known = None
-                self._storage.write_file(FILE, _STALE)
+                self._write(_STALE)
 
     @property
     def _is_alone(self) -> bool:
@@ -137,28 +157,48 @@ class KeptTerms:
         return self._storage.engine.kind != "server"
 
     def _is_outdated(self) -> bool:
-        """Whether other processes have stored or deleted much since the statistics were read."""
+        """Whether other processes have stored other statistics, or none yet and much else."""
         if self._is_alone or self._mark is not None or time.monotonic() < self._looked + _PATIENCE:
             return False
         self._looked = time.monotonic()
         assert self._known is not None
-        return abs(self._count() - self._known.points) > _MUCH * self._known.points
+        try:
+            if not self._storage.holds(FILE, self._seen):
+                return True
+        except CollectionGone:  # the index was rebuilt; what counts finds the version in use
+            return True
+        return self._is_guess and not _is_near(self._known, self._count())
 
     def _read(self, *, storing: bool) -> TermStatistics:
-        """The stored statistics, or new ones, which are stored if that is asked for and allowed."""
-        self._looked = time.monotonic()
-        before = self._storage.read_file(FILE)
+        """The stored statistics, or new ones, which are stored if that is asked for and allowed.
+
+        While somebody else writes, who asks for weights takes what that one shows, or keeps what it knows.
+        """
+        self._looked, self._is_guess = time.monotonic(), True
+        count = self._count()  # first: it finds the version in use
+        before = self._storage.read_file(FILE) or b""
+        self._seen = digest_of(before or None)
+        is_written = before.startswith(_CHANGING) and not self._is_alone
         with suppress(DataError):
-            stored = TermStatistics.from_bytes(before or b"")
-            if stored.points == self._count():
+            stored = TermStatistics.from_bytes(before.partition(b"\n")[2] if is_written else before)
+            if is_written and storing and _is_near(stored, count):
                 return stored
+            if not is_written and stored.points == count:
+                self._is_guess = False
+                return stored
+        if is_written and storing and self._known is not None and _is_near(self._known, count):
+            return self._known
         counted = self._counted()
-        is_written = before is not None and before.startswith(_CHANGING) and not self._is_alone
-        # A user who may not write searches all the same.
+        # A user who may not write searches all the same. An index that is empty is about to be filled.
         with suppress(StoreError):
-            if storing and not is_written and self._storage.read_file(FILE) == before:
-                self._storage.write_file(FILE, counted.to_bytes())
+            if storing and count and not is_written and self._storage.holds(FILE, self._seen):
+                self._write(counted.to_bytes())
         return counted
+
+    def _write(self, content: bytes) -> None:
+        self._storage.write_file(FILE, content)
+        self._seen = digest_of(content)
+        self._is_guess = content.startswith((_CHANGING, _STALE))
 
     def _count(self) -> int:
         return self._storage.engine.count(WITH_VECTORS)
@@ -170,6 +210,10 @@ class KeptTerms:
             if sum(len(part.terms) for part in parts) > _PENDING:
                 total, parts = TermStatistics.total([total, *parts]), []
         return TermStatistics.total([total, *parts])
+
+
+def _is_near(statistics: TermStatistics, points: int) -> bool:
+    return abs(points - statistics.points) <= _MUCH * statistics.points
 
 
 class _Counted:

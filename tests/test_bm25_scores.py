@@ -1,0 +1,265 @@
+"""BM25's scores: the same in every storage, whatever Qdrant's optimizer does, and for indexes of before."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import NEEDS_EDGE, Opener
+from qdrant_client import models
+from qdrant_rest import QdrantRest
+from words import WordEncoder
+
+from surprise_rerank import Ensemble
+from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SparseRetriever
+from surprise_rerank.connectors.qdrant.manifest import Manifest
+from surprise_rerank.connectors.qdrant.schema import BM25, SCHEMA_VERSION, Point
+from surprise_rerank.connectors.qdrant.writing import term_upkeep
+from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
+from surprise_rerank.connectors.qdrant.writing.term_upkeep import FILE, KeptTerms
+from surprise_rerank.core.arrays import Float64Array
+from surprise_rerank.documents import Document
+from surprise_rerank.errors import StoreError
+
+ENCODER = WordEncoder()
+OPTIONS = IndexOptions(passages=None, packed_tokens=False)
+# Texts whose words are as unevenly common as those of a language.
+RANDOM = np.random.default_rng(0)
+WORDS = np.minimum(RANDOM.zipf(1.3, (600, 30)), 400)
+DOCUMENTS = [Document(f"d{i}", " ".join(f"w{word}" for word in own)) for i, own in enumerate(WORDS)]
+QUESTIONS = [" ".join(f"w{word}" for word in RANDOM.choice(own, 4)) for own in WORDS[:30]]
+
+
+@contextmanager
+def of_before() -> Iterator[None]:
+    """Indexes that are made in it are of schema 4: Qdrant multiplies with its own IDF."""
+    made = Manifest.of
+
+    def of(*arguments: Any) -> Manifest:
+        return replace(made(*arguments), schema=4)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Manifest, "of", of)
+        yield
+
+
+def best(index: DocumentIndex) -> list[tuple[tuple[str, ...], Float64Array]]:
+    retriever = SparseRetriever(index)
+    return [retriever.search(question, 10) for question in QUESTIONS]
+
+
+def assert_equal(one: list[tuple[tuple[str, ...], Float64Array]], other: Any, rtol: float = 1e-6) -> None:
+    """The same scores place by place, and the same documents where scores differ."""
+    for (ids, scores), (others, theirs) in zip(one, other, strict=True):
+        np.testing.assert_allclose(theirs, scores, rtol=rtol)
+        known = dict(zip(ids, scores, strict=True))
+        for name, score in zip(others, theirs, strict=True):
+            assert known.get(name, scores[-1]) == pytest.approx(score, rel=rtol)
+
+
+def test_scores_are_those_of_an_index_that_never_had_what_was_deleted(open_index: Opener) -> None:
+    with DocumentIndex.open(":memory:", ENCODER, options=OPTIONS) as never:
+        never.sync(DOCUMENTS[200:])
+        expected = best(never)
+    with open_index(ENCODER, options=OPTIONS) as index:
+        index.sync(DOCUMENTS)
+        index.delete([document.id for document in DOCUMENTS[:200]])
+        assert_equal(expected, best(index))
+
+
+def test_an_index_of_before_keeps_its_scores_and_a_rebuilt_one_has_the_same(open_index: Opener) -> None:
+    encoder = WordEncoder()
+    with of_before(), open_index(encoder, options=OPTIONS) as index:
+        index.sync(DOCUMENTS[:200])
+        before = best(index)
+        assert index.manifest.schema == 4
+    with open_index(encoder, options=OPTIONS) as index:
+        assert_equal(before, best(index))
+        for question in QUESTIONS[:5]:
+            scores = SparseRetriever(index).score(question, [d.id for d in DOCUMENTS[:200]])
+            moments = SparseRetriever(index).moments(question)
+            np.testing.assert_allclose(moments.mean, scores.mean(), rtol=1e-5)
+        encoder.encoded_texts.clear()
+        index.rebuild(DOCUMENTS[:200])
+        assert encoder.encoded_texts == []
+        assert index.manifest.schema == SCHEMA_VERSION
+        assert_equal(before, best(index))
+    with open_index(encoder, options=OPTIONS) as index:
+        assert_equal(before, best(index))
+
+
+def test_the_moments_are_of_the_scores_that_were_found(open_index: Opener) -> None:
+    """Those of a question whose weights changed since it was weighed, too."""
+    with open_index(ENCODER, options=OPTIONS) as index:
+        index.sync(DOCUMENTS[:90])
+        retriever = SparseRetriever(index)
+        for question in QUESTIONS[:10]:
+            scores = retriever.score(question, [d.id for d in DOCUMENTS[:90]])
+            found = retriever.moments(question)
+            np.testing.assert_allclose(
+                (found.mean, found.deviation), (scores.mean(), scores.std()), rtol=1e-5
+            )
+
+
+def test_asking_an_empty_index_stores_nothing(open_index: Opener) -> None:
+    with open_index(ENCODER, options=OPTIONS) as index:
+        assert SparseRetriever(index).search("w1", 3)[0] == ()
+        assert index.storage.read_file(FILE) is None
+        index.sync(DOCUMENTS[:5])
+        assert SparseRetriever(index).search("w1", 3)[0]
+
+
+def points_of_200() -> list[Point]:
+    """What `sync` stores of 200 documents."""
+    stored: list[Point] = []
+    with (
+        DocumentIndex.open(":memory:", ENCODER, options=OPTIONS) as index,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(index.storage.engine, "upsert", stored.extend)
+        index.sync(DOCUMENTS[:200])
+    return stored
+
+
+@pytest.fixture
+def counting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many points each pass of counting found."""
+    passes: list[int] = []
+    count = KeptTerms._counted
+
+    def noted(self: KeptTerms) -> TermStatistics:
+        found = count(self)
+        passes.append(found.points)
+        return found
+
+    monkeypatch.setattr(KeptTerms, "_counted", noted)
+    return passes
+
+
+class TestWhileAnotherProcessWrites:
+    def opened(self, rest: QdrantRest, name: str) -> DocumentIndex:
+        return DocumentIndex.open(None, ENCODER, url=rest.url, collection=name, options=OPTIONS)
+
+    @pytest.fixture(autouse=True)
+    def impatient(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(term_upkeep, "_PATIENCE", 0.0)
+        monkeypatch.setattr(term_upkeep, "_SHOWN", (0.0, 0.1))
+
+    def test_who_asks_takes_what_it_shows_and_counts_nothing(self, rest, counting) -> None:
+        with self.opened(rest, "shown") as writer, self.opened(rest, "shown") as reader:
+            with writer._terms.changing() as points:
+                made = points_of_200()
+                points.upsert(made[:100])
+                counting.clear()
+                assert reader.term_statistics().points == 100
+                points.upsert(made[100:105])  # not worth showing
+                assert reader.term_statistics().points == 100
+                points.upsert(made[105:200])
+                assert reader.term_statistics().points == 200
+                with self.opened(rest, "shown") as third:
+                    assert_equal(best(reader), best(third))
+            assert reader.term_statistics().points == 200
+            assert counting == []
+
+    def test_who_asks_keeps_what_it_knows_until_much_is_stored(self, rest, counting, monkeypatch) -> None:
+        """Of a writer that shows nothing, such as one of an earlier version."""
+        monkeypatch.setattr(term_upkeep, "_SHOWN", (1e9, 0.1))
+        with self.opened(rest, "hidden") as writer, self.opened(rest, "hidden") as reader:
+            made = points_of_200()
+            with writer._terms.changing() as points:
+                points.upsert(made[:100])
+            assert reader.term_statistics().points == 100
+            counting.clear()
+            with writer._terms.changing() as points:
+                points.upsert(made[100:110])
+                assert reader.term_statistics().points == 100
+                points.upsert(made[110:200])
+                assert [reader.term_statistics().points for _ in range(3)] == [200] * 3
+                points.delete([str(point.id) for point in made[:5]])
+                assert reader.term_statistics().points == 200
+            assert reader.term_statistics().points == 195
+            assert counting == [200]
+
+    def test_two_that_write_show_nothing_wrong_in_the_end(self, rest) -> None:
+        with self.opened(rest, "two") as one, self.opened(rest, "two") as other:
+            made = points_of_200()
+            first, second = one._terms.changing(), other._terms.changing()
+            of_one, of_other = first.__enter__(), second.__enter__()
+            for start in range(0, 200, 50):
+                of_one.upsert(made[start : start + 25])
+                of_other.upsert(made[start + 25 : start + 50])
+            first.__exit__(None, None, None)
+            second.__exit__(None, None, None)
+            with self.opened(rest, "two") as third:
+                known = third.term_statistics()
+                counted = KeptTerms(third.storage)._counted()
+                assert (known.points, known.filled) == (counted.points, counted.filled)
+                np.testing.assert_array_equal(known.counts, counted.counts)
+
+    def test_texts_that_change_are_noticed_though_none_is_added(self, rest) -> None:
+        with self.opened(rest, "texts") as writer, self.opened(rest, "texts") as reader:
+            writer.sync(DOCUMENTS[:50])
+            before = best(reader)
+            writer.sync([replace(document, text=f"{document.text} w1 w2") for document in DOCUMENTS[:50]])
+            assert_equal(best(writer), best(reader))
+            assert any(not np.array_equal(a, b) for (_, a), (_, b) in zip(before, best(reader), strict=True))
+
+    def test_a_version_that_is_put_into_use_is_read(self, rest) -> None:
+        with self.opened(rest, "version") as writer, self.opened(rest, "version") as reader:
+            writer.sync(DOCUMENTS[:50])
+            best(reader)
+            writer.rebuild(DOCUMENTS[:80])
+            assert_equal(best(writer), best(reader))
+
+    def test_one_that_is_asked_otherwise_is_refused(self, rest) -> None:
+        """A question of before, without weights, would get wrong scores of it."""
+        with of_before(), self.opened(rest, "weighed") as writer:
+            writer.sync(DOCUMENTS[:50])
+        with self.opened(rest, "weighed") as writer, self.opened(rest, "weighed") as reader:
+            best(reader)
+            writer.rebuild(DOCUMENTS[:50])
+            with pytest.raises(StoreError, match="made with other options, or by another model; open it"):
+                best(reader)
+
+
+@NEEDS_EDGE
+def test_a_new_index_has_no_idf_of_qdrants(open_index: Opener) -> None:
+    with open_index(ENCODER, options=OPTIONS) as index:
+        index.sync(DOCUMENTS[:20])
+        alike = models.SparseVector(indices=[SparseRetriever(index).vector("w1").indices[0]], values=[1.0])
+        request = models.QueryRequest(query=alike, using=BM25, limit=1, with_vector=[BM25])
+        (found,) = index.storage.engine.query(request)
+        stored = dict(zip(found.vectors[BM25].indices, found.vectors[BM25].values, strict=True))
+        assert found.score == pytest.approx(stored[alike.indices[0]])
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("open_index", ["server"], indirect=True)
+def test_scores_do_not_move_while_all_payloads_change(open_index: Opener) -> None:
+    """Qdrant counts points twice while it moves them: by its own IDF scores are off for some seconds."""
+    rng = np.random.default_rng(1)
+    drawn = np.minimum(rng.zipf(1.3, (4000, 60)), 5000)
+    documents = [Document(f"d{i}", " ".join(f"w{word}" for word in own)) for i, own in enumerate(drawn)]
+    questions = [" ".join(f"w{word}" for word in rng.choice(own, 5)) for own in drawn[:50]]
+    ensemble = Ensemble.from_vectors(ENCODER.encode(questions, kind="query").dense, model=ENCODER.name)
+    with open_index(ENCODER, options=OPTIONS) as index:
+        index.sync(documents)
+        retriever = SparseRetriever(index)
+        expected = [retriever.search(question, 10) for question in questions]
+        writer = threading.Thread(target=index.set_ensemble, args=(ensemble,))
+        writer.start()
+        rounds, until = 0, float("inf")
+        while time.monotonic() < until:
+            assert_equal(expected, [retriever.search(question, 10) for question in questions])
+            rounds += 1
+            if until == float("inf") and not writer.is_alive():
+                until = time.monotonic() + 5
+        writer.join()
+        assert index.status().behind == 0
+        assert rounds > 5
