@@ -21,9 +21,14 @@ from words import WordEncoder
 from surprise_rerank import FunctionEncoder
 from surprise_rerank.connectors.attached import Collection, EnrichCost
 from surprise_rerank.connectors.attached.attach import look
-from surprise_rerank.connectors.attached.enriched import RECORD, TOKENS
-from surprise_rerank.connectors.attached.enriching import WORD_STATISTICS, Enricher
-from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex, IndexOptions
+from surprise_rerank.connectors.attached.enriched import (
+    RECORD,
+    TOKENS,
+    WORD_STATISTICS,
+    EnrichmentRecord,
+)
+from surprise_rerank.connectors.attached.enriching import Enricher
+from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex, IndexOptions, SparseRetriever
 from surprise_rerank.connectors.qdrant.schema import packed_text
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.core.tokens import TokenForm, pack_tokens
@@ -348,9 +353,9 @@ def test_what_was_added_before_there_were_codes_is_read_and_kept_up_to_date(loca
     again = Collection.attach(local.client, local.name, embed=encoder)
     local.add(encoder, [QUESTION], first=24)
     assert str(again.sync()).startswith("1 enriched, 24 unchanged")
-    assert json.loads(files.read_file(RECORD) or b"") == record
+    assert json.loads(files.read_file(RECORD) or b"") == {**record, "schema": 2}
     assert again.pipeline("dynamax").search(QUESTION, 1).ids == ("24",)
-    files.write_file(RECORD, json.dumps({**record, "schema": 3}).encode())
+    files.write_file(RECORD, json.dumps({**record, "schema": 4}).encode())
     with pytest.raises(DataError, match="enriched by another version"):
         Collection.attach(local.client, local.name, embed=encoder)
 
@@ -423,6 +428,63 @@ def test_a_killed_run_leaves_no_old_statistics_of_words(
     content = collection.enriched.files.read_file(WORD_STATISTICS)
     assert content is not None
     assert TermStatistics.from_bytes(content).points == len(TEXTS) + 1
+
+
+@pytest.mark.parametrize("in_place", [False, True], ids=["beside", "in place"])
+def test_words_that_were_added_score_as_an_index_of_ours(
+    store: Store, in_place: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = WordEncoder()
+    store.make(encoder)
+    collection = Collection.attach(store.client, store.name, embed=encoder)
+    reader = Collection.attach(store.client, store.name, embed=encoder)
+    collection.enrich(tokens=False, in_place=in_place)
+    reader.reload()
+    monkeypatch.setattr("surprise_rerank.connectors.attached.collection._PATIENCE", 0.0)
+    known = {str(i): text for i, text in enumerate(TEXTS)}
+    for changed in ({}, {"100": "bread of rye", "101": "flour"}, {"7": "rye"}):
+        for name, text in changed.items():
+            store.add(encoder, [text], first=int(name))
+        collection.sync()
+        known |= changed
+        names = list(known)
+        with DocumentIndex.open(":memory:", encoder, options=IndexOptions(passages=None)) as index:
+            index.sync([Document(name, text) for name, text in known.items()])
+            ours = SparseRetriever(index)
+            scores, moments = ours.score(QUESTION, names), ours.moments(QUESTION)
+        for asked in (collection, reader):
+            words = asked._inputs().words
+            assert words is not None
+            np.testing.assert_allclose(words.score(QUESTION, names), scores, rtol=1e-6)
+            found = words.moments(QUESTION)
+            np.testing.assert_allclose(found.mean, moments.mean, rtol=1e-6)
+            np.testing.assert_allclose(found.deviation, moments.deviation, rtol=1e-6)
+
+
+def test_words_that_were_added_before_keep_qdrants_weights(store: Store) -> None:
+    encoder = WordEncoder()
+    store.make(encoder)
+    collection = Collection.attach(store.client, store.name, embed=encoder)
+    begun = EnrichmentRecord(in_place=False, words=Bm25(), schema=2)
+    collection.enriched.files.write_file(RECORD, begun.to_bytes())
+    collection.reload()
+    collection.enrich(tokens=False)
+    store.add(encoder, ["bread of rye"], first=100)
+    again = Collection.attach(store.client, store.name, embed=encoder)
+    assert again.sync().enriched == 1
+    record = again.enriched.record
+    assert record is not None
+    assert record.schema == 2
+    made = store.client.get_collection(f"{store.name}.surprise").config.params.sparse_vectors
+    assert made is not None
+    assert made["surprise_words"].modifier == models.Modifier.IDF
+    words = again._inputs().words
+    assert words is not None
+    with DocumentIndex.open(":memory:", encoder, options=IndexOptions(passages=None)) as index:
+        index.sync([Document(str(i), text) for i, text in enumerate([*TEXTS, "bread of rye"])])
+        names = [str(i) for i in range(len(TEXTS))]
+        expected = SparseRetriever(index).score(QUESTION, names)
+    np.testing.assert_allclose(words.score(QUESTION, names), expected, rtol=1e-6)
 
 
 def test_a_collection_of_somebody_else_with_the_name_of_the_place_stays(store: Store) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.attached.enriched import (
     KEYS,
     SUFFIX,
+    WORD_STATISTICS,
     Enriched,
     EnrichmentRecord,
     packed_tokens,
@@ -45,7 +47,8 @@ from surprise_rerank.connectors.qdrant.search.queries import (
     dense_vector,
     request,
 )
-from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files
+from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files, digest_of
+from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.terms import TermBatch
 from surprise_rerank.core.tokens import TokenBatch, TokenForm
@@ -57,6 +60,7 @@ from surprise_rerank.surprise.ensemble import Ensemble
 ENSEMBLE = "ensemble.npz"
 
 _PAGE = 10_000  # ids in a request
+_PATIENCE = 2.0  # seconds until it is looked whether a run has counted words anew; see `KeptTerms`
 _REMEMBERED = 1000  # documents whose token vectors were computed: 6 MB; in int8 90
 
 
@@ -97,6 +101,8 @@ class AttachedCollection:
         self._is_new = True  # whether kept statistics were not compared with the collection yet
         self._samples: dict[int, tuple[str, ...]] = {}
         self._packed: dict[str, bytes] = {}
+        self._terms: tuple[str, TermStatistics] | None = None  # of added words, with their file's digest
+        self._looked = 0.0
         self._lock = threading.RLock()
 
     @property
@@ -336,7 +342,27 @@ class AttachedCollection:
 
     def reload(self) -> None:
         """Find what was added, or taken away, meanwhile."""
-        self.enriched = self._found_enriched()
+        self.enriched, self._terms = self._found_enriched(), None
+
+    def added_terms(self) -> TermStatistics:
+        """What every term weighs over the words that were added, as the last run has counted them.
+
+        Raises:
+            DataError: if the statistics are gone.
+        """
+        files = self.enriched.files
+        with self._lock:
+            if self._terms is None or time.monotonic() > self._looked + _PATIENCE:
+                if self._terms is None or not files.holds(WORD_STATISTICS, self._terms[0]):
+                    content = files.read_file(WORD_STATISTICS)
+                    if content is None:
+                        raise DataError(
+                            f"{self.where}: the statistics of the words that were added are gone; run sync "
+                            "(surprise-rerank enrich)"
+                        )
+                    self._terms = digest_of(content), TermStatistics.from_bytes(content)
+                self._looked = time.monotonic()
+            return self._terms[1]
 
     def _found_enriched(self) -> Enriched:
         name = self._engine.collection + SUFFIX

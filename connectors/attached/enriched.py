@@ -33,13 +33,15 @@ from surprise_rerank.surprise.ensemble import Ensemble
 
 RECORD = "enriched.json"
 MOMENTS = "moments.npz"  # the ensemble that points carry moments of
+WORD_STATISTICS = "words.npz"
 
 TOKENS, MU, SIGMA, STATISTICS, HASH = KEYS = ADDED_KEYS
 WORDS = ADDED_WORDS
 SUFFIX = ".surprise"
 
-# 2 says in which form token vectors are. Before, they were all in int8.
-_SCHEMA, _IN_INT8 = 2, 1
+# 2 says in which form token vectors are. Before, they were all in int8. From 3 on a question brings the
+# weights of its words. Before, Qdrant multiplies them with its own IDF.
+_SCHEMA, _BY_QDRANTS_IDF, _IN_INT8 = 3, 2, 1
 _MENDED = "enrich the collection again, after remove_enrichment() (surprise-rerank enrich --remove)"
 
 
@@ -69,6 +71,15 @@ class EnrichmentRecord:
     complete: bool = False
     schema: int = _SCHEMA
 
+    @property
+    def weighs_words(self) -> bool:
+        """Whether a question brings the IDF of its words; else Qdrant multiplies with its own."""
+        return self.schema > _BY_QDRANTS_IDF
+
+    def as_before(self, before: EnrichmentRecord | None) -> EnrichmentRecord:
+        """The same, with words that are weighed as those that are there."""
+        return self if before is None else replace(self, schema=before.schema)
+
     def to_bytes(self) -> bytes:
         """As JSON."""
         return json.dumps(asdict(self)).encode()
@@ -93,12 +104,12 @@ class EnrichmentRecord:
                 f"{where}: the record of what was added is damaged; take it away with 'surprise-rerank "
                 "enrich --remove', and add it again"
             ) from error
-        if found.schema not in (_SCHEMA, _IN_INT8):
+        if found.schema not in (_SCHEMA, _BY_QDRANTS_IDF, _IN_INT8):
             raise DataError(
                 f"{where} was enriched by another version (its record has the form {found.schema}, this one "
                 f"reads {_SCHEMA}); upgrade, or take it away with 'surprise-rerank enrich --remove'"
             )
-        return replace(found, schema=_SCHEMA)
+        return replace(found, schema=max(found.schema, _BY_QDRANTS_IDF))
 
     @classmethod
     def read(cls, files: Files, where: str) -> EnrichmentRecord | None:
@@ -151,6 +162,11 @@ class Enriched:
     def words(self) -> Bm25 | None:
         """The settings of its sparse vectors; None without them."""
         return self.record.words if self.record is not None and self.record.complete else None
+
+    @property
+    def weighs_words(self) -> bool:
+        """Whether a question brings the weights of its words; see `EnrichmentRecord`."""
+        return self.record is not None and self.record.weighs_words
 
     @property
     def has_moments(self) -> bool:

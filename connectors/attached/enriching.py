@@ -21,6 +21,7 @@ from surprise_rerank.connectors.attached.enriched import (
     RECORD,
     STATISTICS,
     TOKENS,
+    WORD_STATISTICS,
     WORDS,
     Enriched,
     EnrichmentRecord,
@@ -42,8 +43,6 @@ from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, token_dimension
 from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.surprise.ensemble import Ensemble
-
-WORD_STATISTICS = "words.npz"
 
 _MARK = {"surprise-rerank": "beside"}  # metadata of a collection that was made here
 _PAGE = 256  # points that are read, encoded and written together
@@ -181,7 +180,7 @@ class Enricher:
             token_form=TokenForm.chosen(token_storage, pooling, size or 0) if tokens else INT8,
             words=words,
             ensemble="" if ensemble is None else ensemble.identity,
-        )
+        ).as_before(before)
         if before is not None and not _is_alike(before, record):
             raise DataError(
                 f"{collection.where} was enriched otherwise before ({before.facts()[0][1]}); take that away "
@@ -257,13 +256,14 @@ class Enricher:
         if self.ensemble is not None:
             files.write_file(MOMENTS, self.ensemble.to_bytes())
         files.write_file(RECORD, self.record.to_bytes())
+        modifier = None if self.record.weighs_words else models.Modifier.IDF
         if not self.record.in_place and not is_there:
-            words = {WORDS: models.SparseVectorParams(modifier=models.Modifier.IDF)}
+            words = {WORDS: models.SparseVectorParams(modifier=modifier)}
             sparse = None if self.record.words is None else words
             spread = self.collection.points.spread()
             engine.create_of({}, spread, sparse_vectors_config=sparse, on_disk_payload=True, metadata=_MARK)
         elif self.record.in_place and self.record.words is not None:
-            engine.add_sparse_vector(WORDS)
+            engine.add_sparse_vector(WORDS, modifier)
 
     def _waiting(
         self, *, vectors: bool = False

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from surprise_rerank.candidates import Field
 from surprise_rerank.connectors.attached.collection import AttachedCollection
 from surprise_rerank.connectors.attached.enriched import WORDS
-from surprise_rerank.connectors.attached.enriching import WORD_STATISTICS
 from surprise_rerank.connectors.attached.retrievers import MomentsRetriever, MultivectorRetriever
 from surprise_rerank.connectors.attached.words import SparseEmbed, SparseWords
+from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.retrievers.dense import DenseRetriever
 from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
@@ -49,8 +49,9 @@ class AttachedInputs:
         """The words of documents: those that were added, or the collection's own sparse vectors."""
         own, added = self.collection, self.collection.enriched.words
         if added is not None and is_installed("qdrant_edge"):
-            points = own.enriched.points
-            return SparseWords(own, points, WORDS, True, added.query, self._added_terms, self.options)
+            points, idf = own.enriched.points, not own.enriched.weighs_words
+            embed = added.query if idf else self._weighted
+            return SparseWords(own, points, WORDS, idf, embed, own.added_terms, self.options)
         if self.sparse is None or own.vectors.sparse is None:
             return None
         name, idf = own.vectors.sparse, own.vectors.idf
@@ -91,14 +92,11 @@ class AttachedInputs:
         assert terms is not None  # the layout has a sparse vector
         return terms
 
-    def _added_terms(self) -> TermStatistics:
-        content = self.collection.enriched.files.read_file(WORD_STATISTICS)
-        if content is None:
-            raise DataError(
-                f"{self.collection.where}: the statistics of the words that were added are gone; run sync "
-                "(surprise-rerank enrich)"
-            )
-        return TermStatistics.from_bytes(content)
+    def _weighted(self, text: str) -> SparseVector:
+        """A question's words with their weights over those that were added."""
+        own = self.collection
+        assert own.enriched.words is not None
+        return own.added_terms().weighted(own.enriched.words.query(text))
 
 
 def default_system(inputs: AttachedInputs) -> str:
@@ -196,7 +194,9 @@ def _sampled(inputs: AttachedInputs, size: int) -> tuple[Ensemble, TokenBatch | 
     fields: set[Field] = {"dense"}
     if own.has_tokens:
         fields.add("tokens")
-    if words is not None and words.idf:  # learned sparse vectors are weighted already
+    if words is not None and (
+        words.idf or words.vector == WORDS
+    ):  # learned sparse vectors are weighted already
         fields.add("terms")
     found = own.sample(size, frozenset(fields))
     corpus = Ensemble.from_vectors(found.require_dense(), model=own.model, similarity=own.vectors.similarity)

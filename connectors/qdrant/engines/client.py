@@ -229,8 +229,8 @@ class ClientEngine:
         for start in range(0, len(points), step):
             self._update_vectors(points[start : start + step])
 
-    def add_sparse_vector(self, name: str) -> None:
-        """Give points a further sparse vector with Qdrant's IDF, by name; nothing happens if it is there.
+    def add_sparse_vector(self, name: str, modifier: models.Modifier | None) -> None:
+        """Give points a further sparse vector, by name; nothing happens if it is there.
 
         Raises:
             StoreError: if the server cannot add vectors to a collection that exists.
@@ -238,7 +238,7 @@ class ClientEngine:
         config = self.info().config.params
         if name in (config.sparse_vectors or {}):
             return
-        own = models.SparseVectorConfig(modifier=models.Modifier.IDF)
+        own = models.SparseVectorConfig(modifier=modifier)
         added = models.SparseVectorNameConfig(sparse=own)
         with versions.needing(versions.Feature.NAMED_VECTORS, self.nodes, "add words beside the collection"):
             self._call(lambda client: client.create_vector_name(self.collection, name, added, wait=True))
