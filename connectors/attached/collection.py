@@ -101,7 +101,7 @@ class AttachedCollection:
         self._is_new = True  # whether kept statistics were not compared with the collection yet
         self._samples: dict[int, tuple[str, ...]] = {}
         self._packed: dict[str, bytes] = {}
-        self._terms: tuple[str, TermStatistics] | None = None  # of added words, with their file's digest
+        self._added: tuple[str, TermStatistics] | None = None  # of added words, with their file's digest
         self._looked = 0.0
         self._lock = threading.RLock()
 
@@ -342,7 +342,7 @@ class AttachedCollection:
 
     def reload(self) -> None:
         """Find what was added, or taken away, meanwhile."""
-        self.enriched, self._terms = self._found_enriched(), None
+        self.enriched, self._added = self._found_enriched(), None
 
     def added_terms(self) -> TermStatistics:
         """What every term weighs over the words that were added, as the last run has counted them.
@@ -352,17 +352,17 @@ class AttachedCollection:
         """
         files = self.enriched.files
         with self._lock:
-            if self._terms is None or time.monotonic() > self._looked + _PATIENCE:
-                if self._terms is None or not files.holds(WORD_STATISTICS, self._terms[0]):
+            if self._added is None or time.monotonic() > self._looked + _PATIENCE:
+                if self._added is None or not files.holds(WORD_STATISTICS, self._added[0]):
                     content = files.read_file(WORD_STATISTICS)
                     if content is None:
                         raise DataError(
                             f"{self.where}: the statistics of the words that were added are gone; run sync "
                             "(surprise-rerank enrich)"
                         )
-                    self._terms = digest_of(content), TermStatistics.from_bytes(content)
+                    self._added = digest_of(content), TermStatistics.from_bytes(content)
                 self._looked = time.monotonic()
-            return self._terms[1]
+            return self._added[1]
 
     def _found_enriched(self) -> Enriched:
         name = self._engine.collection + SUFFIX

@@ -5,8 +5,9 @@ leaves no statistics of other points behind: whoever needs them next counts agai
 happens for an index that was made before there were such files.
 
 Several processes may write to one collection on a server. Each sets its own mark, and replaces it by
-statistics only if no other has set one meanwhile. Who writes much shows the statistics of what is stored so
-far behind its mark: a question's scores need some, and counting a million points takes half a minute.
+statistics only if no other mark was there before or came meanwhile. Who writes much shows the statistics of
+what is stored so far behind its mark: a question's scores need some, and counting a million points takes
+half a minute.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ _CHANGING = b"changing "  # and who does; the statistics so far may follow in an
 _STALE = b"stale"  # nobody writes, and the statistics are not known
 _PENDING = 2**20  # entries that are added up together
 _PATIENCE = 2.0  # seconds until a reader looks, in a request of 1 ms, whether there are other statistics
+_COMPARED = 60.0  # seconds until it compares the number of points, too, for writers that leave no statistics
 _MUCH = 0.2  # share of the points: with a fifth more, an IDF changes by less than .2
 _SHOWN = 10.0, 0.1  # seconds, and share of the points, until who writes shows its statistics again
 _DELETED = 1000  # points that are looked up together before they are deleted
@@ -73,10 +75,12 @@ class KeptTerms:
         self._storage = storage
         self._lock = threading.RLock()
         self._known: TermStatistics | None = None
+        self._guess: TermStatistics | None = None  # the last ones that were not stored, as others wrote, too
         self._pending: list[TermStatistics] = []
         self._mark: bytes | None = None  # ours, while we write
         self._seen, self._is_guess = "", True  # digest of what was last there; whether it tells too little
-        self._looked = 0.0
+        self._is_shared = False  # whether another process wrote when the statistics were read
+        self._looked = self._compared = 0.0
         self._shown = 0.0, 0  # when the statistics were last shown to others, and of how many points
 
     def statistics(self) -> TermStatistics:
@@ -145,10 +149,10 @@ class KeptTerms:
             self._mark = None
             # A store that cannot be written keeps the mark. What was done to its points stands.
             with suppress(StoreError):
-                if known and self._storage.holds(FILE, self._seen):
+                if known and not self._is_shared and self._storage.holds(FILE, self._seen):
                     self._write(statistics.to_bytes())
                     return
-                self._known = None
+                self._known, self._guess = None, statistics
                 self._write(_STALE)
 
     @property
@@ -157,7 +161,7 @@ class KeptTerms:
         return self._storage.engine.kind != "server"
 
     def _is_outdated(self) -> bool:
-        """Whether other processes have stored other statistics, or none yet and much else."""
+        """Whether other processes have stored other statistics, or none and much else."""
         if self._is_alone or self._mark is not None or time.monotonic() < self._looked + _PATIENCE:
             return False
         self._looked = time.monotonic()
@@ -167,31 +171,38 @@ class KeptTerms:
                 return True
         except CollectionGone:  # the index was rebuilt; what counts finds the version in use
             return True
-        return self._is_guess and not _is_near(self._known, self._count())
+        if self._is_guess or self._looked > self._compared + _COMPARED:
+            self._compared = self._looked
+            return not _is_near(self._known, self._count())
+        return False
 
     def _read(self, *, storing: bool) -> TermStatistics:
         """The stored statistics, or new ones, which are stored if that is asked for and allowed.
 
-        While somebody else writes, who asks for weights takes what that one shows, or keeps what it knows.
+        While somebody else writes, what that one shows is taken, or what is known here, if it is near enough.
         """
-        self._looked, self._is_guess = time.monotonic(), True
+        self._looked = self._compared = time.monotonic()
+        self._is_guess = True
         count = self._count()  # first: it finds the version in use
         before = self._storage.read_file(FILE) or b""
         self._seen = digest_of(before or None)
         is_written = before.startswith(_CHANGING) and not self._is_alone
+        # Who writes in turn with others, in a job, does not count what they left at each turn.
+        self._is_shared = is_written or (not storing and before.startswith(_STALE) and not self._is_alone)
+        stored: TermStatistics | None = None
         with suppress(DataError):
             stored = TermStatistics.from_bytes(before.partition(b"\n")[2] if is_written else before)
-            if is_written and storing and _is_near(stored, count):
-                return stored
-            if not is_written and stored.points == count:
-                self._is_guess = False
-                return stored
-        if is_written and storing and self._known is not None and _is_near(self._known, count):
-            return self._known
-        counted = self._counted()
+        if self._is_shared:
+            for near in (stored, self._known, self._guess):
+                if near is not None and _is_near(near, count):
+                    return near
+        elif stored is not None and stored.points == count:
+            self._is_guess = False
+            return stored
+        counted, self._is_shared = self._counted(), is_written
         # A user who may not write searches all the same. An index that is empty is about to be filled.
         with suppress(StoreError):
-            if storing and count and not is_written and self._storage.holds(FILE, self._seen):
+            if storing and count and not self._is_shared and self._storage.holds(FILE, self._seen):
                 self._write(counted.to_bytes())
         return counted
 
