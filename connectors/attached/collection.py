@@ -207,6 +207,7 @@ class AttachedCollection:
             options: of Qdrant.
             scores: what Qdrant's scores mean here.
         """
+        _require_plain(options)
         asked = request(stages, depth, (), (), options)
         asked = asked.model_copy(
             update={"with_payload": self._payload(fields), "with_vector": list(self._vectors(fields))}
@@ -216,7 +217,12 @@ class AttachedCollection:
         return replace(self._candidates(records, fields), scores={name: np.asarray(values, np.float64)})
 
     def fetch(
-        self, ids: Sequence[str], fields: frozenset[Field], *, skip_missing: bool = False
+        self,
+        ids: Sequence[str],
+        fields: frozenset[Field],
+        *,
+        skip_missing: bool = False,
+        options: SearchOptions = NO_OPTIONS,
     ) -> Candidates:
         """Documents by id, in this order.
 
@@ -224,6 +230,7 @@ class AttachedCollection:
             ids: of documents: points' ids, or what their host calls them.
             fields: what to fetch.
             skip_missing: omit what is not there, instead of raising an error.
+            options: of the search that this is a part of.
 
         Raises:
             DataError: if one is not in the collection.
@@ -556,6 +563,19 @@ class AttachedCollection:
         found = (record.vectors.get(name) for record in records)
         rows = [np.array([] if own is None else own, np.float32).reshape(-1, size) for own in found]
         return TokenBatch.from_arrays(rows, size)
+
+
+def _require_plain(options: SearchOptions) -> None:
+    """Refuse what is for an index.
+
+    Raises:
+        DataError: if it is asked for.
+    """
+    if options.consistency is not None:
+        raise DataError(
+            f"consistency={options.consistency!r} is for an index of surprise-rerank; leave it away for a "
+            "collection that somebody else made"
+        )
 
 
 def _old_words(old: int, count: int) -> tuple[str, ...]:

@@ -381,7 +381,12 @@ class QdrantIndex:
         return self.pools.groups([stage], group_by, limit, group_size, fields, "cosine", options)
 
     def fetch(
-        self, ids: Sequence[str], fields: frozenset[Field], *, skip_missing: bool = False
+        self,
+        ids: Sequence[str],
+        fields: frozenset[Field],
+        *,
+        skip_missing: bool = False,
+        options: SearchOptions = NO_OPTIONS,
     ) -> Candidates:
         """Documents by id, in this order; all passages of each.
 
@@ -389,11 +394,12 @@ class QdrantIndex:
             ids: of documents.
             fields: what to fetch.
             skip_missing: omit what is not in the index, instead of raising an error.
+            options: the consistency of the search that this is a part of.
 
         Raises:
             DataError: if one is not in the index.
         """
-        return self.pools.fetch(ids, fields, skip_missing=skip_missing)
+        return self.pools.fetch(ids, fields, skip_missing=skip_missing, options=options)
 
     def ensemble(self, sample_size: int = 4096) -> Ensemble:
         """The ensemble of all stored documents (of their passages, where they are split), in one pass."""

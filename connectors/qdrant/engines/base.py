@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 from qdrant_client import models
@@ -29,6 +29,9 @@ from surprise_rerank.connectors.qdrant.schema import (
     StoredVector,
 )
 from surprise_rerank.core.arrays import Float32Array, IntArray
+
+# How many copies of a shard must agree on what is read: a number, or Qdrant's words.
+Consistency: TypeAlias = int | Literal["majority", "quorum", "all"]
 
 Group: TypeAlias = tuple[str | int, list[Record]]
 # Of one query: the numbers of the points, best first, and their float32 scores.
@@ -86,11 +89,24 @@ class Engine(Protocol):
         """The best points, best first."""
         ...
 
-    def query_batch(self, requests: Sequence[models.QueryRequest]) -> list[list[Record]]:
-        """The points that each of several queries finds, best first, in one request."""
+    def query_batch(
+        self, requests: Sequence[models.QueryRequest], consistency: Consistency | None = None
+    ) -> list[list[Record]]:
+        """The points that each of several queries finds, best first, in one request.
+
+        Args:
+            requests: what is asked.
+            consistency: copies on a server that must agree; Qdrant asks one of them by default.
+        """
         ...
 
-    def query_groups(self, request: models.QueryRequest, group_by: str, group_size: int) -> list[Group]:
+    def query_groups(
+        self,
+        request: models.QueryRequest,
+        group_by: str,
+        group_size: int,
+        consistency: Consistency | None = None,
+    ) -> list[Group]:
         """The best groups of points that share a payload value, best first; the request's limit is theirs."""
         ...
 
@@ -109,7 +125,11 @@ class Engine(Protocol):
         ...
 
     def retrieve(
-        self, point_ids: Sequence[str], fields: Sequence[str], vectors: Sequence[str] = ()
+        self,
+        point_ids: Sequence[str],
+        fields: Sequence[str],
+        vectors: Sequence[str] = (),
+        consistency: Consistency | None = None,
     ) -> list[Record]:
         """Points by id, in any order; unknown ids are left out."""
         ...
@@ -152,6 +172,11 @@ class Engine(Protocol):
     def close(self) -> None:
         """Let go of files and connections."""
         ...
+
+
+def read_consistency(given: Consistency) -> models.ReadConsistency:
+    """As qdrant-client has it."""
+    return given if isinstance(given, int) else models.ReadConsistencyType(given)
 
 
 def payload_indexes(options: IndexOptions) -> dict[str, str]:

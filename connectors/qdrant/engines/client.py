@@ -14,11 +14,13 @@ from qdrant_client import QdrantClient, models
 from surprise_rerank.connectors.qdrant.engines import grpc_answers, retries, versions
 from surprise_rerank.connectors.qdrant.engines.base import (
     UNNAMED,
+    Consistency,
     Group,
     Hits,
     hits_of,
     pages,
     payload_indexes,
+    read_consistency,
     to_record,
 )
 from surprise_rerank.connectors.qdrant.engines.graph import wait_until_indexed
@@ -259,33 +261,37 @@ class ClientEngine:
 
     def query(self, request: models.QueryRequest) -> list[Record]:
         """The best points, best first."""
+        return self.query_batch([request])[0]
 
-        def found(client: QdrantClient, name: str) -> list[Record]:
-            if grpc_answers.by_grpc(client):
-                return grpc_answers.query_batch(client, name, [request])[0]
-            response = client.query_points(name, **self._arguments(request), offset=request.offset)
-            return [to_record(p, p.score) for p in response.points]
-
-        return self._asked(found)
-
-    def query_batch(self, requests: Sequence[models.QueryRequest]) -> list[list[Record]]:
+    def query_batch(
+        self, requests: Sequence[models.QueryRequest], consistency: Consistency | None = None
+    ) -> list[list[Record]]:
         """The points that each of several queries finds, best first, in one request."""
-        if len(requests) == 1:
-            return [self.query(requests[0])]
         if self.kind == "local":  # see `_arguments`
             requests = [request.model_copy(update={"params": None}) for request in requests]
 
         def found(client: QdrantClient, name: str) -> list[list[Record]]:
             if grpc_answers.by_grpc(client):
-                return grpc_answers.query_batch(client, name, requests)
-            responses = client.query_batch_points(name, requests)
+                return grpc_answers.query_batch(client, name, requests, consistency)
+            if len(requests) == 1:
+                own = self._arguments(requests[0], consistency)
+                responses = [client.query_points(name, **own, offset=requests[0].offset)]
+            else:
+                responses = client.query_batch_points(name, requests, **self._agreeing(consistency))
             return [[to_record(p, p.score) for p in response.points] for response in responses]
 
         return self._asked(found)
 
-    def query_groups(self, request: models.QueryRequest, group_by: str, group_size: int) -> list[Group]:
+    def query_groups(
+        self,
+        request: models.QueryRequest,
+        group_by: str,
+        group_size: int,
+        consistency: Consistency | None = None,
+    ) -> list[Group]:
         """The best groups of points that share a payload value, best first."""
-        arguments = {**self._arguments(request), "group_by": group_by, "group_size": group_size}
+        arguments = self._arguments(request, consistency)
+        arguments |= {"group_by": group_by, "group_size": group_size}
         response = self._asked(lambda client, name: client.query_points_groups(name, **arguments))
         return [(group.id, [to_record(p, p.score) for p in group.hits]) for group in response.groups]
 
@@ -303,7 +309,11 @@ class ClientEngine:
         return [hits_of(response.points) for response in responses]
 
     def retrieve(
-        self, point_ids: Sequence[PointId], fields: PayloadChoice, vectors: Sequence[str] = ()
+        self,
+        point_ids: Sequence[PointId],
+        fields: PayloadChoice,
+        vectors: Sequence[str] = (),
+        consistency: Consistency | None = None,
     ) -> list[Record]:
         """Points by id."""
         if not point_ids:
@@ -314,6 +324,7 @@ class ClientEngine:
                 ids=list(point_ids),
                 with_payload=_payload(fields),
                 with_vectors=_chosen(vectors),
+                **self._agreeing(consistency),
             )
         )
         return [to_record(r) for r in found]
@@ -375,8 +386,15 @@ class ClientEngine:
         """Close connections and files."""
         self.nodes.close()
 
-    def _arguments(self, request: models.QueryRequest) -> dict[str, Any]:
+    def _agreeing(self, consistency: Consistency | None) -> dict[str, Any]:
+        """The argument of a read; none where nothing is asked for, as local mode knows no such argument."""
+        return {} if consistency is None else {"consistency": read_consistency(consistency)}
+
+    def _arguments(
+        self, request: models.QueryRequest, consistency: Consistency | None = None
+    ) -> dict[str, Any]:
         return {
+            **self._agreeing(consistency),
             "query": request.query,
             "using": request.using,
             "prefetch": request.prefetch,

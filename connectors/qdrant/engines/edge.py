@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from qdrant_client import models
 
 from surprise_rerank.connectors.qdrant.engines.base import (
+    Consistency,
     Group,
     Hits,
     hits_of,
@@ -132,13 +133,21 @@ class EdgeEngine:
         """The best points, best first."""
         return self.query_batch([request])[0]
 
-    def query_batch(self, requests: Sequence[models.QueryRequest]) -> list[list[Record]]:
+    def query_batch(
+        self, requests: Sequence[models.QueryRequest], consistency: Consistency | None = None
+    ) -> list[list[Record]]:
         """The points that each of several queries finds, best first; Python's lock is held meanwhile."""
         batch = qdrant_edge.QueryBatchRequest([to_query_request(request) for request in requests])
         with self._shard.use() as shard:
             return [[to_record(p, p.score) for p in found] for found in shard.query_batch(batch)]
 
-    def query_groups(self, request: models.QueryRequest, group_by: str, group_size: int) -> list[Group]:
+    def query_groups(
+        self,
+        request: models.QueryRequest,
+        group_by: str,
+        group_size: int,
+        consistency: Consistency | None = None,
+    ) -> list[Group]:
         """The best groups: Edge has no such request, so ever more points are looked at until they suffice."""
         wanted = request.limit or 10
         limit = wanted * group_size
@@ -173,7 +182,11 @@ class EdgeEngine:
             return [hits_of(found) for found in shard.query_batch(qdrant_edge.QueryBatchRequest(requests))]
 
     def retrieve(
-        self, point_ids: Sequence[str], fields: Sequence[str], vectors: Sequence[str] = ()
+        self,
+        point_ids: Sequence[str],
+        fields: Sequence[str],
+        vectors: Sequence[str] = (),
+        consistency: Consistency | None = None,
     ) -> list[Record]:
         """Points by id."""
         selector = _selector(fields)

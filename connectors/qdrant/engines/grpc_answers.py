@@ -13,7 +13,7 @@ import numpy as np
 from qdrant_client import QdrantClient, grpc, models
 from qdrant_client.conversions.conversion import GrpcToRest, RestToGrpc
 
-from surprise_rerank.connectors.qdrant.engines.base import UNNAMED
+from surprise_rerank.connectors.qdrant.engines.base import UNNAMED, Consistency, read_consistency
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.schema import Record
 
@@ -28,7 +28,10 @@ def by_grpc(client: QdrantClient) -> bool:
 
 
 def query_batch(
-    client: QdrantClient, collection: str, requests: Sequence[models.QueryRequest]
+    client: QdrantClient,
+    collection: str,
+    requests: Sequence[models.QueryRequest],
+    consistency: Consistency | None = None,
 ) -> list[list[Record]]:
     """The points that each of several queries finds, best first, in one request.
 
@@ -36,7 +39,10 @@ def query_batch(
         grpc.RpcError: as the client's own methods.
     """
     asked = [RestToGrpc.convert_query_request(request, collection) for request in requests]
-    batch = grpc.QueryBatchPoints(collection_name=collection, query_points=asked)
+    agree = None
+    if consistency is not None:
+        agree = RestToGrpc.convert_read_consistency(read_consistency(consistency))
+    batch = grpc.QueryBatchPoints(collection_name=collection, query_points=asked, read_consistency=agree)
     seconds = client.init_options["timeout"] or _SECONDS
     answer = client.grpc_points.QueryBatch(batch, timeout=seconds)
     return [[_record(point) for point in found.result] for found in answer.result]

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from qdrant_client import models
 
-from surprise_rerank.connectors.qdrant.engines.base import Engine
+from surprise_rerank.connectors.qdrant.engines.base import Consistency, Engine
 from surprise_rerank.connectors.qdrant.schema import PointId, Record
 
 T = TypeVar("T")
@@ -21,7 +21,7 @@ T = TypeVar("T")
 Steps: TypeAlias = Generator[list[models.QueryRequest], list[list[Record]], T]
 
 
-def ask(engine: Engine, steps: Steps[T]) -> T:
+def ask(engine: Engine, steps: Steps[T], consistency: Consistency | None = None) -> T:
     """What a reader returns, with one request to the engine for each of its steps."""
     answer: list[list[Record]] | None = None
     while True:
@@ -30,7 +30,7 @@ def ask(engine: Engine, steps: Steps[T]) -> T:
         except StopIteration as end:
             found: T = end.value
             return found
-        answer = engine.query_batch(requests) if requests else []
+        answer = engine.query_batch(requests, consistency) if requests else []
 
 
 def together(*readers: Steps[Any]) -> Steps[list[Any]]:

@@ -57,7 +57,12 @@ class SearchedIndex(Protocol):
         ...
 
     def fetch(
-        self, ids: Sequence[str], fields: frozenset[Field], *, skip_missing: bool = False
+        self,
+        ids: Sequence[str],
+        fields: frozenset[Field],
+        *,
+        skip_missing: bool = False,
+        options: SearchOptions = NO_OPTIONS,
     ) -> Candidates:
         """Documents by id, in this order.
 

@@ -77,13 +77,13 @@ class HybridRetriever(ExplainingRetriever):
         """
         words = self.lexical
         if isinstance(words, SparseRetriever) and words.index is self.index:
-            return words.index.pools.ask(self._together(words, query, depth, fields))
+            return words.index.pools.ask(self._together(words, query, depth, fields), self.options)
         pool = self.index.search(query, depth, fields, exact=self.exact, options=self.options)
         found, scores = words.search(query.text, depth)
         dense_ids = set(pool.ids)
         missing = [name for name in found if name not in dense_ids]
         if missing:
-            pool = pool.join(self.index.fetch(missing, fields))
+            pool = pool.join(self.index.fetch(missing, fields, options=self.options))
         return with_words(pool, words, query.text, dict(zip(found, scores.tolist(), strict=True)))
 
     def _together(

@@ -157,7 +157,7 @@ class InclusionScored(ExplainingRetriever):
         pool = self.retriever.retrieve(query, depth, fields)
         numbers = [0] * len(pool) if pool.passages is None else [own.number for own in pool.passages]
         points = [point_id(name, number) for name, number in zip(pool.ids, numbers, strict=True)]
-        found = self.index.pools.ask(self.inclusion.pool(query, points))
+        found = self.index.pools.ask(self.inclusion.pool(query, points), self.options)
         return replace(pool, inclusion=found)
 
     def among(self, condition: models.Filter) -> InclusionScored:

@@ -62,12 +62,13 @@ class SparseRetriever(ExplainingRetriever):
     def search(self, query: str, depth: int) -> tuple[tuple[str, ...], Float64Array]:
         """Ids and scores of the best documents."""
         pools, plan = self.index.pools, _plan(self.vector(query))
-        best = best_of(pools.ask(pools.best(plan, depth, frozenset(), self.options)).records)
+        best = best_of(pools.ask(pools.best(plan, depth, frozenset(), self.options), self.options).records)
         return tuple(best), np.array(list(best.values()), np.float64)
 
     def score(self, query: str, ids: Sequence[str]) -> Float64Array:
         """(n,) exact scores of these documents, of the best passage each; 0 where no word matches."""
-        best = self.index.pools.ask(self.scoring(self.vector(query), list(dict.fromkeys(ids))))
+        asked = self.scoring(self.vector(query), list(dict.fromkeys(ids)))
+        best = self.index.pools.ask(asked, self.options)
         return np.array([best.get(name, 0.0) for name in ids], np.float64)
 
     def moments(self, query: str) -> Moments:
@@ -76,7 +77,7 @@ class SparseRetriever(ExplainingRetriever):
         The mean is exact, and the deviation nearly so: see `TermStatistics.moments`. The filter does not
         count: scores of one question stay comparable whatever it lets through.
         """
-        return self.index.pools.ask(self.measuring(self.vector(query)))
+        return self.index.pools.ask(self.measuring(self.vector(query)), self.options)
 
     def vector(self, query: str) -> SparseVector:
         """The query's words, with their weights where the index leaves these to the question."""

@@ -10,6 +10,7 @@ import numpy as np
 from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field
+from surprise_rerank.connectors.qdrant.engines.base import Consistency
 from surprise_rerank.connectors.qdrant.engines.steps import Steps, ask, points, together
 from surprise_rerank.connectors.qdrant.schema import (
     BM25,
@@ -27,7 +28,13 @@ from surprise_rerank.connectors.qdrant.schema import (
     to_passage,
     to_terms,
 )
-from surprise_rerank.connectors.qdrant.search.queries import SearchOptions, Stage, request, rescored
+from surprise_rerank.connectors.qdrant.search.queries import (
+    NO_OPTIONS,
+    SearchOptions,
+    Stage,
+    request,
+    rescored,
+)
 from surprise_rerank.connectors.qdrant.storage.base import Storage
 from surprise_rerank.connectors.qdrant.storage.tokens import to_token_batch, token_points
 from surprise_rerank.core.arrays import Float32Array, Float64Array
@@ -85,11 +92,27 @@ class Pools:
             records = (yield from self.best(plan, depth, fields, options)).records
             return (yield from self.candidates(records, fields, {name: scores_of(records)}))
 
-        return self.ask(steps())
+        return self.ask(steps(), options)
 
-    def ask(self, steps: Steps[T]) -> T:
-        """What a reader returns; see `engines/steps.py`."""
-        return ask(self.storage.engine, steps)
+    def ask(self, steps: Steps[T], options: SearchOptions = NO_OPTIONS) -> T:
+        """What a reader returns; see `engines/steps.py`.
+
+        Args:
+            steps: of the reader.
+            options: its consistency is that of all requests.
+
+        Raises:
+            DataError: if a consistency is asked for, and there is no server.
+        """
+        return ask(self.storage.engine, steps, self._consistency(options))
+
+    def _consistency(self, options: SearchOptions) -> Consistency | None:
+        if options.consistency is not None and self.storage.engine.kind != "server":
+            raise DataError(
+                f"consistency={options.consistency!r} is for copies on a server, and {self.storage.where} "
+                "has one copy; leave it away"
+            )
+        return options.consistency
 
     def best(
         self,
@@ -181,13 +204,19 @@ class Pools:
         """The best groups of points that share a value, each as a pool of its own."""
         payload = tuple(dict.fromkeys((*self._payload_fields(fields), group_by)))
         single = request(stages, limit, payload, self._vectors(fields), replace(options, offset=None))
-        found = self.storage.engine.query_groups(single, group_by, group_size)
+        agreeing = self._consistency(options)
+        found = self.storage.engine.query_groups(single, group_by, group_size, agreeing)
         pools = [self.candidates(records, fields, {name: scores_of(records)}) for _, records in found]
-        made = self.ask(together(*pools))
+        made = self.ask(together(*pools), options)
         return [(value, pool) for (value, _), pool in zip(found, made, strict=True)]
 
     def fetch(
-        self, ids: Sequence[str], fields: frozenset[Field], *, skip_missing: bool = False
+        self,
+        ids: Sequence[str],
+        fields: frozenset[Field],
+        *,
+        skip_missing: bool = False,
+        options: SearchOptions = NO_OPTIONS,
     ) -> Candidates:
         """Documents by id, in this order; all passages of each.
 
@@ -195,13 +224,14 @@ class Pools:
             ids: of documents.
             fields: what to fetch.
             skip_missing: omit what is not in the index, instead of raising an error.
+            options: the consistency of the search that this is a part of.
 
         Raises:
             DataError: if one is not in the index.
         """
         names = self._payload_fields(fields)
         counted = (*names, PASSAGES) if self.splits else names
-        firsts = self._retrieve([point_id(name) for name in ids], counted, fields)
+        firsts = self._retrieve([point_id(name) for name in ids], counted, fields, options)
         missing = [name for name in ids if point_id(name) not in firsts]
         if missing and not skip_missing:
             raise DataError(f"{len(missing)} documents are not in the index, such as {missing[0]!r}; sync it")
@@ -211,10 +241,11 @@ class Pools:
             if point_id(name) in firsts
             for number in range(firsts[point_id(name)].payload.get(PASSAGES, 1))
         ]
-        others = self._retrieve([point for point in points if point not in firsts], names, fields)
+        others = self._retrieve([point for point in points if point not in firsts], names, fields, options)
         found = {**firsts, **others}
         # A document that is being written lacks its last passages for a moment.
-        return self.ask(self.candidates([found[point] for point in points if point in found], fields, {}))
+        there = [found[point] for point in points if point in found]
+        return self.ask(self.candidates(there, fields, {}), options)
 
     @property
     def splits(self) -> bool:
@@ -222,9 +253,14 @@ class Pools:
         return self.storage.manifest.options.passages is not None
 
     def _retrieve(
-        self, points: Sequence[str], names: Sequence[str], fields: frozenset[Field]
+        self,
+        points: Sequence[str],
+        names: Sequence[str],
+        fields: frozenset[Field],
+        options: SearchOptions,
     ) -> dict[str, Record]:
-        found = self.storage.engine.retrieve(points, names, self._vectors(fields)) if points else []
+        agreeing, vectors = self._consistency(options), self._vectors(fields)
+        found = self.storage.engine.retrieve(points, names, vectors, agreeing) if points else []
         return {record.id: record for record in found}
 
     def _request(

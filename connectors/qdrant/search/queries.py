@@ -10,12 +10,15 @@ from typing import Any
 from qdrant_client import models
 
 from surprise_rerank.candidates import Query
+from surprise_rerank.connectors.qdrant.engines.base import Consistency
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.manifest import Quantization
 from surprise_rerank.connectors.qdrant.schema import DENSE, MU, SIGMA, SURPRISE, TOKEN_VECTORS
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.errors import DataError
 from surprise_rerank.surprise.linear_form import augmented_query
+
+_AGREEING = ("majority", "quorum", "all")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +30,15 @@ class SearchOptions:
         offset: how many of the best are skipped.
         score_threshold: only points that score at least this, by what the search ranks by.
         params: `hnsw_ef`, `exact`, quantisation.
+        consistency: how many copies on a server must agree on what is read: a number, `majority`, `quorum` or
+            `all`; Qdrant reads one copy by default.
     """
 
     filter: models.Filter | None = None
     offset: int | None = None
     score_threshold: float | None = None
     params: models.SearchParams | None = None
+    consistency: Consistency | None = None
 
     def __post_init__(self) -> None:
         if self.filter is not None and not isinstance(self.filter, models.Filter):
@@ -41,6 +47,13 @@ class SearchOptions:
             )
         if self.offset is not None and self.offset < 0:
             raise DataError(f"the offset must not be negative, got {self.offset}")
+        own = self.consistency
+        is_number = isinstance(own, int) and not isinstance(own, bool) and own > 0
+        if own is not None and not is_number and own not in _AGREEING:
+            raise DataError(
+                f"consistency={own!r} is not known; give a number of copies, from 1 on, or one of "
+                f"{', '.join(_AGREEING)}"
+            )
 
     def among(self, condition: models.Filter) -> SearchOptions:
         """The same over the points that another filter lets through, too."""

@@ -133,6 +133,11 @@ class SearchArguments(DiversityArguments):
         "lets through one in twenty that have nothing to do with the documents.",
     )
     exact: bool = option(False, help="Search without the approximate index.")
+    consistency: str | None = option(
+        None,
+        metavar="N",
+        help="Copies on a server that must agree on what is read: a number, majority, quorum or all.",
+    )
     model: str | None = model_field()
 
     @property
@@ -163,7 +168,12 @@ class SearchArguments(DiversityArguments):
         from surprise_rerank.connectors.qdrant import SearchOptions
         from surprise_rerank.eval.cli.arguments.filters import parse_filter
 
-        options = SearchOptions(filter=None if self.condition is None else parse_filter(self.condition))
+        agreeing: Any = self.consistency
+        if agreeing is not None and agreeing.isdecimal():
+            agreeing = int(agreeing)
+        options = SearchOptions(
+            filter=None if self.condition is None else parse_filter(self.condition), consistency=agreeing
+        )
         return options.exactly() if self.exact else options
 
     def hits(self, ranking: Iterable[H]) -> list[H]:
