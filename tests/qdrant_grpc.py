@@ -10,7 +10,6 @@ exact, payload indexes are remembered and not used. A store shared with a `Qdran
 
 from __future__ import annotations
 
-import re
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -26,7 +25,8 @@ from qdrant_client import QdrantClient, models
 from qdrant_client import grpc as messages
 from qdrant_client.conversions.conversion import GrpcToRest, RestToGrpc, grpc_field_type_to_payload_schema
 from qdrant_client.grpc import collections_service_pb2, points_service_pb2, qdrant_pb2
-from qdrant_routes import MIB, LocalApi
+from qdrant_refusals import refusal
+from qdrant_routes import MIB, LocalApi, or_else
 
 _SERVICES: tuple[ServiceDescriptor, ...] = (
     qdrant_pb2.DESCRIPTOR.services_by_name["Qdrant"],
@@ -177,10 +177,9 @@ class QdrantGrpc:
         try:
             with self.api.lock:
                 return act(self.api, request)
-        except KeyError as error:
-            told = grpc.StatusCode.NOT_FOUND, f"Not found: No point with id {error.args[0]} found"
-        except ValueError as error:
-            told = _refusal(str(error))
+        except (KeyError, ValueError) as error:
+            said = refusal(error)
+            told = said.code, said.by_grpc
         except Exception as error:  # noqa: BLE001 (local mode's, on what it does not check)
             self.api.crashes.append(error)
             told = grpc.StatusCode.INTERNAL, f"Service internal error: {error!r}"
@@ -195,15 +194,6 @@ def _abort(context: grpc.ServicerContext, fault: Abort) -> None:
     if fault.retry_after is not None:
         context.set_trailing_metadata((("retry-after", str(fault.retry_after)),))
     context.abort(fault.code, fault.details)
-
-
-def _refusal(reason: str) -> tuple[grpc.StatusCode, str]:
-    """What the server says where local mode raises a ValueError."""
-    if match := re.fullmatch(r"Collection (.+) not found", reason):
-        return grpc.StatusCode.NOT_FOUND, f"Not found: Collection `{match[1]}` doesn't exist!"
-    if match := re.fullmatch(r"(?:Collection|Alias) (.+) already exists", reason):
-        return grpc.StatusCode.ALREADY_EXISTS, f"Wrong input: Collection `{match[1]}` already exists!"
-    return grpc.StatusCode.INVALID_ARGUMENT, f"Wrong input: {reason.removeprefix('Wrong input: ')}"
 
 
 _Act: TypeAlias = Callable[[LocalApi, Any], Any]
@@ -347,7 +337,7 @@ def _scroll(api: LocalApi, r: Any) -> Any:
     found, following = api.store.scroll(
         r.collection_name,
         scroll_filter=_if_set(r, "filter", GrpcToRest.convert_filter),
-        limit=_if_set(r, "limit", int) or 10,
+        limit=or_else(_if_set(r, "limit", int), 10),
         offset=_if_set(r, "offset", GrpcToRest.convert_point_id),
         **_with(r, with_payload=True),
     )
@@ -390,7 +380,7 @@ def _search(r: Any) -> dict[str, Any]:
         "using": _if_set(r, "using", str),
         "prefetch": [GrpcToRest.convert_prefetch_query(p) for p in r.prefetch],
         "query_filter": _if_set(r, "filter", GrpcToRest.convert_filter),
-        "limit": _if_set(r, "limit", int) or 10,
+        "limit": or_else(_if_set(r, "limit", int), 10),
         "score_threshold": _if_set(r, "score_threshold", float),
         **_with(r, with_payload=False),
     }

@@ -4,13 +4,15 @@
         client = QdrantClient(url=rest.url)
         rest.fault("PUT", "/points", Status(429, headers={"Retry-After": "1"}), times=2)
 
-It answers what qdrant-client sends; searches are exact, payload indexes are remembered and not used.
+It answers what qdrant-client sends; searches are exact, payload indexes are remembered and not used. Answers
+are compressed for whoever accepts gzip, however short they are, as the real server's are.
 """
 
 from __future__ import annotations
 
 import atexit
 import functools
+import gzip
 import socket
 import struct
 import threading
@@ -290,7 +292,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self.server.rest.stopping.wait(seconds)
                 self._reset()
             case CutBody(reset):
-                self._send(code, content, length=len(content), sent=len(content) // 2)
+                self._send(code, content, share=0.5)
                 self.close_connection = True
                 if reset:
                     self._reset()
@@ -300,20 +302,21 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(code, content)
 
     def _send(
-        self,
-        code: int,
-        content: bytes,
-        headers: Mapping[str, str] | None = None,
-        *,
-        length: int | None = None,
-        sent: int | None = None,
+        self, code: int, content: bytes, headers: Mapping[str, str] | None = None, *, share: float = 1.0
     ) -> None:
+        """Send an answer, or a share of what is announced; compressed as the real server does it."""
+        headers = {
+            "Content-Type": "application/json" if content[:1] in b"{[" else "text/plain",
+            **(headers or {}),
+        }
+        if content and "gzip" in self.headers.get("Accept-Encoding", ""):
+            content, headers["Content-Encoding"] = gzip.compress(content, 1), "gzip"
         self.send_response(code)
-        for name, value in {"Content-Type": "application/json", **(headers or {})}.items():
+        for name, value in headers.items():
             self.send_header(name, value)
-        self.send_header("Content-Length", str(len(content) if length is None else length))
+        self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        self.wfile.write(content[:sent])
+        self.wfile.write(content[: round(share * len(content))])
         self.wfile.flush()
 
     def _reset(self) -> None:

@@ -19,6 +19,7 @@ from urllib.parse import parse_qs, unquote
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 from qdrant_client import QdrantClient, models
+from qdrant_refusals import refusal
 
 MIB = 2**20
 
@@ -73,10 +74,9 @@ class LocalApi:
         except ValidationError as error:
             reason = error.errors(include_input=False)[0]["msg"]
             return error_answer(400, f"Format error in JSON body: {reason}")
-        except KeyError as error:
-            return error_answer(404, f"Not found: No point with id {error.args[0]} found")
-        except ValueError as error:
-            return _refusal(str(error))
+        except (KeyError, ValueError) as error:
+            told = refusal(error)
+            return error_answer(told.status, told.by_rest)
         except Exception as error:  # noqa: BLE001 (local mode's, on what it does not check)
             self.crashes.append(error)
             return error_answer(500, f"Service internal error: {error!r}")
@@ -88,15 +88,6 @@ class LocalApi:
 def error_answer(code: int, reason: str) -> tuple[int, bytes]:
     """Status and body of an error as Qdrant tells it."""
     return code, to_json({"status": {"error": reason}, "time": 0.0})
-
-
-def _refusal(reason: str) -> tuple[int, bytes]:
-    """What the server says where local mode raises a ValueError."""
-    if match := re.fullmatch(r"Collection (.+) not found", reason):
-        return error_answer(404, f"Not found: Collection `{match[1]}` doesn't exist!")
-    if match := re.fullmatch(r"(?:Collection|Alias) (.+) already exists", reason):
-        return error_answer(409, f"Wrong input: Collection `{match[1]}` already exists!")
-    return error_answer(400, reason if reason.startswith("Wrong input") else f"Wrong input: {reason}")
 
 
 @dataclass(frozen=True)
@@ -147,7 +138,12 @@ def _version(r: _Request) -> bytes:
     return to_json({"title": "qdrant - vector search engine", "version": version("qdrant-client")})
 
 
-@_route("GET", "/(healthz|livez|readyz)")
+@_route("GET", "/readyz")
+def _ready(r: _Request) -> bytes:
+    return b"all shards are ready"
+
+
+@_route("GET", "/(healthz|livez)")
 def _health(r: _Request) -> bytes:
     return b"healthz check passed"
 
@@ -286,7 +282,9 @@ def _upsert(r: _Request) -> Any:
 @_route("POST", "/collections/{collection}/points")
 def _retrieve(r: _Request) -> Any:
     form = r.read(models.PointRequest)
-    return r.store.retrieve(r.collection, form.ids, _or(form.with_payload, True), form.with_vector or False)
+    return r.store.retrieve(
+        r.collection, form.ids, or_else(form.with_payload, True), form.with_vector or False
+    )
 
 
 @_route("POST", "/collections/{collection}/points/delete")
@@ -300,10 +298,10 @@ def _scroll(r: _Request) -> Any:
     points, following = r.store.scroll(
         r.collection,
         scroll_filter=form.filter,
-        limit=_or(form.limit, 10),
+        limit=or_else(form.limit, 10),
         order_by=form.order_by,
         offset=form.offset,
-        with_payload=_or(form.with_payload, True),
+        with_payload=or_else(form.with_payload, True),
         with_vectors=form.with_vector or False,
     )
     return {"points": points, "next_page_offset": following}
@@ -317,7 +315,7 @@ def _count(r: _Request) -> Any:
 @_route("POST", "/collections/{collection}/facet")
 def _facet(r: _Request) -> Any:
     form = r.read(models.FacetRequest)
-    return r.store.facet(r.collection, form.key, form.filter, _or(form.limit, 10))
+    return r.store.facet(r.collection, form.key, form.filter, or_else(form.limit, 10))
 
 
 @_route("POST", "/collections/{collection}/points/query")
@@ -336,7 +334,7 @@ def _query_groups(r: _Request) -> Any:
     return r.store.query_points_groups(
         r.collection,
         form.group_by,
-        group_size=_or(form.group_size, 3),
+        group_size=or_else(form.group_size, 3),
         with_lookup=form.with_lookup,
         **_search_arguments(form),
     )
@@ -352,8 +350,8 @@ def _search_arguments(form: Any) -> dict[str, Any]:
         "using": form.using,
         "prefetch": form.prefetch,
         "query_filter": form.filter,
-        "limit": _or(form.limit, 10),
-        "with_payload": _or(form.with_payload, False),
+        "limit": or_else(form.limit, 10),
+        "with_payload": or_else(form.with_payload, False),
         "with_vectors": form.with_vector or False,
         "score_threshold": form.score_threshold,
         "lookup_from": form.lookup_from,
@@ -406,5 +404,5 @@ def _selector(form: Any) -> Any:
     return form.points if form.filter is None else models.FilterSelector(filter=form.filter)
 
 
-def _or(value: Any, default: Any) -> Any:
+def or_else(value: Any, default: Any) -> Any:
     return default if value is None else value

@@ -10,7 +10,6 @@ from conftest import NEEDS_EDGE, Opener
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from qdrant_client import models
-from qdrant_rest import QdrantRest, Status
 from real_server import cleaned, server_url
 from words import WordEncoder
 
@@ -25,7 +24,7 @@ from surprise_rerank.connectors.qdrant.writing.points import PointMaker
 from surprise_rerank.core.tokens import TokenForm
 from surprise_rerank.core.tokens.pooling import pooled_tokens
 from surprise_rerank.encoders.base import Encoded, encode_queries
-from surprise_rerank.errors import DataError, StoreError
+from surprise_rerank.errors import DataError
 
 D = 48
 WORDS = [f"word{i}" for i in range(400)]
@@ -148,16 +147,6 @@ def test_local_mode_refuses_codes_that_it_would_not_compute(tmp_path: Path, stor
         with pytest.raises(DataError, match=expected):
             index.rebuild(documents(0, [3]), options=options)
         assert len(index) == 1
-
-
-def test_a_server_without_codes_is_named(rest: QdrantRest) -> None:
-    options = IndexOptions(token_vectors="turbo4")
-    rest.fault("PUT", "", Status(400, "Format error in JSON body: no variant of QuantizationConfig"))
-    expected = (
-        r"older than 1\.18, it has no TurboQuant, which token_vectors='turbo4' is; upgrade it, or choose"
-    )
-    with pytest.raises(StoreError, match=expected):
-        DocumentIndex.open(None, WordEncoder(), url=rest.url, collection="c", options=options)
 
 
 @pytest.mark.server

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from qdrant_client import QdrantClient
+from qdrant_refusals import LOST
 from qdrant_rest import NoAnswer, QdrantRest, Slow, Status
 
 from surprise_rerank.connectors.qdrant.engines.nodes import Nodes
@@ -18,15 +19,6 @@ from surprise_rerank.connectors.qdrant.location import Location, RetryPolicy
 from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.eval.cli.surprise_rerank.main import command
 
-LOST_READ = Status(500, "Service internal error: 1 of 1 read operations failed:\n  status: Unavailable")
-LOST_WRITE = Status(
-    500,
-    "Service internal error: 1 out of 2 shards failed to apply operation. First error captured: Tonic "
-    "transport error: broken pipe",
-)
-LOST_REPLICA = Status(
-    500, "Service internal error: The replica set for shard 2 on peer 1 has no active replica"
-)
 COUNT = "/collections"
 
 
@@ -100,7 +92,7 @@ def test_a_node_that_is_only_slow_is_waited_for(pair: tuple[QdrantRest, QdrantRe
     assert nodes.url == first.url
 
 
-@pytest.mark.parametrize("fault", [LOST_READ, LOST_WRITE, LOST_REPLICA], ids=["read", "write", "replica"])
+@pytest.mark.parametrize("fault", [Status(500, reason) for reason in LOST.values()], ids=list(LOST))
 def test_a_lost_shard_is_asked_for_elsewhere_and_again(
     pair: tuple[QdrantRest, QdrantRest], nodes: Nodes, fault: Status
 ) -> None:

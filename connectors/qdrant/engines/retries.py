@@ -40,8 +40,8 @@ _AWAY_CODES = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_E
 _INTERNAL = frozenset({grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN})
 # What a node says while another one is away that holds a shard: reads, changes, and what both need.
 _LOST_SHARD = re.compile(
-    r"read operations? failed|shards? failed to apply operation|transport error|active replica|"
-    r"consensus operation|Raft consensus",
+    r"read operations? failed|shards? failed to apply operation|transport error|currently unavailable|"
+    r"active replica|please retry|consensus operation|Raft consensus",
     re.IGNORECASE,
 )
 _NO_ACCESS = frozenset({grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED})
