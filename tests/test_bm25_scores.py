@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from conftest import NEEDS_EDGE, Opener
 from qdrant_client import models
-from qdrant_rest import QdrantRest
+from qdrant_rest import QdrantRest, Status
 from words import WordEncoder
 
 from surprise_rerank import Ensemble
@@ -232,6 +232,16 @@ class TestWhileAnotherProcessWrites:
             assert_equal(best(writer), best(reader))
             assert any(not np.array_equal(a, b) for (_, a), (_, b) in zip(before, best(reader), strict=True))
 
+    def test_a_question_does_not_fail_for_newer_statistics(self, rest) -> None:
+        with self.opened(rest, "refused") as writer, self.opened(rest, "refused") as reader:
+            writer.sync(DOCUMENTS[:50])
+            expected = best(reader)
+            rest.fault("POST", ".files/points", Status(403, "Forbidden"))
+            asked = rest.count("POST", ".files/points")
+            assert_equal(expected, best(reader))
+            assert rest.count("POST", ".files/points") == asked + 1
+            rest.forget()
+
     def test_a_version_that_is_put_into_use_is_read(self, rest) -> None:
         with self.opened(rest, "version") as writer, self.opened(rest, "version") as reader:
             writer.sync(DOCUMENTS[:50])
@@ -259,6 +269,17 @@ def test_a_new_index_has_no_idf_of_qdrants(open_index: Opener) -> None:
         (found,) = index.storage.engine.query(request)
         stored = dict(zip(found.vectors[BM25].indices, found.vectors[BM25].values, strict=True))
         assert found.score == pytest.approx(stored[alike.indices[0]])
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("open_index", ["server"], indirect=True)
+def test_scores_are_the_same_on_several_shards(open_index: Opener) -> None:
+    with DocumentIndex.open(":memory:", ENCODER, options=OPTIONS) as whole:
+        whole.sync(DOCUMENTS)
+        expected = best(whole)
+    with open_index(ENCODER, options=OPTIONS, collection_settings={"shard_number": 5}) as index:
+        index.sync(DOCUMENTS)
+        assert_equal(expected, best(index))
 
 
 @pytest.mark.server

@@ -171,6 +171,9 @@ class KeptTerms:
                 return True
         except CollectionGone:  # the index was rebuilt; what counts finds the version in use
             return True
+        except StoreError:  # a question needs the points, and does not fail for newer statistics
+            self._looked += _COMPARED
+            return False
         if self._is_guess or self._looked > self._compared + _COMPARED:
             self._compared = self._looked
             return not _is_near(self._known, self._count())
