@@ -51,6 +51,17 @@ def question(encoder: WordEncoder, seed: int = 0) -> Query:
     return query
 
 
+def included(inclusion: QdrantInclusion, query: Query, names: list[str]) -> Inclusion:
+    """Of documents, half of them by the ids of their points."""
+    half = [point_id(name) for name in names[::2]]
+    found = inclusion.index.pools.ask(inclusion.asking(query, half, names[1::2]))
+    assert found is not None
+    records = inclusion.index.storage.engine.retrieve([point_id(name) for name in names], (TOKEN_COUNT,))
+    lengths = {record.id: record.payload[TOKEN_COUNT] for record in records}
+    points = [point_id(name) for name in names]
+    return found.of(points, [lengths[point] for point in points])
+
+
 def ranked(built: BuiltSystem, query: Query, depth: int = 20) -> Ranking:
     pool = built.retriever.retrieve(query, depth, built.needs)
     return (
@@ -73,8 +84,7 @@ def test_scores_inside_qdrant_are_the_inclusion_of_the_merged_tokens(
             own, query = corpus(seed, 30), question(encoder, seed)
             index.sync(own, prune=True, background=False)
             inclusion = QdrantInclusion.of(index, 16, weighs=weighs)
-            found = index.pools.ask(inclusion.pool(query, [point_id(d.id) for d in own]))
-            assert found is not None
+            found = included(inclusion, query, [d.id for d in own])
             merged = TokenForm("float32", index.manifest.options.token_form.pooling).of(
                 encoder.encode([d.content for d in own]).require_tokens()
             )
@@ -198,9 +208,9 @@ def test_an_index_from_before_lengths_were_stored_ranks_without_them(open_index:
         engine.set_payloads([(point, {TOKEN_COUNT: 50}) for point in points])
         newer = QdrantInclusion.of(index, 8, weighs=True)
         engine.set_payloads([(points[0], {TOKEN_COUNT: 0})])
-        found = index.pools.ask(newer.pool(question(encoder), points[:2]))
-        assert found is not None
-        assert found.lengths.tolist() == [50, 50]
+        answer = index.pools.ask(newer.asking(question(encoder), points[:2]))
+        assert answer is not None
+        assert answer.of(points[:2], [0, 50]).lengths.tolist() == [50, 50]
 
 
 def test_documents_that_were_deleted_meanwhile_have_no_score(open_index: Opener) -> None:
@@ -209,11 +219,10 @@ def test_documents_that_were_deleted_meanwhile_have_no_score(open_index: Opener)
         index.sync(corpus(5, 20), background=False)
         inclusion = QdrantInclusion.of(index, 8, weighs=False)
         index.delete(["d3"])
-        gone = [point_id("d3"), *inclusion.sample]
-        found = index.pools.ask(inclusion.pool(question(encoder), gone))
+        found = index.pools.ask(inclusion.asking(question(encoder), [point_id("d3"), *inclusion.sample]))
         assert found is not None
-        assert np.isnan(found.scores[0])
-        assert len(found.usual) == len(found.usual_lengths) == np.isfinite(found.scores).sum()
+        assert np.isnan(found.of([point_id("d3")], [7]).scores[0])
+        assert len(found.usual) == len(found.usual_lengths) == len(found.scores)
 
 
 def test_a_given_pool_is_scored_inside_qdrant(open_index: Opener) -> None:
@@ -232,11 +241,12 @@ def test_a_given_pool_is_scored_inside_qdrant(open_index: Opener) -> None:
         assert set(narrowed.among(few).retrieve(query, 9).ids) == {"d1", "d2"}
 
 
-def test_a_question_takes_as_few_requests_as_with_packed_tokens(
-    open_index: Opener, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("passages", "with_packed"), [(None, 2), (Passages(40, 5), 3)])
+def test_a_question_takes_two_requests(
+    open_index: Opener, monkeypatch: pytest.MonkeyPatch, passages: Passages | None, with_packed: int
 ) -> None:
-    encoder = WordEncoder(D)
-    with open_index(encoder, options=IndexOptions(token_vectors="float16", passages=None)) as index:
+    encoder = WordEncoder(D, window=40)
+    with open_index(encoder, options=IndexOptions(token_vectors="float16", passages=passages)) as index:
         index.sync(corpus(7, 150), background=False)
         asked: list[int] = []
         engine = type(index.storage.engine)
@@ -250,7 +260,7 @@ def test_a_question_takes_as_few_requests_as_with_packed_tokens(
             asked.clear()
             ranked(built, query, 100)
             counts[mode] = len(asked)
-        assert counts == {"client": 2, "maxsim": 2}
+        assert counts == {"client": with_packed, "maxsim": 2}
 
 
 def test_explain_reads_the_sample_by_the_same_way(open_index: Opener) -> None:

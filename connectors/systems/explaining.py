@@ -211,8 +211,7 @@ class _Sample:
 
     def dynamax(self) -> Float64Array:
         if self.inside is not None and self.inside.sample:
-            found, _ = self.index.pools.ask(self.inside.asked(self.query).of(self.inside.sample))
-            return found[~np.isnan(found)]
+            return self.inside.usual(self.query)
         if not self.index.manifest.options.packed_tokens:
             return self.maxsim()
         query = self.query.require_tokens()

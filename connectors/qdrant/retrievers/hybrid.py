@@ -10,13 +10,17 @@ from typing import Protocol
 import numpy as np
 from qdrant_client import models
 
-from surprise_rerank.candidates import Candidates, Field, Inclusion, Query
+from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.qdrant.engines.steps import Steps, together
 from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever, SearchedIndex
 from surprise_rerank.connectors.qdrant.retrievers.dense import DenseRetriever
-from surprise_rerank.connectors.qdrant.retrievers.inclusion import QdrantInclusion
+from surprise_rerank.connectors.qdrant.retrievers.inclusion import (
+    FoundInclusion,
+    QdrantInclusion,
+    token_lengths,
+)
 from surprise_rerank.connectors.qdrant.retrievers.sparse import SparseRetriever, best_of
-from surprise_rerank.connectors.qdrant.schema import ID, TOKEN_COUNT, Record
+from surprise_rerank.connectors.qdrant.schema import ID, Record
 from surprise_rerank.connectors.qdrant.search.pools import scores_of
 from surprise_rerank.connectors.qdrant.search.queries import (
     NO_OPTIONS,
@@ -72,8 +76,9 @@ class HybridRetriever(ExplainingRetriever):
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """At most 2 x `depth` candidates: cosine's first, then what only BM25 found.
 
-        An index and its own words are asked together, in two requests; in three where documents are split,
-        and in four where several passages of a document count. Words that are elsewhere take more.
+        An index and its own words are asked together, in two requests. Where documents are split it takes a
+        third for token vectors or texts, and one more where several passages of a document count. Words that
+        are elsewhere take more.
         """
         words = self.lexical
         if isinstance(words, SparseRetriever) and words.index is self.index:
@@ -97,18 +102,24 @@ class HybridRetriever(ExplainingRetriever):
         )
         known = best_of(lexical)
         ids = dict.fromkeys(record.payload[ID] for record in near.records)
-        further = yield from pools.whole(lexical, [name for name in known if name not in ids], fields)
-        cosines = np.concatenate([scores_of(near.records), np.full(len(further), np.nan)])
-        records = [*near.records, *further]
-        pool: Candidates
-        pool, others, inclusion = yield from together(
-            pools.candidates(records, fields, {"cosine": cosines}),
+        missing = [name for name in known if name not in ids]
+
+        def found() -> Steps[tuple[list[Record], Candidates]]:
+            further = yield from pools.whole(lexical, missing, fields)
+            cosines = np.concatenate([scores_of(near.records), np.full(len(further), np.nan)])
+            records = [*near.records, *further]
+            return records, (yield from pools.candidates(records, fields, {"cosine": cosines}))
+
+        (records, pool), others, included = yield from together(
+            found(),
             words.scoring(sparse, [name for name in ids if name not in known]),
-            self._included(query, records),
+            self._including(query, near.records, missing),
         )
-        if inclusion is not None and len(inclusion) != len(pool):  # a document was deleted meanwhile
-            left = set(pool.ids)
-            inclusion = inclusion.take([i for i, r in enumerate(records) if r.payload[ID] in left])
+        inclusion = None
+        if included is not None:
+            left = set(pool.ids)  # a document can be deleted meanwhile
+            records = [record for record in records if record.payload[ID] in left]
+            inclusion = included.of([record.id for record in records], token_lengths(records))
         known |= others
         scores = np.array([known.get(name, 0.0) for name in pool.ids], np.float64)
         return replace(
@@ -118,11 +129,13 @@ class HybridRetriever(ExplainingRetriever):
             inclusion=inclusion,
         )
 
-    def _included(self, query: Query, records: Sequence[Record]) -> Steps[Inclusion | None]:
+    def _including(
+        self, query: Query, near: Sequence[Record], missing: Sequence[str]
+    ) -> Steps[FoundInclusion | None]:
+        """Inclusion in what cosine found, and in documents that it did not find."""
         if self.inclusion is None:
             return None
-        lengths = [record.payload.get(TOKEN_COUNT, 0) for record in records]
-        return (yield from self.inclusion.pool(query, [record.id for record in records], lengths))
+        return (yield from self.inclusion.asking(query, [record.id for record in near], missing))
 
     def among(self, condition: models.Filter) -> HybridRetriever:
         """The same over the documents that a filter lets through, by both.

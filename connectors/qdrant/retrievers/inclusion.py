@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,6 +14,7 @@ from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.qdrant.multivectors import query_vectors, similarities
 from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever
 from surprise_rerank.connectors.qdrant.schema import ID, TOKEN_COUNT, WITH_VECTORS, Record, point_id
+from surprise_rerank.connectors.qdrant.search.pools import among
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions, maxsim_stage, request
 from surprise_rerank.connectors.qdrant.storage.tokens import stored_tokens
 from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray
@@ -52,7 +53,7 @@ class QdrantInclusion:
             DataError: if tokens are to be weighted, and those of the sample are damaged.
         """
         records = index.storage.engine.smallest(size, (ID, TOKEN_COUNT), WITH_VECTORS) if size else []
-        lengths = _lengths(records)
+        lengths = token_lengths(records)
         tokens = stored_tokens(index.storage, records) if weighs else None
         known = lengths if lengths.all() else np.zeros_like(lengths)
         return cls(index, tuple(record.id for record in records), known, tokens)
@@ -74,26 +75,27 @@ class QdrantInclusion:
         sample = f", and over {len(self.sample)} sampled points" if self.sample else ""
         return f"{self.index.engine}: MaxSim{weighted} ({storage}) over the candidates{sample}"
 
-    def pool(
-        self, query: Query, points: Sequence[str], lengths: Sequence[int] | None = None
-    ) -> Steps[Inclusion | None]:
-        """Of these points, in their order; None where the question has no token vectors.
+    def asking(
+        self, query: Query, points: Sequence[str], documents: Sequence[str] = ()
+    ) -> Steps[FoundInclusion | None]:
+        """Of these points, and of all points of these documents; None where the question has no tokens.
 
         Args:
             query: encoded.
-            points: ids of n points.
-            lengths: n numbers of tokens, where they are known; they are asked for else.
+            points: ids of points.
+            documents: ids of documents, whose points need not be known yet.
         """
         if query.tokens is None:
             return None
         asked = self.asked(query)
-        fields = (TOKEN_COUNT,) if lengths is None and self.lengths.any() else ()
-        (usual, _), (scores, found) = yield from together(asked.of(self.sample), asked.of(points, fields))
-        own = _lengths(found) if lengths is None else np.array(lengths, np.int64)
-        if self.lengths.any():  # a document from before lengths were stored has a usual one
-            own[own == 0] = round(float(np.expm1(np.log1p(self.lengths).mean())))
-        there = ~np.isnan(usual)
-        return Inclusion(scores, own, usual[there], self.lengths[there])
+        usual, found = yield from together(asked.of(self.sample), asked.of(points, documents))
+        there = np.array([point in usual for point in self.sample], bool)
+        scores = np.array([usual[point] for point in self.sample if point in usual], np.float64)
+        return FoundInclusion(found, scores, self.lengths[there])
+
+    def usual(self, query: Query) -> Float64Array:
+        """(s,) of the sample."""
+        return np.array(list(self.index.pools.ask(self.asked(query).of(self.sample)).values()), np.float64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,23 +112,57 @@ class AskedInclusion:
     tokens: Float32Array
     weights: Float64Array | None
 
-    def of(
-        self, points: Sequence[str], fields: Sequence[str] = ()
-    ) -> Steps[tuple[Float64Array, list[Record | None]]]:
-        """(n,) inclusion in each of these points, NaN where one is not there; and what was found of them."""
+    def of(self, points: Sequence[str], documents: Sequence[str] = ()) -> Steps[dict[str, float]]:
+        """Point -> inclusion in it, of those that are there."""
         storage = self.index.manifest.options.token_vectors
         assert storage is not None
         total = float(len(self.tokens) if self.weights is None else self.weights.sum())
-        if not points or not total > 0:
-            return np.zeros(len(points)), [None] * len(points)
-        stage = maxsim_stage(query_vectors(self.tokens, storage, self.weights), len(points))
-        among = models.Filter(must=[models.HasIdCondition(has_id=list(points))])
-        options = SearchOptions(among, params=stage.params)
-        (answer,) = yield [request([stage], len(points), fields, (), options)]
-        found = {record.id: record for record in answer}
-        own = [found.get(point) for point in points]
-        scores = np.array([np.nan if record is None else record.score for record in own], np.float64)
-        return similarities(scores, self.tokens, storage, self.weights) / total, own
+        if not points and not documents:
+            return {}
+        wanted = models.Filter(should=[models.HasIdCondition(has_id=list(points)), *among(documents).must])
+        vectors = query_vectors(self.tokens, storage, self.weights)
+
+        def asked(limit: int) -> models.QueryRequest:
+            stage = maxsim_stage(vectors, limit)
+            return request([stage], limit, (), (), SearchOptions(wanted, params=stage.params))
+
+        if documents:
+            records = yield from self.index.pools.every(asked, len(points) + len(documents))
+        else:
+            (records,) = yield [asked(len(points))]
+        scores = np.array([record.score for record in records], np.float64)
+        maxsim = similarities(scores, self.tokens, storage, self.weights)
+        means = maxsim / total if total > 0 else np.zeros(len(records))
+        return {record.id: score for record, score in zip(records, means.tolist(), strict=True)}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FoundInclusion:
+    """What Qdrant found.
+
+    Attributes:
+        scores: point -> inclusion in it.
+        usual: (s,) of the sample.
+        usual_lengths: (s,) numbers of tokens of the sample; all 0 where they are not known.
+    """
+
+    scores: Mapping[str, float]
+    usual: Float64Array
+    usual_lengths: IntArray
+
+    def of(self, points: Sequence[str], lengths: Sequence[int]) -> Inclusion:
+        """Of candidates.
+
+        Args:
+            points: n ids; NaN is the score of one that was not found.
+            lengths: n numbers of tokens. A point that does not say, from before they were stored, has a usual
+                one.
+        """
+        own, known = np.array(lengths, np.int64), self.usual_lengths
+        if known.any():
+            own[own == 0] = round(float(np.expm1(np.log1p(known).mean())))
+        scores = np.array([self.scores.get(point, np.nan) for point in points], np.float64)
+        return Inclusion(scores, own, self.usual, known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +193,14 @@ class InclusionScored(ExplainingRetriever):
         pool = self.retriever.retrieve(query, depth, fields)
         numbers = [0] * len(pool) if pool.passages is None else [own.number for own in pool.passages]
         points = [point_id(name, number) for name, number in zip(pool.ids, numbers, strict=True)]
-        found = self.index.pools.ask(self.inclusion.pool(query, points), self.options)
-        return replace(pool, inclusion=found)
+        found = self.index.pools.ask(self.inclusion.asking(query, points), self.options)
+        if found is None:
+            return pool
+        lengths = [0] * len(pool)
+        if found.usual_lengths.any():  # where only the order counts, there is no sample, and none is needed
+            stored = {r.id: r for r in self.index.storage.engine.retrieve(points, (TOKEN_COUNT,))}
+            lengths = token_lengths([stored.get(point) for point in points]).tolist()
+        return replace(pool, inclusion=found.of(points, lengths))
 
     def among(self, condition: models.Filter) -> InclusionScored:
         """The same over the documents that a filter lets through.
@@ -180,6 +222,6 @@ class InclusionScored(ExplainingRetriever):
         return [*before, self.inclusion.step()]
 
 
-def _lengths(records: Sequence[Record | None]) -> IntArray:
+def token_lengths(records: Sequence[Record | None]) -> IntArray:
     """(n,) numbers of tokens; 0 where a point does not say."""
     return np.array([0 if r is None else r.payload.get(TOKEN_COUNT, 0) for r in records], np.int64)
