@@ -4,7 +4,8 @@
 
 Documents are in passages, as a new index has them, with multivectors and an ensemble of the documents. What
 is timed is retrieving and re-ranking ids; the questions are encoded before. Systems and engines take turns,
-ten questions each. `auto/maxsim` is the system `auto` in the mode `maxsim`. Bytes are those of both
+ten questions each; this process's processor time is Qdrant's, too, in Edge, and the client's alone on a
+server. `auto/maxsim` is the system `auto` in the mode `maxsim`. Bytes are those of both
 directions, headers included, through a relay that nothing is timed through. FOLDER keeps the Edge index for
 another run; the server's collection is deleted again, unless it is kept (`--keep`).
 """
@@ -37,7 +38,10 @@ from surprise_rerank.eval.cli.options import present, report_option
 from surprise_rerank.eval.reports.report import Cell, Column, Report, Table
 from surprise_rerank.eval.retrieval.datasets import load_dataset
 
-SYSTEMS = "cosine,bm25,surprise,maxsim,dynamax,dynamax/maxsim,fusion,fusion/maxsim,auto,auto/maxsim"
+SYSTEMS = (
+    "cosine,bm25,surprise,maxsim,dynamax/client,dynamax/maxsim,fusion/client,fusion/maxsim,"
+    "auto/client,auto/maxsim"
+)
 EDGE, REST, GRPC = "Edge", "REST", "gRPC"
 _TURN = 10
 Way = Callable[[Query], Ranking]
@@ -77,18 +81,20 @@ def way(name: str, index: DocumentIndex, depth: int) -> Way:
 
 def timed(
     ways: dict[tuple[str, str], Way], queries: list[Query]
-) -> tuple[dict[tuple[str, str], list[float]], dict[tuple[str, str], dict[str, dict[str, float]]]]:
-    """Seconds and rankings of each."""
-    seconds: dict[tuple[str, str], list[float]] = {key: [] for key in ways}
+) -> tuple[
+    dict[tuple[str, str], list[tuple[float, float]]], dict[tuple[str, str], dict[str, dict[str, float]]]
+]:
+    """Seconds by the clock and of this process's processor, and rankings of each."""
+    seconds: dict[tuple[str, str], list[tuple[float, float]]] = {key: [] for key in ways}
     runs: dict[tuple[str, str], dict[str, dict[str, float]]] = {key: {} for key in ways}
     for start in range(0, len(queries), _TURN):
         for key, own in ways.items():
             time.sleep(0.05)
             own(queries[start])
             for query in queries[start : start + _TURN]:
-                begun = time.perf_counter()
+                begun = time.perf_counter(), time.process_time()
                 ranking = own(query)
-                seconds[key].append(time.perf_counter() - begun)
+                seconds[key].append((time.perf_counter() - begun[0], time.process_time() - begun[1]))
                 scores = zip(ranking.ids, ranking.scores.tolist(), strict=True)
                 runs[key][query.id] = {name: score for name, score in scores if name != query.id}
     return seconds, runs
@@ -181,8 +187,9 @@ def main(
             pstats.Stats(profiler).sort_stats("tottime").print_stats(35)
     rows: list[tuple[Cell, ...]] = []
     for name, kind in ways:
-        median, late = np.percentile(np.array(seconds[name, kind]) * 1000, [50, 95])
-        times = float(median / (1000 * np.median(seconds[name, EDGE])))
+        taken, own = 1000 * np.array(seconds[name, kind]).T, np.array(seconds[name, EDGE])[:, 0]
+        median, late = np.percentile(taken[0], [50, 95])
+        times, busy = float(median / (1000 * np.median(own))), float(np.median(taken[1]))
         ndcg = ir_measures.calc_aggregate(
             [ir_measures.nDCG @ 10], {n: data.qrels[n] for n in texts}, runs[name, kind]
         )
@@ -190,13 +197,14 @@ def main(
         asked, up, down = spent.get((name, kind), (float("nan"),) * 3)
         wire = (asked, up / 1000, down / 1000)
         quality = (next(iter(ndcg.values())), float(same))
-        rows.append((f"{name}, {kind}", float(median), float(late), times, *wire, *quality))
+        rows.append((f"{name}, {kind}", float(median), float(late), times, busy, *wire, *quality))
     title = f"{data.name}, {len(data.documents)} documents, {len(queries)} questions, pools of {depth}"
     columns = (
         Column("system, engine"),
         Column("median, ms", digits=1),
         Column("p95, ms", digits=1),
         Column("times Edge", digits=2),
+        Column("of this processor, ms", digits=1),
         Column("requests", digits=1),
         Column("kB up", digits=1),
         Column("kB down", digits=1),

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from qdrant_client import QdrantClient, models
 
-from surprise_rerank.connectors.qdrant.engines import grpc_answers, retries, versions
+from surprise_rerank.connectors.qdrant.engines import answers, retries, versions
 from surprise_rerank.connectors.qdrant.engines.base import (
     UNNAMED,
     Consistency,
@@ -267,20 +267,12 @@ class ClientEngine:
         self, requests: Sequence[models.QueryRequest], consistency: Consistency | None = None
     ) -> list[list[Record]]:
         """The points that each of several queries finds, best first, in one request."""
-        if self.kind == "local":  # see `_arguments`
-            requests = [request.model_copy(update={"params": None}) for request in requests]
-
-        def found(client: QdrantClient, name: str) -> list[list[Record]]:
-            if grpc_answers.by_grpc(client):
-                return grpc_answers.query_batch(client, name, requests, consistency)
-            if len(requests) == 1:
-                own = self._arguments(requests[0], consistency)
-                responses = [client.query_points(name, **own, offset=requests[0].offset)]
-            else:
-                responses = client.query_batch_points(name, requests, **self._agreeing(consistency))
-            return [[to_record(p, p.score) for p in response.points] for response in responses]
-
-        return self._asked(found)
+        if self.kind == "server":
+            return self._asked(lambda client, name: answers.query_batch(client, name, requests, consistency))
+        # Local mode is always exact, and warns of the parameters.
+        plain = [request.model_copy(update={"params": None}) for request in requests]
+        responses = self._asked(lambda client, name: client.query_batch_points(name, plain))
+        return [[to_record(p, p.score) for p in response.points] for response in responses]
 
     def query_groups(
         self,

@@ -9,7 +9,7 @@ import numpy as np
 from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field, Inclusion, Query
-from surprise_rerank.connectors.qdrant.engines.steps import Steps, together
+from surprise_rerank.connectors.qdrant.engines.steps import Steps
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.qdrant.multivectors import query_vectors, similarities
 from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever
@@ -87,11 +87,11 @@ class QdrantInclusion:
         """
         if query.tokens is None:
             return None
-        asked = self.asked(query)
-        usual, found = yield from together(asked.of(self.sample), asked.of(points, documents))
-        there = np.array([point in usual for point in self.sample], bool)
-        scores = np.array([usual[point] for point in self.sample if point in usual], np.float64)
-        return FoundInclusion(found, scores, self.lengths[there])
+        # In one request: the question's vectors are most of what is sent.
+        found = yield from self.asked(query).of([*points, *self.sample], documents)
+        there = np.array([point in found for point in self.sample], bool)
+        usual = np.array([found[point] for point in self.sample if point in found], np.float64)
+        return FoundInclusion(found, usual, self.lengths[there])
 
     def usual(self, query: Query) -> Float64Array:
         """(s,) of the sample."""
@@ -119,7 +119,9 @@ class AskedInclusion:
         total = float(len(self.tokens) if self.weights is None else self.weights.sum())
         if not points and not documents:
             return {}
-        wanted = models.Filter(should=[models.HasIdCondition(has_id=list(points)), *among(documents).must])
+        wanted = models.Filter(should=[models.HasIdCondition(has_id=list(dict.fromkeys(points)))])
+        if documents:
+            wanted = models.Filter(should=[wanted, among(documents)])
         vectors = query_vectors(self.tokens, storage, self.weights)
 
         def asked(limit: int) -> models.QueryRequest:
