@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -251,9 +252,12 @@ def test_a_question_takes_two_requests(
         asked: list[int] = []
         engine = type(index.storage.engine)
         before = engine.query_batch
-        monkeypatch.setattr(
-            engine, "query_batch", lambda own, requests: asked.append(len(requests)) or before(own, requests)
-        )
+
+        def counted(own: Any, requests: list[Any], *more: Any) -> Any:
+            asked.append(len(requests))
+            return before(own, requests, *more)
+
+        monkeypatch.setattr(engine, "query_batch", counted)
         counts = {}
         for mode in ("client", "maxsim"):
             built, query = build_system("auto", index, mode=mode), question(encoder)

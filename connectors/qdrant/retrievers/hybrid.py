@@ -110,6 +110,7 @@ class HybridRetriever(ExplainingRetriever):
             records = [*near.records, *further]
             return records, (yield from pools.candidates(records, fields, {"cosine": cosines}))
 
+        pool: Candidates
         (records, pool), others, included = yield from together(
             found(),
             words.scoring(sparse, [name for name in ids if name not in known]),
