@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import socketserver
 import sqlite3
 import ssl
 import subprocess
@@ -235,10 +236,55 @@ def test_an_untrusted_certificate_is_told_at_once(tmp_path: Path) -> None:
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         client = QdrantClient(url=f"https://127.0.0.1:{server.server_port}", check_compatibility=False)
         request = Counted(client.get_collections)
-        assert "is not trusted: [SSL: CERTIFICATE_VERIFY_FAILED]" in str(failure(request))
+        message = str(failure(request))
+        assert message.endswith(
+            "is not trusted: self-signed certificate; name the file of its authority in SSL_CERT_FILE"
+        )
         assert request.times == 1
         client.close()
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("SSL_CERT_FILE", str(certificate))
+            client = QdrantClient(url=f"https://127.0.0.1:{server.server_port}", check_compatibility=False)
+        assert "is of another name: IP address mismatch" in str(failure(client.get_collections))
+        client.close()
         server.shutdown()
+
+
+def test_a_server_that_speaks_tls_only_is_told() -> None:
+    class Alert(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(1000)
+            self.request.sendall(b"\x15\x03\x03\x00\x02\x02\x16")  # what rustls answers HTTP with
+
+    with socketserver.TCPServer(("127.0.0.1", 0), Alert) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        client = QdrantClient(url=f"http://127.0.0.1:{server.server_address[1]}", check_compatibility=False)
+        assert "if it speaks TLS, begin the url with https://" in str(failure(client.get_collections))
+        client.close()
+        server.shutdown()
+
+
+def test_tls_to_a_server_without_it_is_told(rest: QdrantRest) -> None:
+    client = QdrantClient(url=rest.url.replace("http:", "https:"), check_compatibility=False)
+    assert "does not speak TLS; begin the url with http://" in str(failure(client.get_collections))
+    client.close()
+
+
+def test_what_strict_mode_refuses_is_told_once_with_what_to_change(
+    rest: QdrantRest, client: QdrantClient
+) -> None:
+    told = (
+        'Bad request: Limit exceeded 128 > 5 for "limit". Help: Reduce the "limit" parameter to or below 5.'
+    )
+    rest.fault("POST", "/points/count", Status(400, told))
+    request = Counted(lambda: client.count("x"))
+    assert str(failure(request)) == (
+        f'{WHERE} is in strict mode and refuses the request: Limit exceeded 128 > 5 for "limit" (Reduce the '
+        '"limit" parameter to or below 5); change the request, or allow it in the collection\'s '
+        "strict_mode_config"
+    )
+    assert request.times == 1
 
 
 def test_a_request_above_the_limit_is_too_large(rest: QdrantRest, client: QdrantClient) -> None:
@@ -357,6 +403,13 @@ def grpc_answers(*answers: tuple[grpc.StatusCode, str]) -> Iterator[tuple[Qdrant
         ("NOT_FOUND", "Not found: Point", 1, StoreError, "NOT_FOUND: Not found: Point"),
         ("ALREADY_EXISTS", "Collection `x` already exists!", 1, CollectionExists, "exists already"),
         ("INVALID_ARGUMENT", "Wrong input:\n vector", 1, StoreError, "Wrong input: vector"),
+        (
+            "INVALID_ARGUMENT",
+            "Bad request: Exact search disabled!. Help: Set exact=false.",
+            1,
+            StoreError,
+            "strict",
+        ),
         ("INTERNAL", "", 1, StoreError, "without a reason"),
         ("RESOURCE_EXHAUSTED", "Sent message larger than max (9 vs. 4)", 1, TooLarge, "9 vs. 4"),
         ("OUT_OF_RANGE", "Error, message length too large: found 9 bytes", 1, TooLarge, "found 9"),

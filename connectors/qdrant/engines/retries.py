@@ -54,6 +54,9 @@ _NO_COLLECTION = re.compile(r"collection .*(doesn't exist|does not exist|not fou
 _COLLECTION_EXISTS = re.compile(r"collection .*already exists", re.IGNORECASE)
 # Qdrant's reasons to refuse a change. It names no other right than these where somebody may read.
 _WRITING = re.compile(r"write access|manage access|read-only", re.IGNORECASE)
+# What strict mode refuses, and Qdrant's advice, which is about its own parameters.
+_STRICT = re.compile(r"Bad request: (?P<what>.+?)[.!]+ Help: (?P<advice>.+?)\.?$", re.DOTALL)
+_CERTIFICATE = re.compile(r".*certificate verify failed: (?P<reason>.+?)\.? \(_ssl\.c:\d+\)$")
 _NO_RESULT = re.compile(r"returned None")  # qdrant-client, of JSON that has no `result`
 _BAD_RETRY_AFTER = "Retry-After header value is not a valid integer: "
 _SILENT = 3.0  # seconds that a request may wait without a word
@@ -271,6 +274,8 @@ def _response_error(error: UnexpectedResponse, where: str) -> StoreError:
         return _gone(where)
     if status == 409 or _COLLECTION_EXISTS.search(reason):
         return _exists(where)
+    if strict := _STRICT.search(reason):
+        return _refused_strictly(where, strict)
     shown = f"{status} {error.reason_phrase}".strip()
     asked = _asked_wait(error)
     advice = f"; it asks to wait for {asked:.0f} s" if asked else ""
@@ -282,7 +287,11 @@ def _transport_error(source: Exception, where: str) -> StoreError:
         case httpx.LocalProtocolError():
             return _unwritable(where)
         case httpx.ConnectError() if _is_untrusted(source):
-            return StoreError(f"the certificate of {where} is not trusted: {_line(source)}")
+            return _untrusted(where, _line(source))
+        case httpx.ConnectError() if "WRONG_VERSION_NUMBER" in str(source):
+            return StoreError(f"{where} does not speak TLS; begin the url with http://")
+        case httpx.RemoteProtocolError() if "illegal" in str(source):
+            return StoreError(f"{where} does not speak HTTP; if it speaks TLS, begin the url with https://")
         case httpx.ConnectError() | httpx.ConnectTimeout() | httpx.UnsupportedProtocol():
             reason = _line(source) or type(source).__name__
             return StoreError(
@@ -312,6 +321,8 @@ def _grpc_error(error: grpc.RpcError, where: str) -> StoreError:
         return _gone(where)
     if code == grpc.StatusCode.ALREADY_EXISTS or _COLLECTION_EXISTS.search(details):
         return _exists(where)
+    if strict := _STRICT.search(details):
+        return _refused_strictly(where, strict)
     if code == grpc.StatusCode.UNAVAILABLE:
         return StoreError(
             f"cannot reach {where} ({details}); start it with 'docker compose up -d' or check the url"
@@ -346,6 +357,25 @@ def _refused(where: str, is_unknown: bool, reason: str) -> StoreError:
         return NoAccess(f"{refused} a key or a token that may make and change collections (access 'm')")
     may = "write" if _WRITING.search(reason) else "read this"
     return NoAccess(f"{refused} a key or a token that may {may}")
+
+
+def _refused_strictly(where: str, strict: re.Match[str]) -> StoreError:
+    return StoreError(
+        f"{where} is in strict mode and refuses the request: {strict['what']} ({strict['advice']}); "
+        "change the request, or allow it in the collection's strict_mode_config"
+    )
+
+
+def _untrusted(where: str, reason: str) -> StoreError:
+    found = _CERTIFICATE.fullmatch(reason)
+    shown = found["reason"] if found else reason
+    if "not valid for" in shown:
+        return StoreError(
+            f"the certificate of {where} is of another name: {shown}; use the name that it is of"
+        )
+    return StoreError(
+        f"the certificate of {where} is not trusted: {shown}; name the file of its authority in SSL_CERT_FILE"
+    )
 
 
 def _too_large(where: str, reason: str) -> TooLarge:
