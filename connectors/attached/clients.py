@@ -144,6 +144,7 @@ class _Driven:
 
     def __init__(self, client: AsyncQdrantClient) -> None:
         self._client = client
+        self.init_options = client.init_options
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._client, name)
