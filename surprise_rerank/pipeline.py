@@ -87,24 +87,41 @@ class Pipeline:
             DataError: if top_k is not positive, neither a re-ranker nor the retriever has scores, or an
                 option of diversity is out of its range.
         """
-        if top_k < 1:
-            raise DataError(f"top_k must be at least 1, got {top_k}")
-        wanted = self.diversity.changed(**diversity)
+        wanted, fields = self._wanted(top_k, diversity)
         with searching(top_k) as counts:
             query = encoded_question(self.encoder, question)
-            depth = max(self.depth, top_k)
-            pool, ranking = self.pooled(query, depth, wanted.needs | {"documents"}, top_k=top_k)
-            shown = first_of(ranking, pool, wanted, top_k, self.min_surprise)
+            pool = retrieved(self.retriever, query, max(self.depth, top_k), fields)
+            shown = self._shown(query, pool, wanted, top_k)
             counts.update(outcome(shown))
         return shown
 
     async def asearch(self, question: str, top_k: int = 10, **diversity: Unpack[DiversityOptions]) -> Ranking:
-        """`search` in another thread, while the event loop goes on; see `workers.in_thread`.
+        """`search` for an event loop, which goes on meanwhile: threads compute (see `workers.in_thread`).
+
+        A retriever that has `aretrieve` waits for its server without one.
 
         Raises:
             DataError: as `search`.
         """
-        return await in_thread(self.search, question, top_k, **diversity)
+        wanted, fields = self._wanted(top_k, diversity)
+        with searching(top_k) as counts:
+            query = await in_thread(encoded_question, self.encoder, question)
+            pool = await aretrieved(self.retriever, query, max(self.depth, top_k), fields)
+            shown = await in_thread(self._shown, query, pool, wanted, top_k)
+            counts.update(outcome(shown))
+        return shown
+
+    def _wanted(self, top_k: int, options: DiversityOptions) -> tuple[Diversity, frozenset[Field]]:
+        """The diversity of what is shown, and the fields that are fetched for it."""
+        if top_k < 1:
+            raise DataError(f"top_k must be at least 1, got {top_k}")
+        wanted = self.diversity.changed(**options)
+        return wanted, fields_for(self.reranker, self.background) | wanted.needs | {"documents"}
+
+    def _shown(self, query: Query, pool: Candidates, wanted: Diversity, top_k: int) -> Ranking:
+        with reranking(self.reranker, pool, top_k):
+            ranking = ranked(query, pool, self.reranker, self.background, self.min_surprise)
+        return first_of(ranking, pool, wanted, top_k, self.min_surprise)
 
     def rank(self, query: Query, depth: int | None = None, *, texts: bool = True) -> Ranking:
         """All candidates of an encoded question in order, whatever their surprise and diversity.
@@ -308,11 +325,27 @@ def outcome(shown: Ranking) -> Counts:
 
 def retrieved(retriever: Retriever, query: Query, depth: int, fields: frozenset[Field]) -> Candidates:
     """A retriever's candidates, and a span of how it found them."""
-    known: Known = {"surprise_rerank.retriever": type(retriever).__name__, "surprise_rerank.depth": depth}
-    with span("RETRIEVER", "surprise_rerank.retrieve", known) as counts:
+    with _retrieving(retriever, depth) as counts:
         pool = retriever.retrieve(query, depth, fields)
         counts["surprise_rerank.candidates"] = len(pool)
     return pool
+
+
+async def aretrieved(retriever: Retriever, query: Query, depth: int, fields: frozenset[Field]) -> Candidates:
+    """`retrieved` for an event loop; a retriever without `aretrieve` runs in a thread."""
+    own = getattr(retriever, "aretrieve", None)
+    with _retrieving(retriever, depth) as counts:
+        if own is None:
+            pool = await in_thread(retriever.retrieve, query, depth, fields)
+        else:
+            pool = await own(query, depth, fields)
+        counts["surprise_rerank.candidates"] = len(pool)
+    return pool
+
+
+def _retrieving(retriever: Retriever, depth: int) -> AbstractContextManager[Counts]:
+    known: Known = {"surprise_rerank.retriever": type(retriever).__name__, "surprise_rerank.depth": depth}
+    return span("RETRIEVER", "surprise_rerank.retrieve", known)
 
 
 def encoded_question(encoder: Encoder, question: str) -> Query:

@@ -223,6 +223,7 @@ def fresh_collection() -> str:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 64
     rest: QdrantRest
 
     def __init__(self, *args: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
@@ -13,11 +14,15 @@ from click.testing import CliRunner
 from qdrant_client import QdrantClient
 from qdrant_refusals import LOST
 from qdrant_rest import NoAnswer, QdrantRest, Slow, Status
+from words import WordEncoder
 
+from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.qdrant.engines.nodes import Nodes
 from surprise_rerank.connectors.qdrant.location import Location, RetryPolicy
+from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.eval.cli.surprise_rerank.main import command
+from surprise_rerank.pipeline import Pipeline
 
 COUNT = "/collections"
 
@@ -176,3 +181,50 @@ def test_commands_take_several_addresses(
     found = CliRunner().invoke(command, ["search", "who barks?", "--system", "cosine", "--quiet"])
     assert found.exit_code == 0, found.output
     assert "dogs bark" in found.stdout
+
+
+@pytest.fixture
+def index(pair: tuple[QdrantRest, QdrantRest]) -> Iterator[DocumentIndex]:
+    """An index that is reached by both nodes."""
+    with DocumentIndex.open(None, WordEncoder(), url=[rest.url for rest in pair]) as made:
+        made.sync([Document(name, f"{name} barks") for name in "abc"])
+        yield made
+
+
+def test_an_event_loop_waits_for_more_questions_than_there_are_threads(
+    pair: tuple[QdrantRest, QdrantRest], index: DocumentIndex
+) -> None:
+    first, _ = pair
+    pipeline, many = index.pipeline("cosine"), 24
+    found = pipeline.search("barks", 2).ids
+    asked = first.count("POST", "/points/query/batch")
+    first.fault("POST", "/points/query/batch", Slow(1.0), times=many)
+
+    async def ask_all() -> list[tuple[str, ...]]:
+        tasks = [asyncio.create_task(pipeline.asearch("barks", 2)) for _ in range(many)]
+        while not any(task.done() for task in tasks):
+            await asyncio.sleep(0.01)
+        assert first.count("POST", "/points/query/batch") == asked + many  # before the first was answered
+        return [ranking.ids for ranking in await asyncio.gather(*tasks)]
+
+    assert asyncio.run(ask_all()) == [found] * many
+    assert asyncio.run(_one(pipeline)) == found  # another event loop, the same clients
+
+
+async def _one(pipeline: Pipeline) -> tuple[str, ...]:
+    return (await pipeline.asearch("barks", 2)).ids
+
+
+def test_another_node_takes_over_in_an_event_loop(
+    pair: tuple[QdrantRest, QdrantRest], index: DocumentIndex
+) -> None:
+    first, second = pair
+    pipeline = index.pipeline("cosine")
+    found = asyncio.run(_one(pipeline))
+    first.stop()
+    assert asyncio.run(_one(pipeline)) == found
+    second.fault("POST", "/points/query/batch", Status(500, next(iter(LOST.values()))), times=2)
+    assert asyncio.run(_one(pipeline)) == found
+    second.fault("POST", "/points/query/batch", Status(400, "no such thing"), times=1)
+    with pytest.raises(StoreError, match="no such thing"):
+        asyncio.run(_one(pipeline))

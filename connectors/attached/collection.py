@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 from qdrant_client import models
@@ -38,6 +39,7 @@ from surprise_rerank.connectors.attached.statistics import (
 )
 from surprise_rerank.connectors.attached.vectors import VectorLayout
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, PayloadChoice
+from surprise_rerank.connectors.qdrant.engines.steps import Steps, aask, ask
 from surprise_rerank.connectors.qdrant.location import EngineKind
 from surprise_rerank.connectors.qdrant.schema import PointId, Record
 from surprise_rerank.connectors.qdrant.search.queries import (
@@ -47,6 +49,7 @@ from surprise_rerank.connectors.qdrant.search.queries import (
     dense_vector,
     request,
 )
+from surprise_rerank.connectors.qdrant.search.searched import Searched
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files, digest_of
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.core.arrays import Float32Array
@@ -59,12 +62,14 @@ from surprise_rerank.surprise.ensemble import Ensemble
 
 ENSEMBLE = "ensemble.npz"
 
+T = TypeVar("T")
+
 _PAGE = 10_000  # ids in a request
 _PATIENCE = 2.0  # seconds until it is looked whether a run has counted words anew; see `KeptTerms`
 _REMEMBERED = 1000  # documents whose token vectors were computed: 6 MB; in int8 90
 
 
-class AttachedCollection:
+class AttachedCollection(Searched):
     """A foreign collection as it is; nothing is written into it. Threads may share it.
 
     Args:
@@ -165,7 +170,15 @@ class AttachedCollection:
     def __len__(self) -> int:
         return self._engine.count()
 
-    def search(
+    def ask(self, steps: Steps[T], options: SearchOptions = NO_OPTIONS) -> T:
+        """What a reader of the points returns; its requests have refused a consistency already."""
+        return ask(self._engine, steps)
+
+    async def aask(self, steps: Steps[T], options: SearchOptions = NO_OPTIONS) -> T:
+        """`ask` for an event loop."""
+        return await aask(self._engine, steps)
+
+    def searching(
         self,
         query: Query,
         depth: int,
@@ -173,22 +186,14 @@ class AttachedCollection:
         *,
         exact: bool = False,
         options: SearchOptions = NO_OPTIONS,
-    ) -> Candidates:
-        """The documents nearest to a query, as the collection compares them.
-
-        Args:
-            query: with its dense vector.
-            depth: size of the pool, in documents.
-            fields: what to fetch with it.
-            exact: search without the approximate index.
-            options: filter on the collection's own payload, offset, threshold and parameters of Qdrant.
-        """
+    ) -> Steps[Candidates]:
+        """What `search` asks, as a reader; see `engines/steps.py`."""
         vector = models.NearestQuery.model_construct(nearest=dense_vector(query).tolist())
         stage = Stage(vector, self.vectors.using, f"{self.vectors.score} of dense vectors", depth)
         chosen = options.exactly() if exact else options
-        return self.run([stage], depth, fields, self.vectors.score, chosen, self.vectors.scores)
+        return self.running([stage], depth, fields, self.vectors.score, chosen, self.vectors.scores)
 
-    def run(
+    def running(
         self,
         stages: Sequence[Stage],
         depth: int,
@@ -196,7 +201,7 @@ class AttachedCollection:
         name: str,
         options: SearchOptions,
         scores: Callable[[Float32Array], Float32Array] = lambda found: found,
-    ) -> Candidates:
+    ) -> Steps[Candidates]:
         """The best documents by what stages of Qdrant rank by.
 
         Args:
@@ -212,7 +217,7 @@ class AttachedCollection:
         asked = asked.model_copy(
             update={"with_payload": self._payload(fields), "with_vector": list(self._vectors(fields))}
         )
-        records = self._engine.query(asked)
+        (records,) = yield [asked]
         values = scores(np.array([record.score for record in records], np.float32))
         return replace(self._candidates(records, fields), scores={name: np.asarray(values, np.float64)})
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from qdrant_client import models
@@ -16,6 +16,7 @@ from qdrant_client import models
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.progress import Terminal, total_of
 from surprise_rerank.connectors.qdrant.engines.placement import Placement
+from surprise_rerank.connectors.qdrant.engines.steps import Steps
 from surprise_rerank.connectors.qdrant.location import (
     DEFAULT_RETRIES,
     MEMORY,
@@ -40,6 +41,7 @@ from surprise_rerank.connectors.qdrant.search.queries import (
     dense_stage,
     dense_vector,
 )
+from surprise_rerank.connectors.qdrant.search.searched import Searched
 from surprise_rerank.connectors.qdrant.storage.base import Storage
 from surprise_rerank.connectors.qdrant.storage.folder import FolderStorage
 from surprise_rerank.connectors.qdrant.storage.server import ServerStorage
@@ -62,10 +64,12 @@ from surprise_rerank.encoders.paired import PairedEncoder
 from surprise_rerank.errors import DataError, IndexMismatchError, StoreError
 from surprise_rerank.surprise.ensemble import Ensemble
 
+T = TypeVar("T")
+
 _LOOKED_UP = 1000  # documents in a request
 
 
-class QdrantIndex:
+class QdrantIndex(Searched):
     """Documents with their dense vectors and token vectors, in one collection of Qdrant.
 
     Use `open`; the index is a context manager. `DocumentIndex` adds what ranks the documents.
@@ -212,6 +216,14 @@ class QdrantIndex:
             )
         return self._encoder
 
+    def ask(self, steps: Steps[T], options: SearchOptions = NO_OPTIONS) -> T:
+        """What a reader of the points returns; the options' consistency is that of all requests."""
+        return self.pools.ask(steps, options)
+
+    async def aask(self, steps: Steps[T], options: SearchOptions = NO_OPTIONS) -> T:
+        """`ask` for an event loop."""
+        return await self.pools.aask(steps, options)
+
     @property
     def pools(self) -> Pools:
         """Candidates from requests to the engine; what retrievers are made of."""
@@ -335,7 +347,7 @@ class QdrantIndex:
             made.drop_others()
         return report
 
-    def search(
+    def searching(
         self,
         query: Query,
         depth: int,
@@ -343,19 +355,11 @@ class QdrantIndex:
         *,
         exact: bool = False,
         options: SearchOptions = NO_OPTIONS,
-    ) -> Candidates:
-        """The documents nearest to a query by cosine.
-
-        Args:
-            query: with its dense vector.
-            depth: size of the pool, in documents.
-            fields: what to fetch with it: `dense`, `tokens`, `documents`.
-            exact: search without the approximate index, where the engine has built one.
-            options: filter, offset, threshold and parameters of Qdrant.
-        """
+    ) -> Steps[Candidates]:
+        """What `search` asks, as a reader; see `engines/steps.py`."""
         dense = dense_vector(query)
         chosen = options.exactly() if exact else options
-        return self.pools.run(lambda limit: [dense_stage(dense, limit)], depth, fields, "cosine", chosen)
+        return self.pools.running(lambda limit: [dense_stage(dense, limit)], depth, fields, "cosine", chosen)
 
     def groups(
         self,
@@ -551,7 +555,6 @@ class QdrantIndex:
         """
         return self.storage.engine.placement()
 
-    asearch = awaitable(search)
     afetch = awaitable(fetch)
     sync_async = awaitable(sync)
     adelete = awaitable(delete)

@@ -75,6 +75,17 @@ def result_of(awaited: Awaitable[T]) -> T:
     return asyncio.run_coroutine_threadsafe(waiting(), _loop(os.getpid())).result()
 
 
+async def in_loop(coroutine: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine gives or raises that runs in the event loop of `result_of`, awaited in any other.
+
+    So clients whose connections belong to a loop serve all loops of a process.
+
+    Args:
+        coroutine: not from inside another `in_loop`.
+    """
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, _loop(os.getpid())))
+
+
 @functools.cache
 def _loop(process: int) -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()

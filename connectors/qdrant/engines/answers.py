@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from qdrant_client import QdrantClient, grpc, models
+from qdrant_client import AsyncQdrantClient, QdrantClient, grpc, models
 from qdrant_client.conversions.conversion import GrpcToRest, RestToGrpc
 
 from surprise_rerank.connectors.qdrant.engines.base import UNNAMED, Consistency, read_consistency
@@ -33,17 +33,40 @@ def query_batch(
         Exception: as the client's own methods.
     """
     if client.init_options["prefer_grpc"]:
-        return _by_grpc(client, collection, requests, consistency)
+        batch = _grpc_batch(collection, requests, consistency)
+        return _of_grpc(client.grpc_points.QueryBatch(batch, timeout=_seconds(client)))
+    return _of_json(client.http.client.request(**_json_batch(collection, requests, consistency)))
+
+
+async def aquery_batch(
+    client: AsyncQdrantClient,
+    collection: str,
+    requests: Sequence[models.QueryRequest],
+    consistency: Consistency | None = None,
+) -> list[list[Record]]:
+    """`query_batch` for an event loop."""
+    if client.init_options["prefer_grpc"]:
+        batch = _grpc_batch(collection, requests, consistency)
+        return _of_grpc(await client.grpc_points.QueryBatch(batch, timeout=_seconds(client)))
+    return _of_json(await client.http.client.request(**_json_batch(collection, requests, consistency)))
+
+
+def _json_batch(
+    collection: str, requests: Sequence[models.QueryRequest], consistency: Consistency | None
+) -> dict[str, Any]:
     batch = models.QueryRequestBatch.model_construct(searches=list(requests))
-    answer = client.http.client.request(
-        type_=dict,
-        method="POST",
-        url="/collections/{collection_name}/points/query/batch",
-        path_params={"collection_name": collection},
-        params={} if consistency is None else {"consistency": str(consistency)},
-        headers={"Content-Type": "application/json"},
-        content=batch.model_dump_json(by_alias=True, exclude_unset=True, exclude_none=True),
-    )
+    return {
+        "type_": dict,
+        "method": "POST",
+        "url": "/collections/{collection_name}/points/query/batch",
+        "path_params": {"collection_name": collection},
+        "params": {} if consistency is None else {"consistency": str(consistency)},
+        "headers": {"Content-Type": "application/json"},
+        "content": batch.model_dump_json(by_alias=True, exclude_unset=True, exclude_none=True),
+    }
+
+
+def _of_json(answer: Mapping[str, Any]) -> list[list[Record]]:
     found = answer.get("result")
     assert found is not None, "Query batch returned None"
     return [[_from_json(point) for point in own["points"]] for own in found]
@@ -61,19 +84,21 @@ def _from_json(point: Mapping[str, Any]) -> Record:
     return Record(str(point["id"]), point.get("payload") or {}, vectors, float(point["score"]))
 
 
-def _by_grpc(
-    client: QdrantClient,
-    collection: str,
-    requests: Sequence[models.QueryRequest],
-    consistency: Consistency | None,
-) -> list[list[Record]]:
+def _grpc_batch(
+    collection: str, requests: Sequence[models.QueryRequest], consistency: Consistency | None
+) -> Any:
     asked = [RestToGrpc.convert_query_request(request, collection) for request in requests]
     agree = None
     if consistency is not None:
         agree = RestToGrpc.convert_read_consistency(read_consistency(consistency))
-    batch = grpc.QueryBatchPoints(collection_name=collection, query_points=asked, read_consistency=agree)
-    seconds = client.init_options["timeout"] or _SECONDS
-    answer = client.grpc_points.QueryBatch(batch, timeout=seconds)
+    return grpc.QueryBatchPoints(collection_name=collection, query_points=asked, read_consistency=agree)
+
+
+def _seconds(client: QdrantClient | AsyncQdrantClient) -> float:
+    return float(client.init_options["timeout"] or _SECONDS)
+
+
+def _of_grpc(answer: Any) -> list[list[Record]]:
     return [[_from_grpc(point) for point in found.result] for found in answer.result]
 
 

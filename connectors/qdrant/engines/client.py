@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from qdrant_client import QdrantClient, models
+from qdrant_client import AsyncQdrantClient, QdrantClient, models
 
 from surprise_rerank.connectors.qdrant.engines import answers, retries, versions
 from surprise_rerank.connectors.qdrant.engines.base import (
@@ -46,6 +46,7 @@ from surprise_rerank.connectors.qdrant.schema import (
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.files import disk_errors
 from surprise_rerank.core.tokens.codes import Bits
+from surprise_rerank.core.workers import in_thread
 from surprise_rerank.errors import DataError, StoreError, did_you_mean
 
 T = TypeVar("T")
@@ -274,6 +275,22 @@ class ClientEngine:
         responses = self._asked(lambda client, name: client.query_batch_points(name, plain))
         return [[to_record(p, p.score) for p in response.points] for response in responses]
 
+    async def aquery_batch(
+        self, requests: Sequence[models.QueryRequest], consistency: Consistency | None = None
+    ) -> list[list[Record]]:
+        """`query_batch` for an event loop."""
+        if not self.nodes.is_asynchronous:
+            return await in_thread(self.query_batch, requests, consistency)
+
+        async def found(client: AsyncQdrantClient) -> list[list[Record]]:
+            return await answers.aquery_batch(client, self.collection, requests, consistency)
+
+        try:
+            return await self.nodes.aask(found, self.where)
+        except retries.CollectionGone as error:
+            await in_thread(self._follow, error)
+            return await self.nodes.aask(found, self.where)
+
     def query_groups(
         self,
         request: models.QueryRequest,
@@ -428,19 +445,27 @@ class ClientEngine:
         """
         waits = self.nodes.is_changing if patient is None else patient
 
-        def sent(name: str) -> T:
-            return self._call(lambda client: request(client, name), reads=True, patient=waits)
+        def sent() -> T:
+            return self._call(lambda client: request(client, self.collection), reads=True, patient=waits)
 
         try:
-            return sent(self.collection)
+            return sent()
         except retries.CollectionGone as error:
-            name = self._moved()
-            if name is None or name == self.collection:
-                raise retries.CollectionGone(
-                    f"{self.where}: the collection does not exist any more; {self._advice}"
-                ) from error
-            self.collection = name
-            return sent(name)
+            self._follow(error)
+            return sent()
+
+    def _follow(self, error: retries.CollectionGone) -> None:
+        """Go on with the collection that took the place of the one that is gone.
+
+        Raises:
+            CollectionGone: if none did.
+        """
+        name = self._moved()
+        if name is None or name == self.collection:
+            raise retries.CollectionGone(
+                f"{self.where}: the collection does not exist any more; {self._advice}"
+            ) from error
+        self.collection = name
 
 
 def _payload(fields: PayloadChoice) -> Any:

@@ -11,12 +11,13 @@ import contextlib
 import math
 import random
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from typing import Any, TypeVar
 
 import grpc  # type: ignore[import-untyped]
 import httpx
-from qdrant_client import QdrantClient
+from qdrant_client import AsyncQdrantClient, QdrantClient
+from qdrant_client.http.exceptions import ApiException
 
 from surprise_rerank.connectors.qdrant.engines import retries
 from surprise_rerank.connectors.qdrant.engines.keys import key_header
@@ -27,21 +28,27 @@ from surprise_rerank.connectors.qdrant.location import (
     RetryPolicy,
     shown_url,
 )
+from surprise_rerank.core.workers import in_loop, in_thread, result_of
 from surprise_rerank.errors import StoreError
 
 T = TypeVar("T")
+C = TypeVar("C", QdrantClient, AsyncQdrantClient)
 
 # A server compresses its answers for clients that say they read gzip, as both kinds of client do. A pool's
 # token vectors are as good as random: they take ten times as long then, and are hardly smaller.
 _GRPC_UNCOMPRESSED = {"grpc.compression_enabled_algorithms_bitset": 1}
 _REST_UNCOMPRESSED = {"Accept-Encoding": "identity"}
+# What is sent before the reader has said that it goes on: the token vectors of a pool in one go.
+_GRPC_WINDOW = {"grpc.http2.lookahead_bytes": 8 * 2**20, "grpc.http2.max_frame_size": 2**20}
 # gRPC tries a lost connection again by itself; at first after a second, and by default after two minutes.
 _RECONNECT = {"grpc.initial_reconnect_backoff_ms": 200, "grpc.max_reconnect_backoff_ms": 2000}
-_CONNECTIONS = httpx.Limits(max_connections=None, max_keepalive_connections=32)
+# qdrant-client opens a connection for each request to this machine. Compressed answers come in parts, which a
+# connection that is kept acknowledges 40 ms late.
+_CONNECTIONS = httpx.Limits(max_connections=None, max_keepalive_connections=64)
 
 # Seconds that a node may take for a read before it is asked whether it is up, where there is another.
 _HOP = 2.0
-_FIRST_LOOK, _LONGEST_LOOK = 0.5, 10.0  # seconds between two looks at a node that is away
+_FIRST_LOOK, _LONGEST_LOOK = 0.5, 5.0  # seconds between two looks at a node that is away
 
 
 class Node:
@@ -60,6 +67,7 @@ class Node:
         self._location = location
         self._making = threading.Lock()
         self._quick: QdrantClient | None = None
+        self._asynchronous: dict[bool, AsyncQdrantClient] = {}
 
     @property
     def quick(self) -> QdrantClient:
@@ -68,8 +76,17 @@ class Node:
             if self._quick is None:
                 self._quick = self.client
                 if self._location is not None:
-                    self._quick = _client(self._location, self.url, _HOP)
+                    self._quick = _client(self._location, self.url, _HOP, QdrantClient)
             return self._quick
+
+    def asynchronous(self, *, quickly: bool) -> AsyncQdrantClient:
+        """A client for the event loop of `in_loop`; see `quick`."""
+        assert self._location is not None
+        with self._making:
+            if quickly not in self._asynchronous:
+                made = _client(self._location, self.url, _HOP if quickly else None, AsyncQdrantClient)
+                self._asynchronous[quickly] = made
+            return self._asynchronous[quickly]
 
     def is_ready(self) -> bool:
         """Whether it answers now, and has caught up with its cluster."""
@@ -87,6 +104,8 @@ class Node:
         self.client.close()
         if self._quick is not None and self._quick is not self.client:
             self._quick.close()
+        for client in self._asynchronous.values():
+            result_of(client.close())
 
 
 class Nodes:
@@ -126,7 +145,7 @@ class Nodes:
         Raises:
             StoreError: if none can be reached, or it refuses the key.
         """
-        made = [Node(_client(location, url), url, location) for url in location.urls]
+        made = [Node(_client(location, url, None, QdrantClient), url, location) for url in location.urls]
         nodes = cls(made, "server", location.server, location.retries)
         try:
             # One attempt: a wrong address is reported at once.
@@ -148,6 +167,11 @@ class Nodes:
     ) -> Nodes:
         """A client of the user's, or one in local mode."""
         return cls([Node(client)], kind, place, policy, lock)
+
+    @property
+    def is_asynchronous(self) -> bool:
+        """Whether it has clients for event loops."""
+        return bool(self.url)
 
     @property
     def url(self) -> str:
@@ -204,18 +228,44 @@ class Nodes:
 
     def attempt(self, request: Callable[[QdrantClient], T], *, reads: bool) -> T:
         """Send a request once: to the first node that is up, and to the next ones where that one is away."""
-        fault: Exception | None = None
-        for node in self._order():
+        attempts = self._attempts(reads=reads)
+        node, quickly = next(attempts)
+        while True:
             try:
-                return self._sent(node, request, reads=reads)
-            except Exception as error:
-                if not retries.is_elsewhere(error) or len(self.nodes) == 1:
-                    raise
-                if retries.is_away(error):
-                    self._mark_away(node)
+                with self._lock:
+                    answer = request(node.quick if quickly else node.client)
+            except (ApiException, grpc.RpcError) as error:
                 fault = error
-        assert fault is not None
-        raise fault
+            else:
+                node.is_up = True
+                return answer
+            node, quickly = attempts.send(fault)
+
+    async def aask(self, request: Callable[[AsyncQdrantClient], Awaitable[T]], where: str) -> T:
+        """Send a request of a question, as `call` does, without a thread that waits for the answer.
+
+        Args:
+            request: sends it by a client.
+            where: the place, for messages.
+
+        Raises:
+            StoreError: as `retries.call`.
+        """
+
+        async def attempt() -> T:
+            attempts = self._attempts(reads=True)
+            node, quickly = next(attempts)
+            while True:
+                try:
+                    answer = await request(node.asynchronous(quickly=quickly))
+                except (ApiException, grpc.RpcError) as error:
+                    fault = error
+                else:
+                    node.is_up = True
+                    return answer
+                node, quickly = await in_thread(attempts.send, fault)  # it may look whether the node is up
+
+        return await in_loop(retries.acall(attempt, where, self.policy.for_questions()))
 
     def close(self) -> None:
         """Close all connections."""
@@ -223,19 +273,21 @@ class Nodes:
         for node in self.nodes:
             node.close()
 
-    def _sent(self, node: Node, request: Callable[[QdrantClient], T], *, reads: bool) -> T:
-        """What a node answers; one that keeps still while others are up is left, unless it is only slow."""
-        others = any(other.is_up for other in self.nodes if other is not node)
-        with self._lock:
-            if reads and others:
-                try:
-                    return request(node.quick)
-                except Exception as error:
-                    if not retries.is_timeout(error) or not node.is_ready():
-                        raise
-            answer = request(node.client)
-        node.is_up = True
-        return answer
+    def _attempts(self, *, reads: bool) -> Generator[tuple[Node, bool], Exception, None]:
+        """Which node is asked next, and whether by its quick client; is sent the fault of the one before.
+
+        A node that keeps still while others are up is left, unless it is only slow.
+        """
+        order = self._order()
+        for node in order:
+            quickly = reads and any(other.is_up for other in self.nodes if other is not node)
+            fault = yield node, quickly
+            if quickly and retries.is_timeout(fault) and node.is_ready():
+                fault = yield node, False
+            if retries.is_away(fault) and len(self.nodes) > 1:
+                self._mark_away(node)
+            if not retries.is_elsewhere(fault) or node is order[-1]:
+                raise fault
 
     def _order(self) -> list[Node]:
         """The nodes to ask, in their order; all of them where none is known to be up."""
@@ -258,16 +310,18 @@ class Nodes:
             pause = min(2 * pause, _LONGEST_LOOK)
 
 
-def _client(location: Location, url: str, timeout: float | None = None) -> QdrantClient:
+def _client(location: Location, url: str, timeout: float | None, kind: Callable[..., C]) -> C:
     """A client of one address; nothing is sent yet.
 
     Raises:
         StoreError: if the key or the url cannot be one.
     """
-    more: dict[str, Any] = {} if location.compression else {"metadata": dict(_REST_UNCOMPRESSED)}
-    options = {**_RECONNECT, **({} if location.compression else _GRPC_UNCOMPRESSED)}
+    options, more = {**_RECONNECT, **_GRPC_WINDOW}, dict[str, Any]()
+    if not location.compression:
+        options |= _GRPC_UNCOMPRESSED
+        more = {"metadata": dict(_REST_UNCOMPRESSED), "limits": _CONNECTIONS}
     try:
-        return QdrantClient(
+        return kind(
             url=url,
             headers=key_header(location, url),
             timeout=math.ceil(location.timeout if timeout is None else timeout),
@@ -275,7 +329,6 @@ def _client(location: Location, url: str, timeout: float | None = None) -> Qdran
             grpc_port=location.grpc_port_of(url),
             grpc_options=options,  # to which the client adds
             check_compatibility=False,
-            limits=_CONNECTIONS,
             **more,
         )
     except UnicodeEncodeError:  # it contains the whole key, as a header

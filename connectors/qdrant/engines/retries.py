@@ -7,8 +7,8 @@ import logging
 import re
 import sqlite3
 import ssl
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 import grpc  # type: ignore[import-untyped]
 import httpx
@@ -59,6 +59,7 @@ _STRICT = re.compile(r"Bad request: (?P<what>.+?)[.!]+ Help: (?P<advice>.+?)\.?$
 _CERTIFICATE = re.compile(r".*certificate verify failed: (?P<reason>.+?)\.? \(_ssl\.c:\d+\)$")
 _NO_RESULT = re.compile(r"returned None")  # qdrant-client, of JSON that has no `result`
 _BAD_RETRY_AFTER = "Retry-After header value is not a valid integer: "
+_FAULTS = (ApiException, QdrantException, grpc.RpcError, sqlite3.Error, ValueError, AssertionError)
 _SILENT = 3.0  # seconds that a request may wait without a word
 _SHOWN = 200  # characters of a message from outside
 
@@ -94,36 +95,49 @@ def call(request: Callable[[], T], where: str, policy: RetryPolicy = DEFAULT_RET
         NoAccess: if the key or the token does not allow it.
         StoreError: if the request fails for another reason, or keeps failing.
     """
-    retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception(_is_transient),
-        wait=_Pause(policy),
-        stop=tenacity.stop_any(*_bounds(policy)),
-        before_sleep=_Announced(where, policy.time_limit),
-        reraise=True,
-    )
+    retrying = tenacity.Retrying(**_how(where, policy))
     try:
         with disk_errors(where):
             return retrying(request)
-    except (
-        ApiException,
-        QdrantException,
-        grpc.RpcError,
-        sqlite3.Error,
-        ValueError,
-        AssertionError,
-    ) as error:
-        shown = _store_error(error, where)
-        if shown is None:
-            raise
-        cause = None if _shows_headers(error) else error
+    except _FAULTS as error:
+        shown, cause = _told(error, where, retrying)
     # Outside the handler: an error raised in it would keep the original, and what that shows, as its context.
-    attempts = retrying.statistics.get("attempt_number", 1)
-    raise type(shown)(f"{shown} (tried {attempts} times)" if attempts > 1 else str(shown)) from cause
+    raise shown from cause
 
 
-def _bounds(policy: RetryPolicy) -> list[tenacity.stop.stop_base]:
+async def acall(request: Callable[[], Awaitable[T]], where: str, policy: RetryPolicy = DEFAULT_RETRIES) -> T:
+    """`call` for an event loop."""
+    retrying = tenacity.AsyncRetrying(**_how(where, policy))
+    try:
+        with disk_errors(where):
+            return await retrying(request)
+    except _FAULTS as error:
+        shown, cause = _told(error, where, retrying)
+    raise shown from cause
+
+
+def _how(where: str, policy: RetryPolicy) -> dict[str, Any]:
+    """What tenacity is told."""
     attempts = [] if policy.attempts is None else [tenacity.stop_after_attempt(policy.attempts)]
-    return [*attempts, tenacity.stop_before_delay(policy.time_limit)]
+    return {
+        "retry": tenacity.retry_if_exception(_is_transient),
+        "wait": _Pause(policy),
+        "stop": tenacity.stop_any(*attempts, tenacity.stop_before_delay(policy.time_limit)),
+        "before_sleep": _Announced(where, policy.time_limit),
+        "reraise": True,
+    }
+
+
+def _told(
+    error: Exception, where: str, retrying: tenacity.BaseRetrying
+) -> tuple[Exception, Exception | None]:
+    """The error to raise, and its cause; raises the same one where it is a bug."""
+    shown = _store_error(error, where)
+    if shown is None:
+        raise error
+    attempts = retrying.statistics.get("attempt_number", 1)
+    said = f"{shown} (tried {attempts} times)" if attempts > 1 else str(shown)
+    return type(shown)(said), None if _shows_headers(error) else error
 
 
 class _Announced:

@@ -8,12 +8,14 @@ of them take as many requests as the longest. On a server each saves the way the
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import Any, TypeAlias, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from qdrant_client import models
 
 from surprise_rerank.connectors.qdrant.engines.base import Consistency, Engine
 from surprise_rerank.connectors.qdrant.schema import PointId, Record
+from surprise_rerank.core.workers import in_thread
 
 T = TypeVar("T")
 
@@ -23,14 +25,32 @@ Steps: TypeAlias = Generator[list[models.QueryRequest], list[list[Record]], T]
 
 def ask(engine: Engine, steps: Steps[T], consistency: Consistency | None = None) -> T:
     """What a reader returns, with one request to the engine for each of its steps."""
-    answer: list[list[Record]] | None = None
-    while True:
-        try:
-            requests = next(steps) if answer is None else steps.send(answer)
-        except StopIteration as end:
-            found: T = end.value
-            return found
-        answer = engine.query_batch(requests, consistency) if requests else []
+    asked = _next(steps, None)
+    while not isinstance(asked, _Found):
+        asked = _next(steps, engine.query_batch(asked, consistency) if asked else [])
+    return asked.value
+
+
+async def aask(engine: Engine, steps: Steps[T], consistency: Consistency | None = None) -> T:
+    """`ask` for an event loop: threads compute, and none waits for a server."""
+    asked = await in_thread(_next, steps, None)
+    while not isinstance(asked, _Found):
+        answer = await engine.aquery_batch(asked, consistency) if asked else []
+        asked = await in_thread(_next, steps, answer)
+    return asked.value
+
+
+@dataclass(frozen=True, slots=True)
+class _Found(Generic[T]):
+    value: T
+
+
+def _next(steps: Steps[T], answer: list[list[Record]] | None) -> list[models.QueryRequest] | _Found[T]:
+    """What a reader asks next, or what it returns."""
+    try:
+        return next(steps) if answer is None else steps.send(answer)
+    except StopIteration as end:
+        return _Found(end.value)
 
 
 def together(*readers: Steps[Any]) -> Steps[list[Any]]:

@@ -6,17 +6,20 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self, cast
+from typing import Any, Protocol, Self, TypeVar, cast
 
 from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
+from surprise_rerank.connectors.qdrant.engines.steps import Steps
 from surprise_rerank.connectors.qdrant.location import EngineKind
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions, Stage
 from surprise_rerank.core.tokens import TokenForm
 from surprise_rerank.core.workers import awaitable
 from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Pipeline
+
+T = TypeVar("T")
 
 
 class SearchedIndex(Protocol):
@@ -42,6 +45,14 @@ class SearchedIndex(Protocol):
         """The form of the token vectors that are fetched."""
         ...
 
+    def ask(self, steps: Steps[T], options: SearchOptions = NO_OPTIONS) -> T:
+        """What a reader of the points returns."""
+        ...
+
+    async def aask(self, steps: Steps[T], options: SearchOptions = NO_OPTIONS) -> T:
+        """`ask` for an event loop."""
+        ...
+
     def __len__(self) -> int: ...
 
     def search(
@@ -54,6 +65,18 @@ class SearchedIndex(Protocol):
         options: SearchOptions = NO_OPTIONS,
     ) -> Candidates:
         """The documents nearest to a query."""
+        ...
+
+    def searching(
+        self,
+        query: Query,
+        depth: int,
+        fields: frozenset[Field] = frozenset(),
+        *,
+        exact: bool = False,
+        options: SearchOptions = NO_OPTIONS,
+    ) -> Steps[Candidates]:
+        """What `search` asks."""
         ...
 
     def fetch(
@@ -110,6 +133,13 @@ class ExplainingRetriever(ABC):
 
     aretrieve = awaitable(retrieve)
 
+    def retrieving(
+        self, query: Query, depth: int, fields: frozenset[Field] = frozenset()
+    ) -> Steps[Candidates]:
+        """What `retrieve` asks the index, as a reader: one that does not say computes it in one step."""
+        yield from ()
+        return self.retrieve(query, depth, fields)
+
     def among(self, condition: models.Filter) -> Self:
         """The same over the documents that a filter lets through, beside its own filter."""
         return cast(Self, replace(cast(Any, self), options=self.options.among(condition)))
@@ -123,6 +153,26 @@ class ExplainingRetriever(ABC):
         seconds = time.perf_counter() - begun
         scores = next(iter(pool.scores.values()))
         return Explanation(tuple(self.steps(query, depth)), seconds, Ranking.order(pool, scores, pool.scores))
+
+
+class ReadingRetriever(ExplainingRetriever):
+    """A retriever that tells what it asks its index, so that event loops need no thread for each question."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def retrieving(
+        self, query: Query, depth: int, fields: frozenset[Field] = frozenset()
+    ) -> Steps[Candidates]:
+        """The requests of `retrieve`, and the pool that they give; see `engines/steps.py`."""
+
+    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
+        """The `depth` best documents, with what the re-ranker needs."""
+        return self.index.ask(self.retrieving(query, depth, fields), self.options)
+
+    async def aretrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
+        """`retrieve` for an event loop."""
+        return await self.index.aask(self.retrieving(query, depth, fields), self.options)
 
 
 def filterable(pipeline: Pipeline) -> ExplainingRetriever:

@@ -10,9 +10,10 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from surprise_rerank.candidates import Candidates, Field, Query
+from surprise_rerank.connectors.qdrant.engines.steps import Steps
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.qdrant.multivectors import TokenStorage, query_vectors, similarities
-from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever, SearchedIndex, in_words
+from surprise_rerank.connectors.qdrant.retrievers.base import ReadingRetriever, SearchedIndex, in_words
 from surprise_rerank.connectors.qdrant.search.queries import (
     NO_OPTIONS,
     SearchOptions,
@@ -37,7 +38,7 @@ _MARGIN = 10
 
 
 @dataclass(frozen=True, slots=True)
-class DenseRetriever(ExplainingRetriever):
+class DenseRetriever(ReadingRetriever):
     """The documents nearest by cosine.
 
     Attributes:
@@ -50,9 +51,11 @@ class DenseRetriever(ExplainingRetriever):
     exact: bool = False
     options: SearchOptions = NO_OPTIONS
 
-    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
+    def retrieving(
+        self, query: Query, depth: int, fields: frozenset[Field] = frozenset()
+    ) -> Steps[Candidates]:
         """The `depth` nearest documents, with what the re-ranker needs."""
-        return self.index.search(query, depth, fields, exact=self.exact, options=self.options)
+        return self.index.searching(query, depth, fields, exact=self.exact, options=self.options)
 
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
@@ -60,7 +63,7 @@ class DenseRetriever(ExplainingRetriever):
 
 
 @dataclass(frozen=True)
-class SurpriseRetriever(ExplainingRetriever):
+class SurpriseRetriever(ReadingRetriever):
     """Documents by the surprise of their cosine to the query, the document as anchor.
 
     The index needs an ensemble. Three places can compute it; over the same documents they rank alike.
@@ -123,16 +126,18 @@ class SurpriseRetriever(ExplainingRetriever):
                     "refresh_statistics, or choose mode='client'"
                 )
 
-    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
+    def retrieving(
+        self, query: Query, depth: int, fields: frozenset[Field] = frozenset()
+    ) -> Steps[Candidates]:
         """The `depth` most surprising documents; scores are `surprise` (z) and its `probability`."""
         if self.mode == "client":
-            return self._on_the_client(query, depth, fields)
+            return (yield from self._on_the_client(query, depth, fields))
         dense, skipped = dense_vector(query), self.options.offset or 0
         options = replace(self._options, offset=None)
         last, margin = depth + skipped, _MARGIN
         while True:
             wanted = self._wanted(last, margin)
-            found = self.index.pools.run(
+            found = yield from self.index.pools.running(
                 lambda limit: self._stages(dense, limit), wanted, fields, "surprise", options
             )
             ordered = _ordered(found, np.asarray(found.scores["surprise"], np.float64))
@@ -182,12 +187,12 @@ class SurpriseRetriever(ExplainingRetriever):
         wide = limit + _MARGIN
         return [surprise_stage(dense, wide), dense_stage(dense, wide), formula_stage(limit)]
 
-    def _on_the_client(self, query: Query, depth: int, fields: frozenset[Field]) -> Candidates:
+    def _on_the_client(self, query: Query, depth: int, fields: frozenset[Field]) -> Steps[Candidates]:
         skipped = self.options.offset or 0
         # Threshold and offset are about z, which is not known before the vectors are here.
         options = replace(self._options, offset=None, score_threshold=None)
         wide = self._pool(depth + skipped)
-        found = self.index.search(query, wide, fields | {"dense"}, options=options)
+        found = yield from self.index.searching(query, wide, fields | {"dense"}, options=options)
         assert found.dense is not None
         moments = self._statistics.moments(found.dense)
         cosine = np.asarray(found.scores["cosine"], np.float64)
@@ -206,7 +211,7 @@ class SurpriseRetriever(ExplainingRetriever):
 
 
 @dataclass(frozen=True, slots=True)
-class MaxSimRetriever(ExplainingRetriever):
+class MaxSimRetriever(ReadingRetriever):
     """The nearest by cosine, re-scored inside Qdrant by MaxSim: inclusion over the query's universe.
 
     Scores are the mean over the query's tokens of the largest cosine, which is what `DynaMaxReranker` gives
@@ -236,12 +241,14 @@ class MaxSimRetriever(ExplainingRetriever):
                 "re-rank with DynaMaxReranker"
             )
 
-    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
+    def retrieving(
+        self, query: Query, depth: int, fields: frozenset[Field] = frozenset()
+    ) -> Steps[Candidates]:
         """The `depth` best documents, with what the re-ranker needs."""
         tokens = query.require_tokens()
         options = self.options.exactly() if self.exact else self.options
         # Qdrant's score has another zero and scale, so the threshold is applied here.
-        found = self.index.pools.run(
+        found = yield from self.index.pools.running(
             lambda limit: self._stages(query, limit),
             depth,
             fields,

@@ -12,7 +12,11 @@ from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.qdrant.engines.steps import Steps, together
-from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever, SearchedIndex
+from surprise_rerank.connectors.qdrant.retrievers.base import (
+    ExplainingRetriever,
+    ReadingRetriever,
+    SearchedIndex,
+)
 from surprise_rerank.connectors.qdrant.retrievers.dense import DenseRetriever
 from surprise_rerank.connectors.qdrant.retrievers.inclusion import (
     FoundInclusion,
@@ -51,7 +55,7 @@ class LexicalIndex(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class HybridRetriever(ExplainingRetriever):
+class HybridRetriever(ReadingRetriever):
     """The union of the best documents by cosine and by BM25.
 
     Every candidate carries its exact BM25 score, also one that only dense search found, and the pool carries
@@ -73,7 +77,9 @@ class HybridRetriever(ExplainingRetriever):
     options: SearchOptions = NO_OPTIONS
     inclusion: QdrantInclusion | None = None
 
-    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
+    def retrieving(
+        self, query: Query, depth: int, fields: frozenset[Field] = frozenset()
+    ) -> Steps[Candidates]:
         """At most 2 x `depth` candidates: cosine's first, then what only BM25 found.
 
         An index and its own words are asked together, in two requests. Where documents are split it takes a
@@ -82,8 +88,8 @@ class HybridRetriever(ExplainingRetriever):
         """
         words = self.lexical
         if isinstance(words, SparseRetriever) and words.index is self.index:
-            return words.index.pools.ask(self._together(words, query, depth, fields), self.options)
-        pool = self.index.search(query, depth, fields, exact=self.exact, options=self.options)
+            return (yield from self._together(words, query, depth, fields))
+        pool = yield from self.index.searching(query, depth, fields, exact=self.exact, options=self.options)
         found, scores = words.search(query.text, depth)
         dense_ids = set(pool.ids)
         missing = [name for name in found if name not in dense_ids]

@@ -12,7 +12,7 @@ from surprise_rerank.candidates import Candidates, Field, Inclusion, Query
 from surprise_rerank.connectors.qdrant.engines.steps import Steps
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.qdrant.multivectors import query_vectors, similarities
-from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever
+from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever, ReadingRetriever
 from surprise_rerank.connectors.qdrant.schema import ID, TOKEN_COUNT, WITH_VECTORS, Record, point_id
 from surprise_rerank.connectors.qdrant.search.pools import among
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions, maxsim_stage, request
@@ -168,7 +168,7 @@ class FoundInclusion:
 
 
 @dataclass(frozen=True, slots=True)
-class InclusionScored(ExplainingRetriever):
+class InclusionScored(ReadingRetriever):
     """Candidates of another retriever of the same index, with inclusion of the question's tokens.
 
     Attributes:
@@ -190,12 +190,18 @@ class InclusionScored(ExplainingRetriever):
         own = self.retriever
         return own.options if isinstance(own, ExplainingRetriever) else NO_OPTIONS
 
-    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
+    def retrieving(
+        self, query: Query, depth: int, fields: frozenset[Field] = frozenset()
+    ) -> Steps[Candidates]:
         """As the other retriever does."""
-        pool = self.retriever.retrieve(query, depth, fields)
+        own, pool = self.retriever, None
+        if isinstance(own, ExplainingRetriever):
+            pool = yield from own.retrieving(query, depth, fields)
+        else:
+            pool = own.retrieve(query, depth, fields)
         numbers = [0] * len(pool) if pool.passages is None else [own.number for own in pool.passages]
         points = [point_id(name, number) for name, number in zip(pool.ids, numbers, strict=True)]
-        found = self.index.pools.ask(self.inclusion.asking(query, points), self.options)
+        found = yield from self.inclusion.asking(query, points)
         if found is None:
             return pool
         lengths = [0] * len(pool)

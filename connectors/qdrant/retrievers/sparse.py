@@ -12,7 +12,7 @@ from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.qdrant.engines.steps import Steps, together
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
-from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever, in_words
+from surprise_rerank.connectors.qdrant.retrievers.base import ReadingRetriever, in_words
 from surprise_rerank.connectors.qdrant.schema import BM25, ID, Record, to_terms
 from surprise_rerank.connectors.qdrant.search.pools import Plan, among, scores_of
 from surprise_rerank.connectors.qdrant.search.queries import (
@@ -31,7 +31,7 @@ _BEST = 100
 
 
 @dataclass(frozen=True, slots=True)
-class SparseRetriever(ExplainingRetriever):
+class SparseRetriever(ReadingRetriever):
     """The best documents by BM25, Qdrant's own; the index needs `IndexOptions(bm25=...)`, the default.
 
     It is a `LexicalIndex` too, for `HybridRetriever`.
@@ -50,10 +50,12 @@ class SparseRetriever(ExplainingRetriever):
     def __post_init__(self) -> None:
         _ = self._bm25
 
-    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
+    def retrieving(
+        self, query: Query, depth: int, fields: frozenset[Field] = frozenset()
+    ) -> Steps[Candidates]:
         """The `depth` best documents; those that share no word with the query are not among them."""
         plan = _plan(self.vector(query.text))
-        return self.index.pools.run(plan, depth, fields, "bm25", self.options)
+        return self.index.pools.running(plan, depth, fields, "bm25", self.options)
 
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""

@@ -11,7 +11,7 @@ from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field
 from surprise_rerank.connectors.qdrant.engines.base import Consistency
-from surprise_rerank.connectors.qdrant.engines.steps import Steps, ask, points, together
+from surprise_rerank.connectors.qdrant.engines.steps import Steps, aask, ask, points, together
 from surprise_rerank.connectors.qdrant.schema import (
     BM25,
     DENSE,
@@ -75,9 +75,9 @@ class Pools:
     storage: Storage
     density: float
 
-    def run(
+    def running(
         self, plan: Plan, depth: int, fields: frozenset[Field], name: str, options: SearchOptions
-    ) -> Candidates:
+    ) -> Steps[Candidates]:
         """The best documents by what a plan ranks by, with their score.
 
         Args:
@@ -87,12 +87,8 @@ class Pools:
             name: of the score.
             options: of Qdrant.
         """
-
-        def steps() -> Steps[Candidates]:
-            records = (yield from self.best(plan, depth, fields, options)).records
-            return (yield from self.candidates(records, fields, {name: scores_of(records)}))
-
-        return self.ask(steps(), options)
+        records = (yield from self.best(plan, depth, fields, options)).records
+        return (yield from self.candidates(records, fields, {name: scores_of(records)}))
 
     def ask(self, steps: Steps[T], options: SearchOptions = NO_OPTIONS) -> T:
         """What a reader returns; see `engines/steps.py`.
@@ -105,6 +101,10 @@ class Pools:
             DataError: if a consistency is asked for, and there is no server.
         """
         return ask(self.storage.engine, steps, self._consistency(options))
+
+    async def aask(self, steps: Steps[T], options: SearchOptions = NO_OPTIONS) -> T:
+        """`ask` for an event loop."""
+        return await aask(self.storage.engine, steps, self._consistency(options))
 
     def _consistency(self, options: SearchOptions) -> Consistency | None:
         if options.consistency is not None and self.storage.engine.kind != "server":
