@@ -251,6 +251,16 @@ def test_an_untrusted_certificate_is_told_at_once(tmp_path: Path) -> None:
         server.shutdown()
 
 
+def test_a_full_disk_is_told_at_once(rest: QdrantRest, client: QdrantClient) -> None:
+    reason = "Service internal error: Failed to flush: No space left on device (os error 28)"
+    rest.fault("POST", "/points/count", Status(500, reason))
+    request = Counted(lambda: client.count("x"))
+    assert (
+        str(failure(request)) == f"the disk of {WHERE} is full ({reason}); make room there, and run it again"
+    )
+    assert request.times == 1
+
+
 def test_a_server_that_speaks_tls_only_is_told() -> None:
     class Alert(socketserver.BaseRequestHandler):
         def handle(self) -> None:
@@ -410,6 +420,15 @@ def grpc_answers(*answers: tuple[grpc.StatusCode, str]) -> Iterator[tuple[Qdrant
             StoreError,
             "strict",
         ),
+        ("INTERNAL", "Service internal error: No space left on device", 1, StoreError, "make room there"),
+        (
+            "UNAVAILABLE",
+            "Tls handshake failed: CERTIFICATE_VERIFY_FAILED",
+            4,
+            StoreError,
+            "SSL_ROOTS_FILE_PATH",
+        ),
+        ("UNAVAILABLE", "Hostname Verification Check failed", 4, StoreError, "is of another name"),
         ("INTERNAL", "", 1, StoreError, "without a reason"),
         ("RESOURCE_EXHAUSTED", "Sent message larger than max (9 vs. 4)", 1, TooLarge, "9 vs. 4"),
         ("OUT_OF_RANGE", "Error, message length too large: found 9 bytes", 1, TooLarge, "found 9"),

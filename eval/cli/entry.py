@@ -4,6 +4,9 @@ import os
 import signal
 from types import FrameType
 
+# gRPC writes lines of its own about handshakes, before ours.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
 # Nothing heavy before this: an interruption of an import that has no handler is a stack trace.
 
 

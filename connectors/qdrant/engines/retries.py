@@ -56,6 +56,7 @@ _COLLECTION_EXISTS = re.compile(r"collection .*already exists", re.IGNORECASE)
 _WRITING = re.compile(r"write access|manage access|read-only", re.IGNORECASE)
 # What strict mode refuses, and Qdrant's advice, which is about its own parameters.
 _STRICT = re.compile(r"Bad request: (?P<what>.+?)[.!]+ Help: (?P<advice>.+?)\.?$", re.DOTALL)
+_NO_ROOM = re.compile(r"no space left|disk space", re.IGNORECASE)
 _CERTIFICATE = re.compile(r".*certificate verify failed: (?P<reason>.+?)\.? \(_ssl\.c:\d+\)$")
 _NO_RESULT = re.compile(r"returned None")  # qdrant-client, of JSON that has no `result`
 _BAD_RETRY_AFTER = "Retry-After header value is not a valid integer: "
@@ -288,6 +289,8 @@ def _response_error(error: UnexpectedResponse, where: str) -> StoreError:
         return _gone(where)
     if status == 409 or _COLLECTION_EXISTS.search(reason):
         return _exists(where)
+    if _NO_ROOM.search(reason):
+        return _full(where, reason)
     if strict := _STRICT.search(reason):
         return _refused_strictly(where, strict)
     shown = f"{status} {error.reason_phrase}".strip()
@@ -335,8 +338,14 @@ def _grpc_error(error: grpc.RpcError, where: str) -> StoreError:
         return _gone(where)
     if code == grpc.StatusCode.ALREADY_EXISTS or _COLLECTION_EXISTS.search(details):
         return _exists(where)
+    if _NO_ROOM.search(details):
+        return _full(where, details)
     if strict := _STRICT.search(details):
         return _refused_strictly(where, strict)
+    if "CERTIFICATE_VERIF" in details:
+        return _untrusted(where, "its authority is not known", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH")
+    if "Hostname Verification" in details:
+        return _untrusted(where, "it is not valid for this host")
     if code == grpc.StatusCode.UNAVAILABLE:
         return StoreError(
             f"cannot reach {where} ({details}); start it with 'docker compose up -d' or check the url"
@@ -373,6 +382,10 @@ def _refused(where: str, is_unknown: bool, reason: str) -> StoreError:
     return NoAccess(f"{refused} a key or a token that may {may}")
 
 
+def _full(where: str, reason: str) -> StoreError:
+    return StoreError(f"the disk of {where} is full ({reason}); make room there, and run it again")
+
+
 def _refused_strictly(where: str, strict: re.Match[str]) -> StoreError:
     return StoreError(
         f"{where} is in strict mode and refuses the request: {strict['what']} ({strict['advice']}); "
@@ -380,7 +393,7 @@ def _refused_strictly(where: str, strict: re.Match[str]) -> StoreError:
     )
 
 
-def _untrusted(where: str, reason: str) -> StoreError:
+def _untrusted(where: str, reason: str, variable: str = "SSL_CERT_FILE") -> StoreError:
     found = _CERTIFICATE.fullmatch(reason)
     shown = found["reason"] if found else reason
     if "not valid for" in shown:
@@ -388,7 +401,7 @@ def _untrusted(where: str, reason: str) -> StoreError:
             f"the certificate of {where} is of another name: {shown}; use the name that it is of"
         )
     return StoreError(
-        f"the certificate of {where} is not trusted: {shown}; name the file of its authority in SSL_CERT_FILE"
+        f"the certificate of {where} is not trusted: {shown}; name the file of its authority in {variable}"
     )
 
 
