@@ -289,14 +289,10 @@ def _response_error(error: UnexpectedResponse, where: str) -> StoreError:
         return _gone(where)
     if status == 409 or _COLLECTION_EXISTS.search(reason):
         return _exists(where)
-    if _NO_ROOM.search(reason):
-        return _full(where, reason)
-    if strict := _STRICT.search(reason):
-        return _refused_strictly(where, strict)
     shown = f"{status} {error.reason_phrase}".strip()
     asked = _asked_wait(error)
     advice = f"; it asks to wait for {asked:.0f} s" if asked else ""
-    return StoreError(f"{where} answered {shown}: {reason or 'without a reason'}{advice}")
+    return _answered(where, shown, reason, advice)
 
 
 def _transport_error(source: Exception, where: str) -> StoreError:
@@ -338,21 +334,11 @@ def _grpc_error(error: grpc.RpcError, where: str) -> StoreError:
         return _gone(where)
     if code == grpc.StatusCode.ALREADY_EXISTS or _COLLECTION_EXISTS.search(details):
         return _exists(where)
-    if _NO_ROOM.search(details):
-        return _full(where, details)
-    if strict := _STRICT.search(details):
-        return _refused_strictly(where, strict)
-    if "CERTIFICATE_VERIF" in details:
-        return _untrusted(where, "its authority is not known", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH")
-    if "Hostname Verification" in details:
-        return _untrusted(where, "it is not valid for this host")
     if code == grpc.StatusCode.UNAVAILABLE:
-        return StoreError(
-            f"cannot reach {where} ({details}); start it with 'docker compose up -d' or check the url"
-        )
+        return _unreached_by_grpc(where, details)
     if code == grpc.StatusCode.DEADLINE_EXCEEDED:
         return StoreError(f"{where} does not answer in time; give it longer, or send it less at once")
-    return StoreError(f"{where} answered {name}: {details or 'without a reason'}")
+    return _answered(where, name, details)
 
 
 def _value_error(error: ValueError | AssertionError, where: str) -> StoreError | None:
@@ -382,11 +368,23 @@ def _refused(where: str, is_unknown: bool, reason: str) -> StoreError:
     return NoAccess(f"{refused} a key or a token that may {may}")
 
 
-def _full(where: str, reason: str) -> StoreError:
-    return StoreError(f"the disk of {where} is full ({reason}); make room there, and run it again")
+def _unreached_by_grpc(where: str, details: str) -> StoreError:
+    if "CERTIFICATE_VERIF" in details:
+        return _untrusted(where, "its authority is not known", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH")
+    if "Hostname Verification" in details:
+        return _untrusted(where, "it is not valid for this host")
+    return StoreError(
+        f"cannot reach {where} ({details}); start it with 'docker compose up -d' or check the url"
+    )
 
 
-def _refused_strictly(where: str, strict: re.Match[str]) -> StoreError:
+def _answered(where: str, shown: str, reason: str, advice: str = "") -> StoreError:
+    """The error for a reason that has no kind of its own."""
+    if _NO_ROOM.search(reason):
+        return StoreError(f"the disk of {where} is full ({reason}); make room there, and run it again")
+    strict = _STRICT.search(reason)
+    if strict is None:
+        return StoreError(f"{where} answered {shown}: {reason or 'without a reason'}{advice}")
     return StoreError(
         f"{where} is in strict mode and refuses the request: {strict['what']} ({strict['advice']}); "
         "change the request, or allow it in the collection's strict_mode_config"
