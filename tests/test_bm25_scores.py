@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterator
@@ -125,6 +126,26 @@ def points_of_200() -> list[Point]:
         patch.setattr(index.storage.engine, "upsert", stored.extend)
         index.sync(DOCUMENTS[:200])
     return stored
+
+
+@pytest.mark.parametrize("system", ["bm25", "fusion"])
+def test_an_event_loop_does_not_wait_for_statistics(
+    rest: QdrantRest, system: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[threading.Thread] = []
+    read = KeptTerms.statistics
+
+    def noted(self: KeptTerms) -> TermStatistics:
+        threads.append(threading.current_thread())
+        return read(self)
+
+    with DocumentIndex.open(None, ENCODER, url=rest.url, collection="loop", options=OPTIONS) as index:
+        index.sync(DOCUMENTS[:50])
+        pipeline = index.pipeline(system)
+        monkeypatch.setattr(KeptTerms, "statistics", noted)
+        assert asyncio.run(pipeline.asearch("w1 w2", 3)).ids
+    assert threads
+    assert threading.main_thread() not in threads
 
 
 @pytest.fixture

@@ -54,8 +54,8 @@ class SparseRetriever(ReadingRetriever):
         self, query: Query, depth: int, fields: frozenset[Field] = frozenset()
     ) -> Steps[Candidates]:
         """The `depth` best documents; those that share no word with the query are not among them."""
-        plan = _plan(self.vector(query.text))
-        return self.index.pools.running(plan, depth, fields, "bm25", self.options)
+        plan = _plan(self.vector(query.text))  # at the first step: an event loop does not read statistics
+        return (yield from self.index.pools.running(plan, depth, fields, "bm25", self.options))
 
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
