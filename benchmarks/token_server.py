@@ -23,6 +23,7 @@ import ir_measures
 import numpy as np
 from machine import describe
 from qdrant_client import QdrantClient, models
+from served import drop, settle
 from stored import documents_of
 
 from surprise_rerank import DynaMaxReranker, Query
@@ -99,15 +100,6 @@ def ways_of(name: str, index: DocumentIndex, depth: int) -> dict[str, Way]:
     return ways
 
 
-def settle(client: QdrantClient, collection: str) -> None:
-    """Wait until the server's optimizers rest."""
-    quiet = 0
-    while quiet < 3:
-        time.sleep(1)
-        status = client.get_collection(collection).status
-        quiet = quiet + 1 if status == models.CollectionStatus.GREEN else 0
-
-
 def sizes(index: DocumentIndex, files: Path | None) -> Sizes:
     """What the token vectors of an index take."""
     if index.manifest.options.packed_tokens:
@@ -154,7 +146,7 @@ def main(
         ways: dict[str, dict[str, Way]] = {"REST": {}, "gRPC": {}}
         for number, (name, options) in enumerate(STORED.items()):
             collection = f"token-server-{number}"
-            stack.callback(_drop, client, collection)
+            stack.callback(drop, client, collection)
             for transport, own in ways.items():
                 index = DocumentIndex.open(
                     None,
@@ -223,12 +215,6 @@ def _scores(found: Candidates | Ranking, query: Query) -> dict[str, float]:
     """As a run has them; a question that is a document does not find itself."""
     scores = found.scores if isinstance(found, Ranking) else next(iter(found.scores.values()))
     return {name: float(s) for name, s in zip(found.ids, scores, strict=True) if name != query.id}
-
-
-def _drop(client: QdrantClient, collection: str) -> None:
-    for found in client.get_collections().collections:
-        if found.name.startswith(f"{collection}@"):
-            client.delete_collection(found.name)
 
 
 if __name__ == "__main__":

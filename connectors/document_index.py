@@ -15,6 +15,7 @@ from surprise_rerank.encoders.base import Encoded
 
 # What ranks needs torch, which takes seconds that a look at an index's status can do without.
 if TYPE_CHECKING:
+    from surprise_rerank.connectors.systems.built import Mode
     from surprise_rerank.pipeline import Pipeline
     from surprise_rerank.rerank.diversity import DiversityOptions
     from surprise_rerank.text_reranker import TextReranker
@@ -40,6 +41,7 @@ class DocumentIndex(QdrantIndex):
         *,
         depth: int = 100,
         min_surprise: float | None = None,
+        mode: Mode | None = None,
         **diversity: Unpack[DiversityOptions],
     ) -> Pipeline:
         """Search by a system: a question in, a ranking out.
@@ -49,18 +51,20 @@ class DocumentIndex(QdrantIndex):
                 `register_system`; the best that the index stores enough for by default.
             depth: size of the candidate pool.
             min_surprise: leave out what is less surprising than this share of other questions.
+            mode: where scores are computed: `formula`, `vector` or `client` for `surprise`, `client` or
+                `maxsim` for `auto`, `fusion` and `dynamax`. The system's usual place by default.
             diversity: `diversity=.3` (or `mmr=.7`) puts different documents first, `collapse=.95` folds
                 near-duplicates into one; see `rerank/diversity.py`.
 
         Raises:
-            DataError: if the index lacks what the system needs, or min_surprise is given and it has no
-                background for the system; if an option of diversity is out of its range.
+            DataError: if the index lacks what the system or the mode needs, or min_surprise is given and it
+                has no background for the system; if an option of diversity is out of its range.
         """
         from surprise_rerank.connectors.systems.loading import pipeline_of
         from surprise_rerank.rerank.diversity import NO_DIVERSITY
 
         shown = NO_DIVERSITY.changed(**diversity)
-        return pipeline_of(self, system, depth=depth, min_surprise=min_surprise, diversity=shown)
+        return pipeline_of(self, system, depth=depth, min_surprise=min_surprise, diversity=shown, mode=mode)
 
     def text_reranker(
         self,

@@ -214,6 +214,7 @@ def pipeline_of(
     depth: int = 100,
     min_surprise: float | None = None,
     diversity: Diversity = NO_DIVERSITY,
+    mode: Mode | None = None,
 ) -> Pipeline:
     """A system as a pipeline, with its background where the index has one.
 
@@ -223,12 +224,13 @@ def pipeline_of(
         depth: size of the candidate pool.
         min_surprise: leave out what is less surprising.
         diversity: of what a search shows.
+        mode: where scores are computed; the system's usual place by default.
 
     Raises:
-        DataError: if the index lacks what the system needs, or min_surprise is given and it has no
-            background for the system.
+        DataError: if the index lacks what the system or the mode needs, or min_surprise is given and it has
+            no background for the system.
     """
-    built = build_system(system or default_system(index), index)
+    built = build_system(system or default_system(index), index, mode=mode)
     return pipeline_with(index, built, depth=depth, min_surprise=min_surprise, diversity=diversity)
 
 
