@@ -151,6 +151,20 @@ def test_systems_rank_as_with_packed_tokens(open_index: Opener, name: str, passa
             assert ours.ids[0] == theirs.ids[0] or ours.scores[0] - ours.scores[1] < 0.1
 
 
+@pytest.mark.parametrize("passages", [None, Passages(40, 5)])
+def test_fusion_inside_qdrant_reads_nothing_but_scores(open_index: Opener, passages: Passages | None) -> None:
+    encoder = WordEncoder(D, window=40)
+    with open_index(encoder, options=replace(NATIVE, passages=passages)) as index:
+        index.sync(corpus(9, 150), background=False)
+        built, query = build_system("fusion", index), question(encoder, 3)
+        assert not built.needs
+        pool = built.retriever.retrieve(query, 20, built.needs)
+        assert pool.dense is None
+        vectors = built.retriever.retrieve(query, 20, frozenset({"dense"})).require_dense()
+        np.testing.assert_allclose(pool.scores["cosine"], vectors @ query.require_dense(), atol=1e-5)
+        assert len(pool) > 20, "some were found by BM25 alone"
+
+
 def test_an_index_of_multivectors_alone_has_all_systems_of_tokens(open_index: Opener) -> None:
     encoder = WordEncoder(D)
     with open_index(encoder, options=NATIVE) as index:

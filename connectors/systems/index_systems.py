@@ -199,7 +199,9 @@ def fusion(inputs: SystemInputs) -> BuiltSystem:
         raise _lacking(inputs.index, "packed token vectors, which a fusion compares", "--packed-tokens")
     sample = _sampled(inputs.index, SAMPLE_SIZE, frozenset({"dense"}), tokens=mode == "client")
     inclusion = QdrantInclusion.of(inputs.index, SAMPLE_SIZE, weighs=False) if mode == "maxsim" else None
-    scorers: list[Scorer] = [CosineScorer(sample.corpus)]
+    # By Qdrant's MaxSim nothing but scores travels: neither tokens nor dense vectors.
+    only_scores = inclusion is not None and inputs.first_stage is None
+    scorers: list[Scorer] = [CosineScorer(sample.corpus, retrieved=only_scores)]
     if sample.tokens is not None:
         scorers.append(DynaMaxScorer(sample.tokens))
     elif inclusion is not None:
@@ -211,7 +213,8 @@ def fusion(inputs: SystemInputs) -> BuiltSystem:
     terms = " + ".join(f"{weights[s.name]:g} {s.name}" if s.name in weights else s.name for s in scorers)
     reranking = f"client: {terms}, each in deviations above its mean over {_measured(inputs, sample)}"
     reranker = FusionReranker(scorers, "surprise", weights)
-    return BuiltSystem("fusion", _hybrid(inputs, inclusion), reranker, reranking, _without(inputs))
+    retriever = _hybrid(inputs, inclusion, cosines=only_scores)
+    return BuiltSystem("fusion", retriever, reranker, reranking, _without(inputs))
 
 
 def auto(inputs: SystemInputs, settings: AutoSettings = AUTO_DEFAULTS) -> BuiltSystem:
@@ -263,13 +266,15 @@ def _measured(inputs: SystemInputs, sample: _Sample) -> str:
     return f"{len(sample.ids)} sampled documents{own}"
 
 
-def _hybrid(inputs: SystemInputs, inclusion: QdrantInclusion | None) -> Retriever:
+def _hybrid(inputs: SystemInputs, inclusion: QdrantInclusion | None, *, cosines: bool = False) -> Retriever:
     """Candidates by cosine and, where it can be asked, by BM25; or the given ones with BM25's scores."""
     found = _dense(inputs)
     if _has_words(inputs.index):
         words = SparseRetriever(inputs.index, inputs.options)
         if inputs.first_stage is None:
-            return HybridRetriever(inputs.index, words, options=inputs.options, inclusion=inclusion)
+            return HybridRetriever(
+                inputs.index, words, options=inputs.options, inclusion=inclusion, cosines=cosines
+            )
         found = LexicallyScored(inputs.first_stage, words)
     return found if inclusion is None else InclusionScored(found, inclusion)
 

@@ -51,18 +51,28 @@ class Scorer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CosineScorer:
-    """The ensemble's similarity of dense vectors, the cosine usually, whose moments are exact."""
+    """The ensemble's similarity of dense vectors, the cosine usually, whose moments are exact.
+
+    Attributes:
+        ensemble: of the corpus.
+        name: what its part is called in a ranking.
+        retrieved: whether the candidates come with it, as `Candidates.scores["cosine"]`, so that no vectors
+            are needed here.
+    """
 
     ensemble: Ensemble
     name: str = "cosine"
+    retrieved: bool = False
 
     @property
     def needs(self) -> frozenset[Field]:
-        """Dense vectors."""
-        return frozenset({"dense"})
+        """Dense vectors, where they are compared here."""
+        return frozenset() if self.retrieved else frozenset({"dense"})
 
     def scores(self, query: Query, candidates: Candidates) -> FloatArray:
         """(n,) cosines."""
+        if self.retrieved and "cosine" in candidates.scores:
+            return candidates.scores["cosine"]
         return dense_similarities(query, candidates, self.ensemble.similarity)
 
     def moments(self, query: Query, candidates: Candidates) -> Moments:

@@ -69,6 +69,8 @@ class HybridRetriever(ReadingRetriever):
             `SparseRetriever` the same filter.
         inclusion: of the question's tokens, which Qdrant is asked for with the scores that are missing; of
             an index with its own words.
+        cosines: whether Qdrant is asked for the cosine of what only BM25 found, too, so that nobody needs its
+            vector; of an index with its own words.
     """
 
     index: SearchedIndex
@@ -76,6 +78,7 @@ class HybridRetriever(ReadingRetriever):
     exact: bool = False
     options: SearchOptions = NO_OPTIONS
     inclusion: QdrantInclusion | None = None
+    cosines: bool = False
 
     def retrieving(
         self, query: Query, depth: int, fields: frozenset[Field] = frozenset()
@@ -117,21 +120,23 @@ class HybridRetriever(ReadingRetriever):
             return records, (yield from pools.candidates(records, fields, {"cosine": cosines}))
 
         pool: Candidates
-        (records, pool), others, included = yield from together(
+        (records, pool), others, included, cosines = yield from together(
             found(),
             words.scoring(sparse, [name for name in ids if name not in known]),
             self._including(query, near.records, missing),
+            pools.cosines(dense, missing if self.cosines else (), options),
         )
-        inclusion = None
+        left = set(pool.ids)  # a document can be deleted meanwhile
+        records = [record for record in records if record.payload[ID] in left]
+        points, inclusion = [record.id for record in records], None
         if included is not None:
-            left = set(pool.ids)  # a document can be deleted meanwhile
-            records = [record for record in records if record.payload[ID] in left]
-            inclusion = included.of([record.id for record in records], token_lengths(records))
+            inclusion = included.of(points, token_lengths(records))
+        near_to = [cosines.get(point, own) for point, own in zip(points, pool.scores["cosine"], strict=True)]
         known |= others
         scores = np.array([known.get(name, 0.0) for name in pool.ids], np.float64)
         return replace(
             pool,
-            scores={**pool.scores, "bm25": scores},
+            scores={"cosine": np.array(near_to, np.float64), "bm25": scores},
             corpus_moments={"bm25": moments},
             inclusion=inclusion,
         )

@@ -32,6 +32,7 @@ from surprise_rerank.connectors.qdrant.search.queries import (
     NO_OPTIONS,
     SearchOptions,
     Stage,
+    dense_stage,
     request,
     rescored,
 )
@@ -175,6 +176,23 @@ class Pools:
         asked = models.QueryRequest(filter=among(ids), with_payload=payload, with_vector=vectors)
         records = yield from self.every(lambda limit: asked.model_copy(update={"limit": limit}), len(ids))
         return sorted(records, key=lambda r: (place[r.payload[ID]], r.payload.get(NUMBER, 0)))
+
+    def cosines(
+        self, dense: Float32Array, documents: Sequence[str], options: SearchOptions
+    ) -> Steps[dict[str, float]]:
+        """Point -> its cosine, of all points of some documents; their vectors stay where they are.
+
+        Args:
+            dense: (d,) the question's vector.
+            documents: ids.
+            options: of the search that found the other candidates.
+        """
+        narrowed = replace(options, filter=among(documents), offset=None, score_threshold=None)
+        chosen = rescored(narrowed, self.storage.manifest.options.quantization)
+        records = yield from self.every(
+            lambda limit: request([dense_stage(dense, limit)], limit, (), (), chosen), len(documents)
+        )
+        return {record.id: record.score for record in records}
 
     def every(self, asked: Callable[[int], models.QueryRequest], documents: int) -> Steps[list[Record]]:
         """All points of so many documents that a request can find.
