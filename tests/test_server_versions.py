@@ -87,7 +87,7 @@ def test_the_version_is_told_by_grpc(server: QdrantRest) -> None:
 def test_a_key_without_tls_is_one_line_and_for_other_machines_only(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    from surprise_rerank.connectors.qdrant.engines.keys import key_header
+    from surprise_rerank.connectors.qdrant.engines.nodes import key_header
 
     with QdrantRest(api_key="secret") as guarded, warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -576,11 +576,12 @@ def _require_plain(options: SearchOptions) -> None:
     Raises:
         DataError: if it is asked for.
     """
-    if options.consistency is not None:
-        raise DataError(
-            f"consistency={options.consistency!r} is for an index of surprise-rerank; leave it away for a "
-            "collection that somebody else made"
-        )
+    for name in ("consistency", "tenant"):
+        if getattr(options, name) is not None:
+            raise DataError(
+                f"{name}={getattr(options, name)!r} is for an index of surprise-rerank; leave it away for a "
+                "collection that somebody else made"
+            )
 
 
 def _old_words(old: int, count: int) -> tuple[str, ...]:

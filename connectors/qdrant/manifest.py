@@ -13,6 +13,7 @@ from surprise_rerank.connectors.qdrant.multivectors import CODED, TokenStorage
 from surprise_rerank.connectors.qdrant.schema import (
     FIRST_WITH_CODES,
     FIRST_WITH_WEIGHTS,
+    METADATA,
     READ_SCHEMAS,
     SCHEMA_VERSION,
 )
@@ -53,6 +54,10 @@ class IndexOptions:
         quantization: of the dense vectors; searches are rescored with the originals.
         on_disk: dense vectors are read from disk instead of held in memory.
         payload_indexes: path such as `metadata.year` -> its type, for filters on large collections.
+        tenant: key of the metadata that says whose a document is, where many customers share an index. A
+            server stores a tenant's points together, so that a search with a filter by it reads less.
+        shard_by_tenant: every tenant has a shard of its own, on a server that is a cluster: a filter by a
+            tenant asks that shard alone. Every document must have a tenant then.
     """
 
     passages: Passages | None = field(default_factory=Passages)
@@ -65,6 +70,8 @@ class IndexOptions:
     quantization: Quantization | None = None
     on_disk: bool = False
     payload_indexes: Mapping[str, PayloadType] = field(default_factory=dict)
+    tenant: str | None = None
+    shard_by_tenant: bool = False
 
     def __post_init__(self) -> None:
         choices: dict[str, tuple[Any, ...]] = {
@@ -76,6 +83,12 @@ class IndexOptions:
             if getattr(self, name) not in (None, *allowed):
                 known = ", ".join(allowed)
                 raise DataError(f"{name}={getattr(self, name)!r} is not known; choose None or one of {known}")
+        if self.tenant is not None and not all(self.tenant.split(".")):
+            raise DataError(f"tenant={self.tenant!r} is no key of the metadata; give one such as 'customer'")
+        if self.shard_by_tenant and self.tenant is None:
+            raise DataError(
+                "shard_by_tenant needs tenant, the key of the metadata that says whose a document is"
+            )
         _ = self.token_form  # refuses a pooling that is none
         for path, kind in self.payload_indexes.items():
             if kind not in get_args(PayloadType):
@@ -86,6 +99,11 @@ class IndexOptions:
     def token_form(self) -> TokenForm:
         """The form of token vectors, int8 where it is not settled yet; multivectors are merged as it says."""
         return TokenForm.chosen(self.token_storage or INT8.storage, self.pooling)
+
+    @property
+    def tenant_path(self) -> str:
+        """Where a payload has the tenant; empty where there are none."""
+        return "" if self.tenant is None else f"{METADATA}.{self.tenant}"
 
     @property
     def stores_tokens(self) -> bool:
@@ -304,8 +322,14 @@ class Manifest:
         """Refuse an engine that cannot store what the options say.
 
         Raises:
-            DataError: if it is local mode, and multivectors are to be in codes.
+            DataError: if it is local mode, and multivectors are to be in codes; if it is no server, and every
+                tenant is to have a shard.
         """
+        if self.options.shard_by_tenant and kind != "server":
+            raise DataError(
+                f"shard_by_tenant is for a Qdrant server that is a cluster, and {where} is none; leave it "
+                "away, a filter by tenant finds the same"
+            )
         storage = self.options.token_vectors
         if kind == "local" and storage in CODED:
             raise DataError(

@@ -190,14 +190,18 @@ def payload_indexes(options: IndexOptions) -> dict[str, str]:
     own = {ID: "keyword", MU: "float", SIGMA: "float", STATISTICS: "keyword"}
     if options.passages is not None:
         own[NUMBER] = "integer"
-    return {**own, **options.payload_indexes}
+    if options.tenant is not None:
+        own[options.tenant_path] = "keyword"
+    return {**options.payload_indexes, **own}
 
 
 def to_record(point: Any, score: float = 0.0) -> Record:
     """A point that Edge or a client has found; its only vector may have no name."""
     vectors = point.vector or {}
     named = vectors if isinstance(vectors, dict) else {UNNAMED: vectors}
-    return Record(str(point.id), point.payload or {}, named, float(score))
+    key = getattr(point, "shard_key", None)  # Edge has none
+    whose = None if key is None else str(key)
+    return Record(str(point.id), point.payload or {}, named, float(score), whose)
 
 
 def pages(read: Callable[[Any], tuple[Sequence[Any], Any]]) -> Iterator[list[Record]]:

@@ -128,7 +128,11 @@ class ClientEngine:
         )
         if self.kind == "server":  # local mode has no payload indexes, and warns of the request
             for path, kind in payload_indexes(manifest.options).items():
-                self._index_payload(path, models.PayloadSchemaType(kind))
+                schema: models.PayloadFieldSchema = models.PayloadSchemaType(kind)
+                if path == manifest.options.tenant_path:
+                    own = models.KeywordIndexType.KEYWORD
+                    schema = models.KeywordIndexParams(type=own, is_tenant=True)
+                self._index_payload(path, schema)
         return made
 
     def create_of(
@@ -203,34 +207,44 @@ class ClientEngine:
         """Number of stored points, or of those that a filter lets through."""
         return self._read(lambda client, name: client.count(name, count_filter=condition, exact=True)).count
 
-    def upsert(self, points: Sequence[Point]) -> None:
-        """Store points, or replace those of the same id; waits until they are applied."""
+    def upsert(self, points: Sequence[Point], shard: str | None = None) -> None:
+        """Store points, or replace those of the same id; waits until they are applied.
+
+        Args:
+            points: to be stored.
+            shard: of a tenant, where they have shards of their own; likewise for the other changes.
+        """
         batch = [
             models.PointStruct(id=p.id, vector=_vectors(p.vectors), payload=p.payload or None) for p in points
         ]
-        self._call(lambda client: client.upsert(self.collection, batch, wait=True))
+        self._call(lambda client: client.upsert(self.collection, batch, wait=True, shard_key_selector=shard))
 
-    def delete(self, point_ids: Sequence[PointId]) -> None:
+    def delete(self, point_ids: Sequence[PointId], shard: str | None = None) -> None:
         """Remove points; waits until they are gone."""
         for start in range(0, len(point_ids), 10 * _OPERATIONS):
-            self._delete(models.PointIdsList(points=list(point_ids[start : start + 10 * _OPERATIONS])))
+            part = models.PointIdsList(points=list(point_ids[start : start + 10 * _OPERATIONS]))
+            self._delete(part, shard)
 
-    def set_payloads(self, changes: Sequence[tuple[PointId, Payload]]) -> None:
+    def set_payloads(self, changes: Sequence[tuple[PointId, Payload]], shard: str | None = None) -> None:
         """Set some fields of points."""
         operations = [
-            models.SetPayloadOperation(set_payload=models.SetPayload(payload=payload, points=[name]))
+            models.SetPayloadOperation(
+                set_payload=models.SetPayload(payload=payload, points=[name], shard_key=shard)
+            )
             for name, payload in changes
         ]
         for start in range(0, len(operations), _OPERATIONS):
             self._update(operations[start : start + _OPERATIONS])
 
-    def set_vectors(self, changes: Sequence[tuple[PointId, Mapping[str, StoredVector]]]) -> None:
+    def set_vectors(
+        self, changes: Sequence[tuple[PointId, Mapping[str, StoredVector]]], shard: str | None = None
+    ) -> None:
         """Set some vectors of points."""
         points = [models.PointVectors(id=name, vector=_vectors(vectors)) for name, vectors in changes]
         widest = max((Point("", vectors, {}).size for _, vectors in changes), default=1)
         step = max(1, min(_OPERATIONS, REQUEST_BYTES // widest))
         for start in range(0, len(points), step):
-            self._update_vectors(points[start : start + step])
+            self._update_vectors(points[start : start + step], shard)
 
     def add_sparse_vector(self, name: str, modifier: models.Modifier | None) -> None:
         """Give points a further sparse vector, by name; nothing happens if it is there.
@@ -412,20 +426,23 @@ class ClientEngine:
             "score_threshold": request.score_threshold,
             "with_payload": request.with_payload or False,
             "with_vectors": request.with_vector or False,
+            "shard_key_selector": request.shard_key,
             # Local mode is always exact, and warns of the parameter.
             "search_params": request.params if self.kind == "server" else None,
         }
 
-    def _delete(self, points: models.PointIdsList) -> None:
-        self._call(lambda client: client.delete(self.collection, points, wait=True))
+    def _delete(self, points: models.PointIdsList, shard: str | None) -> None:
+        self._call(lambda client: client.delete(self.collection, points, wait=True, shard_key_selector=shard))
 
     def _update(self, operations: Sequence[models.UpdateOperation]) -> None:
         self._call(lambda client: client.batch_update_points(self.collection, operations, wait=True))
 
-    def _update_vectors(self, points: Sequence[models.PointVectors]) -> None:
-        self._call(lambda client: client.update_vectors(self.collection, points, wait=True))
+    def _update_vectors(self, points: Sequence[models.PointVectors], shard: str | None) -> None:
+        self._call(
+            lambda client: client.update_vectors(self.collection, points, wait=True, shard_key_selector=shard)
+        )
 
-    def _index_payload(self, path: str, schema: models.PayloadSchemaType) -> None:
+    def _index_payload(self, path: str, schema: models.PayloadFieldSchema) -> None:
         self._call(lambda client: client.create_payload_index(self.collection, path, schema, wait=True))
 
     def _call(self, request: Callable[[QdrantClient], T], *, reads: bool = False, patient: bool = True) -> T:

@@ -8,11 +8,15 @@ it is back. So one question is late when a node dies, and none when it returns.
 from __future__ import annotations
 
 import contextlib
+import functools
+import ipaddress
+import logging
 import math
 import random
 import threading
 from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import grpc  # type: ignore[import-untyped]
 import httpx
@@ -20,7 +24,6 @@ from qdrant_client import AsyncQdrantClient, QdrantClient
 from qdrant_client.http.exceptions import ApiException
 
 from surprise_rerank.connectors.qdrant.engines import retries
-from surprise_rerank.connectors.qdrant.engines.keys import key_header
 from surprise_rerank.connectors.qdrant.location import (
     DEFAULT_RETRIES,
     EngineKind,
@@ -33,6 +36,8 @@ from surprise_rerank.errors import StoreError
 
 T = TypeVar("T")
 C = TypeVar("C", QdrantClient, AsyncQdrantClient)
+
+_log = logging.getLogger(__name__)
 
 # A server compresses its answers for clients that say they read gzip, as both kinds of client do. A pool's
 # token vectors are as good as random: they take ten times as long then, and are hardly smaller.
@@ -337,3 +342,30 @@ def _client(location: Location, url: str, timeout: float | None, kind: Callable[
         ) from None
     except ValueError:  # it can contain a password of the url
         raise StoreError(f"{shown_url(url)!r} is not the url of a Qdrant server") from None
+
+
+def key_header(location: Location, url: str) -> dict[str, str] | None:
+    """The header with the key for one of the location's addresses; None where there is none.
+
+    qdrant-client would print two lines for a key without TLS, one of them of source code, for this machine's
+    own server, too. A log line is written instead, once for each address that is not of this machine.
+    """
+    if location.key is None:
+        return None
+    address = urlsplit(url)
+    if address.scheme == "http" and not _is_here(address.hostname or ""):
+        _warn(f"http://{address.netloc.rpartition('@')[2]}")
+    return {"api-key": location.key}
+
+
+def _is_here(host: str) -> bool:
+    """Whether what is sent to a host stays on this machine."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+@functools.cache
+def _warn(address: str) -> None:
+    _log.warning("the API key travels to %s without TLS, readable on the way; use https", address)

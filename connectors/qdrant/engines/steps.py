@@ -7,7 +7,7 @@ of them take as many requests as the longest. On a server each saves the way the
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -74,7 +74,23 @@ def together(*readers: Steps[Any]) -> Steps[list[Any]]:
     return results
 
 
-def points(ids: Sequence[PointId], fields: Sequence[str]) -> models.QueryRequest:
-    """A request for points by id, in any order; unknown ids are left out."""
+def shard_keys(tenants: Iterable[str | None]) -> list[int | str] | None:
+    """The shards of these tenants, for a request; None for all, as where tenants have none of their own."""
+    found = dict.fromkeys(tenants)
+    return None if None in found else [own for own in found if own is not None] or None
+
+
+def points(
+    ids: Sequence[PointId], fields: Sequence[str], tenants: Iterable[str | None] = ()
+) -> models.QueryRequest:
+    """A request for points by id, in any order; unknown ids are left out.
+
+    Args:
+        ids: of the points.
+        fields: of the payload.
+        tenants: in whose shards they are; in any where not given.
+    """
     among = models.Filter(must=[models.HasIdCondition(has_id=list(ids))])
-    return models.QueryRequest(filter=among, limit=max(len(ids), 1), with_payload=list(fields))
+    return models.QueryRequest(
+        filter=among, limit=max(len(ids), 1), with_payload=list(fields), shard_key=shard_keys(tenants)
+    )

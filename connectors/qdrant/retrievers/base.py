@@ -204,6 +204,8 @@ def in_words(index: SearchedIndex, stages: Sequence[Stage], options: SearchOptio
     first = f"all {len(index)} documents"
     if options.filter is not None:
         first += " that the filter lets through"
+    if options.tenant is not None:
+        first += f" of tenant {options.tenant!r}"
     sources = [first, *(f"the {stage.limit} best of these" for stage in stages[:-1])]
     return [
         f"{index.engine}: {stage.name} over {source}" for stage, source in zip(stages, sources, strict=True)

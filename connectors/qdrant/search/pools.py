@@ -11,7 +11,7 @@ from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field
 from surprise_rerank.connectors.qdrant.engines.base import Consistency
-from surprise_rerank.connectors.qdrant.engines.steps import Steps, aask, ask, points, together
+from surprise_rerank.connectors.qdrant.engines.steps import Steps, aask, ask, points, shard_keys, together
 from surprise_rerank.connectors.qdrant.schema import (
     BM25,
     DENSE,
@@ -33,8 +33,10 @@ from surprise_rerank.connectors.qdrant.search.queries import (
     SearchOptions,
     Stage,
     dense_stage,
+    of_tenant,
     request,
     rescored,
+    tenants_in,
 )
 from surprise_rerank.connectors.qdrant.storage.base import Storage
 from surprise_rerank.connectors.qdrant.storage.tokens import to_token_batch, token_points
@@ -173,7 +175,10 @@ class Pools:
         if not self.splits:
             return sorted((r for r in found if r.payload[ID] in place), key=lambda r: place[r.payload[ID]])
         payload, vectors = list(self._payload_fields(fields)), list(self._vectors(fields)) or False
-        asked = models.QueryRequest(filter=among(ids), with_payload=payload, with_vector=vectors)
+        shards = shard_keys(record.tenant for record in found)
+        asked = models.QueryRequest(
+            filter=among(ids), with_payload=payload, with_vector=vectors, shard_key=shards
+        )
         records = yield from self.every(lambda limit: asked.model_copy(update={"limit": limit}), len(ids))
         return sorted(records, key=lambda r: (place[r.payload[ID]], r.payload.get(NUMBER, 0)))
 
@@ -221,7 +226,7 @@ class Pools:
     ) -> list[tuple[str | int, Candidates]]:
         """The best groups of points that share a value, each as a pool of its own."""
         payload = tuple(dict.fromkeys((*self._payload_fields(fields), group_by)))
-        single = request(stages, limit, payload, self._vectors(fields), replace(options, offset=None))
+        single = self._routed(stages, limit, payload, self._vectors(fields), replace(options, offset=None))
         agreeing = self._consistency(options)
         found = self.storage.engine.query_groups(single, group_by, group_size, agreeing)
         pools = [self.candidates(records, fields, {name: scores_of(records)}) for _, records in found]
@@ -291,7 +296,21 @@ class Pools:
     ) -> models.QueryRequest:
         chosen = rescored(options, self.storage.manifest.options.quantization)
         every = tuple(dict.fromkeys((*self._vectors(fields), *vectors)))
-        return request(stages, limit, self._payload_fields(fields), every, chosen)
+        return self._routed(stages, limit, self._payload_fields(fields), every, chosen)
+
+    def _routed(
+        self,
+        stages: Sequence[Stage],
+        limit: int,
+        fields: Sequence[str],
+        vectors: Sequence[str],
+        options: SearchOptions,
+    ) -> models.QueryRequest:
+        """A request to the shards of the tenants that the options name, where tenants have shards."""
+        own = self.storage.manifest.options
+        chosen = of_tenant(options, own.tenant_path)
+        tenants = tenants_in(chosen.filter, own.tenant_path) if own.shard_by_tenant else None
+        return request(stages, limit, fields, vectors, chosen, tenants)
 
     def _vectors(self, fields: frozenset[Field]) -> tuple[str, ...]:
         """Names of the vectors that fields are made of.
@@ -322,12 +341,13 @@ class Pools:
             scores: name -> (n,) the points'.
         """
         manifest, asked = self.storage.manifest, dict[str, models.QueryRequest]()
+        tenants = [record.tenant for record in records]
         holders = token_points(manifest, records) if "tokens" in fields else {}
         if holders:
-            asked["tokens"] = points(list(holders.values()), (TOKENS,))
+            asked["tokens"] = points(list(holders.values()), (TOKENS,), tenants)
         headless = _headless(records) if "documents" in fields else []
         if headless:
-            asked["documents"] = points([point_id(name) for name in headless], DOCUMENT_FIELDS)
+            asked["documents"] = points([point_id(name) for name in headless], DOCUMENT_FIELDS, tenants)
         answers = dict(zip(asked, (yield list(asked.values())), strict=True)) if asked else {}
 
         documents = _documents([*records, *answers.get("documents", ())]) if "documents" in fields else {}

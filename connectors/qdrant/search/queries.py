@@ -32,6 +32,7 @@ class SearchOptions:
         params: `hnsw_ef`, `exact`, quantisation.
         consistency: how many copies on a server must agree on what is read: a number, `majority`, `quorum` or
             `all`; Qdrant reads one copy by default.
+        tenant: only this tenant's documents, of an index with `IndexOptions(tenant=...)`.
     """
 
     filter: models.Filter | None = None
@@ -39,6 +40,7 @@ class SearchOptions:
     score_threshold: float | None = None
     params: models.SearchParams | None = None
     consistency: Consistency | None = None
+    tenant: str | None = None
 
     def __post_init__(self) -> None:
         if self.filter is not None and not isinstance(self.filter, models.Filter):
@@ -167,6 +169,7 @@ def request(
     fields: Sequence[str],
     vectors: Sequence[str],
     options: SearchOptions = NO_OPTIONS,
+    tenants: Sequence[str] | None = None,
 ) -> models.QueryRequest:
     """One request of several stages, each over what the one before it found.
 
@@ -179,6 +182,7 @@ def request(
         fields: of the payload.
         vectors: by name.
         options: see `SearchOptions`.
+        tenants: whose shards are asked; all where None.
     """
     first, last = stages[0], stages[-1]
     inner: models.Prefetch | None = None
@@ -203,4 +207,44 @@ def request(
         params=options.params if is_single else last.params,
         with_payload=list(fields) or False,
         with_vector=list(vectors) or False,
+        shard_key=None if tenants is None else list(tenants),
     )
+
+
+def of_tenant(options: SearchOptions, path: str) -> SearchOptions:
+    """The same, with the tenant as a part of the filter.
+
+    Args:
+        options: perhaps with a tenant.
+        path: where the payload has it; empty where there are none.
+
+    Raises:
+        DataError: if a tenant is asked for, and there are none.
+    """
+    if options.tenant is None:
+        return options
+    if not path:
+        raise DataError(
+            f"tenant={options.tenant!r}: the index has no tenants; make it with IndexOptions(tenant="
+            "'customer'), the key of the metadata that says whose a document is, or give a filter"
+        )
+    own = models.FieldCondition(key=path, match=models.MatchValue(value=options.tenant))
+    return replace(options, tenant=None).among(models.Filter(must=[own]))
+
+
+def tenants_in(condition: models.Filter | None, path: str) -> list[str] | None:
+    """The tenants that a filter lets through, as far as it names them in `must`; None for all."""
+    must = () if condition is None else condition.must or ()
+    for part in must if isinstance(must, Sequence) else (must,):
+        found: list[Any] | None = None
+        if isinstance(part, models.Filter):
+            found = tenants_in(part, path)
+        elif isinstance(part, models.FieldCondition) and part.key == path:
+            match part.match:
+                case models.MatchValue(value=value):
+                    found = [value]
+                case models.MatchAny(any=values):
+                    found = list(values)
+        if found and all(isinstance(own, str) for own in found):
+            return found
+    return None

@@ -6,6 +6,8 @@ import contextlib
 import hashlib
 import json
 import re
+import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -16,6 +18,7 @@ from surprise_rerank.connectors.qdrant.engines import retries, versions
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.engines.nodes import Nodes
 from surprise_rerank.connectors.qdrant.engines.placement import difference
+from surprise_rerank.connectors.qdrant.engines.tenants import TenantEngine
 from surprise_rerank.connectors.qdrant.location import MEMORY, Location
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest, is_index
 from surprise_rerank.connectors.qdrant.storage.base import check, differs
@@ -33,6 +36,10 @@ T = TypeVar("T")
 _FORBIDDEN = frozenset('<>:"/\\|?*\0\x1f')  # what Qdrant refuses in the name of a collection
 _VERSION = re.compile(r"[0-9]+(-[0-9a-f]{8})?")
 _OF_VERSION = re.compile(rf".+@{_VERSION.pattern}(\.files)?")
+# Seconds between looks for a change of metadata. Of 149 changes on three nodes, five were not there at once
+# on the node that was asked, and took up to 29 ms.
+_WAITS = (0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+_CHANGE = "change"  # in the metadata: which one was the last
 _LISTED = 12  # names in a message
 
 
@@ -64,10 +71,11 @@ class ServerStorage:
         self._location, self._settings = location, settings
         self._before: str | None = None
         self._owns_client = True
-        self.engine = self._points(f"{name}@{version}", self._moved)
+        self.engine = self._engine(manifest.options)
         self._files = self._beside()
         self._is_made_here = not self.engine.exists() and self.engine.create(manifest, settings)
         self.manifest = Manifest.from_json(self.engine.metadata(), self.engine.where)
+        self.engine = self._engine(self.manifest.options)
 
     @classmethod
     def open(
@@ -156,8 +164,13 @@ class ServerStorage:
         return self.manifest
 
     def save(self, manifest: Manifest) -> None:
-        """Remember a changed manifest, in the collection's metadata."""
-        self.engine.set_metadata(manifest.to_json())
+        """Remember a changed manifest, in the collection's metadata, and wait until it is read again."""
+        change = uuid.uuid4().hex
+        self.engine.set_metadata({**manifest.to_json(), _CHANGE: change})
+        for seconds in _WAITS:
+            if self.engine.metadata().get(_CHANGE) == change:
+                break  # else another process may have changed it meanwhile
+            time.sleep(seconds)
         self.manifest = manifest
 
     def read_file(self, name: str) -> bytes | None:
@@ -188,7 +201,10 @@ class ServerStorage:
         self._require_in_use(self._version)
         version = f"{_number(self._version) + 1}-{_digest(manifest)}"
         wanted = {**self._settings, **settings}
-        chosen = {**self.engine.spread(), **wanted}
+        before = self.engine.spread()
+        if manifest.options.shard_by_tenant != self.manifest.options.shard_by_tenant:
+            before.pop("shard_number", None)  # of a tenant, or of all
+        chosen = {**before, **wanted}
         made = ServerStorage(self._nodes, self._location, version, manifest, chosen)
         made.check_settings(wanted)
         made._owns_client = False
@@ -240,6 +256,10 @@ class ServerStorage:
 
     def _points(self, collection: str, moved: Callable[[], str | None]) -> ClientEngine:
         return ClientEngine(self._nodes, collection, moved)
+
+    def _engine(self, options: IndexOptions) -> ClientEngine:
+        kind = TenantEngine if options.shard_by_tenant else ClientEngine
+        return kind(self._nodes, f"{self._name}@{self._version}", self._moved)
 
     def _beside(self) -> CollectionFiles:
         """The files of this version: one small shard, with as many copies as the points have."""

@@ -23,6 +23,7 @@ from surprise_rerank.connectors.qdrant.schema import (
     packed_text,
     passage_payload,
     point_id,
+    tenant_of,
     tokens_id,
 )
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
@@ -76,6 +77,15 @@ class PointMaker:
             for d, own, shown in zip(documents, split, texts, strict=True)
         ]
 
+    def tenants(self, documents: Sequence[Document]) -> list[str | None]:
+        """Whose shard each document belongs into.
+
+        Raises:
+            DataError: if one has no tenant, and tenants have shards; names it.
+        """
+        key = self.options.tenant if self.options.shard_by_tenant else None
+        return [None if key is None else tenant_of(document, key) for document in documents]
+
     def points(self, pieces: Sequence[Piece], encoded: Encoded) -> list[tuple[Point, ...]]:
         """The points of n pieces and their encodings: the packed tokens' before the one that is found.
 
@@ -100,8 +110,10 @@ class PointMaker:
         if self.options.bm25 is not None:
             self._add_terms(self.options.bm25, [piece.text for piece in pieces], vectors)
         found = [
-            Point(point_id(p.document.id, p.passage.number if p.passage else 0), own, payload)
-            for p, own, payload in zip(pieces, vectors, payloads, strict=True)
+            Point(point_id(p.document.id, p.passage.number if p.passage else 0), own, payload, whose)
+            for p, own, payload, whose in zip(
+                pieces, vectors, payloads, self.tenants([p.document for p in pieces]), strict=True
+            )
         ]
         if tokens is None or not self.options.packed_tokens:
             return [(point,) for point in found]
@@ -109,7 +121,7 @@ class PointMaker:
 
         packed = pack_tokens(in_form(tokens, self.options.token_form))
         return [
-            (Point(tokens_id(point.id), {}, {TOKENS: packed_text(own)}), point)
+            (Point(tokens_id(point.id), {}, {TOKENS: packed_text(own)}, point.tenant), point)
             for point, own in zip(found, packed, strict=True)
         ]
 

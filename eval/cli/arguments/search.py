@@ -123,6 +123,9 @@ class SearchArguments(DiversityArguments):
         metavar="JSON",
         help="Only documents that Qdrant's filter lets through; their metadata is at metadata.KEY.",
     )
+    tenant: str | None = option(
+        None, metavar="NAME", help="Only this tenant's documents, of an index with --tenant."
+    )
     offset: int = option(0, low=0, show_default=False, help="Pass over the first so many.")
     threshold: float | None = option(None, help="Only documents that score at least this.")
     min_surprise: float | None = option(
@@ -171,9 +174,8 @@ class SearchArguments(DiversityArguments):
         agreeing: Any = self.consistency
         if agreeing is not None and agreeing.isdecimal():
             agreeing = int(agreeing)
-        options = SearchOptions(
-            filter=None if self.condition is None else parse_filter(self.condition), consistency=agreeing
-        )
+        condition = None if self.condition is None else parse_filter(self.condition)
+        options = SearchOptions(filter=condition, consistency=agreeing, tenant=self.tenant)
         return options.exactly() if self.exact else options
 
     def hits(self, ranking: Iterable[H]) -> list[H]:

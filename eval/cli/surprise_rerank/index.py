@@ -40,6 +40,8 @@ Examples:
   surprise-rerank index letters/ --index my-index --rebuild --passage-tokens 128
   surprise-rerank index papers.parquet --qdrant-url http://localhost:6333 \\
       --collection papers --grpc --shards 6 --replicas 2
+  surprise-rerank index mails.jsonl --qdrant-url http://localhost:6333 \\
+      --collection mails --tenant customer
   surprise-rerank index --from-url http://localhost:6333 --from-collection old \\
       --index my-index
 """

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant.location import Location
 
 # What `serve` is started with, by the names of the options.
-_OF_INDEX = frozenset({"folder", "url", "collection", "grpc", "mode", "exact", "consistency", "model"})
+_OF_INDEX = frozenset(
+    {"folder", "url", "collection", "grpc", "mode", "exact", "consistency", "tenant", "model"}
+)
 
 _SEARCH_EXAMPLES = """\b
 Examples:
