@@ -34,7 +34,7 @@ OPTIONS = IndexOptions(passages=None, packed_tokens=False)
 RANDOM = np.random.default_rng(0)
 WORDS = np.minimum(RANDOM.zipf(1.3, (600, 30)), 400)
 DOCUMENTS = [Document(f"d{i}", " ".join(f"w{word}" for word in own)) for i, own in enumerate(WORDS)]
-QUESTIONS = [" ".join(f"w{word}" for word in RANDOM.choice(own, 4)) for own in WORDS[:30]]
+QUESTIONS = [" ".join(f"w{word}" for word in RANDOM.choice(own, 4)) for own in WORDS[:15]]
 
 
 @contextmanager
