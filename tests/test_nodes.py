@@ -9,14 +9,16 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from click.testing import CliRunner
-from qdrant_client import QdrantClient
+from qdrant_client import QdrantClient, models
 from qdrant_refusals import LOST
 from qdrant_rest import NoAnswer, QdrantRest, Slow, Status
 from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.engines.nodes import Nodes
 from surprise_rerank.connectors.qdrant.location import Location, RetryPolicy
 from surprise_rerank.documents import Document
@@ -55,6 +57,25 @@ def until(condition: Callable[[], bool], seconds: float = 10) -> None:
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+def test_what_a_collection_remembers_is_seen_by_every_node_before_it_counts_as_saved(
+    pair: tuple[QdrantRest, QdrantRest], nodes: Nodes
+) -> None:
+    """Qdrant answers when one node has it; a pass of statistics once read the old ensemble from the next."""
+    size = models.VectorParams(size=2, distance=models.Distance.DOT)
+    pair[0].store.create_collection("kept", size, metadata={"latest": 1})
+    before = httpx.get(f"{pair[1].url}/collections/kept").content
+    engine = ClientEngine(nodes, "kept")
+    pair[1].fault("GET", "/kept", Status(200, page=before), times=5)
+    begun = time.monotonic()
+    engine.set_metadata({"latest": 2, "of": {"parts": [1, None, 0.5]}})
+    assert pair[1].count("GET", "/kept") == 1 + 6
+    assert engine.metadata()["latest"] == 2
+    pair[1].stop()
+    engine.set_metadata({"latest": 3})
+    assert time.monotonic() - begun < 8
+    pair[0].store.delete_collection("kept")
 
 
 def test_the_next_node_takes_over_in_the_same_question_and_the_first_is_used_again(

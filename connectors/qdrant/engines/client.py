@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import json
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -194,7 +195,14 @@ class ClientEngine:
 
     def set_metadata(self, values: Mapping[str, Any]) -> None:
         """Change what it remembers."""
-        self._call(lambda client: client.update_collection(self.collection, metadata=dict(values)))
+        wanted = json.loads(json.dumps(dict(values)))  # as it comes back
+        self._call(lambda client: client.update_collection(self.collection, metadata=wanted))
+
+        def is_seen(client: QdrantClient) -> bool:
+            found = client.get_collection(self.collection).config.metadata or {}
+            return all(found.get(name) == value for name, value in wanted.items())
+
+        self.nodes.wait_for_all(is_seen)
 
     def changing(self) -> contextlib.AbstractContextManager[None]:
         """While a change goes on: what it reads is waited for as long as what it writes."""

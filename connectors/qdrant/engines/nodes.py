@@ -14,6 +14,7 @@ import logging
 import math
 import random
 import threading
+import time
 from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -53,6 +54,7 @@ _CONNECTIONS = httpx.Limits(max_connections=None, max_keepalive_connections=64)
 
 # Seconds that a node may take for a read before it is asked whether it is up, where there is another.
 _HOP = 2.0
+_SETTLED, _SETTLING = 10.0, 0.02  # seconds that all nodes may take to see a change, and between two looks
 _FIRST_LOOK, _LONGEST_LOOK = 0.5, 5.0  # seconds between two looks at a node that is away
 
 
@@ -214,6 +216,21 @@ class Nodes:
         if not patient:
             own = own.for_questions()
         return retries.call(lambda: self.attempt(request, reads=reads), where, own)
+
+    def wait_for_all(self, is_seen: Callable[[QdrantClient], bool]) -> None:
+        """Wait until every node that is up sees a change.
+
+        Qdrant answers a change of a collection's settings when the node that was asked has it, and the others
+        have it a moment later. What is read next may come from one of these.
+
+        Args:
+            is_seen: asks a node.
+        """
+        end = time.monotonic() + _SETTLED
+        for node in self.nodes if len(self.nodes) > 1 else ():
+            with contextlib.suppress(ApiException, grpc.RpcError):  # away: it is used when it has caught up
+                while node.is_up and not is_seen(node.quick) and time.monotonic() < end:
+                    time.sleep(_SETTLING)
 
     @property
     def is_changing(self) -> bool:
