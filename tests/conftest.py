@@ -23,11 +23,12 @@ from typing import TypeAlias
 import numpy as np
 import pytest
 from qdrant_rest import QdrantRest
-from real_server import cleaned, server_url
+from real_server import TOO_OLD, cleaned, server_url
 
 from surprise_rerank.candidates import Candidates
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.core.extras import is_installed
+from surprise_rerank.errors import StoreError
 
 NEEDS_EDGE = pytest.mark.skipif(not is_installed("qdrant_edge"), reason="the extra 'edge' is not installed")
 
@@ -46,6 +47,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with slow tests first: a process that begins the longest one last keeps the others waiting."""
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
     items.sort(key=lambda item: -slow[item.path])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
+    """A real server that is too old for what a test needs skips it, in the words that a user reads."""
+    try:
+        return (yield)
+    except StoreError as error:
+        if pyfuncitem.get_closest_marker("server") and TOO_OLD in str(error):
+            pytest.skip(str(error))
+        raise
 
 
 def require_one_ranking(index: DocumentIndex, first: Candidates, *others: Candidates) -> None:

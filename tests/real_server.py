@@ -9,6 +9,8 @@ from collections.abc import Iterator
 import pytest
 from qdrant_client import QdrantClient
 
+TOO_OLD = ", the first that has "  # in what is said of a server that lacks a feature
+
 
 def server_url() -> str:
     """The first address of QDRANT_URL; skips the test where there is none."""
