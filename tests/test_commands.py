@@ -309,7 +309,8 @@ class TestIndex:
         bench.fill("--engine", "local", "--tokens", "uint8", "--quantization", "int8", "--on-disk",
                    "--no-packed-tokens", "--token-storage", "2bit", "--pooling", "2.5", "--no-bm25",
                    "--payload-index", "metadata.year=integer",
-                   "--payload-index", "metadata.author=keyword")  # fmt: skip
+                   "--payload-index", "metadata.author=keyword",
+                   "--tenant", "customer")  # fmt: skip
         options = bench.json("status", "--index", bench.index)["manifest"]["options"]
         assert options == {
             "passages": {"tokens": None, "overlap": 32, "best": 1},
@@ -322,6 +323,8 @@ class TestIndex:
             "quantization": "int8",
             "on_disk": True,
             "payload_indexes": {"metadata.year": "integer", "metadata.author": "keyword"},
+            "tenant": "customer",
+            "shard_by_tenant": False,
         }
 
     @NEEDS_EDGE

@@ -6,6 +6,7 @@ import os
 import uuid
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from conftest import NEEDS_EDGE, Opener
@@ -88,7 +89,10 @@ def on_a_server(request: pytest.FixtureRequest) -> Iterator[DocumentIndex]:
         pytest.skip("no Qdrant server: set QDRANT_URL (docker compose up -d)")
     name = f"test-{uuid.uuid4()}"
     by_grpc = request.param == "grpc"
-    yield DocumentIndex.open(None, WordEncoder(), url=url, collection=name, prefer_grpc=by_grpc)
+    port = int(os.environ.get("QDRANT_GRPC_PORT", (urlsplit(url).port or 6333) + 1))
+    yield DocumentIndex.open(
+        None, WordEncoder(), url=url, collection=name, prefer_grpc=by_grpc, grpc_port=port
+    )
     client = QdrantClient(url, headers={"api-key": key} if key else None, check_compatibility=False)
     for found in client.get_collections().collections:
         if found.name.startswith(name):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import uuid
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from click.testing import CliRunner
@@ -148,8 +150,7 @@ class Cluster:
         self.client = QdrantClient(url, headers={"api-key": key} if key else None, check_compatibility=False)
 
     def opened(self, options: IndexOptions | None = None, **more: Any) -> DocumentIndex:
-        port = more.pop("port", int(os.environ.get("QDRANT_GRPC_PORT", "0")) or None)
-        grpc = {} if port is None else {"grpc_port": port}
+        port = int(os.environ.get("QDRANT_GRPC_PORT", (urlsplit(self.url).port or 6333) + 1))
         return DocumentIndex.open(
             None,
             WordEncoder(),
@@ -157,7 +158,7 @@ class Cluster:
             collection=self.name,
             options=options,
             prefer_grpc=self.by_grpc,
-            **grpc,
+            grpc_port=port,
             **more,
         )
 
@@ -214,6 +215,20 @@ def test_every_tenant_has_a_shard_and_nothing_else_changes(cluster: Cluster, opt
         pairs = (index.term_statistics(), plain.term_statistics())
         assert pairs[0].points == pairs[1].points
         assert len(list(index.pipeline("surprise").search("cats", top_k=5))) == 5
+
+
+@pytest.mark.server
+def test_a_tenant_is_searched_in_an_event_loop(cluster: Cluster) -> None:
+    with cluster.opened(SHARDED) as index:
+
+        async def found(tenant: str) -> set[str]:
+            retriever = DenseRetriever(index, options=SearchOptions(tenant=tenant))
+            return set((await retriever.aretrieve(query(), 30, EVERYTHING)).ids)
+
+        assert not asyncio.run(found("acme"))
+        index.sync(DOCUMENTS)
+        assert asyncio.run(found("acme")) == ids("acme")
+        assert not asyncio.run(found("nobody"))
 
 
 @pytest.mark.server

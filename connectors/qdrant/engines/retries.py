@@ -51,6 +51,7 @@ _TOO_LARGE = re.compile(
     re.IGNORECASE,
 )
 _NO_COLLECTION = re.compile(r"collection .*(doesn't exist|does not exist|not found)", re.IGNORECASE)
+_TOLD_BY_GRPC = (grpc.Call, grpc.aio.AioRpcError)  # what has a code: outside of an event loop, and in one
 _NO_SHARD = re.compile(r"shard key .* not found", re.IGNORECASE)
 _SHARD_EXISTS = re.compile(r"sharding key .* already exists", re.IGNORECASE)
 _COLLECTION_EXISTS = re.compile(r"collection .*already exists", re.IGNORECASE)
@@ -438,11 +439,11 @@ def _reason(error: UnexpectedResponse) -> str:
 
 
 def _code(error: grpc.RpcError) -> grpc.StatusCode | None:
-    return error.code() if isinstance(error, grpc.Call) else None
+    return error.code() if isinstance(error, _TOLD_BY_GRPC) else None
 
 
 def _details(error: grpc.RpcError) -> str:
-    return _line(error.details() or "") if isinstance(error, grpc.Call) else ""
+    return _line(error.details() or "") if isinstance(error, _TOLD_BY_GRPC) else ""
 
 
 def _line(text: object) -> str:
