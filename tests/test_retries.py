@@ -449,6 +449,13 @@ def grpc_answers(*answers: tuple[grpc.StatusCode, str]) -> Iterator[tuple[Qdrant
             "SSL_ROOTS_FILE_PATH",
         ),
         ("UNAVAILABLE", "Hostname Verification Check failed", 4, StoreError, "is of another name"),
+        (
+            "INVALID_ARGUMENT",
+            "Bad request: Max vector size limit of 1MB reached!",
+            1,
+            StoreError,
+            "reached; change",
+        ),
         ("INTERNAL", "", 1, StoreError, "without a reason"),
         ("RESOURCE_EXHAUSTED", "Sent message larger than max (9 vs. 4)", 1, TooLarge, "9 vs. 4"),
         ("OUT_OF_RANGE", "Error, message length too large: found 9 bytes", 1, TooLarge, "found 9"),

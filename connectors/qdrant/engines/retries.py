@@ -58,7 +58,9 @@ _COLLECTION_EXISTS = re.compile(r"collection .*already exists", re.IGNORECASE)
 # Qdrant's reasons to refuse a change. It names no other right than these where somebody may read.
 _WRITING = re.compile(r"write access|manage access|read-only", re.IGNORECASE)
 # What strict mode refuses, and Qdrant's advice, which is about its own parameters.
-_STRICT = re.compile(r"Bad request: (?P<what>.+?)[.!]+ Help: (?P<advice>.+?)\.?$", re.DOTALL)
+_STRICT = re.compile(
+    r"Bad request: (?P<what>.+?)(?:[.!]+ Help: (?P<advice>.+?)\.?|(?<= reached)!)$", re.DOTALL
+)
 _NO_ROOM = re.compile(r"no space left|disk space", re.IGNORECASE)
 _CERTIFICATE = re.compile(r".*certificate verify failed: (?P<reason>.+?)\.? \(_ssl\.c:\d+\)$")
 _NO_RESULT = re.compile(r"returned None")  # qdrant-client, of JSON that has no `result`
@@ -396,8 +398,9 @@ def _answered(where: str, shown: str, reason: str, advice: str = "") -> StoreErr
     strict = _STRICT.search(reason)
     if strict is None:
         return StoreError(f"{where} answered {shown}: {reason or 'without a reason'}{advice}")
+    advised = f" ({strict['advice']})" if strict["advice"] else ""
     return StoreError(
-        f"{where} is in strict mode and refuses the request: {strict['what']} ({strict['advice']}); "
+        f"{where} is in strict mode and refuses the request: {strict['what']}{advised}; "
         "change the request, or allow it in the collection's strict_mode_config"
     )
 
