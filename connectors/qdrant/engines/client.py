@@ -184,10 +184,11 @@ class ClientEngine:
             return None
         params = self.info().config.params
         addresses: dict[int, str] = {}
+        away = frozenset[str]()
         with contextlib.suppress(StoreError):  # they are for keys to everything, and by REST only
             once = RetryPolicy(attempts=1)
-            addresses = self.nodes.call(node_addresses, self.nodes.place, reads=True, policy=once)
-        return self._read(lambda client, name: placement(client, name, params, addresses))
+            addresses, away = self.nodes.call(node_addresses, self.nodes.place, reads=True, policy=once)
+        return self._read(lambda client, name: placement(client, name, params, addresses, away))
 
     def metadata(self) -> Mapping[str, Any]:
         """What the collection remembers of how it was made."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -36,16 +36,20 @@ class Replica:
         address: of that node, for the others; None where the key or token may not see it.
         state: Qdrant's word, such as `Active` or `Dead`.
         points: how many it holds; None of a copy on another node than the one that was asked.
+        is_reached: False where the node that was asked cannot reach the copy's. Its state is another one only
+            after a write to it has failed.
     """
 
     node: int
     address: str | None
     state: str
     points: int | None
+    is_reached: bool = True
 
     def __str__(self) -> str:
         held = "" if self.points is None else f", {self.points} points"
-        return f"{self.address or f'node {self.node}'} {self.state.lower()}{held}"
+        away = "" if self.is_reached else ", not reached"
+        return f"{self.address or f'node {self.node}'} {self.state.lower()}{held}{away}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,8 @@ class Shard:
     @property
     def is_active(self) -> bool:
         """Whether all its copies answer."""
-        return all(own.state == models.ReplicaState.ACTIVE.value for own in self.replicas)
+        active = models.ReplicaState.ACTIVE.value
+        return all(own.state == active and own.is_reached for own in self.replicas)
 
     def __str__(self) -> str:
         return "; ".join(map(str, self.replicas))
@@ -98,7 +103,11 @@ class Placement:
 
 
 def placement(
-    client: QdrantClient, collection: str, params: models.CollectionParams, addresses: Mapping[int, str]
+    client: QdrantClient,
+    collection: str,
+    params: models.CollectionParams,
+    addresses: Mapping[int, str],
+    away: Set[str],
 ) -> Placement:
     """How a collection of a server is spread, in one request.
 
@@ -107,6 +116,7 @@ def placement(
         collection: its name.
         params: of the collection.
         addresses: of the nodes, by id; see `node_addresses`.
+        away: addresses that are not reached.
     """
     found = client.collection_cluster_info(collection)
     copies: dict[int, list[Replica]] = {}
@@ -116,7 +126,9 @@ def placement(
     listed += [(own, own.peer_id, None) for own in found.remote_shards]
     for own, node, points in listed:
         keys[own.shard_id] = None if own.shard_key is None else str(own.shard_key)
-        replica = Replica(node, addresses.get(node), models.ReplicaState(own.state).value, points)
+        address = addresses.get(node)
+        state = models.ReplicaState(own.state).value
+        replica = Replica(node, address, state, points, is_reached=address not in away)
         copies.setdefault(own.shard_id, []).append(replica)
     shards = (
         Shard(number, keys[number], tuple(sorted(own, key=lambda copy: copy.node)))
@@ -127,11 +139,15 @@ def placement(
     )
 
 
-def node_addresses(client: QdrantClient) -> dict[int, str]:
-    """Address of every node of a cluster, by id; none on a server that is no cluster."""
+def node_addresses(client: QdrantClient) -> tuple[dict[int, str], frozenset[str]]:
+    """Address of every node of a cluster, by id, and those that the node which is asked cannot reach.
+
+    There are none on a server that is no cluster.
+    """
     found = client.cluster_status()
     peers = getattr(found, "peers", None) or {}
-    return {int(node): peer.uri for node, peer in peers.items()}
+    away = frozenset(getattr(found, "message_send_failures", None) or ())
+    return {int(node): peer.uri for node, peer in peers.items()}, away
 
 
 def difference(
