@@ -31,6 +31,7 @@ from surprise_rerank.connectors.attached.enriched import (
 )
 from surprise_rerank.connectors.attached.payloads import point_id
 from surprise_rerank.connectors.attached.statistics import dense_of
+from surprise_rerank.connectors.qdrant.engines import versions
 from surprise_rerank.connectors.qdrant.engines.client import REQUEST_BYTES, ClientEngine
 from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
 from surprise_rerank.connectors.qdrant.schema import Payload, Point, Record, packed_text, to_terms
@@ -254,6 +255,8 @@ class Enricher:
         if is_there:
             _require_ours(engine)
         if self.ensemble is not None:
+            if engine.kind == "server":
+                versions.require(versions.Feature.FORMULA, engine.nodes, "leave moments out")
             files.write_file(MOMENTS, self.ensemble.to_bytes())
         files.write_file(RECORD, self.record.to_bytes())
         modifier = None if self.record.weighs_words else models.Modifier.IDF
