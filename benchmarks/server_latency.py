@@ -17,6 +17,7 @@ import pstats
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ SYSTEMS = (
     "auto/client,auto/maxsim"
 )
 EDGE, REST, GRPC = "Edge", "REST", "gRPC"
+_COMPRESSED = {REST: "REST, compressed", GRPC: "gRPC, compressed"}
 _TURN = 10
 Way = Callable[[Query], Ranking]
 
@@ -114,6 +116,21 @@ def costs(way: Way, index: DocumentIndex, relay: Relay, queries: list[Query]) ->
     return counting.asked / len(queries), up / len(queries), down / len(queries)
 
 
+def server_kinds(*, compressed: bool) -> dict[str, dict[str, Any]]:
+    """How a server is asked: name -> what a location is told."""
+    kinds: dict[str, dict[str, Any]] = {REST: {}, GRPC: {"prefer_grpc": True}}
+    if compressed:
+        kinds |= {_COMPRESSED[kind]: {**how, "compression": True} for kind, how in kinds.items()}
+    return kinds
+
+
+def show_profile(own: Way, queries: list[Query]) -> None:
+    """Print where the time goes."""
+    profiler = cProfile.Profile()
+    profiler.runcall(lambda: [own(query) for query in queries])
+    pstats.Stats(profiler).sort_stats("tottime").print_stats(35)
+
+
 @click.command()
 @click.option("--dataset", required=True, help="A BEIR folder, or a name of ir_datasets.")
 @click.option(
@@ -126,6 +143,7 @@ def costs(way: Way, index: DocumentIndex, relay: Relay, queries: list[Query]) ->
 @click.option("--systems", default=SYSTEMS, show_default=True)
 @click.option("--depth", default=100, show_default=True)
 @click.option("--questions", type=int, help="How many of them; all by default.")
+@click.option("--compressed", is_flag=True, help="With compressed answers, too, and for which networks.")
 @click.option("--keep", is_flag=True, help="Leave the server's collection for another run.")
 @click.option("--profile", default="", help="Show where the time of ENGINE:SYSTEM goes, such as gRPC:auto.")
 @report_option
@@ -139,6 +157,7 @@ def main(
     systems: str,
     depth: int,
     questions: int | None,
+    compressed: bool,
     keep: bool,
     profile: str,
     reports: tuple[Path, ...],
@@ -149,6 +168,7 @@ def main(
     texts = dict(list(data.queries.items())[:questions])
     queries = encode_queries(encoder, list(texts.values()), list(texts))
     options, names = IndexOptions(token_vectors=token_vectors), systems.split(",")
+    kinds = server_kinds(compressed=compressed)
     with ExitStack() as stack:
 
         def opened(where: Location) -> DocumentIndex:
@@ -166,38 +186,32 @@ def main(
             client = QdrantClient(url, check_compatibility=False)
             if not keep:
                 stack.callback(drop, client, own)
-            indexes[REST] = opened(Location(url=url, collection=own))
+            server = Location(url=url, collection=own, grpc_port=grpc_port)
+            indexes |= {kind: opened(replace(server, **how)) for kind, how in kinds.items()}
             settle(client, own)
-            indexes[GRPC] = opened(Location(url=url, collection=own, prefer_grpc=True, grpc_port=grpc_port))
         ways = {(name, kind): way(name, index, depth) for name in names for kind, index in indexes.items()}
         seconds, runs = timed(ways, queries)
         spent: dict[tuple[str, str], tuple[float, float, float]] = {}
         if url is not None:
             relay = stack.enter_context(Relay(url, grpc_port))
-            for kind in (REST, GRPC):
-                grpc = kind == GRPC
-                port = relay.grpc_port if grpc else grpc_port
-                index = opened(Location(url=relay.url, collection=own, prefer_grpc=grpc, grpc_port=port))
+            for kind, how in kinds.items():
+                index = opened(replace(server, url=relay.url, grpc_port=relay.grpc_port, **how))
                 for name in names:
                     spent[name, kind] = costs(way(name, index, depth), index, relay, queries)
         if profile:
             kind, _, name = profile.partition(":")
-            profiler = cProfile.Profile()
-            profiler.runcall(lambda: [ways[name, kind](query) for query in queries])
-            pstats.Stats(profiler).sort_stats("tottime").print_stats(35)
-    rows: list[tuple[Cell, ...]] = []
-    for name, kind in ways:
-        taken, own = 1000 * np.array(seconds[name, kind]).T, np.array(seconds[name, EDGE])[:, 0]
-        median, late = np.percentile(taken[0], [50, 95])
-        times, busy = float(median / (1000 * np.median(own))), float(np.median(taken[1]))
-        ndcg = ir_measures.calc_aggregate(
-            [ir_measures.nDCG @ 10], {n: data.qrels[n] for n in texts}, runs[name, kind]
+            show_profile(ways[name, kind], queries)
+    judged = {name: data.qrels[name] for name in texts}
+    rows = [
+        (
+            f"{name}, {kind}",
+            *_times(seconds, name, kind),
+            *_wire(spent, name, kind),
+            _ndcg(judged, runs[name, kind]),
+            _alike(runs[name, kind], runs[name, EDGE]),
         )
-        same = np.mean([_order(runs[name, kind][n]) == _order(runs[name, EDGE][n]) for n in texts])
-        asked, up, down = spent.get((name, kind), (float("nan"),) * 3)
-        wire = (asked, up / 1000, down / 1000)
-        quality = (next(iter(ndcg.values())), float(same))
-        rows.append((f"{name}, {kind}", float(median), float(late), times, busy, *wire, *quality))
+        for name, kind in ways
+    ]
     title = f"{data.name}, {len(data.documents)} documents, {len(queries)} questions, pools of {depth}"
     columns = (
         Column("system, engine"),
@@ -211,7 +225,59 @@ def main(
         Column("nDCG@10"),
         Column("same ten as Edge", digits=3),
     )
-    present(Report(title, (Table("system", title, columns, tuple(rows), keys=1),)), reports)
+    tables = [Table("system", title, columns, tuple(rows), keys=1)]
+    if compressed and url is not None:
+        tables.append(_networks(names, seconds, spent))
+    present(Report(title, tuple(tables)), reports)
+
+
+def _times(
+    seconds: dict[tuple[str, str], list[tuple[float, float]]], name: str, kind: str
+) -> tuple[float, float, float, float]:
+    """Median and 95th percentile in ms, how often as long as in Edge, and ms of this processor."""
+    taken, own = 1000 * np.array(seconds[name, kind]).T, 1000 * np.array(seconds[name, EDGE])[:, 0]
+    median, late = np.percentile(taken[0], [50, 95])
+    return float(median), float(late), float(median / np.median(own)), float(np.median(taken[1]))
+
+
+def _wire(
+    spent: dict[tuple[str, str], tuple[float, float, float]], name: str, kind: str
+) -> tuple[float, float, float]:
+    """Requests, and kB up and down."""
+    asked, up, down = spent.get((name, kind), (float("nan"),) * 3)
+    return asked, up / 1000, down / 1000
+
+
+def _ndcg(judged: dict[str, dict[str, int]], run: dict[str, dict[str, float]]) -> float:
+    return float(next(iter(ir_measures.calc_aggregate([ir_measures.nDCG @ 10], judged, run).values())))
+
+
+def _alike(run: dict[str, dict[str, float]], other: dict[str, dict[str, float]]) -> float:
+    """Share of questions with the same first ten."""
+    return float(np.mean([_order(run[name]) == _order(other[name]) for name in run]))
+
+
+def _networks(
+    names: list[str],
+    seconds: dict[tuple[str, str], list[tuple[float, float]]],
+    spent: dict[tuple[str, str], tuple[float, float, float]],
+) -> Table:
+    """Below how many megabits a second fewer bytes are worth the time that compressing them takes."""
+    rows: list[tuple[Cell, ...]] = []
+    for name in names:
+        for kind, packed in _COMPRESSED.items():
+            plain, small = (float(np.median(np.array(seconds[name, own])[:, 0])) for own in (kind, packed))
+            saved = spent[name, kind][2] - spent[name, packed][2]
+            rows.append(
+                (f"{name}, {kind}", saved / 1000, 1000 * (small - plain), 8e-6 * saved / (small - plain))
+            )
+    columns = (
+        Column("system, engine"),
+        Column("kB saved", digits=1),
+        Column("ms longer", digits=1),
+        Column("pays below, Mbit/s", digits=0),
+    )
+    return Table("network", "Compressed answers", columns, tuple(rows), keys=1)
 
 
 def _order(scores: dict[str, float]) -> list[str]:

@@ -28,6 +28,8 @@ from surprise_rerank.thresholds.verdicts import verdict_on
 
 # Judged questions whose vectors are held at a time.
 _ENCODED = 256
+# Pools that are read at once, where nobody waits for the first of them.
+_AT_ONCE = 8
 # A chance of relevance is that of a relevant document among so many.
 _SHOWN = 10
 
@@ -184,10 +186,11 @@ class Pipeline:
         def rank(query: Query) -> tuple[Candidates, Ranking]:
             if on_progress is not None:
                 on_progress(1)
-            pool = self.retriever.retrieve(query, self.depth, fields_for(self.reranker) | {"dense"})
+            pool = next(pools)
             return pool, ranked(query, pool, self.reranker)
 
         queries = encode_queries(self.encoder, checked_questions(questions))
+        pools = _pools(self.retriever, queries, self.depth, fields_for(self.reranker) | {"dense"})
         measured = QuestionBackground.measured(queries, rank, scorer, documents)
         return replace(self, background=measured)
 
@@ -204,9 +207,10 @@ class Pipeline:
         """
         if not questions:
             return
-        for query in encode_queries(self.encoder, list(questions.values()), list(questions)):
-            wanted: frozenset[Field] = fields_for(self.reranker) | {"dense"}
-            pool = self.retriever.retrieve(query, self.depth, wanted).without(query.id)
+        queries = encode_queries(self.encoder, list(questions.values()), list(questions))
+        fields: frozenset[Field] = fields_for(self.reranker) | {"dense"}
+        for query, found in zip(queries, _pools(self.retriever, queries, self.depth, fields), strict=True):
+            pool = found.without(query.id)
             yield query, pool, ranked(query, pool, self.reranker)
 
     def calibrated(
@@ -279,8 +283,10 @@ class Pipeline:
         def judged() -> Iterator[tuple[Query, Candidates, Mapping[str, float]]]:
             for start in range(0, len(names), _ENCODED):
                 part = names[start : start + _ENCODED]
-                for query in encode_queries(self.encoder, [questions[name] for name in part], part):
-                    yield query, self.retriever.retrieve(query, self.depth, reranker.needs), qrels[query.id]
+                queries = encode_queries(self.encoder, [questions[name] for name in part], part)
+                pools = _pools(self.retriever, queries, self.depth, reranker.needs)
+                for query, pool in zip(queries, pools, strict=True):
+                    yield query, pool, qrels[query.id]
                     if on_progress is not None:
                         on_progress(1)
 
@@ -329,6 +335,20 @@ def retrieved(retriever: Retriever, query: Query, depth: int, fields: frozenset[
         pool = retriever.retrieve(query, depth, fields)
         counts["surprise_rerank.candidates"] = len(pool)
     return pool
+
+
+def _pools(
+    retriever: Retriever, queries: Sequence[Query], depth: int, fields: frozenset[Field]
+) -> Iterator[Candidates]:
+    """The pool of each query; several at once, where the retriever has `retrieve_many`."""
+    many = getattr(retriever, "retrieve_many", None)
+    for start in range(0, len(queries), _AT_ONCE):
+        part = queries[start : start + _AT_ONCE]
+        if many is not None:
+            yield from many(part, depth, fields)
+            continue
+        for query in part:
+            yield retriever.retrieve(query, depth, fields)
 
 
 async def aretrieved(retriever: Retriever, query: Query, depth: int, fields: frozenset[Field]) -> Candidates:

@@ -19,6 +19,7 @@ from words import WordEncoder
 
 from surprise_rerank import Ensemble
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SparseRetriever
+from surprise_rerank.connectors.qdrant.engines.versions import server_version
 from surprise_rerank.connectors.qdrant.manifest import Manifest
 from surprise_rerank.connectors.qdrant.schema import BM25, SCHEMA_VERSION, Point
 from surprise_rerank.connectors.qdrant.writing import term_upkeep
@@ -316,6 +317,9 @@ def test_scores_do_not_move_while_all_payloads_change(open_index: Opener) -> Non
     early = models.OptimizersConfigDiff(indexing_threshold=100)
     settings = {"optimizers_config": early}
     with open_index(ENCODER, options=OPTIONS, collection_settings=settings) as index:
+        version = server_version(index.storage.engine.nodes)
+        if version is not None and version < (1, 18, 0):
+            pytest.skip("tried with 1.18.3; 1.15.4 misses some points for a moment while it copies them")
         index.sync(documents)
         retriever = SparseRetriever(index)
         expected = [retriever.search(question, 10) for question in questions]

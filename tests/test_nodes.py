@@ -22,6 +22,7 @@ from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.engines.nodes import Nodes
 from surprise_rerank.connectors.qdrant.location import Location, RetryPolicy
 from surprise_rerank.documents import Document
+from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.eval.cli.surprise_rerank.main import command
 from surprise_rerank.pipeline import Pipeline
@@ -153,7 +154,7 @@ def test_questions_give_up_sooner_than_changes_which_say_that_they_wait(
     with caplog.at_level(logging.WARNING):
         ask(nodes, patient=True)
     (said,) = [record.getMessage() for record in caplog.records]
-    assert said.endswith("waiting for it, for up to 8 s")
+    assert "check the url. It is asked again for up to 8 s; what is stored stays" in said
     assert first.url in said
 
 
@@ -249,3 +250,16 @@ def test_another_node_takes_over_in_an_event_loop(
     second.fault("POST", "/points/query/batch", Status(400, "no such thing"), times=1)
     with pytest.raises(StoreError, match="no such thing"):
         asyncio.run(_one(pipeline))
+
+
+def test_pools_of_several_questions_are_read_at_once(
+    pair: tuple[QdrantRest, QdrantRest], index: DocumentIndex
+) -> None:
+    retriever = index.pipeline("cosine").retriever
+    queries = encode_queries(WordEncoder(), ["a", "b", "barks"])
+    expected = [retriever.retrieve(query, 2, frozenset({"documents"})) for query in queries]
+    pair[0].forget()
+    found = retriever.retrieve_many(queries, 2, frozenset({"documents"}))
+    assert [pool.ids for pool in found] == [pool.ids for pool in expected]
+    assert [pool.documents for pool in found] == [pool.documents for pool in expected]
+    assert pair[0].count("POST", "/points/query/batch") == 1

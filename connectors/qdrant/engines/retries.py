@@ -160,8 +160,12 @@ class _Announced:
         if self._is_said or (retry_state.seconds_since_start or 0.0) < _SILENT:
             return
         self._is_said = True
+        error = retry_state.outcome.exception() if retry_state.outcome else None
+        shown = _store_error(error, self._where) if isinstance(error, Exception) else None
         _log.warning(
-            "%s does not do what it is asked for; waiting for it, for up to %.0f s", self._where, self._limit
+            "%s. It is asked again for up to %.0f s; what is stored stays, and the same call goes on later",
+            shown or self._where,
+            self._limit,
         )
 
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol, Self, TypeVar, cast
 from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
-from surprise_rerank.connectors.qdrant.engines.steps import Steps
+from surprise_rerank.connectors.qdrant.engines.steps import Steps, together
 from surprise_rerank.connectors.qdrant.location import EngineKind
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions, Stage
 from surprise_rerank.core.tokens import TokenForm
@@ -169,6 +169,13 @@ class ReadingRetriever(ExplainingRetriever):
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """The `depth` best documents, with what the re-ranker needs."""
         return self.index.ask(self.retrieving(query, depth, fields), self.options)
+
+    def retrieve_many(
+        self, queries: Sequence[Query], depth: int, fields: frozenset[Field] = frozenset()
+    ) -> list[Candidates]:
+        """The pools of several queries, in as many requests as the longest of them takes."""
+        pools = together(*(self.retrieving(query, depth, fields) for query in queries))
+        return self.index.ask(pools, self.options)
 
     async def aretrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """`retrieve` for an event loop."""

@@ -140,7 +140,7 @@ class SurpriseRetriever(ReadingRetriever):
             found = yield from self.index.pools.running(
                 lambda limit: self._stages(dense, limit), wanted, fields, "surprise", options
             )
-            ordered = _ordered(found, np.asarray(found.scores["surprise"], np.float64))
+            ordered = _above(_ordered(found, np.asarray(found.scores["surprise"], np.float64)), options)
             names = list(dict.fromkeys(ordered.ids))
             # Qdrant cuts equals anywhere: only with all of them here is it known which come first by id.
             whole = len(names) < wanted or self._wanted(last, 4 * margin) == wanted
@@ -204,10 +204,7 @@ class SurpriseRetriever(ReadingRetriever):
         if "dense" not in fields:
             found = replace(found, dense=None)
         ordered = _ordered(found, z)
-        least = self.options.score_threshold
-        if least is not None:
-            ordered = ordered.take(np.flatnonzero(ordered.scores["surprise"] >= np.float32(least)))
-        return _documents(ordered, skipped, skipped + depth)
+        return _documents(_above(ordered, self.options), skipped, skipped + depth)
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +286,14 @@ def _ordered(found: Candidates, z: Float64Array) -> Candidates:
     order = sorted(range(len(found)), key=lambda i: (-z[i], found.ids[i]))
     scored = replace(found, scores=scores)
     return scored if order == list(range(len(found))) else scored.take(order)
+
+
+def _above(ordered: Candidates, options: SearchOptions) -> Candidates:
+    """Those whose z reaches the threshold, which a formula of an early Qdrant (1.15) does not look at."""
+    if options.score_threshold is None:
+        return ordered
+    least = np.float32(options.score_threshold)
+    return ordered.take(np.flatnonzero(ordered.scores["surprise"] >= least))
 
 
 def _is_tied(ordered: Candidates, name: str, other: str) -> bool:
