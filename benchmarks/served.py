@@ -67,18 +67,23 @@ def drop(client: QdrantClient, collection: str) -> None:
 class Relay:
     """Passes the bytes of connections on to a server, in a process of its own, and counts them.
 
+    Args:
+        url: of the server.
+        grpc_port: of the server.
+        delay: seconds that every part of an answer is kept back, as a network would.
+
     Attributes:
         url: takes the place of the server's.
         grpc_port: takes the place of the server's port for gRPC.
     """
 
-    def __init__(self, url: str, grpc_port: int) -> None:
+    def __init__(self, url: str, grpc_port: int, delay: float = 0.0) -> None:
         parts = urlsplit(url)
         self._host, self._ports = parts.hostname or "127.0.0.1", (parts.port or 6333, grpc_port)
         context = multiprocessing.get_context("spawn")
         self._counts = context.Array("q", 4)
         self._own = context.Array("i", 2)
-        arguments = (self._host, self._ports, self._counts, self._own)
+        arguments = (self._host, self._ports, self._counts, self._own, delay)
         self._process = context.Process(target=_relay, args=arguments, daemon=True)
 
     def __enter__(self) -> Self:
@@ -103,12 +108,14 @@ class Relay:
         return found
 
 
-def _relay(host: str, ports: tuple[int, int], counts: Any, own: Any) -> None:
+def _relay(host: str, ports: tuple[int, int], counts: Any, own: Any, delay: float) -> None:
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, place: int) -> None:
         try:
             while chunk := await reader.read(_CHUNK):
                 with counts.get_lock():
                     counts[place] += len(chunk)
+                if delay and place % 2:
+                    await asyncio.sleep(delay)
                 writer.write(chunk)
                 await writer.drain()
         except ConnectionError:

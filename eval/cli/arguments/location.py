@@ -53,7 +53,7 @@ _OPTIONS = (
     options_of(Location),
     click.option("--grpc", is_flag=True, help="Talk to the server by gRPC instead of REST."),
     click.option(
-        "--compress", is_flag=True, help="Let the server compress its answers, for networks below 100 Mbit/s."
+        "--compress", is_flag=True, help="Let the server compress its answers, for networks below 80 Mbit/s."
     ),
     click.option("--json", "as_json", is_flag=True, help="JSON for programs."),
     click.option("--quiet", "-q", is_flag=True, help="The result only: no progress, no notes."),
