@@ -292,8 +292,9 @@ def _above(ordered: Candidates, options: SearchOptions) -> Candidates:
     """Those whose z reaches the threshold, which a formula of an early Qdrant (1.15) does not look at."""
     if options.score_threshold is None:
         return ordered
-    least = np.float32(options.score_threshold)
-    return ordered.take(np.flatnonzero(ordered.scores["surprise"] >= least))
+    # JSON has the shortest decimal of a float32, which is another float64.
+    z = np.asarray(ordered.scores["surprise"], np.float32)
+    return ordered.take(np.flatnonzero(z >= np.float32(options.score_threshold)))
 
 
 def _is_tied(ordered: Candidates, name: str, other: str) -> bool:
