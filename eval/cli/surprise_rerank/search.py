@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # What `serve` is started with, by the names of the options.
 _OF_INDEX = frozenset(
-    {"folder", "url", "collection", "grpc", "mode", "exact", "consistency", "tenant", "model"}
+    {"folder", "url", "collection", "grpc", "compress", "mode", "exact", "consistency", "tenant", "model"}
 )
 
 _SEARCH_EXAMPLES = """\b
@@ -63,8 +63,8 @@ def search(
 ) -> None:
     """Find the best documents for a QUESTION.
 
-    Without --system, documents are ranked by `auto` where the index holds packed token vectors: candidates by
-    cosine and BM25 (where it is stored), re-scored by both and by DynaMax on one scale, with feedback.
+    Without --system, documents are ranked by `auto` where the index stores token vectors or words:
+    candidates by cosine and BM25, re-scored by both and by DynaMax on one scale, with feedback.
 
     A line below them says whether they answer the question, and why. Documents have their surprise, the
     share of other questions whose best document has less, or a score where the index has no background,
