@@ -25,6 +25,7 @@ from surprise_rerank.connectors.qdrant import (
     SurpriseRetriever,
 )
 from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever
+from surprise_rerank.connectors.qdrant.retrievers.inclusion import InclusionScored, QdrantInclusion
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import DataError
@@ -51,6 +52,7 @@ def retrievers(index: DocumentIndex, options: SearchOptions) -> list[Any]:
         SurpriseRetriever(index, mode="formula", options=options),
         SurpriseRetriever(index, mode="client", options=options),
         HybridRetriever(index, words, options=options),
+        InclusionScored(DenseRetriever(index, options=options), QdrantInclusion.of(index, 8, weighs=False)),
     ]
 
 
@@ -59,7 +61,10 @@ def test_every_request_of_a_search_carries_it(passages: Passages | None) -> None
     (query,) = encode_queries(WordEncoder(), ["cats of number 7"])
     with QdrantRest() as server:
         opened = DocumentIndex.open(
-            None, WordEncoder(), url=server.url, options=IndexOptions(passages=passages)
+            None,
+            WordEncoder(),
+            url=server.url,
+            options=IndexOptions(passages=passages, token_vectors="float16"),
         )
         with filled(opened) as index:
             for plain, agreeing in zip(
@@ -71,7 +76,7 @@ def test_every_request_of_a_search_carries_it(passages: Passages | None) -> None
                 server.seen.clear()
                 found = agreeing.retrieve(query, 5, EVERYTHING)
                 assert found.ids == expected.ids
-                asked = [seen.path for seen in server.seen if "/points/query" in seen.path]
+                asked = [seen.path for seen in server.seen if "%401/points" in seen.path]
                 assert asked
                 assert all("consistency=majority" in path for path in asked)
             server.seen.clear()
@@ -91,7 +96,13 @@ def on_a_server(request: pytest.FixtureRequest) -> Iterator[DocumentIndex]:
     by_grpc = request.param == "grpc"
     port = int(os.environ.get("QDRANT_GRPC_PORT", (urlsplit(url).port or 6333) + 1))
     yield DocumentIndex.open(
-        None, WordEncoder(), url=url, collection=name, prefer_grpc=by_grpc, grpc_port=port
+        None,
+        WordEncoder(),
+        url=url,
+        collection=name,
+        prefer_grpc=by_grpc,
+        grpc_port=port,
+        options=IndexOptions(token_vectors="float16"),
     )
     client = QdrantClient(url, headers={"api-key": key} if key else None, check_compatibility=False)
     for found in client.get_collections().collections:

@@ -9,7 +9,7 @@ import numpy as np
 from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field, Inclusion, Query
-from surprise_rerank.connectors.qdrant.engines.steps import Steps
+from surprise_rerank.connectors.qdrant.engines.steps import Steps, points
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.qdrant.multivectors import query_vectors, similarities
 from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever, ReadingRetriever
@@ -200,15 +200,16 @@ class InclusionScored(ReadingRetriever):
         else:
             pool = own.retrieve(query, depth, fields)
         numbers = [0] * len(pool) if pool.passages is None else [own.number for own in pool.passages]
-        points = [point_id(name, number) for name, number in zip(pool.ids, numbers, strict=True)]
-        found = yield from self.inclusion.asking(query, points)
+        candidates = [point_id(name, number) for name, number in zip(pool.ids, numbers, strict=True)]
+        found = yield from self.inclusion.asking(query, candidates)
         if found is None:
             return pool
         lengths = [0] * len(pool)
         if found.usual_lengths.any():  # where only the order counts, there is no sample, and none is needed
-            stored = {r.id: r for r in self.index.storage.engine.retrieve(points, (TOKEN_COUNT,))}
-            lengths = token_lengths([stored.get(point) for point in points]).tolist()
-        return replace(pool, inclusion=found.of(points, lengths))
+            (records,) = yield [points(candidates, (TOKEN_COUNT,))]
+            stored = {record.id: record for record in records}
+            lengths = token_lengths([stored.get(point) for point in candidates]).tolist()
+        return replace(pool, inclusion=found.of(candidates, lengths))
 
     def among(self, condition: models.Filter) -> InclusionScored:
         """The same over the documents that a filter lets through.
