@@ -252,7 +252,8 @@ class ServerStorage:
             self.engine.close()
 
     def _call(self, request: Callable[[QdrantClient], T], *, reads: bool = False) -> T:
-        return self._nodes.call(request, self.where, reads=reads)
+        patient = not reads or self._nodes.is_changing  # a question looks for the version in use, too
+        return self._nodes.call(request, self.where, reads=reads, patient=patient)
 
     def _points(self, collection: str, moved: Callable[[], str | None]) -> ClientEngine:
         return ClientEngine(self._nodes, collection, moved)
