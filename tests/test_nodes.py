@@ -98,6 +98,18 @@ def test_the_next_node_takes_over_in_the_same_question_and_the_first_is_used_aga
     assert (first.count("GET", COUNT), second.count("GET", COUNT)) == (2, 3)
 
 
+@pytest.mark.parametrize("begin", ["", "http://me:secret@"])
+def test_a_node_is_looked_after_at_the_address_that_the_client_makes_of_its_url(
+    pair: tuple[QdrantRest, QdrantRest], begin: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    nodes = Nodes.of(Location(url=begin + pair[0].url.removeprefix("http://")))
+    with caplog.at_level(logging.INFO):
+        assert nodes.nodes[0].is_ready()
+    assert "readyz" in caplog.text  # as httpx logs it
+    assert "secret" not in caplog.text
+    nodes.close()
+
+
 def test_a_node_that_keeps_still_is_left(pair: tuple[QdrantRest, QdrantRest], nodes: Nodes) -> None:
     first, second = pair
     first.fault("GET", COUNT, NoAnswer(20), times=9)
@@ -179,6 +191,7 @@ def test_addresses_are_given_as_a_list_or_with_commas() -> None:
     assert given == Location(url="http://a:6333,http://b:7000")
     assert given.urls == ("http://a:6333", "http://b:7000")
     assert [given.grpc_port_of(url) for url in given.urls] == [6334, 7001]
+    assert Location(url="a:7000,b").grpc_port_of("a:7000") == 7001  # the client takes it for http
     assert Location(url="http://a:7000").grpc_port_of("http://a:7000") == 6334
     assert Location(url="http://a:7000,http://b", grpc_port=9).grpc_port_of("http://a:7000") == 9
     assert (

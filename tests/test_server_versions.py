@@ -96,13 +96,15 @@ def test_a_key_without_tls_is_one_line_and_for_other_machines_only(
     with caplog.at_level(logging.WARNING):
         for url in (
             "http://me:pw@far.example:6333",
+            "near.example:6333",
             "https://far.example",
             "http://localhost",
             "http://[::1]",
         ):
             for _ in range(2):
                 assert key_header(Location(url=url, api_key="secret"), url) == {"api-key": "secret"}
-    (line,) = caplog.messages
+    line, other = caplog.messages
     assert "http://far.example:6333 without TLS" in line
+    assert "http://near.example:6333 without TLS" in other
     assert "pw" not in line
     assert "secret" not in line

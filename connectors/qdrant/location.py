@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Self, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from surprise_rerank.core.settings import option
 from surprise_rerank.errors import DataError
@@ -114,7 +114,7 @@ class Location:
         """The port for gRPC of one of the addresses."""
         if self.grpc_port is not None or len(self.urls) < 2:
             return self.grpc_port or _GRPC_PORT
-        return (urlsplit(url).port or _REST_PORT) + 1
+        return (split_url(url).port or _REST_PORT) + 1
 
     def __repr__(self) -> str:  # without the key, or a password in the url
         place = None if self.folder is None else os.fspath(self.folder)
@@ -172,6 +172,11 @@ def joined_urls(url: str | Sequence[str]) -> str:
             "commas between them"
         )
     return ",".join(urls)
+
+
+def split_url(url: str) -> SplitResult:
+    """A server's url in its parts; one without a scheme is of http, as the client takes it."""
+    return urlsplit(url if "://" in url else f"http://{url}")
 
 
 def shown_url(url: str) -> str:

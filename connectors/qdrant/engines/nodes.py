@@ -17,7 +17,6 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 import grpc  # type: ignore[import-untyped]
 import httpx
@@ -31,6 +30,7 @@ from surprise_rerank.connectors.qdrant.location import (
     Location,
     RetryPolicy,
     shown_url,
+    split_url,
 )
 from surprise_rerank.core.workers import in_loop, in_thread, result_of
 from surprise_rerank.errors import StoreError
@@ -102,16 +102,20 @@ class Node:
                 self.quick.info()
                 return True
             # A server that is not ready yet answers 503; a proxy that passes on nothing but requests, 404.
-            return httpx.get(f"{self.url.rstrip('/')}/readyz", timeout=_HOP).status_code < 500
+            # The client's own address: it knows the port that a url leaves out, and has no password in it.
+            address = self.quick.http.client.host.rstrip("/")
+            return httpx.get(f"{address}/readyz", timeout=_HOP).status_code < 500
         except (httpx.HTTPError, grpc.RpcError):
             return False
 
     def close(self) -> None:
         """Close its connections."""
+        with self._making:
+            quick, asynchronous = self._quick, tuple(self._asynchronous.values())
         self.client.close()
-        if self._quick is not None and self._quick is not self.client:
-            self._quick.close()
-        for client in self._asynchronous.values():
+        if quick is not None and quick is not self.client:
+            quick.close()
+        for client in asynchronous:
             result_of(client.close())
 
 
@@ -369,7 +373,7 @@ def key_header(location: Location, url: str) -> dict[str, str] | None:
     """
     if location.key is None:
         return None
-    address = urlsplit(url)
+    address = split_url(url)
     if address.scheme == "http" and not _is_here(address.hostname or ""):
         _warn(f"http://{address.netloc.rpartition('@')[2]}")
     return {"api-key": location.key}
