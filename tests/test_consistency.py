@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import pytest
 from conftest import NEEDS_EDGE, Opener
-from qdrant_client import QdrantClient
 from qdrant_rest import QdrantRest, plain_server
+from real_server import cleaned, server_url
 from words import WordEncoder
 
 from surprise_rerank import Passages
@@ -89,26 +89,20 @@ def test_every_request_of_a_search_carries_it(passages: Passages | None) -> None
 
 @pytest.fixture(params=["rest", "grpc"])
 def on_a_server(request: pytest.FixtureRequest) -> Iterator[DocumentIndex]:
-    url, key = os.environ.get("QDRANT_URL"), os.environ.get("QDRANT_API_KEY")
-    if not url:
-        pytest.skip("no Qdrant server: set QDRANT_URL (docker compose up -d)")
+    url = server_url()
     name = f"test-{uuid.uuid4()}"
     by_grpc = request.param == "grpc"
     port = int(os.environ.get("QDRANT_GRPC_PORT", (urlsplit(url).port or 6333) + 1))
-    yield DocumentIndex.open(
-        None,
-        WordEncoder(),
-        url=url,
-        collection=name,
-        prefer_grpc=by_grpc,
-        grpc_port=port,
-        options=IndexOptions(token_vectors="float16"),
-    )
-    client = QdrantClient(url, headers={"api-key": key} if key else None, check_compatibility=False)
-    for found in client.get_collections().collections:
-        if found.name.startswith(name):
-            client.delete_collection(found.name)
-    client.close()
+    with cleaned(url, name):
+        yield DocumentIndex.open(
+            None,
+            WordEncoder(),
+            url=url,
+            collection=name,
+            prefer_grpc=by_grpc,
+            grpc_port=port,
+            options=IndexOptions(token_vectors="float16"),
+        )
 
 
 @pytest.mark.server

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 from qdrant_client import QdrantClient, models
 from qdrant_rest import QdrantRest, Status
+from real_server import server_url
 from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
@@ -63,10 +64,7 @@ class Desk:
 
 @pytest.fixture(params=["rest", pytest.param("server", marks=pytest.mark.server)])
 def desk(request: pytest.FixtureRequest) -> Iterator[Desk]:
-    url = request.getfixturevalue("rest").url if request.param == "rest" else os.environ.get("QDRANT_URL")
-    if not url:
-        pytest.skip("no Qdrant server: set QDRANT_URL (docker compose up -d)")
-    made = Desk(url)
+    made = Desk(request.getfixturevalue("rest").url if request.param == "rest" else server_url())
     yield made
     for name in made.spread():
         made.client.delete_collection(made.name + name)
@@ -123,8 +121,8 @@ def test_parts_of_a_setting_are_compared_where_they_are_given() -> None:
 
 @pytest.mark.parametrize("by_grpc", [False, True])
 def test_status_shows_shards_and_their_nodes(desk: Desk, by_grpc: bool) -> None:
-    if by_grpc and "127.0.0.1:6333" not in desk.url:
-        pytest.skip("the server of the tests has no gRPC beside it")
+    if by_grpc and not desk.url.endswith(":6333"):
+        pytest.skip("gRPC is known to be beside the port 6333 only")
     desk.opened(collection_settings={"write_consistency_factor": 1}).close()
     more = ("--grpc",) if by_grpc else ()
     shown = desk.run("status", *more)

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from conftest import NEEDS_EDGE, Opener
 from qdrant_client import QdrantClient, models
 from qdrant_rest import QdrantRest
+from real_server import server_url
 from words import WordEncoder
 
 from surprise_rerank import Passages
@@ -173,10 +174,7 @@ class Cluster:
 
 @pytest.fixture(params=["rest", "grpc"])
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    url = os.environ.get("QDRANT_URL", "").split(",")[0]
-    if not url:
-        pytest.skip("no Qdrant server: set QDRANT_URL (docker compose --profile cluster up -d)")
-    made = Cluster(url, by_grpc=request.param == "grpc")
+    made = Cluster(server_url(), by_grpc=request.param == "grpc")
     if getattr(made.client.cluster_status(), "peers", None) is None:
         pytest.skip("the Qdrant server is no cluster (QDRANT__CLUSTER__ENABLED=true)")
     yield made
