@@ -380,7 +380,8 @@ class ClientEngine:
                     offset=offset,
                     with_payload=_payload(fields),
                     with_vectors=_chosen(vectors),
-                )
+                ),
+                patient=True,  # many points in a page: a slow one is not sent again
             )
 
         return pages(page)
@@ -454,7 +455,9 @@ class ClientEngine:
     def _index_payload(self, path: str, schema: models.PayloadFieldSchema) -> None:
         self._call(lambda client: client.create_payload_index(self.collection, path, schema, wait=True))
 
-    def _call(self, request: Callable[[QdrantClient], T], *, reads: bool = False, patient: bool = True) -> T:
+    def _call(
+        self, request: Callable[[QdrantClient], T], *, reads: bool = False, patient: bool | None = None
+    ) -> T:
         """Send a request; again while its fault may pass, as all of them are idempotent."""
         return self.nodes.call(request, self.where, reads=reads, patient=patient)
 
@@ -467,12 +470,11 @@ class ClientEngine:
 
         Args:
             request: sends it, to a collection of that name.
-            patient: see `Nodes.call`; while a change goes on, by default.
+            patient: see `Nodes.call`.
         """
-        waits = self.nodes.is_changing if patient is None else patient
 
         def sent() -> T:
-            return self._call(lambda client: request(client, self.collection), reads=True, patient=waits)
+            return self._call(lambda client: request(client, self.collection), reads=True, patient=patient)
 
         try:
             return sent()

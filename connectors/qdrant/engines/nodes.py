@@ -65,12 +65,14 @@ class Node:
         url: of it; empty of a client that was given.
         client: waits as long as the location says.
         is_up: whether it answered, when it was asked last.
+        is_looked_after: whether a thread waits until it is back.
     """
 
     def __init__(self, client: QdrantClient, url: str = "", location: Location | None = None) -> None:
         self.url = url
         self.client = client
         self.is_up = True
+        self.is_looked_after = False
         self._location = location
         self._making = threading.Lock()
         self._quick: QdrantClient | None = None
@@ -200,7 +202,7 @@ class Nodes:
         where: str,
         *,
         reads: bool = False,
-        patient: bool = True,
+        patient: bool | None = None,
         policy: RetryPolicy | None = None,
     ) -> T:
         """Send a request; again while its fault may pass, as all of them are idempotent.
@@ -209,17 +211,16 @@ class Nodes:
             request: sends it by a client.
             where: the place, for messages.
             reads: whether it changes nothing.
-            patient: whether it may be sent again for as long as `RetryPolicy.time_limit`, as for changes, and
-                not for `search_limit`, as for questions.
+            patient: whether it may be sent again for as long as `RetryPolicy.time_limit`, as changes and what
+                is read for them by default, and not for `search_limit`, as questions.
             policy: in place of that of all requests.
 
         Raises:
             StoreError: as `retries.call`.
         """
-        own = policy or self.policy
-        if not patient:
-            own = own.for_questions()
-        return retries.call(lambda: self.attempt(request, reads=reads), where, own)
+        waits = (not reads or self.is_changing) if patient is None else patient
+        own = policy or (self.policy if waits else self.policy.for_questions())
+        return retries.call(lambda: self._attempt(request, quickly=reads and not waits), where, own)
 
     def wait_for_all(self, is_seen: Callable[[QdrantClient], bool]) -> None:
         """Wait until every node that is up sees a change.
@@ -252,9 +253,9 @@ class Nodes:
             with self._state:
                 self._changes -= 1
 
-    def attempt(self, request: Callable[[QdrantClient], T], *, reads: bool) -> T:
+    def _attempt(self, request: Callable[[QdrantClient], T], *, quickly: bool) -> T:
         """Send a request once: to the first node that is up, and to the next ones where that one is away."""
-        attempts = self._attempts(reads=reads)
+        attempts = self._attempts(quickly=quickly)
         node, quickly = next(attempts)
         while True:
             try:
@@ -279,7 +280,7 @@ class Nodes:
         """
 
         async def attempt() -> T:
-            attempts = self._attempts(reads=True)
+            attempts = self._attempts(quickly=True)
             node, quickly = next(attempts)
             while True:
                 try:
@@ -299,16 +300,17 @@ class Nodes:
         for node in self.nodes:
             node.close()
 
-    def _attempts(self, *, reads: bool) -> Generator[tuple[Node, bool], Exception, None]:
+    def _attempts(self, *, quickly: bool) -> Generator[tuple[Node, bool], Exception, None]:
         """Which node is asked next, and whether by its quick client; is sent the fault of the one before.
 
-        A node that keeps still while others are up is left, unless it is only slow.
+        Args:
+            quickly: leave a node that keeps still while others are up, unless it is only slow.
         """
         order = self._order()
         for node in order:
-            quickly = reads and any(other.is_up for other in self.nodes if other is not node)
-            fault = yield node, quickly
-            if quickly and retries.is_timeout(fault) and node.is_ready():
+            hops = quickly and any(other.is_up for other in self.nodes if other is not node)
+            fault = yield node, hops
+            if hops and retries.is_timeout(fault) and node.is_ready():
                 fault = yield node, False
             if retries.is_away(fault) and len(self.nodes) > 1:
                 self._mark_away(node)
@@ -321,9 +323,10 @@ class Nodes:
 
     def _mark_away(self, node: Node) -> None:
         with self._state:
-            if not node.is_up or self._closed.is_set():
-                return
             node.is_up = False
+            if node.is_looked_after or self._closed.is_set():
+                return
+            node.is_looked_after = True
         threading.Thread(target=self._await, args=(node,), name="surprise-rerank-node", daemon=True).start()
 
     def _await(self, node: Node) -> None:
@@ -331,7 +334,8 @@ class Nodes:
         pause = _FIRST_LOOK
         while not self._closed.wait(random.uniform(0.5, 1.0) * pause):
             if node.is_up or node.is_ready():
-                node.is_up = True
+                with self._state:
+                    node.is_up, node.is_looked_after = True, False
                 return
             pause = min(2 * pause, _LONGEST_LOOK)
 

@@ -114,7 +114,7 @@ class ServerStorage:
         where = f"{location.server}, collection {name!r}"
 
         def read(request: Callable[[QdrantClient], T]) -> T:
-            return nodes.call(request, where, reads=True, patient=False)
+            return nodes.call(request, where, reads=True)
 
         if location.url is not None:
             versions.require(versions.Feature.INDEX, nodes)
@@ -252,8 +252,7 @@ class ServerStorage:
             self.engine.close()
 
     def _call(self, request: Callable[[QdrantClient], T], *, reads: bool = False) -> T:
-        patient = not reads or self._nodes.is_changing  # a question looks for the version in use, too
-        return self._nodes.call(request, self.where, reads=reads, patient=patient)
+        return self._nodes.call(request, self.where, reads=reads)
 
     def _points(self, collection: str, moved: Callable[[], str | None]) -> ClientEngine:
         return ClientEngine(self._nodes, collection, moved)

@@ -191,8 +191,8 @@ Shell completion (bash; zsh and fish likewise):
 @click.option(
     "--clean",
     is_flag=True,
-    help="Remove this run's collections from the server at the end, those of earlier runs of the same "
-    "included. Without it they stay for the next run.",
+    help="Remove this run's collections from the server when it has ended well, those of earlier runs of the "
+    "same included. Without it they stay for the next run.",
 )
 @click.option(
     "--cache",
