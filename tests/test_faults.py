@@ -360,7 +360,7 @@ def test_a_collection_deleted_under_way_takes_all_documents_with_it(rest: Qdrant
 def test_a_collection_deleted_between_two_calls_is_told(rest: QdrantRest) -> None:
     with opened(rest) as index:
         index.sync(documents(20))
-        rest.fault("POST", "/points/query", DropCollection())
+        rest.fault("POST", "/points/query/batch", DropCollection())
         with pytest.raises(StoreError, match="does not exist any more; index again"):
             index.search(query(), 5)
 
@@ -371,7 +371,7 @@ def query() -> Query:
 
 
 READS: dict[str, tuple[tuple[str, str], Callable[[DocumentIndex], object]]] = {
-    "search": (("POST", "/points/query"), lambda index: index.search(query(), 5).ids),
+    "search": (("POST", "/points/query/batch"), lambda index: index.search(query(), 5).ids),
     "fetch": (("POST", "/points"), lambda index: index.fetch(["3", "4"], frozenset()).ids),
     "len": (("POST", "/points/count"), len),
 }
