@@ -20,7 +20,7 @@ from words import WordEncoder
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.engines.nodes import Nodes
-from surprise_rerank.connectors.qdrant.location import Location, RetryPolicy
+from surprise_rerank.connectors.qdrant.location import Location, RetryPolicy, shown_url
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders import loading
 from surprise_rerank.encoders.base import encode_queries
@@ -201,6 +201,20 @@ def test_addresses_are_given_as_a_list_or_with_commas() -> None:
     for wrong in ("", "http://a,", [], ["http://a", ""]):
         with pytest.raises(DataError, match="names no Qdrant server"):
             Location(url=wrong)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("http://me:secret@a:6333/path", "http://a:6333/path"),
+        ("me:secret@a:6333", "a:6333"),
+        ("http://a,me:secret@b, x:secret@c", "http://a,b, c"),
+        ("['http://a', 'me:secret@b', '']", "['http://a', 'b', '']"),
+        ("http://a/papers@1", "http://a/papers@1"),
+    ],
+)
+def test_a_password_is_not_shown(url: str, shown: str) -> None:
+    assert shown_url(url) == shown
 
 
 def test_commands_take_several_addresses(

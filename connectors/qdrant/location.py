@@ -180,5 +180,5 @@ def split_url(url: str) -> SplitResult:
 
 
 def shown_url(url: str) -> str:
-    """A server's url for messages and reports, without what can be a password (between // and @)."""
-    return re.sub(r"//[^/@]*@", "//", url)
+    """A server's url for messages and reports, without what can be a password (before an @)."""
+    return re.sub(r"(//|^|[,\s'\"])[^/@,\s'\"]*@", r"\1", url)
