@@ -27,6 +27,8 @@ from real_server import TOO_OLD, cleaned, server_url
 
 from surprise_rerank.candidates import Candidates
 from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
+from surprise_rerank.connectors.qdrant.writing.term_upkeep import KeptTerms
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.errors import StoreError
 
@@ -104,6 +106,21 @@ def open_index(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opene
         yield lambda encoder, **more: DocumentIndex.open(
             None, encoder, url=url, collection=collection, **more
         )
+
+
+@pytest.fixture
+def counting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many points each pass of counting found."""
+    passes: list[int] = []
+    count = KeptTerms._counted
+
+    def noted(self: KeptTerms) -> TermStatistics:
+        found = count(self)
+        passes.append(found.points)
+        return found
+
+    monkeypatch.setattr(KeptTerms, "_counted", noted)
+    return passes
 
 
 @pytest.fixture(scope="session")

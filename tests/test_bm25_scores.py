@@ -149,21 +149,6 @@ def test_an_event_loop_does_not_wait_for_statistics(
     assert threading.main_thread() not in threads
 
 
-@pytest.fixture
-def counting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many points each pass of counting found."""
-    passes: list[int] = []
-    count = KeptTerms._counted
-
-    def noted(self: KeptTerms) -> TermStatistics:
-        found = count(self)
-        passes.append(found.points)
-        return found
-
-    monkeypatch.setattr(KeptTerms, "_counted", noted)
-    return passes
-
-
 class TestWhileAnotherProcessWrites:
     def opened(self, rest: QdrantRest, name: str) -> DocumentIndex:
         return DocumentIndex.open(None, ENCODER, url=rest.url, collection=name, options=OPTIONS)

@@ -167,21 +167,6 @@ def killed() -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def counting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many points each pass of counting found."""
-    passes: list[int] = []
-    count = KeptTerms._counted
-
-    def noted(self: KeptTerms) -> TermStatistics:
-        found = count(self)
-        passes.append(found.points)
-        return found
-
-    monkeypatch.setattr(KeptTerms, "_counted", noted)
-    return passes
-
-
 def test_every_change_keeps_them_right(open_index: Opener, counting: list[int]) -> None:
     with open_index(ENCODER, options=OPTIONS) as index:
         index.sync(DOCUMENTS[:30])

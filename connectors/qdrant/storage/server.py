@@ -6,8 +6,6 @@ import contextlib
 import hashlib
 import json
 import re
-import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -36,10 +34,6 @@ T = TypeVar("T")
 _FORBIDDEN = frozenset('<>:"/\\|?*\0\x1f')  # what Qdrant refuses in the name of a collection
 _VERSION = re.compile(r"[0-9]+(-[0-9a-f]{8})?")
 _OF_VERSION = re.compile(rf".+@{_VERSION.pattern}(\.files)?")
-# Seconds between looks for a change of metadata. Of 149 changes on three nodes, five were not there at once
-# on the node that was asked, and took up to 29 ms.
-_WAITS = (0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
-_CHANGE = "change"  # in the metadata: which one was the last
 _LISTED = 12  # names in a message
 
 
@@ -164,13 +158,8 @@ class ServerStorage:
         return self.manifest
 
     def save(self, manifest: Manifest) -> None:
-        """Remember a changed manifest, in the collection's metadata, and wait until it is read again."""
-        change = uuid.uuid4().hex
-        self.engine.set_metadata({**manifest.to_json(), _CHANGE: change})
-        for seconds in _WAITS:
-            if self.engine.metadata().get(_CHANGE) == change:
-                break  # else another process may have changed it meanwhile
-            time.sleep(seconds)
+        """Remember a changed manifest, in the collection's metadata."""
+        self.engine.set_metadata(manifest.to_json())
         self.manifest = manifest
 
     def read_file(self, name: str) -> bytes | None:
