@@ -9,8 +9,11 @@ import sys
 import time
 from pathlib import Path
 
+import click
 import pytest
 from test_commands import SENTENCES, write_model, write_rows
+
+from surprise_rerank.eval.cli.exits import Commands, run
 
 CODE = "from surprise_rerank.eval.cli import entry; print(flush=True); entry.{program}()"
 
@@ -55,6 +58,25 @@ def test_a_first_index_that_is_interrupted_leaves_nothing_or_what_goes_on(
     assert error.count("\n") == 1
     assert error.startswith("Interrupted.")
     assert (tmp_path / "deep").exists() == ("What was stored stays" in error)
+
+
+def test_an_interruption_while_options_are_read_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["command"])
+
+    def interrupts(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    @click.group(cls=Commands, invoke_without_command=True)
+    @click.option("--at", callback=interrupts)
+    def command(at: str) -> None:
+        """Come to nothing."""
+
+    with pytest.raises(SystemExit) as ended:
+        run(command, "What was stored stays.")
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "Interrupted. What was stored stays.\n"
 
 
 def test_what_switches_interruptions_off_is_respected() -> None:

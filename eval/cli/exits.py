@@ -26,7 +26,12 @@ class Interrupted(click.ClickException):
 
 
 class Commands(click.Group):
-    """A group of commands whose interruption is an `Interrupted`."""
+    """A group of commands whose interruption is an `Interrupted`, before click adds an empty line."""
+
+    def make_context(self, *arguments: Any, **more: Any) -> click.Context:
+        """Read the options."""
+        with when_interrupted(""):
+            return super().make_context(*arguments, **more)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run what was asked for."""
