@@ -144,6 +144,11 @@ def test_json_of_another_service_is_told_at_once(rest: QdrantRest, client: Qdran
     assert "does not answer like Qdrant; check the url" in str(failure(lambda: client.count("x")))
 
 
+def test_a_reason_that_is_cut_says_so(rest: QdrantRest, client: QdrantClient) -> None:
+    rest.fault("POST", "/points/count", Status(400, f"wrong, {'as it is, ' * 50}"))
+    assert str(failure(lambda: client.count("x"))).endswith("as it is, as it is, as ...")
+
+
 def test_pages_of_other_services_are_not_quoted(rest: QdrantRest, client: QdrantClient) -> None:
     rest.fault("POST", "/points/count", Status(418, page=b"<p>your headers were: api-key=secret</p>"))
     assert "secret" not in str(failure(lambda: client.count("x")))

@@ -454,4 +454,5 @@ def _details(error: grpc.RpcError) -> str:
 
 
 def _line(text: object) -> str:
-    return " ".join(str(text).split())[:_SHOWN]
+    line = " ".join(str(text).split())
+    return line if len(line) <= _SHOWN else f"{line[:_SHOWN].rstrip(' ,:;')} ..."
