@@ -6,6 +6,7 @@ import asyncio
 import multiprocessing
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -110,16 +111,25 @@ class Relay:
 
 def _relay(host: str, ports: tuple[int, int], counts: Any, own: Any, delay: float) -> None:
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, place: int) -> None:
-        try:
+        kept: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+        loop, own = asyncio.get_running_loop(), delay if place % 2 else 0.0
+
+        async def pass_on() -> None:
+            # Parts travel one behind the other, as on a line; they do not wait for each other's arrival.
+            while (part := await kept.get())[1]:
+                await asyncio.sleep(max(0.0, part[0] - loop.time()))
+                writer.write(part[1])
+                await writer.drain()
+
+        passing = asyncio.create_task(pass_on())
+        with suppress(ConnectionError):
             while chunk := await reader.read(_CHUNK):
                 with counts.get_lock():
                     counts[place] += len(chunk)
-                if delay and place % 2:
-                    await asyncio.sleep(delay)
-                writer.write(chunk)
-                await writer.drain()
-        except ConnectionError:
-            pass
+                kept.put_nowait((loop.time() + own, chunk))
+        kept.put_nowait((0.0, b""))
+        with suppress(ConnectionError):
+            await passing
         writer.close()
 
     async def main() -> None:
