@@ -1,14 +1,13 @@
-"""What a document takes on a Qdrant server: bytes on its disk, by part, and bytes of memory of its own.
+"""What a document takes on a Qdrant server's disk, by part.
 
-    rerank-eval --dataset beir/scifact --systems cosine --token-storage int8 --pooling 1 --cache CACHE
+    rerank-eval --dataset beir/scifact --systems cosine --token-storage int8 --cache CACHE
     python benchmarks/server_storage.py --cache CACHE --url http://localhost:6333 --files FOLDER
 
-FOLDER is the storage folder of that server, which must be on this machine and hold nothing else that changes.
-The documents of a collection are stored again and again under other ids. What is printed is the growth from
-the first half of the copies to all of them, divided by its documents, when the server's optimizers rest: what
-each segment and shard takes once is left out. Disk is what blocks take, memory what the server's allocator
-has handed out. The rest of what a server reads is mapped files, which the system keeps in memory as far as
-there is room. The collection is deleted again.
+FOLDER is the storage folder of that server, which is on this machine. The documents of a collection are
+stored again and again under other ids. What is printed is the growth from the first half of the copies to all
+of them, divided by its documents, when the server's optimizers rest: what each segment and shard takes once
+is left out, and so is the write-ahead log, whose size is bounded. Bytes are those of blocks, as files have
+holes. The collection is deleted again.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
-import httpx
 import numpy as np
 from machine import describe
 from qdrant_client import QdrantClient
@@ -42,7 +40,7 @@ FORMS = {
         IndexOptions(), passages=None, quantization="int8", on_disk=True
     ),
 }
-_WAL, _MEMORY = "write-ahead log", "memory"
+_WAL = "write-ahead log"
 _PATIENCE, _REMOVED = 1800.0, 10.0  # seconds for graphs, and until segments that were replaced are removed
 _PARTS = {  # how names of files and folders in a segment begin
     "vector_storage-dense": "dense vectors",
@@ -71,20 +69,12 @@ def disk(folder: Path) -> Counter[str]:
     return found
 
 
-def memory(url: str) -> float:
-    """Bytes that the server's allocator has handed out."""
-    lines = httpx.get(f"{url.rstrip('/')}/metrics", timeout=30).text.splitlines()
-    return next(float(line.split()[1]) for line in lines if line.startswith("memory_allocated_bytes"))
-
-
-def measured(files: Path, client: QdrantClient, url: str, index: DocumentIndex, name: str) -> Counter[str]:
-    """Bytes on disk by part, and of memory, when the server rests."""
+def measured(files: Path, client: QdrantClient, index: DocumentIndex, name: str) -> Counter[str]:
+    """Bytes on disk by part, when the server rests."""
     index.storage.engine.build_graph(lambda count: None, size=0, patience=_PATIENCE)
     settle(client, name)
     time.sleep(_REMOVED)
-    found = disk(files / "collections" / name)
-    found[_MEMORY] = round(memory(url))
-    return found
+    return disk(files / "collections" / name)
 
 
 @click.command()
@@ -115,13 +105,13 @@ def main(dataset: str, cache: Path, url: str, files: Path, copies: int, forms: t
                     own = [replace(document, id=f"{copy}-{document.id}") for document in documents]
                     index.sync(own, encoded=encoded, background=False)
                     if copy + 1 in (copies // 2, copies):
-                        sizes.append(measured(files, client, url, index, f"{name}@1"))
+                        sizes.append(measured(files, client, index, f"{name}@1"))
         finally:
             drop(client, name)
         half, grown = sizes
         grown.subtract(half)
         count = len(documents) * (copies - copies // 2)
-        whole = sum(size for part, size in grown.items() if part not in (_WAL, _MEMORY))
+        whole = sum(size for part, size in grown.items() if part != _WAL)
         print(f"{form}: {whole / count:,.0f} bytes of disk a document", flush=True)
         for part, size in grown.most_common():
             print(f"    {part}: {size / count:,.0f}", flush=True)
