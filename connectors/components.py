@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import inspect
 import threading
@@ -15,7 +16,6 @@ from surprise_rerank.connectors.attached.attach import Collection
 from surprise_rerank.connectors.attached.hosts import attach_store
 from surprise_rerank.connectors.qdrant.location import shown_url
 from surprise_rerank.connectors.systems.loading import PipelineSettings
-from surprise_rerank.core.workers import in_thread
 from surprise_rerank.errors import DataError, refuse_unknown
 from surprise_rerank.rerank.diversity import DiversityOptions
 
@@ -62,7 +62,7 @@ class Lazy(Generic[T]):
     async def aget(self) -> T:
         """`get`, which loads in a thread while the event loop goes on."""
         found = self._object
-        return await in_thread(self.get) if found is None else found
+        return await asyncio.to_thread(self.get) if found is None else found
 
     def forget(self) -> None:
         """Let go of what was loaded; what was given stays."""

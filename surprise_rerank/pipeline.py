@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -12,7 +13,6 @@ import numpy as np
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
 from surprise_rerank.core.threads import using_threads
 from surprise_rerank.core.tracing import Counts, Known, span
-from surprise_rerank.core.workers import in_thread
 from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.diversity import NO_DIVERSITY, Diversity, DiversityOptions
@@ -28,8 +28,6 @@ from surprise_rerank.thresholds.verdicts import verdict_on
 
 # Judged questions whose vectors are held at a time.
 _ENCODED = 256
-# Pools that are read at once, where nobody waits for the first of them.
-_AT_ONCE = 8
 # A chance of relevance is that of a relevant document among so many.
 _SHOWN = 10
 
@@ -89,41 +87,20 @@ class Pipeline:
             DataError: if top_k is not positive, neither a re-ranker nor the retriever has scores, or an
                 option of diversity is out of its range.
         """
-        wanted, fields = self._wanted(top_k, diversity)
+        if top_k < 1:
+            raise DataError(f"top_k must be at least 1, got {top_k}")
+        wanted = self.diversity.changed(**diversity)
         with searching(top_k) as counts:
             query = encoded_question(self.encoder, question)
-            pool = retrieved(self.retriever, query, max(self.depth, top_k), fields)
-            shown = self._shown(query, pool, wanted, top_k)
+            fields: frozenset[Field] = wanted.needs | {"documents"}
+            pool, ranking = self.pooled(query, max(self.depth, top_k), fields, top_k=top_k)
+            shown = first_of(ranking, pool, wanted, top_k, self.min_surprise)
             counts.update(outcome(shown))
         return shown
 
     async def asearch(self, question: str, top_k: int = 10, **diversity: Unpack[DiversityOptions]) -> Ranking:
-        """`search` for an event loop, which goes on meanwhile: threads compute (see `workers.in_thread`).
-
-        A retriever that has `aretrieve` waits for its server without one.
-
-        Raises:
-            DataError: as `search`.
-        """
-        wanted, fields = self._wanted(top_k, diversity)
-        with searching(top_k) as counts:
-            query = await in_thread(encoded_question, self.encoder, question)
-            pool = await aretrieved(self.retriever, query, max(self.depth, top_k), fields)
-            shown = await in_thread(self._shown, query, pool, wanted, top_k)
-            counts.update(outcome(shown))
-        return shown
-
-    def _wanted(self, top_k: int, options: DiversityOptions) -> tuple[Diversity, frozenset[Field]]:
-        """The diversity of what is shown, and the fields that are fetched for it."""
-        if top_k < 1:
-            raise DataError(f"top_k must be at least 1, got {top_k}")
-        wanted = self.diversity.changed(**options)
-        return wanted, fields_for(self.reranker, self.background) | wanted.needs | {"documents"}
-
-    def _shown(self, query: Query, pool: Candidates, wanted: Diversity, top_k: int) -> Ranking:
-        with reranking(self.reranker, pool, top_k):
-            ranking = ranked(query, pool, self.reranker, self.background, self.min_surprise)
-        return first_of(ranking, pool, wanted, top_k, self.min_surprise)
+        """`search` for an event loop: a thread searches, and the loop goes on meanwhile."""
+        return await asyncio.to_thread(self.search, question, top_k, **diversity)
 
     def rank(self, query: Query, depth: int | None = None, *, texts: bool = True) -> Ranking:
         """All candidates of an encoded question in order, whatever their surprise and diversity.
@@ -186,11 +163,11 @@ class Pipeline:
         def rank(query: Query) -> tuple[Candidates, Ranking]:
             if on_progress is not None:
                 on_progress(1)
-            pool = next(pools)
+            pool = self.retriever.retrieve(query, self.depth, fields)
             return pool, ranked(query, pool, self.reranker)
 
         queries = encode_queries(self.encoder, checked_questions(questions))
-        pools = _pools(self.retriever, queries, self.depth, fields_for(self.reranker) | {"dense"})
+        fields: frozenset[Field] = fields_for(self.reranker) | {"dense"}
         measured = QuestionBackground.measured(queries, rank, scorer, documents)
         return replace(self, background=measured)
 
@@ -209,8 +186,8 @@ class Pipeline:
             return
         queries = encode_queries(self.encoder, list(questions.values()), list(questions))
         fields: frozenset[Field] = fields_for(self.reranker) | {"dense"}
-        for query, found in zip(queries, _pools(self.retriever, queries, self.depth, fields), strict=True):
-            pool = found.without(query.id)
+        for query in queries:
+            pool = self.retriever.retrieve(query, self.depth, fields).without(query.id)
             yield query, pool, ranked(query, pool, self.reranker)
 
     def calibrated(
@@ -284,9 +261,8 @@ class Pipeline:
             for start in range(0, len(names), _ENCODED):
                 part = names[start : start + _ENCODED]
                 queries = encode_queries(self.encoder, [questions[name] for name in part], part)
-                pools = _pools(self.retriever, queries, self.depth, reranker.needs)
-                for query, pool in zip(queries, pools, strict=True):
-                    yield query, pool, qrels[query.id]
+                for query in queries:
+                    yield query, self.retriever.retrieve(query, self.depth, reranker.needs), qrels[query.id]
                     if on_progress is not None:
                         on_progress(1)
 
@@ -331,41 +307,11 @@ def outcome(shown: Ranking) -> Counts:
 
 def retrieved(retriever: Retriever, query: Query, depth: int, fields: frozenset[Field]) -> Candidates:
     """A retriever's candidates, and a span of how it found them."""
-    with _retrieving(retriever, depth) as counts:
+    known: Known = {"surprise_rerank.retriever": type(retriever).__name__, "surprise_rerank.depth": depth}
+    with span("RETRIEVER", "surprise_rerank.retrieve", known) as counts:
         pool = retriever.retrieve(query, depth, fields)
         counts["surprise_rerank.candidates"] = len(pool)
     return pool
-
-
-def _pools(
-    retriever: Retriever, queries: Sequence[Query], depth: int, fields: frozenset[Field]
-) -> Iterator[Candidates]:
-    """The pool of each query; several at once, where the retriever has `retrieve_many`."""
-    many = getattr(retriever, "retrieve_many", None)
-    for start in range(0, len(queries), _AT_ONCE):
-        part = queries[start : start + _AT_ONCE]
-        if many is not None:
-            yield from many(part, depth, fields)
-            continue
-        for query in part:
-            yield retriever.retrieve(query, depth, fields)
-
-
-async def aretrieved(retriever: Retriever, query: Query, depth: int, fields: frozenset[Field]) -> Candidates:
-    """`retrieved` for an event loop; a retriever without `aretrieve` runs in a thread."""
-    own = getattr(retriever, "aretrieve", None)
-    with _retrieving(retriever, depth) as counts:
-        if own is None:
-            pool = await in_thread(retriever.retrieve, query, depth, fields)
-        else:
-            pool = await own(query, depth, fields)
-        counts["surprise_rerank.candidates"] = len(pool)
-    return pool
-
-
-def _retrieving(retriever: Retriever, depth: int) -> AbstractContextManager[Counts]:
-    known: Known = {"surprise_rerank.retriever": type(retriever).__name__, "surprise_rerank.depth": depth}
-    return span("RETRIEVER", "surprise_rerank.retrieve", known)
 
 
 def encoded_question(encoder: Encoder, question: str) -> Query:

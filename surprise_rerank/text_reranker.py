@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Unpack
 
 from surprise_rerank.candidates import Candidates, Hit, Query, Ranking, Verdict
 from surprise_rerank.core.tracing import span
-from surprise_rerank.core.workers import in_thread
 from surprise_rerank.documents import Passage
 from surprise_rerank.encoders.adapting import as_encoder
 from surprise_rerank.encoders.base import Encoder, encode_queries, token_dimension
@@ -169,12 +169,14 @@ class TextReranker:
         top_n: int | None = None,
         **diversity: Unpack[DiversityOptions],
     ) -> RankedTexts:
-        """`rank` in another thread, while the event loop goes on; see `workers.in_thread`.
+        """`rank` in another thread, while the event loop goes on.
 
         Raises:
             DataError: as `rank`.
         """
-        return await in_thread(self.rank, question, texts, ids=ids, vectors=vectors, top_n=top_n, **diversity)
+        return await asyncio.to_thread(
+            self.rank, question, texts, ids=ids, vectors=vectors, top_n=top_n, **diversity
+        )
 
     def with_background(
         self, questions: Sequence[str], retrieve: Callable[[str], Sequence[str]], *, scorer: str = ""

@@ -28,7 +28,6 @@ from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.langchain import SurpriseRerank, SurpriseRetriever
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.systems.loading import pipeline_of, text_reranker_of
-from surprise_rerank.core.workers import awaitable
 from surprise_rerank.documents import Document as Stored
 from surprise_rerank.errors import DataError, MissingExtraError, StoreError
 from surprise_rerank.text_reranker import TextReranker
@@ -244,8 +243,6 @@ class Elsewhere:
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         raise AssertionError("never asked")
-
-    aretrieve = awaitable(retrieve)
 
 
 def test_a_pipeline_with_a_background_answers_off_topic_questions_with_nothing(index: DocumentIndex) -> None:

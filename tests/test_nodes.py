@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 import time
@@ -23,10 +22,8 @@ from surprise_rerank.connectors.qdrant.engines.nodes import Nodes
 from surprise_rerank.connectors.qdrant.location import Location, RetryPolicy, shown_url
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders import loading
-from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.eval.cli.surprise_rerank.main import command
-from surprise_rerank.pipeline import Pipeline
 
 COUNT = "/collections"
 
@@ -241,55 +238,3 @@ def index(pair: tuple[QdrantRest, QdrantRest]) -> Iterator[DocumentIndex]:
     with DocumentIndex.open(None, WordEncoder(), url=[rest.url for rest in pair]) as made:
         made.sync([Document(name, f"{name} barks") for name in "abc"])
         yield made
-
-
-def test_an_event_loop_waits_for_more_questions_than_there_are_threads(
-    pair: tuple[QdrantRest, QdrantRest], index: DocumentIndex
-) -> None:
-    first, _ = pair
-    pipeline, many = index.pipeline("cosine"), 24
-    found = pipeline.search("barks", 2).ids
-    asked = first.count("POST", "/points/query/batch")
-    first.fault("POST", "/points/query/batch", Slow(1.0), times=many)
-
-    async def ask_all() -> list[tuple[str, ...]]:
-        tasks = [asyncio.create_task(pipeline.asearch("barks", 2)) for _ in range(many)]
-        while not any(task.done() for task in tasks):
-            await asyncio.sleep(0.01)
-        assert first.count("POST", "/points/query/batch") == asked + many  # before the first was answered
-        return [ranking.ids for ranking in await asyncio.gather(*tasks)]
-
-    assert asyncio.run(ask_all()) == [found] * many
-    assert asyncio.run(_one(pipeline)) == found  # another event loop, the same clients
-
-
-async def _one(pipeline: Pipeline) -> tuple[str, ...]:
-    return (await pipeline.asearch("barks", 2)).ids
-
-
-def test_another_node_takes_over_in_an_event_loop(
-    pair: tuple[QdrantRest, QdrantRest], index: DocumentIndex
-) -> None:
-    first, second = pair
-    pipeline = index.pipeline("cosine")
-    found = asyncio.run(_one(pipeline))
-    first.stop()
-    assert asyncio.run(_one(pipeline)) == found
-    second.fault("POST", "/points/query/batch", Status(500, next(iter(LOST.values()))), times=2)
-    assert asyncio.run(_one(pipeline)) == found
-    second.fault("POST", "/points/query/batch", Status(400, "no such thing"), times=1)
-    with pytest.raises(StoreError, match="no such thing"):
-        asyncio.run(_one(pipeline))
-
-
-def test_pools_of_several_questions_are_read_at_once(
-    pair: tuple[QdrantRest, QdrantRest], index: DocumentIndex
-) -> None:
-    retriever = index.pipeline("cosine").retriever
-    queries = encode_queries(WordEncoder(), ["a", "b", "barks"])
-    expected = [retriever.retrieve(query, 2, frozenset({"documents"})) for query in queries]
-    pair[0].forget()
-    found = retriever.retrieve_many(queries, 2, frozenset({"documents"}))
-    assert [pool.ids for pool in found] == [pool.ids for pool in expected]
-    assert [pool.documents for pool in found] == [pool.documents for pool in expected]
-    assert pair[0].count("POST", "/points/query/batch") == 1

@@ -95,7 +95,7 @@ def test_asearch_gives_what_search_gives_from_another_thread():
     for ranking in asyncio.run(both()):
         assert ranking.ids == expected.ids
         np.testing.assert_array_equal(ranking.scores, expected.scores)
-    assert {name.split("_")[0] for *_, name in retriever.asked[1:]} == {"surprise-rerank"}
+    assert {name.split("_")[0] for *_, name in retriever.asked[1:]} == {"asyncio"}
 
 
 def test_asearch_raises_what_search_raises():

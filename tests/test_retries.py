@@ -346,26 +346,6 @@ def test_a_collection_that_is_not_there_is_gone_and_one_that_is_exists(client: Q
         assert isinstance(failure(lambda: place.create_collection("x", ONE)), CollectionExists)  # noqa: B023
 
 
-@pytest.mark.parametrize(
-    ("code", "kind", "words"),
-    [
-        (grpc.StatusCode.PERMISSION_DENIED, NoAccess, "that may read this"),
-        (grpc.StatusCode.UNAVAILABLE, StoreError, "tried 4 times"),
-    ],
-)
-def test_what_grpc_answers_in_an_event_loop_is_told_as_outside(
-    code: grpc.StatusCode, kind: type[StoreError], words: str
-) -> None:
-    error = grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details="no reason")
-
-    def fails() -> None:
-        raise error
-
-    told = failure(fails)
-    assert type(told) is kind
-    assert words in str(told)
-
-
 def test_errors_of_files_are_not_tried_again(tmp_path: Path) -> None:
     broken = Counted(lambda: sqlite3.connect(":memory:").execute("SELECT nothing"))
     assert "what is stored stays" in str(failure(broken))

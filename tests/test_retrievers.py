@@ -242,23 +242,6 @@ def test_a_pipeline_needs_no_reranker(index: DocumentIndex) -> None:
     assert awaited.ids == found.ids
 
 
-def test_event_loops_can_search(index: DocumentIndex) -> None:
-    (query,) = encode_queries(index.encoder, ["w1 w2"])
-    retrievers = [DenseRetriever(index), SurpriseRetriever(index), MaxSimRetriever(index)]
-
-    async def both() -> list[tuple[str, ...]]:
-        pools = await asyncio.gather(*(r.aretrieve(query, 10) for r in retrievers for _ in range(5)))
-        assert (await index.astatus()).documents == 120
-        assert (await index.afetch(["d1"], frozenset())).ids == ("d1",)
-        assert (await index.sync_async([Document("new", "w1 w2")])).added == 1
-        assert (await index.asearch(query, 1)).ids == ("new",)
-        assert await index.adelete(["new"]) == 1
-        return [pool.ids for pool in pools]
-
-    found = asyncio.run(both())
-    assert found == [r.retrieve(query, 10).ids for r in retrievers for _ in range(5)]
-
-
 def test_what_the_index_lacks_is_told(open_index: Opener) -> None:
     with open_index(WordEncoder(), options=IndexOptions(passages=None, bm25=None)) as index:
         index.sync(DOCUMENTS[:10])

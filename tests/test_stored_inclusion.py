@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +24,11 @@ from surprise_rerank.connectors.qdrant.multivectors import (
     similarities,
     token_vectors,
 )
-from surprise_rerank.connectors.qdrant.retrievers.inclusion import InclusionScored, QdrantInclusion
+from surprise_rerank.connectors.qdrant.retrievers.inclusion import (
+    FoundInclusion,
+    InclusionScored,
+    QdrantInclusion,
+)
 from surprise_rerank.connectors.qdrant.schema import TOKEN_COUNT, WITH_VECTORS, point_id
 from surprise_rerank.connectors.systems.built import BuiltSystem, SystemInputs
 from surprise_rerank.connectors.systems.explaining import explain_ranking
@@ -52,15 +57,23 @@ def question(encoder: WordEncoder, seed: int = 0) -> Query:
     return query
 
 
+def answered(
+    inclusion: QdrantInclusion, query: Query, points: Sequence[str], documents: Sequence[str] = ()
+) -> FoundInclusion:
+    """What Qdrant answers for these points and documents."""
+    asked = inclusion.asked(query)
+    assert asked is not None
+    return asked.found(inclusion.index.pools.every({"asked": asked.of(points, documents)})["asked"])
+
+
 def included(inclusion: QdrantInclusion, query: Query, names: list[str]) -> Inclusion:
     """Of documents, half of them by the ids of their points."""
     half = [point_id(name) for name in names[::2]]
-    found = inclusion.index.pools.ask(inclusion.asking(query, half, names[1::2]))
-    assert found is not None
+    found = answered(inclusion, query, half, names[1::2])
     records = inclusion.index.storage.engine.retrieve([point_id(name) for name in names], (TOKEN_COUNT,))
     lengths = {record.id: record.payload[TOKEN_COUNT] for record in records}
     points = [point_id(name) for name in names]
-    return found.of(points, [lengths[point] for point in points])
+    return found.of(points, np.array([lengths[point] for point in points]))
 
 
 def ranked(built: BuiltSystem, query: Query, depth: int = 20) -> Ranking:
@@ -223,9 +236,8 @@ def test_an_index_from_before_lengths_were_stored_ranks_without_them(open_index:
         engine.set_payloads([(point, {TOKEN_COUNT: 50}) for point in points])
         newer = QdrantInclusion.of(index, 8, weighs=True)
         engine.set_payloads([(points[0], {TOKEN_COUNT: 0})])
-        answer = index.pools.ask(newer.asking(question(encoder), points[:2]))
-        assert answer is not None
-        assert answer.of(points[:2], [0, 50]).lengths.tolist() == [50, 50]
+        answer = answered(newer, question(encoder), points[:2])
+        assert answer.of(points[:2], np.array([0, 50])).lengths.tolist() == [50, 50]
 
 
 def test_documents_that_were_deleted_meanwhile_have_no_score(open_index: Opener) -> None:
@@ -234,9 +246,8 @@ def test_documents_that_were_deleted_meanwhile_have_no_score(open_index: Opener)
         index.sync(corpus(5, 20), background=False)
         inclusion = QdrantInclusion.of(index, 8, weighs=False)
         index.delete(["d3"])
-        found = index.pools.ask(inclusion.asking(question(encoder), [point_id("d3"), *inclusion.sample]))
-        assert found is not None
-        assert np.isnan(found.of([point_id("d3")], [7]).scores[0])
+        found = answered(inclusion, question(encoder), [point_id("d3"), *inclusion.sample])
+        assert np.isnan(found.of([point_id("d3")], np.array([7])).scores[0])
         assert len(found.usual) == len(found.usual_lengths) == len(found.scores)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import uuid
@@ -213,20 +212,6 @@ def test_every_tenant_has_a_shard_and_nothing_else_changes(cluster: Cluster, opt
         pairs = (index.term_statistics(), plain.term_statistics())
         assert pairs[0].points == pairs[1].points
         assert len(list(index.pipeline("surprise").search("cats", top_k=5))) == 5
-
-
-@pytest.mark.server
-def test_a_tenant_is_searched_in_an_event_loop(cluster: Cluster) -> None:
-    with cluster.opened(SHARDED) as index:
-
-        async def found(tenant: str) -> set[str]:
-            retriever = DenseRetriever(index, options=SearchOptions(tenant=tenant))
-            return set((await retriever.aretrieve(query(), 30, EVERYTHING)).ids)
-
-        assert not asyncio.run(found("acme"))
-        index.sync(DOCUMENTS)
-        assert asyncio.run(found("acme")) == ids("acme")
-        assert not asyncio.run(found("nobody"))
 
 
 @pytest.mark.server

@@ -8,7 +8,6 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
 from qdrant_client import models
@@ -39,7 +38,6 @@ from surprise_rerank.connectors.attached.statistics import (
 )
 from surprise_rerank.connectors.attached.vectors import VectorLayout
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, PayloadChoice
-from surprise_rerank.connectors.qdrant.engines.steps import Steps, aask, ask
 from surprise_rerank.connectors.qdrant.location import EngineKind
 from surprise_rerank.connectors.qdrant.schema import PointId, Record
 from surprise_rerank.connectors.qdrant.search.queries import (
@@ -62,7 +60,6 @@ from surprise_rerank.surprise.ensemble import Ensemble
 
 ENSEMBLE = "ensemble.npz"
 
-T = TypeVar("T")
 
 _PAGE = 10_000  # ids in a request
 _PATIENCE = 2.0  # seconds until it is looked whether a run has counted words anew; see `KeptTerms`
@@ -170,15 +167,7 @@ class AttachedCollection(Searched):
     def __len__(self) -> int:
         return self._engine.count()
 
-    def ask(self, steps: Steps[T], options: SearchOptions = NO_OPTIONS) -> T:
-        """What a reader of the points returns; its requests have refused a consistency already."""
-        return ask(self._engine, steps)
-
-    async def aask(self, steps: Steps[T], options: SearchOptions = NO_OPTIONS) -> T:
-        """`ask` for an event loop."""
-        return await aask(self._engine, steps)
-
-    def searching(
+    def search(
         self,
         query: Query,
         depth: int,
@@ -186,8 +175,8 @@ class AttachedCollection(Searched):
         *,
         exact: bool = False,
         options: SearchOptions = NO_OPTIONS,
-    ) -> Steps[Candidates]:
-        """What `search` asks, as a reader; see `engines/steps.py`."""
+    ) -> Candidates:
+        """The documents nearest to a query; see `Searched.search`."""
         vector = models.NearestQuery.model_construct(nearest=dense_vector(query).tolist())
         stage = Stage(vector, self.vectors.using, f"{self.vectors.score} of dense vectors", depth)
         chosen = options.exactly() if exact else options
@@ -201,7 +190,7 @@ class AttachedCollection(Searched):
         name: str,
         options: SearchOptions,
         scores: Callable[[Float32Array], Float32Array] = lambda found: found,
-    ) -> Steps[Candidates]:
+    ) -> Candidates:
         """The best documents by what stages of Qdrant rank by.
 
         Args:
@@ -217,7 +206,7 @@ class AttachedCollection(Searched):
         asked = asked.model_copy(
             update={"with_payload": self._payload(fields), "with_vector": list(self._vectors(fields))}
         )
-        (records,) = yield [asked]
+        records = self._engine.query(asked)
         values = scores(np.array([record.score for record in records], np.float32))
         return replace(self._candidates(records, fields), scores={name: np.asarray(values, np.float64)})
 

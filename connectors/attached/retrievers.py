@@ -11,8 +11,7 @@ from qdrant_client import models
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.attached.collection import AttachedCollection
 from surprise_rerank.connectors.attached.enriched import MU, SIGMA
-from surprise_rerank.connectors.qdrant.engines.steps import Steps
-from surprise_rerank.connectors.qdrant.retrievers.base import ReadingRetriever, in_words
+from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever, in_words
 from surprise_rerank.connectors.qdrant.search.queries import (
     NO_OPTIONS,
     SearchOptions,
@@ -26,7 +25,7 @@ from surprise_rerank.surprise.score import z_scores
 
 
 @dataclass(frozen=True, slots=True)
-class MultivectorRetriever(ReadingRetriever):
+class MultivectorRetriever(ExplainingRetriever):
     """The nearest by dense vectors, re-scored inside Qdrant by MaxSim over the collection's multivectors.
 
     Scores are the mean over the question's tokens of the largest similarity, as `DynaMaxReranker` gives them.
@@ -39,15 +38,13 @@ class MultivectorRetriever(ReadingRetriever):
     index: AttachedCollection
     options: SearchOptions = NO_OPTIONS
 
-    def retrieving(
-        self, query: Query, depth: int, fields: frozenset[Field] = frozenset()
-    ) -> Steps[Candidates]:
+    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """The `depth` best documents, with what the re-ranker needs."""
         count = len(query.require_tokens())
         options = self.options
         if options.score_threshold is not None:
             options = replace(options, score_threshold=options.score_threshold * max(count, 1))
-        found = yield from self.index.running(self._stages(query, depth), depth, fields, "maxsim", options)
+        found = self.index.running(self._stages(query, depth), depth, fields, "maxsim", options)
         return replace(found, scores={"maxsim": found.scores["maxsim"] / max(count, 1)})
 
     def steps(self, query: Query, depth: int) -> list[str]:
@@ -64,7 +61,7 @@ class MultivectorRetriever(ReadingRetriever):
 
 
 @dataclass(frozen=True, slots=True)
-class MomentsRetriever(ReadingRetriever):
+class MomentsRetriever(ExplainingRetriever):
     """The nearest by dense vectors, re-scored inside Qdrant by z, from moments that `enrich` added in place.
 
     Of a pool with points that carry none, or others, all z are computed here, and a note says so.
@@ -78,26 +75,22 @@ class MomentsRetriever(ReadingRetriever):
     ensemble: Ensemble
     options: SearchOptions = NO_OPTIONS
 
-    def retrieving(
-        self, query: Query, depth: int, fields: frozenset[Field] = frozenset()
-    ) -> Steps[Candidates]:
+    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """The `depth` best documents, with what the re-ranker needs."""
-        found = yield from self.index.running(
-            self._stages(query, depth), depth, fields, "surprise", self.options
-        )
+        found = self.index.running(self._stages(query, depth), depth, fields, "surprise", self.options)
         points = self.index.points_of(found.ids)
         behind = self.index.enriched.behind([str(point) for point in points.values()]) if points else 0
         if behind:
-            found = yield from self._computed(query, depth, fields)
+            found = self._computed(query, depth, fields)
             note = f"{behind} of {len(found)} documents carry no moments of the ensemble; run sync"
             found = replace(found, notes=(*found.notes, note))
         order = sorted(range(len(found)), key=lambda i: (-found.scores["surprise"][i], found.ids[i]))
         return found.take(np.array(order, np.int64))
 
-    def _computed(self, query: Query, depth: int, fields: frozenset[Field]) -> Steps[Candidates]:
+    def _computed(self, query: Query, depth: int, fields: frozenset[Field]) -> Candidates:
         """The same pool, with z from the ensemble."""
         unlimited = replace(self.options, score_threshold=None)
-        pool = yield from self.index.searching(query, depth, fields | {"dense"}, options=unlimited)
+        pool = self.index.search(query, depth, fields | {"dense"}, options=unlimited)
         moments = self.ensemble.moments(pool.require_dense())
         similar = dense_similarities(query, pool, self.ensemble.similarity)
         pool = replace(pool, scores={"surprise": z_scores(similar, moments)})

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 from qdrant_client import models
@@ -16,7 +16,6 @@ from qdrant_client import models
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.progress import Terminal, total_of
 from surprise_rerank.connectors.qdrant.engines.placement import Placement
-from surprise_rerank.connectors.qdrant.engines.steps import Steps
 from surprise_rerank.connectors.qdrant.location import (
     DEFAULT_RETRIES,
     MEMORY,
@@ -34,7 +33,7 @@ from surprise_rerank.connectors.qdrant.schema import (
     WITH_VECTORS,
     point_id,
 )
-from surprise_rerank.connectors.qdrant.search.pools import Pools
+from surprise_rerank.connectors.qdrant.search.pools import Pools, Search
 from surprise_rerank.connectors.qdrant.search.queries import (
     NO_OPTIONS,
     SearchOptions,
@@ -56,15 +55,12 @@ from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.connectors.qdrant.writing.term_upkeep import KeptTerms, PointWriter
 from surprise_rerank.core.tokens import TokenBatch, TokenForm
-from surprise_rerank.core.workers import awaitable
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.adapting import as_encoder
 from surprise_rerank.encoders.base import Encoded, Encoder
 from surprise_rerank.encoders.paired import PairedEncoder
 from surprise_rerank.errors import DataError, IndexMismatchError, StoreError
 from surprise_rerank.surprise.ensemble import Ensemble
-
-T = TypeVar("T")
 
 _LOOKED_UP = 1000  # documents in a request
 
@@ -216,14 +212,6 @@ class QdrantIndex(Searched):
             )
         return self._encoder
 
-    def ask(self, steps: Steps[T], options: SearchOptions = NO_OPTIONS) -> T:
-        """What a reader of the points returns; the options' consistency is that of all requests."""
-        return self.pools.ask(steps, options)
-
-    async def aask(self, steps: Steps[T], options: SearchOptions = NO_OPTIONS) -> T:
-        """`ask` for an event loop."""
-        return await self.pools.aask(steps, options)
-
     @property
     def pools(self) -> Pools:
         """Candidates from requests to the engine; what retrievers are made of."""
@@ -347,7 +335,7 @@ class QdrantIndex(Searched):
             made.drop_others()
         return report
 
-    def searching(
+    def search(
         self,
         query: Query,
         depth: int,
@@ -355,11 +343,12 @@ class QdrantIndex(Searched):
         *,
         exact: bool = False,
         options: SearchOptions = NO_OPTIONS,
-    ) -> Steps[Candidates]:
-        """What `search` asks, as a reader; see `engines/steps.py`."""
+    ) -> Candidates:
+        """The documents nearest to a query; see `Searched.search`."""
         dense = dense_vector(query)
         chosen = options.exactly() if exact else options
-        return self.pools.running(lambda limit: [dense_stage(dense, limit)], depth, fields, "cosine", chosen)
+        search = Search(lambda limit: [dense_stage(dense, limit)], depth, fields, chosen)
+        return self.pools.run(search, "cosine")
 
     def groups(
         self,
@@ -554,11 +543,6 @@ class QdrantIndex(Searched):
             NoAccess: if the key or token may not see that.
         """
         return self.storage.engine.placement()
-
-    afetch = awaitable(fetch)
-    sync_async = awaitable(sync)
-    adelete = awaitable(delete)
-    astatus = awaitable(status)
 
 
 def _model(encoder: object | None, token_encoder: object | None) -> Encoder | None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import hashlib
 import inspect
+import os
 import re
 import threading
 import time
@@ -15,7 +18,6 @@ import tenacity
 
 from surprise_rerank.core.arrays import Float32Array, IntArray, unit_rows
 from surprise_rerank.core.retry_after import retry_after_seconds
-from surprise_rerank.core.workers import result_of
 from surprise_rerank.documents import encodable
 from surprise_rerank.encoders.base import Encoded, Kind, Progress
 from surprise_rerank.errors import DataError, ModelError, SurpriseRerankError
@@ -208,7 +210,7 @@ class FunctionEncoder:
         def attempt() -> list[Any]:
             self._pace.wait()
             answer = function(list(texts))
-            return self._rows(result_of(answer) if inspect.isawaitable(answer) else answer)
+            return self._rows(_result_of(answer) if inspect.isawaitable(answer) else answer)
 
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(_may_pass),
@@ -314,3 +316,22 @@ class _Pace:
             turn = max(now, self._next)
             self._next = turn + self._distance
         time.sleep(turn - now)
+
+
+def _result_of(awaited: Awaitable[Any]) -> Any:
+    """What an awaitable gives or raises, waited for by a thread that may have a running event loop.
+
+    All run in the event loop of one thread, as a client's connections belong to a loop.
+    """
+
+    async def waiting() -> Any:
+        return await awaited
+
+    return asyncio.run_coroutine_threadsafe(waiting(), _loop(os.getpid())).result()
+
+
+@functools.cache
+def _loop(process: int) -> asyncio.AbstractEventLoop:  # by process: a thread does not outlive a fork
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="surprise-rerank-loop", daemon=True).start()
+    return loop

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from qdrant_client import AsyncQdrantClient, QdrantClient, grpc, models
+from qdrant_client import QdrantClient, grpc, models
 from qdrant_client.conversions.conversion import GrpcToRest, RestToGrpc
 
 from surprise_rerank.connectors.qdrant.engines.base import UNNAMED, Consistency, read_consistency
@@ -36,19 +36,6 @@ def query_batch(
         batch = _grpc_batch(collection, requests, consistency)
         return _of_grpc(client.grpc_points.QueryBatch(batch, timeout=_seconds(client)))
     return _of_json(client.http.client.request(**_json_batch(collection, requests, consistency)))
-
-
-async def aquery_batch(
-    client: AsyncQdrantClient,
-    collection: str,
-    requests: Sequence[models.QueryRequest],
-    consistency: Consistency | None = None,
-) -> list[list[Record]]:
-    """`query_batch` for an event loop."""
-    if client.init_options["prefer_grpc"]:
-        batch = _grpc_batch(collection, requests, consistency)
-        return _of_grpc(await client.grpc_points.QueryBatch(batch, timeout=_seconds(client)))
-    return _of_json(await client.http.client.request(**_json_batch(collection, requests, consistency)))
 
 
 def _json_batch(
@@ -95,7 +82,7 @@ def _grpc_batch(
     return grpc.QueryBatchPoints(collection_name=collection, query_points=asked, read_consistency=agree)
 
 
-def _seconds(client: QdrantClient | AsyncQdrantClient) -> float:
+def _seconds(client: QdrantClient) -> float:
     return float(client.init_options["timeout"] or _SECONDS)
 
 

@@ -100,12 +100,6 @@ class Engine(Protocol):
         """
         ...
 
-    async def aquery_batch(
-        self, requests: Sequence[models.QueryRequest], consistency: Consistency | None = None
-    ) -> list[list[Record]]:
-        """`query_batch` for an event loop, without a thread that waits where the engine is a server."""
-        ...
-
     def query_groups(
         self,
         request: models.QueryRequest,

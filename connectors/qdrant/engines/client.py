@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from qdrant_client import AsyncQdrantClient, QdrantClient, models
+from qdrant_client import QdrantClient, models
 
 from surprise_rerank.connectors.qdrant.engines import answers, retries, versions
 from surprise_rerank.connectors.qdrant.engines.base import (
@@ -47,7 +47,6 @@ from surprise_rerank.connectors.qdrant.schema import (
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.files import disk_errors
 from surprise_rerank.core.tokens.codes import Bits
-from surprise_rerank.core.workers import in_thread
 from surprise_rerank.errors import DataError, StoreError, did_you_mean
 
 T = TypeVar("T")
@@ -297,22 +296,6 @@ class ClientEngine:
         plain = [request.model_copy(update={"params": None}) for request in requests]
         responses = self._asked(lambda client, name: client.query_batch_points(name, plain))
         return [[to_record(p, p.score) for p in response.points] for response in responses]
-
-    async def aquery_batch(
-        self, requests: Sequence[models.QueryRequest], consistency: Consistency | None = None
-    ) -> list[list[Record]]:
-        """`query_batch` for an event loop."""
-        if not self.nodes.is_asynchronous:
-            return await in_thread(self.query_batch, requests, consistency)
-
-        async def found(client: AsyncQdrantClient) -> list[list[Record]]:
-            return await answers.aquery_batch(client, self.collection, requests, consistency)
-
-        try:
-            return await self.nodes.aask(found, self.where)
-        except retries.CollectionGone as error:
-            await in_thread(self._follow, error)
-            return await self.nodes.aask(found, self.where)
 
     def query_groups(
         self,

@@ -39,7 +39,6 @@ from surprise_rerank.connectors.qdrant.schema import (
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.core.tokens.codes import Bits
-from surprise_rerank.core.workers import awaitable
 
 if TYPE_CHECKING:
     import qdrant_edge
@@ -141,8 +140,6 @@ class EdgeEngine:
         batch = qdrant_edge.QueryBatchRequest([to_query_request(request) for request in requests])
         with self._shard.use() as shard:
             return [[to_record(p, p.score) for p in found] for found in shard.query_batch(batch)]
-
-    aquery_batch = awaitable(query_batch)
 
     def query_groups(
         self,

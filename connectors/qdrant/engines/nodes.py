@@ -15,12 +15,12 @@ import math
 import random
 import threading
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import grpc  # type: ignore[import-untyped]
 import httpx
-from qdrant_client import AsyncQdrantClient, QdrantClient
+from qdrant_client import QdrantClient
 from qdrant_client.http.exceptions import ApiException
 
 from surprise_rerank.connectors.qdrant.engines import retries
@@ -32,11 +32,9 @@ from surprise_rerank.connectors.qdrant.location import (
     shown_url,
     split_url,
 )
-from surprise_rerank.core.workers import in_loop, in_thread, result_of
 from surprise_rerank.errors import StoreError
 
 T = TypeVar("T")
-C = TypeVar("C", QdrantClient, AsyncQdrantClient)
 
 _log = logging.getLogger(__name__)
 
@@ -78,7 +76,6 @@ class Node:
         self._location = location
         self._making = threading.Lock()
         self._quick: QdrantClient | None = None
-        self._asynchronous: dict[bool, AsyncQdrantClient] = {}
 
     @property
     def quick(self) -> QdrantClient:
@@ -87,17 +84,8 @@ class Node:
             if self._quick is None:
                 self._quick = self.client
                 if self._location is not None:
-                    self._quick = _client(self._location, self.url, _HOP, QdrantClient)
+                    self._quick = _client(self._location, self.url, _HOP)
             return self._quick
-
-    def asynchronous(self, *, quickly: bool) -> AsyncQdrantClient:
-        """A client for the event loop of `in_loop`; see `quick`."""
-        assert self._location is not None
-        with self._making:
-            if quickly not in self._asynchronous:
-                made = _client(self._location, self.url, _HOP if quickly else None, AsyncQdrantClient)
-                self._asynchronous[quickly] = made
-            return self._asynchronous[quickly]
 
     def is_ready(self) -> bool:
         """Whether it answers now, and has caught up with its cluster."""
@@ -115,12 +103,10 @@ class Node:
     def close(self) -> None:
         """Close its connections."""
         with self._making:
-            quick, asynchronous = self._quick, tuple(self._asynchronous.values())
+            quick = self._quick
         self.client.close()
         if quick is not None and quick is not self.client:
             quick.close()
-        for client in asynchronous:
-            result_of(client.close())
 
 
 class Nodes:
@@ -160,7 +146,7 @@ class Nodes:
         Raises:
             StoreError: if none can be reached, or it refuses the key.
         """
-        made = [Node(_client(location, url, None, QdrantClient), url, location) for url in location.urls]
+        made = [Node(_client(location, url, location.timeout), url, location) for url in location.urls]
         nodes = cls(made, "server", location.server, location.retries)
         try:
             # One attempt: a wrong address is reported at once.
@@ -182,11 +168,6 @@ class Nodes:
     ) -> Nodes:
         """A client of the user's, or one in local mode."""
         return cls([Node(client)], kind, place, policy, lock)
-
-    @property
-    def is_asynchronous(self) -> bool:
-        """Whether it has clients for event loops."""
-        return bool(self.url)
 
     @property
     def url(self) -> str:
@@ -256,68 +237,41 @@ class Nodes:
                 self._changes -= 1
 
     def _attempt(self, request: Callable[[QdrantClient], T], *, quickly: bool) -> T:
-        """Send a request once: to the first node that is up, and to the next ones where that one is away."""
-        attempts = self._attempts(quickly=quickly)
-        node, quickly = next(attempts)
-        while True:
-            try:
-                with self._lock:
-                    answer = request(node.quick if quickly else node.client)
-            except (ApiException, grpc.RpcError) as error:
-                fault = error
-            else:
-                node.is_up = True
-                return answer
-            node, quickly = attempts.send(fault)
-
-    async def aask(self, request: Callable[[AsyncQdrantClient], Awaitable[T]], where: str) -> T:
-        """Send a request of a question, as `call` does, without a thread that waits for the answer.
+        """Send a request once: to the first node that is up, and to the next ones where that one is away.
 
         Args:
             request: sends it by a client.
-            where: the place, for messages.
-
-        Raises:
-            StoreError: as `retries.call`.
+            quickly: leave a node that keeps still while others are up, unless it is only slow.
         """
+        order = self._order()
+        for node in order:
+            hops = quickly and any(other.is_up for other in self.nodes if other is not node)
+            try:
+                return self._sent(request, node, hops=hops)
+            except (ApiException, grpc.RpcError) as fault:
+                if retries.is_away(fault) and len(self.nodes) > 1:
+                    self._mark_away(node)
+                if not retries.is_elsewhere(fault) or node is order[-1]:
+                    raise
+        raise AssertionError("there is at least one node")
 
-        async def attempt() -> T:
-            attempts = self._attempts(quickly=True)
-            node, quickly = next(attempts)
-            while True:
-                try:
-                    answer = await request(node.asynchronous(quickly=quickly))
-                except (ApiException, grpc.RpcError) as error:
-                    fault = error
-                else:
-                    node.is_up = True
-                    return answer
-                node, quickly = await in_thread(attempts.send, fault)  # it may look whether the node is up
-
-        return await in_loop(retries.acall(attempt, where, self.policy.for_questions()))
+    def _sent(self, request: Callable[[QdrantClient], T], node: Node, *, hops: bool) -> T:
+        """Send a request to a node; once more without haste, where it answers that it is up."""
+        try:
+            with self._lock:
+                answer = request(node.quick if hops else node.client)
+        except (ApiException, grpc.RpcError) as fault:
+            if not (hops and retries.is_timeout(fault) and node.is_ready()):
+                raise
+            return self._sent(request, node, hops=False)
+        node.is_up = True
+        return answer
 
     def close(self) -> None:
         """Close all connections."""
         self._closed.set()
         for node in self.nodes:
             node.close()
-
-    def _attempts(self, *, quickly: bool) -> Generator[tuple[Node, bool], Exception, None]:
-        """Which node is asked next, and whether by its quick client; is sent the fault of the one before.
-
-        Args:
-            quickly: leave a node that keeps still while others are up, unless it is only slow.
-        """
-        order = self._order()
-        for node in order:
-            hops = quickly and any(other.is_up for other in self.nodes if other is not node)
-            fault = yield node, hops
-            if hops and retries.is_timeout(fault) and node.is_ready():
-                fault = yield node, False
-            if retries.is_away(fault) and len(self.nodes) > 1:
-                self._mark_away(node)
-            if not retries.is_elsewhere(fault) or node is order[-1]:
-                raise fault
 
     def _order(self) -> list[Node]:
         """The nodes to ask, in their order; all of them where none is known to be up."""
@@ -342,7 +296,7 @@ class Nodes:
             pause = min(2 * pause, _LONGEST_LOOK)
 
 
-def _client(location: Location, url: str, timeout: float | None, kind: Callable[..., C]) -> C:
+def _client(location: Location, url: str, timeout: float) -> QdrantClient:
     """A client of one address; nothing is sent yet.
 
     Raises:
@@ -353,10 +307,10 @@ def _client(location: Location, url: str, timeout: float | None, kind: Callable[
         options |= _GRPC_UNCOMPRESSED
         more = {"metadata": dict(_REST_UNCOMPRESSED), "limits": _CONNECTIONS}
     try:
-        return kind(
+        return QdrantClient(
             url=url,
             headers=key_header(location, url),
-            timeout=math.ceil(location.timeout if timeout is None else timeout),
+            timeout=math.ceil(timeout),
             prefer_grpc=location.prefer_grpc,
             grpc_port=location.grpc_port_of(url),
             grpc_options=options,  # to which the client adds

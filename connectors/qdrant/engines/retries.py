@@ -7,7 +7,7 @@ import logging
 import re
 import sqlite3
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import grpc  # type: ignore[import-untyped]
@@ -51,7 +51,6 @@ _TOO_LARGE = re.compile(
     re.IGNORECASE,
 )
 _NO_COLLECTION = re.compile(r"collection .*(doesn't exist|does not exist|not found)", re.IGNORECASE)
-_TOLD_BY_GRPC = (grpc.Call, grpc.aio.AioRpcError)  # what has a code: outside of an event loop, and in one
 _NO_SHARD = re.compile(r"shard key .* not found", re.IGNORECASE)
 _SHARD_EXISTS = re.compile(r"sharding key .* already exists", re.IGNORECASE)
 _COLLECTION_EXISTS = re.compile(r"collection .*already exists", re.IGNORECASE)
@@ -112,17 +111,6 @@ def call(request: Callable[[], T], where: str, policy: RetryPolicy = DEFAULT_RET
     except _FAULTS as error:
         shown, cause = _told(error, where, retrying)
     # Outside the handler: an error raised in it would keep the original, and what that shows, as its context.
-    raise shown from cause
-
-
-async def acall(request: Callable[[], Awaitable[T]], where: str, policy: RetryPolicy = DEFAULT_RETRIES) -> T:
-    """`call` for an event loop."""
-    retrying = tenacity.AsyncRetrying(**_how(where, policy))
-    try:
-        with disk_errors(where):
-            return await retrying(request)
-    except _FAULTS as error:
-        shown, cause = _told(error, where, retrying)
     raise shown from cause
 
 
@@ -446,11 +434,11 @@ def _reason(error: UnexpectedResponse) -> str:
 
 
 def _code(error: grpc.RpcError) -> grpc.StatusCode | None:
-    return error.code() if isinstance(error, _TOLD_BY_GRPC) else None
+    return error.code() if isinstance(error, grpc.Call) else None
 
 
 def _details(error: grpc.RpcError) -> str:
-    return _line(error.details() or "") if isinstance(error, _TOLD_BY_GRPC) else ""
+    return _line(error.details() or "") if isinstance(error, grpc.Call) else ""
 
 
 def _line(text: object) -> str:

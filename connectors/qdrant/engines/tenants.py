@@ -16,7 +16,6 @@ from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.engines.retries import CollectionExists, NoShard
 from surprise_rerank.connectors.qdrant.manifest import Manifest
 from surprise_rerank.connectors.qdrant.schema import Payload, Point, PointId, Record, StoredVector
-from surprise_rerank.core.workers import in_thread
 
 # Seconds between attempts to write into a shard that was just made, which another node may not know yet.
 _WAITS = (0.0, 0.1, 0.3, 1.0, 3.0)
@@ -80,17 +79,6 @@ class TenantEngine(ClientEngine):
             return super().query_batch(requests, consistency)
         except NoShard:
             return super().query_batch(_anywhere(requests), consistency)
-
-    async def aquery_batch(
-        self, requests: Sequence[models.QueryRequest], consistency: Consistency | None = None
-    ) -> list[list[Record]]:
-        """`query_batch` for an event loop."""
-        if not self._is_filled and not await in_thread(self._has_points):
-            return [[] for _ in requests]
-        try:
-            return await super().aquery_batch(requests, consistency)
-        except NoShard:
-            return await super().aquery_batch(_anywhere(requests), consistency)
 
     def query_groups(
         self,

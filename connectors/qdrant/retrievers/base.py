@@ -6,93 +6,15 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self, TypeVar, cast
+from typing import Any, Self, cast
 
 from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
-from surprise_rerank.connectors.qdrant.engines.steps import Steps, together
-from surprise_rerank.connectors.qdrant.location import EngineKind
-from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions, Stage
-from surprise_rerank.core.tokens import TokenForm
-from surprise_rerank.core.workers import awaitable
+from surprise_rerank.connectors.qdrant.search.queries import SearchOptions, Stage
+from surprise_rerank.connectors.qdrant.search.searched import Searched
 from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Pipeline
-
-T = TypeVar("T")
-
-
-class SearchedIndex(Protocol):
-    """Documents with dense vectors in Qdrant: an index of ours, or a collection that somebody else made."""
-
-    @property
-    def engine(self) -> EngineKind:
-        """Which engine it has: `edge`, `local` or `server`."""
-        ...
-
-    @property
-    def id_key(self) -> str:
-        """The key of a document's id in the payload, for filters; empty where the point's own id is it."""
-        ...
-
-    @property
-    def metadata_key(self) -> str:
-        """The key of the metadata in the payload, for filters; empty where they are the payload."""
-        ...
-
-    @property
-    def token_form(self) -> TokenForm:
-        """The form of the token vectors that are fetched."""
-        ...
-
-    def ask(self, steps: Steps[T], options: SearchOptions = NO_OPTIONS) -> T:
-        """What a reader of the points returns."""
-        ...
-
-    async def aask(self, steps: Steps[T], options: SearchOptions = NO_OPTIONS) -> T:
-        """`ask` for an event loop."""
-        ...
-
-    def __len__(self) -> int: ...
-
-    def search(
-        self,
-        query: Query,
-        depth: int,
-        fields: frozenset[Field] = frozenset(),
-        *,
-        exact: bool = False,
-        options: SearchOptions = NO_OPTIONS,
-    ) -> Candidates:
-        """The documents nearest to a query."""
-        ...
-
-    def searching(
-        self,
-        query: Query,
-        depth: int,
-        fields: frozenset[Field] = frozenset(),
-        *,
-        exact: bool = False,
-        options: SearchOptions = NO_OPTIONS,
-    ) -> Steps[Candidates]:
-        """What `search` asks."""
-        ...
-
-    def fetch(
-        self,
-        ids: Sequence[str],
-        fields: frozenset[Field],
-        *,
-        skip_missing: bool = False,
-        options: SearchOptions = NO_OPTIONS,
-    ) -> Candidates:
-        """Documents by id, in this order.
-
-        Raises:
-            DataError: if one is not there, and missing ones are not to be skipped.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +41,7 @@ class ExplainingRetriever(ABC):
     """
 
     __slots__ = ()
-
-    index: SearchedIndex
+    index: Searched
     options: SearchOptions
 
     @abstractmethod
@@ -130,15 +51,6 @@ class ExplainingRetriever(ABC):
     @abstractmethod
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
-
-    aretrieve = awaitable(retrieve)
-
-    def retrieving(
-        self, query: Query, depth: int, fields: frozenset[Field] = frozenset()
-    ) -> Steps[Candidates]:
-        """What `retrieve` asks the index, as a reader: one that does not say computes it in one step."""
-        yield from ()
-        return self.retrieve(query, depth, fields)
 
     def among(self, condition: models.Filter) -> Self:
         """The same over the documents that a filter lets through, beside its own filter."""
@@ -153,33 +65,6 @@ class ExplainingRetriever(ABC):
         seconds = time.perf_counter() - begun
         scores = next(iter(pool.scores.values()))
         return Explanation(tuple(self.steps(query, depth)), seconds, Ranking.order(pool, scores, pool.scores))
-
-
-class ReadingRetriever(ExplainingRetriever):
-    """A retriever that tells what it asks its index, so that event loops need no thread for each question."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def retrieving(
-        self, query: Query, depth: int, fields: frozenset[Field] = frozenset()
-    ) -> Steps[Candidates]:
-        """The requests of `retrieve`, and the pool that they give; see `engines/steps.py`."""
-
-    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
-        """The `depth` best documents, with what the re-ranker needs."""
-        return self.index.ask(self.retrieving(query, depth, fields), self.options)
-
-    def retrieve_many(
-        self, queries: Sequence[Query], depth: int, fields: frozenset[Field] = frozenset()
-    ) -> list[Candidates]:
-        """The pools of several queries, in as many requests as the longest of them takes."""
-        pools = together(*(self.retrieving(query, depth, fields) for query in queries))
-        return self.index.ask(pools, self.options)
-
-    async def aretrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
-        """`retrieve` for an event loop."""
-        return await self.index.aask(self.retrieving(query, depth, fields), self.options)
 
 
 def filterable(pipeline: Pipeline) -> ExplainingRetriever:
@@ -206,7 +91,7 @@ def filtered(pipeline: Pipeline, condition: models.Filter | None) -> Pipeline:
     return replace(pipeline, retriever=filterable(pipeline).among(condition))
 
 
-def in_words(index: SearchedIndex, stages: Sequence[Stage], options: SearchOptions) -> list[str]:
+def in_words(index: Searched, stages: Sequence[Stage], options: SearchOptions) -> list[str]:
     """The stages in words."""
     first = f"all {len(index)} documents"
     if options.filter is not None:

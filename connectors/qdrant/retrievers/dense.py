@@ -10,10 +10,10 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from surprise_rerank.candidates import Candidates, Field, Query
-from surprise_rerank.connectors.qdrant.engines.steps import Steps
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.qdrant.multivectors import TokenStorage, query_vectors, similarities
-from surprise_rerank.connectors.qdrant.retrievers.base import ReadingRetriever, SearchedIndex, in_words
+from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever, in_words
+from surprise_rerank.connectors.qdrant.search.pools import Search
 from surprise_rerank.connectors.qdrant.search.queries import (
     NO_OPTIONS,
     SearchOptions,
@@ -24,6 +24,7 @@ from surprise_rerank.connectors.qdrant.search.queries import (
     maxsim_stage,
     surprise_stage,
 )
+from surprise_rerank.connectors.qdrant.search.searched import Searched
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 from surprise_rerank.connectors.qdrant.writing.statistics import behind as points_behind
 from surprise_rerank.core.arrays import Float32Array, Float64Array
@@ -38,7 +39,7 @@ _MARGIN = 10
 
 
 @dataclass(frozen=True, slots=True)
-class DenseRetriever(ReadingRetriever):
+class DenseRetriever(ExplainingRetriever):
     """The documents nearest by cosine.
 
     Attributes:
@@ -47,15 +48,13 @@ class DenseRetriever(ReadingRetriever):
         options: filter, offset, threshold and parameters of Qdrant.
     """
 
-    index: SearchedIndex
+    index: Searched
     exact: bool = False
     options: SearchOptions = NO_OPTIONS
 
-    def retrieving(
-        self, query: Query, depth: int, fields: frozenset[Field] = frozenset()
-    ) -> Steps[Candidates]:
+    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """The `depth` nearest documents, with what the re-ranker needs."""
-        return self.index.searching(query, depth, fields, exact=self.exact, options=self.options)
+        return self.index.search(query, depth, fields, exact=self.exact, options=self.options)
 
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
@@ -63,7 +62,7 @@ class DenseRetriever(ReadingRetriever):
 
 
 @dataclass(frozen=True)
-class SurpriseRetriever(ReadingRetriever):
+class SurpriseRetriever(ExplainingRetriever):
     """Documents by the surprise of their cosine to the query, the document as anchor.
 
     The index needs an ensemble. Three places can compute it; over the same documents they rank alike.
@@ -126,20 +125,17 @@ class SurpriseRetriever(ReadingRetriever):
                     "refresh_statistics, or choose mode='client'"
                 )
 
-    def retrieving(
-        self, query: Query, depth: int, fields: frozenset[Field] = frozenset()
-    ) -> Steps[Candidates]:
+    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """The `depth` most surprising documents; scores are `surprise` (z) and its `probability`."""
         if self.mode == "client":
-            return (yield from self._on_the_client(query, depth, fields))
+            return self._on_the_client(query, depth, fields)
         dense, skipped = dense_vector(query), self.options.offset or 0
         options = replace(self._options, offset=None)
         last, margin = depth + skipped, _MARGIN
         while True:
             wanted = self._wanted(last, margin)
-            found = yield from self.index.pools.running(
-                lambda limit: self._stages(dense, limit), wanted, fields, "surprise", options
-            )
+            search = Search(lambda limit: self._stages(dense, limit), wanted, fields, options)
+            found = self.index.pools.run(search, "surprise")
             ordered = _above(_ordered(found, np.asarray(found.scores["surprise"], np.float64)), options)
             names = list(dict.fromkeys(ordered.ids))
             # Qdrant cuts equals anywhere: only with all of them here is it known which come first by id.
@@ -187,12 +183,12 @@ class SurpriseRetriever(ReadingRetriever):
         wide = limit + _MARGIN
         return [surprise_stage(dense, wide), dense_stage(dense, wide), formula_stage(limit)]
 
-    def _on_the_client(self, query: Query, depth: int, fields: frozenset[Field]) -> Steps[Candidates]:
+    def _on_the_client(self, query: Query, depth: int, fields: frozenset[Field]) -> Candidates:
         skipped = self.options.offset or 0
         # Threshold and offset are about z, which is not known before the vectors are here.
         options = replace(self._options, offset=None, score_threshold=None)
         wide = self._pool(depth + skipped)
-        found = yield from self.index.searching(query, wide, fields | {"dense"}, options=options)
+        found = self.index.search(query, wide, fields | {"dense"}, options=options)
         assert found.dense is not None
         moments = self._statistics.moments(found.dense)
         cosine = np.asarray(found.scores["cosine"], np.float64)
@@ -208,7 +204,7 @@ class SurpriseRetriever(ReadingRetriever):
 
 
 @dataclass(frozen=True, slots=True)
-class MaxSimRetriever(ReadingRetriever):
+class MaxSimRetriever(ExplainingRetriever):
     """The nearest by cosine, re-scored inside Qdrant by MaxSim: inclusion over the query's universe.
 
     Scores are the mean over the query's tokens of the largest cosine, which is what `DynaMaxReranker` gives
@@ -238,20 +234,14 @@ class MaxSimRetriever(ReadingRetriever):
                 "re-rank with DynaMaxReranker"
             )
 
-    def retrieving(
-        self, query: Query, depth: int, fields: frozenset[Field] = frozenset()
-    ) -> Steps[Candidates]:
+    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """The `depth` best documents, with what the re-ranker needs."""
         tokens = query.require_tokens()
         options = self.options.exactly() if self.exact else self.options
         # Qdrant's score has another zero and scale, so the threshold is applied here.
-        found = yield from self.index.pools.running(
-            lambda limit: self._stages(query, limit),
-            depth,
-            fields,
-            "maxsim",
-            replace(options, score_threshold=None),
-        )
+        plain = replace(options, score_threshold=None)
+        search = Search(lambda limit: self._stages(query, limit), depth, fields, plain)
+        found = self.index.pools.run(search, "maxsim")
         scores = similarities(found.scores["maxsim"], tokens, self._storage) / max(len(tokens), 1)
         found = replace(found, scores={"maxsim": scores})
         least = self.options.score_threshold

@@ -11,27 +11,19 @@ import numpy as np
 from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field, Query
-from surprise_rerank.connectors.qdrant.engines.steps import Steps, together
-from surprise_rerank.connectors.qdrant.retrievers.base import (
-    ExplainingRetriever,
-    ReadingRetriever,
-    SearchedIndex,
-)
+from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever
 from surprise_rerank.connectors.qdrant.retrievers.dense import DenseRetriever
-from surprise_rerank.connectors.qdrant.retrievers.inclusion import (
-    FoundInclusion,
-    QdrantInclusion,
-    token_lengths,
-)
+from surprise_rerank.connectors.qdrant.retrievers.inclusion import QdrantInclusion, token_lengths
 from surprise_rerank.connectors.qdrant.retrievers.sparse import SparseRetriever, best_of
-from surprise_rerank.connectors.qdrant.schema import ID, Record
-from surprise_rerank.connectors.qdrant.search.pools import scores_of
+from surprise_rerank.connectors.qdrant.schema import ID, NUMBER, Record
+from surprise_rerank.connectors.qdrant.search.pools import Search
 from surprise_rerank.connectors.qdrant.search.queries import (
     NO_OPTIONS,
     SearchOptions,
     dense_stage,
     dense_vector,
 )
+from surprise_rerank.connectors.qdrant.search.searched import Searched
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.errors import DataError
@@ -55,7 +47,7 @@ class LexicalIndex(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class HybridRetriever(ReadingRetriever):
+class HybridRetriever(ExplainingRetriever):
     """The union of the best documents by cosine and by BM25.
 
     Every candidate carries its exact BM25 score, also one that only dense search found, and the pool carries
@@ -73,16 +65,14 @@ class HybridRetriever(ReadingRetriever):
             vector; of an index with its own words.
     """
 
-    index: SearchedIndex
+    index: Searched
     lexical: LexicalIndex
     exact: bool = False
     options: SearchOptions = NO_OPTIONS
     inclusion: QdrantInclusion | None = None
     cosines: bool = False
 
-    def retrieving(
-        self, query: Query, depth: int, fields: frozenset[Field] = frozenset()
-    ) -> Steps[Candidates]:
+    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """At most 2 x `depth` candidates: cosine's first, then what only BM25 found.
 
         An index and its own words are asked together, in two requests. Where documents are split it takes a
@@ -91,8 +81,8 @@ class HybridRetriever(ReadingRetriever):
         """
         words = self.lexical
         if isinstance(words, SparseRetriever) and words.index is self.index:
-            return (yield from self._together(words, query, depth, fields))
-        pool = yield from self.index.searching(query, depth, fields, exact=self.exact, options=self.options)
+            return self._together(words, query, depth, fields)
+        pool = self.index.search(query, depth, fields, exact=self.exact, options=self.options)
         found, scores = words.search(query.text, depth)
         dense_ids = set(pool.ids)
         missing = [name for name in found if name not in dense_ids]
@@ -102,52 +92,49 @@ class HybridRetriever(ReadingRetriever):
 
     def _together(
         self, words: SparseRetriever, query: Query, depth: int, fields: frozenset[Field]
-    ) -> Steps[Candidates]:
+    ) -> Candidates:
         pools, dense, sparse = words.index.pools, dense_vector(query), words.vector(query.text)
         options = self.options.exactly() if self.exact else self.options
-        near, (lexical, moments) = yield from together(
-            pools.best(lambda limit: [dense_stage(dense, limit)], depth, fields, options),
-            words.finding(sparse, depth, frozenset() if pools.splits else fields),
+        lexical, measures = words.finding(sparse, depth, frozenset() if pools.splits else fields)
+        near, by_words = pools.best(
+            Search(lambda limit: [dense_stage(dense, limit)], depth, fields, options), lexical
         )
-        known = best_of(lexical)
+        known = best_of(by_words.records)
         ids = dict.fromkeys(record.payload[ID] for record in near.records)
         missing = [name for name in known if name not in ids]
-
-        def found() -> Steps[tuple[list[Record], Candidates]]:
-            further = yield from pools.whole(lexical, missing, fields)
-            cosines = np.concatenate([scores_of(near.records), np.full(len(further), np.nan)])
-            records = [*near.records, *further]
-            return records, (yield from pools.candidates(records, fields, {"cosine": cosines}))
-
-        pool: Candidates
-        (records, pool), others, included, cosines = yield from together(
-            found(),
-            words.scoring(sparse, [name for name in ids if name not in known]),
-            self._including(query, near.records, missing),
-            pools.cosines(dense, missing if self.cosines else (), options),
-        )
+        inclusion = None if self.inclusion is None else self.inclusion.asked(query)
+        asked = {"bm25": words.scoring(sparse, [name for name in ids if name not in known])}
+        if not measures:
+            asked["best"] = words.measuring(sparse)
+        if inclusion is not None:
+            asked["inclusion"] = inclusion.of([record.id for record in near.records], missing)
+        if self.cosines:
+            asked["cosine"] = pools.cosines(dense, missing, options)
+        if pools.splits:
+            asked["further"] = pools.of_documents(missing, fields, (r.tenant for r in by_words.records))
+            answers = pools.every(asked, options)
+            records = [*near.records, *_in_order(answers["further"], missing)]
+            answers |= pools.answered(pools.parts(records, fields), options)
+        else:
+            records = [*near.records, *_in_order(by_words.records, missing)]
+            parts = pools.parts(records, fields)
+            answers = pools.every(asked | pools.once(parts), options)
+        cosines = {record.id: record.score for record in answers.get("cosine", ())}
+        near_to = [r.score for r in near.records]
+        near_to += [cosines.get(r.id, np.nan) for r in records[len(near_to) :]]
+        pool = pools.made(records, fields, {"cosine": np.array(near_to, np.float64)}, answers)
         left = set(pool.ids)  # a document can be deleted meanwhile
         records = [record for record in records if record.payload[ID] in left]
-        points, inclusion = [record.id for record in records], None
-        if included is not None:
-            inclusion = included.of(points, token_lengths(records))
-        near_to = [cosines.get(point, own) for point, own in zip(points, pool.scores["cosine"], strict=True)]
-        known |= others
+        known |= best_of(answers["bm25"])
         scores = np.array([known.get(name, 0.0) for name in pool.ids], np.float64)
+        best = by_words.every if measures else answers["best"]
+        found = None if inclusion is None else inclusion.found(answers["inclusion"])
         return replace(
             pool,
-            scores={"cosine": np.array(near_to, np.float64), "bm25": scores},
-            corpus_moments={"bm25": moments},
-            inclusion=inclusion,
+            scores={**pool.scores, "bm25": scores},
+            corpus_moments={"bm25": words.measured(sparse, best)},
+            inclusion=None if found is None else found.of([r.id for r in records], token_lengths(records)),
         )
-
-    def _including(
-        self, query: Query, near: Sequence[Record], missing: Sequence[str]
-    ) -> Steps[FoundInclusion | None]:
-        """Inclusion in what cosine found, and in documents that it did not find."""
-        if self.inclusion is None:
-            return None
-        return (yield from self.inclusion.asking(query, [record.id for record in near], missing))
 
     def among(self, condition: models.Filter) -> HybridRetriever:
         """The same over the documents that a filter lets through, by both.
@@ -170,6 +157,13 @@ class HybridRetriever(ReadingRetriever):
             lexical = self.lexical.steps(query, depth)
         more = [] if self.inclusion is None else [self.inclusion.step()]
         return [*dense, *lexical, f"union: the {depth} best of each, with both scores", *more]
+
+
+def _in_order(records: Sequence[Record], ids: Sequence[str]) -> list[Record]:
+    """The points of some documents, in the order of the ids and of the passages."""
+    place = {name: i for i, name in enumerate(ids)}
+    own = [record for record in records if record.payload[ID] in place]
+    return sorted(own, key=lambda r: (place[r.payload[ID]], r.payload.get(NUMBER, 0)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,18 @@ import numpy as np
 from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field, Inclusion, Query
-from surprise_rerank.connectors.qdrant.engines.steps import Steps, points
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
-from surprise_rerank.connectors.qdrant.multivectors import query_vectors, similarities
-from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever, ReadingRetriever
+from surprise_rerank.connectors.qdrant.multivectors import TokenStorage, query_vectors, similarities
+from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever
 from surprise_rerank.connectors.qdrant.schema import ID, TOKEN_COUNT, WITH_VECTORS, Record, point_id
-from surprise_rerank.connectors.qdrant.search.pools import among
-from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions, maxsim_stage, request
+from surprise_rerank.connectors.qdrant.search.pools import Asked, among, scores_of
+from surprise_rerank.connectors.qdrant.search.queries import (
+    NO_OPTIONS,
+    SearchOptions,
+    by_id,
+    maxsim_stage,
+    request,
+)
 from surprise_rerank.connectors.qdrant.storage.tokens import stored_tokens
 from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray
 from surprise_rerank.core.tokens import TokenBatch
@@ -58,15 +63,23 @@ class QdrantInclusion:
         known = lengths if lengths.all() else np.zeros_like(lengths)
         return cls(index, tuple(record.id for record in records), known, tokens)
 
-    def asked(self, query: Query) -> AskedInclusion:
-        """The question, as it is sent.
+    def asked(self, query: Query) -> AskedInclusion | None:
+        """The question, as it is sent; None where it has no token vectors.
 
         Raises:
-            DataError: if it has no token vectors, or of another dimension.
+            DataError: if they are of another dimension.
         """
-        tokens = query.require_tokens()
-        weights = None if self.tokens is None else measured_weights(tokens, self.tokens)[0]
-        return AskedInclusion(self.index, tokens, weights)
+        if query.tokens is None:
+            return None
+        weights = None if self.tokens is None else measured_weights(query.tokens, self.tokens)[0]
+        return AskedInclusion(self, query.tokens, weights)
+
+    def usual(self, query: Query) -> Float64Array:
+        """(s,) inclusion in the sample; empty where the question has no token vectors."""
+        asked = self.asked(query)
+        if asked is None:
+            return np.zeros(0)
+        return asked.found(self.index.pools.every({"sample": asked.of(())})["sample"]).usual
 
     def step(self) -> str:
         """What is done, in words."""
@@ -75,67 +88,57 @@ class QdrantInclusion:
         sample = f", and over {len(self.sample)} sampled points" if self.sample else ""
         return f"{self.index.engine}: MaxSim{weighted} ({storage}) over the candidates{sample}"
 
-    def asking(
-        self, query: Query, points: Sequence[str], documents: Sequence[str] = ()
-    ) -> Steps[FoundInclusion | None]:
-        """Of these points, and of all points of these documents; None where the question has no tokens.
-
-        Args:
-            query: encoded.
-            points: ids of points.
-            documents: ids of documents, whose points need not be known yet.
-        """
-        if query.tokens is None:
-            return None
-        # In one request: the question's vectors are most of what is sent.
-        found = yield from self.asked(query).of([*points, *self.sample], documents)
-        there = np.array([point in found for point in self.sample], bool)
-        usual = np.array([found[point] for point in self.sample if point in found], np.float64)
-        return FoundInclusion(found, usual, self.lengths[there])
-
-    def usual(self, query: Query) -> Float64Array:
-        """(s,) of the sample."""
-        return np.array(list(self.index.pools.ask(self.asked(query).of(self.sample)).values()), np.float64)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AskedInclusion:
     """A question whose inclusion is asked for.
 
     Attributes:
-        index: that is asked.
+        source: whose index is asked, and whose sample stands for the corpus.
         tokens: (m, d) the question's.
         weights: (m,) of these; None where all count alike.
     """
 
-    index: QdrantIndex
+    source: QdrantInclusion
     tokens: Float32Array
     weights: Float64Array | None
 
-    def of(self, points: Sequence[str], documents: Sequence[str] = ()) -> Steps[dict[str, float]]:
-        """Point -> inclusion in it, of those that are there."""
-        storage = self.index.manifest.options.token_vectors
-        assert storage is not None
-        total = float(len(self.tokens) if self.weights is None else self.weights.sum())
-        if not points and not documents:
-            return {}
-        wanted = models.Filter(should=[models.HasIdCondition(has_id=list(dict.fromkeys(points)))])
+    def of(self, points: Sequence[str], documents: Sequence[str] = ()) -> tuple[Asked, int]:
+        """A request for these points, all points of these documents, and the sample, for `Pools.every`.
+
+        In one request: the question's vectors are most of what is sent.
+
+        Args:
+            points: ids of points.
+            documents: ids of documents, whose points need not be known yet.
+        """
+        every = dict.fromkeys([*points, *self.source.sample])
+        wanted = models.Filter(should=[models.HasIdCondition(has_id=list(every))])
         if documents:
             wanted = models.Filter(should=[wanted, among(documents)])
-        vectors = query_vectors(self.tokens, storage, self.weights)
+        vectors = query_vectors(self.tokens, self._storage, self.weights)
 
         def asked(limit: int) -> models.QueryRequest:
             stage = maxsim_stage(vectors, limit)
             return request([stage], limit, (), (), SearchOptions(wanted, params=stage.params))
 
-        if documents:
-            records = yield from self.index.pools.every(asked, len(points) + len(documents))
-        else:
-            (records,) = yield [asked(len(points))]
-        scores = np.array([record.score for record in records], np.float64)
-        maxsim = similarities(scores, self.tokens, storage, self.weights)
+        return asked, len(every) + len(documents)
+
+    def found(self, records: Sequence[Record]) -> FoundInclusion:
+        """What Qdrant answered."""
+        total = float(len(self.tokens) if self.weights is None else self.weights.sum())
+        maxsim = similarities(scores_of(records), self.tokens, self._storage, self.weights)
         means = maxsim / total if total > 0 else np.zeros(len(records))
-        return {record.id: score for record, score in zip(records, means.tolist(), strict=True)}
+        own = {record.id: score for record, score in zip(records, means.tolist(), strict=True)}
+        sample = self.source.sample
+        usual = np.array([own[point] for point in sample if point in own], np.float64)
+        return FoundInclusion(own, usual, self.source.lengths[np.array([p in own for p in sample], bool)])
+
+    @property
+    def _storage(self) -> TokenStorage:
+        storage = self.source.index.manifest.options.token_vectors
+        assert storage is not None
+        return storage
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -152,7 +155,7 @@ class FoundInclusion:
     usual: Float64Array
     usual_lengths: IntArray
 
-    def of(self, points: Sequence[str], lengths: Sequence[int]) -> Inclusion:
+    def of(self, points: Sequence[str], lengths: IntArray) -> Inclusion:
         """Of candidates.
 
         Args:
@@ -160,7 +163,7 @@ class FoundInclusion:
             lengths: n numbers of tokens. A point that does not say, from before they were stored, has a usual
                 one.
         """
-        own, known = np.array(lengths, np.int64), self.usual_lengths
+        own, known = lengths.copy(), self.usual_lengths
         if known.any():
             own[own == 0] = round(float(np.expm1(np.log1p(known).mean())))
         scores = np.array([self.scores.get(point, np.nan) for point in points], np.float64)
@@ -168,7 +171,7 @@ class FoundInclusion:
 
 
 @dataclass(frozen=True, slots=True)
-class InclusionScored(ReadingRetriever):
+class InclusionScored(ExplainingRetriever):
     """Candidates of another retriever of the same index, with inclusion of the question's tokens.
 
     Attributes:
@@ -190,26 +193,20 @@ class InclusionScored(ReadingRetriever):
         own = self.retriever
         return own.options if isinstance(own, ExplainingRetriever) else NO_OPTIONS
 
-    def retrieving(
-        self, query: Query, depth: int, fields: frozenset[Field] = frozenset()
-    ) -> Steps[Candidates]:
+    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """As the other retriever does."""
-        own, pool = self.retriever, None
-        if isinstance(own, ExplainingRetriever):
-            pool = yield from own.retrieving(query, depth, fields)
-        else:
-            pool = own.retrieve(query, depth, fields)
-        numbers = [0] * len(pool) if pool.passages is None else [own.number for own in pool.passages]
-        candidates = [point_id(name, number) for name, number in zip(pool.ids, numbers, strict=True)]
-        found = yield from self.inclusion.asking(query, candidates)
-        if found is None:
+        pool, asked = self.retriever.retrieve(query, depth, fields), self.inclusion.asked(query)
+        if asked is None:
             return pool
-        lengths = [0] * len(pool)
-        if found.usual_lengths.any():  # where only the order counts, there is no sample, and none is needed
-            (records,) = yield [points(candidates, (TOKEN_COUNT,))]
-            stored = {record.id: record for record in records}
-            lengths = token_lengths([stored.get(point) for point in candidates]).tolist()
-        return replace(pool, inclusion=found.of(candidates, lengths))
+        numbers = [0] * len(pool) if pool.passages is None else [own.number for own in pool.passages]
+        points = [point_id(name, number) for name, number in zip(pool.ids, numbers, strict=True)]
+        wanted = {"inclusion": asked.of(points)}
+        if self.inclusion.sample:  # where only the order counts there is none, and lengths do not matter
+            wanted["lengths"] = (lambda limit: by_id(points, (TOKEN_COUNT,))), len(points)
+        answers = self.index.pools.every(wanted, self.options)
+        stored = {record.id: record for record in answers.get("lengths", ())}
+        lengths = token_lengths([stored.get(point) for point in points])
+        return replace(pool, inclusion=asked.found(answers["inclusion"]).of(points, lengths))
 
     def among(self, condition: models.Filter) -> InclusionScored:
         """The same over the documents that a filter lets through.

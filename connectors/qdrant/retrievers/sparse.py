@@ -6,15 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field, Query
-from surprise_rerank.connectors.qdrant.engines.steps import Steps, together
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
-from surprise_rerank.connectors.qdrant.retrievers.base import ReadingRetriever, in_words
+from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever, in_words
 from surprise_rerank.connectors.qdrant.schema import BM25, ID, Record, to_terms
-from surprise_rerank.connectors.qdrant.search.pools import Plan, among, scores_of
+from surprise_rerank.connectors.qdrant.search.pools import Asked, Plan, Search, among, scores_of
 from surprise_rerank.connectors.qdrant.search.queries import (
     NO_OPTIONS,
     SearchOptions,
@@ -31,7 +29,7 @@ _BEST = 100
 
 
 @dataclass(frozen=True, slots=True)
-class SparseRetriever(ReadingRetriever):
+class SparseRetriever(ExplainingRetriever):
     """The best documents by BM25, Qdrant's own; the index needs `IndexOptions(bm25=...)`, the default.
 
     It is a `LexicalIndex` too, for `HybridRetriever`.
@@ -50,12 +48,10 @@ class SparseRetriever(ReadingRetriever):
     def __post_init__(self) -> None:
         _ = self._bm25
 
-    def retrieving(
-        self, query: Query, depth: int, fields: frozenset[Field] = frozenset()
-    ) -> Steps[Candidates]:
+    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """The `depth` best documents; those that share no word with the query are not among them."""
-        plan = _plan(self.vector(query.text))  # at the first step: an event loop does not read statistics
-        return (yield from self.index.pools.running(plan, depth, fields, "bm25", self.options))
+        search = Search(_plan(self.vector(query.text)), depth, fields, self.options)
+        return self.index.pools.run(search, "bm25")
 
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
@@ -63,14 +59,14 @@ class SparseRetriever(ReadingRetriever):
 
     def search(self, query: str, depth: int) -> tuple[tuple[str, ...], Float64Array]:
         """Ids and scores of the best documents."""
-        pools, plan = self.index.pools, _plan(self.vector(query))
-        best = best_of(pools.ask(pools.best(plan, depth, frozenset(), self.options), self.options).records)
+        (found,) = self.index.pools.best(Search(_plan(self.vector(query)), depth, frozenset(), self.options))
+        best = best_of(found.records)
         return tuple(best), np.array(list(best.values()), np.float64)
 
     def score(self, query: str, ids: Sequence[str]) -> Float64Array:
         """(n,) exact scores of these documents, of the best passage each; 0 where no word matches."""
-        asked = self.scoring(self.vector(query), list(dict.fromkeys(ids)))
-        best = self.index.pools.ask(asked, self.options)
+        asked = {"bm25": self.scoring(self.vector(query), list(dict.fromkeys(ids)))}
+        best = best_of(self.index.pools.every(asked, self.options)["bm25"])
         return np.array([best.get(name, 0.0) for name in ids], np.float64)
 
     def moments(self, query: str) -> Moments:
@@ -79,7 +75,11 @@ class SparseRetriever(ReadingRetriever):
         The mean is exact, and the deviation nearly so: see `TermStatistics.moments`. The filter does not
         count: scores of one question stay comparable whatever it lets through.
         """
-        return self.index.pools.ask(self.measuring(self.vector(query)), self.options)
+        sparse = self.vector(query)
+        if not len(sparse.indices):
+            return Moments.of(np.zeros(0))
+        best = self.index.pools.every({"best": self.measuring(sparse)}, self.options)["best"]
+        return self.measured(sparse, best)
 
     def vector(self, query: str) -> SparseVector:
         """The query's words, with their weights where the index leaves these to the question."""
@@ -88,37 +88,28 @@ class SparseRetriever(ReadingRetriever):
             return words
         return self.index.term_statistics().weighted(words)
 
-    def finding(
-        self, sparse: SparseVector, depth: int, fields: frozenset[Field]
-    ) -> Steps[tuple[list[Record], Moments]]:
-        """The points of the best documents, and the query's moments."""
-        pools, plan = self.index.pools, _plan(sparse)
-        if self.options != NO_OPTIONS or depth < _BEST:
-            best = pools.best(plan, depth, fields, self.options)
-            found, moments = yield from together(best, self.measuring(sparse))
-            return found.records, moments
-        found = yield from pools.best(plan, depth, fields, self.options, (BM25,))
-        return found.records, self._moments(sparse, found.every[:_BEST])
+    def finding(self, sparse: SparseVector, depth: int, fields: frozenset[Field]) -> tuple[Search, bool]:
+        """A search for the best documents, and whether `measured` can be told of what it finds."""
+        measures = self.options == NO_OPTIONS and depth >= _BEST
+        return Search(_plan(sparse), depth, fields, self.options, (BM25,) if measures else ()), measures
 
-    def scoring(self, sparse: SparseVector, ids: Sequence[str]) -> Steps[dict[str, float]]:
-        """Document -> its exact score, of the best passage; for those of these that share a word."""
+    def scoring(self, sparse: SparseVector, ids: Sequence[str]) -> tuple[Asked, int]:
+        """A request for the scores of those of these documents that share a word, for `Pools.every`."""
         options = SearchOptions(filter=among(ids))
+        return (lambda limit: request(_plan(sparse)(limit), limit, (ID,), (), options)), len(ids)
 
-        def asked(limit: int) -> models.QueryRequest:
-            return request(_plan(sparse)(limit), limit, (ID,), (), options)
+    def measuring(self, sparse: SparseVector) -> tuple[Asked, int]:
+        """A request for what `measured` is told, for `Pools.every`; none where there is no word."""
+        found = _BEST if len(sparse.indices) else 0
+        return (lambda limit: request(_plan(sparse)(_BEST), _BEST, (), (BM25,))), found
 
-        return best_of((yield from self.index.pools.every(asked, len(ids))))
-
-    def measuring(self, sparse: SparseVector) -> Steps[Moments]:
-        """See `moments`."""
+    def measured(self, sparse: SparseVector, best: Sequence[Record]) -> Moments:
+        """The query's moments, from its best points with their terms; see `moments`."""
         if not len(sparse.indices):
             return Moments.of(np.zeros(0))
-        (best,) = yield [request(_plan(sparse)(_BEST), _BEST, (), (BM25,))]
-        return self._moments(sparse, best)
-
-    def _moments(self, sparse: SparseVector, best: Sequence[Record]) -> Moments:
         statistics, idf = self.index.term_statistics(), not self.index.manifest.weighs_terms
-        return statistics.moments(sparse, to_terms(best), scores_of(best), idf=idf)
+        known = best[:_BEST]
+        return statistics.moments(sparse, to_terms(known), scores_of(known), idf=idf)
 
     @property
     def _bm25(self) -> Bm25:

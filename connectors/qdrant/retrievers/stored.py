@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from surprise_rerank.candidates import Candidates, Field, Query
-from surprise_rerank.connectors.qdrant.retrievers.base import SearchedIndex
 from surprise_rerank.connectors.qdrant.retrievers.hybrid import LexicalIndex, with_words
+from surprise_rerank.connectors.qdrant.search.searched import Searched
 from surprise_rerank.core.tokens import TokenForm
 
 
@@ -20,7 +20,7 @@ class StoredCandidates:
         words: for BM25's scores of them, and its moments; none where None.
     """
 
-    index: SearchedIndex
+    index: Searched
     words: LexicalIndex | None = None
 
     @property

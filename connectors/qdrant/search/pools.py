@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 import numpy as np
 from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field
 from surprise_rerank.connectors.qdrant.engines.base import Consistency
-from surprise_rerank.connectors.qdrant.engines.steps import Steps, aask, ask, points, shard_keys, together
 from surprise_rerank.connectors.qdrant.schema import (
     BM25,
     DENSE,
@@ -32,10 +31,12 @@ from surprise_rerank.connectors.qdrant.search.queries import (
     NO_OPTIONS,
     SearchOptions,
     Stage,
+    by_id,
     dense_stage,
     of_tenant,
     request,
     rescored,
+    shard_keys,
     tenants_in,
 )
 from surprise_rerank.connectors.qdrant.storage.base import Storage
@@ -44,13 +45,37 @@ from surprise_rerank.core.arrays import Float32Array, Float64Array
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
 
-T = TypeVar("T")
-
 # Stages for a number of points.
 Plan: TypeAlias = Callable[[int], Sequence[Stage]]
+# A request for a number of points.
+Asked: TypeAlias = Callable[[int], models.QueryRequest]
 
 # Times as many points are asked for as documents have on average, where all of theirs are wanted.
 _MORE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What the best documents are wanted of.
+
+    Attributes:
+        plan: makes the stages, of which the last ranks.
+        depth: number of documents.
+        fields: what to fetch with them.
+        options: of Qdrant.
+        vectors: to fetch as well, by name.
+    """
+
+    plan: Plan
+    depth: int
+    fields: frozenset[Field]
+    options: SearchOptions
+    vectors: Sequence[str] = ()
+
+    @property
+    def wanted(self) -> int:
+        """How many documents must be found, with those that are skipped."""
+        return self.depth + (self.options.offset or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,114 +103,118 @@ class Pools:
     storage: Storage
     density: float
 
-    def running(
-        self, plan: Plan, depth: int, fields: frozenset[Field], name: str, options: SearchOptions
-    ) -> Steps[Candidates]:
-        """The best documents by what a plan ranks by, with their score.
+    def ask(
+        self, requests: Sequence[models.QueryRequest], options: SearchOptions = NO_OPTIONS
+    ) -> list[list[Record]]:
+        """The points that each of several queries finds, in one request; its consistency is the options'."""
+        return self.storage.engine.query_batch(requests, self._consistency(options)) if requests else []
 
-        Args:
-            plan: makes the stages.
-            depth: number of documents.
-            fields: what to fetch.
-            name: of the score.
-            options: of Qdrant.
-        """
-        records = (yield from self.best(plan, depth, fields, options)).records
-        return (yield from self.candidates(records, fields, {name: scores_of(records)}))
+    def run(self, search: Search, name: str) -> Candidates:
+        """The best documents of a search, with their score under a name."""
+        (found,) = self.best(search)
+        return self.candidates(found.records, search.fields, {name: scores_of(found.records)}, search.options)
 
-    def ask(self, steps: Steps[T], options: SearchOptions = NO_OPTIONS) -> T:
-        """What a reader returns; see `engines/steps.py`.
-
-        Args:
-            steps: of the reader.
-            options: its consistency is that of all requests.
-
-        Raises:
-            DataError: if a consistency is asked for, and there is no server.
-        """
-        return ask(self.storage.engine, steps, self._consistency(options))
-
-    async def aask(self, steps: Steps[T], options: SearchOptions = NO_OPTIONS) -> T:
-        """`ask` for an event loop."""
-        return await aask(self.storage.engine, steps, self._consistency(options))
-
-    def _consistency(self, options: SearchOptions) -> Consistency | None:
-        if options.consistency is not None and self.storage.engine.kind != "server":
-            raise DataError(
-                f"consistency={options.consistency!r} is for copies on a server, and {self.storage.where} "
-                "has one copy; leave it away"
-            )
-        return options.consistency
-
-    def best(
-        self,
-        plan: Plan,
-        depth: int,
-        fields: frozenset[Field],
-        options: SearchOptions,
-        vectors: Sequence[str] = (),
-    ) -> Steps[Found]:
-        """The points of the best documents by what a plan ranks by.
+    def best(self, *searches: Search) -> list[Found]:
+        """The points of the best documents of each search; what all of them ask is one request.
 
         Where documents are split, more points are requested until there are enough documents. The offset
         then counts documents.
-
-        Args:
-            plan: makes the stages.
-            depth: number of documents.
-            fields: what to fetch.
-            options: of Qdrant.
-            vectors: to fetch as well, by name.
         """
-        passages, skipped = self.storage.manifest.options.passages, options.offset or 0
-        wanted = depth + skipped
-        if passages is None:
+        if not self.splits:
             # A stage must also pass on what is skipped.
-            (records,) = yield [self._request(plan(wanted), depth, fields, options, vectors)]
-            return Found(records, records)
-        unskipped = replace(options, offset=None)
-        limit = int(wanted * self.density) + 1
-        while True:
-            (records,) = yield [self._request(plan(limit), limit, fields, unskipped, vectors)]
-            order = list(dict.fromkeys(record.payload[ID] for record in records))
-            if len(order) >= wanted or len(records) < limit:
-                break
-            limit *= 2
-        kept, own = order[skipped:wanted], records
-        if passages.best > 1:
+            asked = [self._request(own.plan(own.wanted), own.depth, own, own.options) for own in searches]
+            return [Found(records, records) for records in self.ask(asked, searches[0].options)]
+        limits = {i: int(own.wanted * self.density) + 1 for i, own in enumerate(searches)}
+        points: dict[int, list[Record]] = {}
+        while limits:
+            asked = [self._unskipped(searches[i], limit) for i, limit in limits.items()]
+            points |= zip(limits, self.ask(asked, searches[0].options), strict=True)
+            limits = {
+                i: 2 * limit
+                for i, limit in limits.items()
+                if len(_documents_of(points[i])) < searches[i].wanted and len(points[i]) >= limit
+            }
+        kept = [
+            _documents_of(points[i])[own.options.offset or 0 : own.wanted] for i, own in enumerate(searches)
+        ]
+        whole = points
+        passages = self.storage.manifest.options.passages
+        if passages is not None and passages.best > 1:
             # Every passage of these documents with its score, for means that do not depend on the pool.
-            narrowed = replace(unskipped.among(among(kept)), score_threshold=None)
-            own = yield from self.every(
-                lambda limit: self._request(plan(limit), limit, fields, narrowed, ()), len(kept)
-            )
-        chosen = frozenset(kept)
-        return Found([record for record in own if record.payload[ID] in chosen], records)
+            narrowed = {
+                str(i): (self._narrowed(own, kept[i]), len(kept[i])) for i, own in enumerate(searches)
+            }
+            whole = dict(enumerate(self.every(narrowed, searches[0].options).values()))
+        chosen = [frozenset(names) for names in kept]
+        return [
+            Found([record for record in whole[i] if record.payload[ID] in own], points[i])
+            for i, own in enumerate(chosen)
+        ]
 
-    def whole(
-        self, found: Sequence[Record], ids: Sequence[str], fields: frozenset[Field]
-    ) -> Steps[list[Record]]:
-        """All points of some documents, in the order of the ids and of the passages.
+    def _unskipped(self, search: Search, limit: int) -> models.QueryRequest:
+        return self._request(search.plan(limit), limit, search, replace(search.options, offset=None))
+
+    def _narrowed(self, search: Search, documents: Sequence[str]) -> Asked:
+        """The same search among some documents."""
+        options = replace(search.options.among(among(documents)), score_threshold=None, offset=None)
+        plain = replace(search, vectors=())
+        return lambda limit: self._request(search.plan(limit), limit, plain, options)
+
+    def every(
+        self, asked: Mapping[str, tuple[Asked, int]], options: SearchOptions = NO_OPTIONS
+    ) -> dict[str, list[Record]]:
+        """All points that each of several requests can find; what all of them ask is one request.
 
         Args:
-            found: points of these documents and of others; with what the fields need, if none is split.
+            asked: name -> number of points -> the request, and how many documents its filter lets through.
+            options: of the search that this is a part of.
+        """
+        found: dict[str, list[Record]] = {name: [] for name in asked}
+        limits = {
+            name: int(_MORE * documents * self.density) + 1
+            for name, (_, documents) in asked.items()
+            if documents
+        }
+        while limits:
+            answers = self.ask([asked[name][0](limit) for name, limit in limits.items()], options)
+            found |= zip(limits, answers, strict=True)
+            limits = {name: 4 * limit for name, limit in limits.items() if len(found[name]) >= limit}
+        return found
+
+    def once(self, requests: Mapping[str, models.QueryRequest]) -> dict[str, tuple[Asked, int]]:
+        """Requests that know how many points they want, for `every`."""
+
+        def always(request: models.QueryRequest) -> Asked:
+            return lambda limit: request
+
+        return {name: (always(own), own.limit or 1) for name, own in requests.items()}
+
+    def answered(
+        self, requests: Mapping[str, models.QueryRequest], options: SearchOptions
+    ) -> dict[str, list[Record]]:
+        """Name -> the points that a request finds; all of them are one request."""
+        return dict(zip(requests, self.ask(list(requests.values()), options), strict=True))
+
+    def of_documents(
+        self, ids: Sequence[str], fields: frozenset[Field], tenants: Iterable[str | None] = ()
+    ) -> tuple[Asked, int]:
+        """A request for all points of some documents, for `every`.
+
+        Args:
             ids: of the documents.
             fields: what to fetch.
+            tenants: in whose shards they are; in any where not given.
         """
-        place = {name: i for i, name in enumerate(ids)}
-        if not self.splits:
-            return sorted((r for r in found if r.payload[ID] in place), key=lambda r: place[r.payload[ID]])
         payload, vectors = list(self._payload_fields(fields)), list(self._vectors(fields)) or False
-        shards = shard_keys(record.tenant for record in found)
         asked = models.QueryRequest(
-            filter=among(ids), with_payload=payload, with_vector=vectors, shard_key=shards
+            filter=among(ids), with_payload=payload, with_vector=vectors, shard_key=shard_keys(tenants)
         )
-        records = yield from self.every(lambda limit: asked.model_copy(update={"limit": limit}), len(ids))
-        return sorted(records, key=lambda r: (place[r.payload[ID]], r.payload.get(NUMBER, 0)))
+        return (lambda limit: asked.model_copy(update={"limit": limit})), len(ids)
 
     def cosines(
         self, dense: Float32Array, documents: Sequence[str], options: SearchOptions
-    ) -> Steps[dict[str, float]]:
-        """Point -> its cosine, of all points of some documents; their vectors stay where they are.
+    ) -> tuple[Asked, int]:
+        """A request for the cosines of all points of some documents, for `every`.
 
         Args:
             dense: (d,) the question's vector.
@@ -194,25 +223,20 @@ class Pools:
         """
         narrowed = replace(options, filter=among(documents), offset=None, score_threshold=None)
         chosen = rescored(narrowed, self.storage.manifest.options.quantization)
-        records = yield from self.every(
-            lambda limit: request([dense_stage(dense, limit)], limit, (), (), chosen), len(documents)
-        )
-        return {record.id: record.score for record in records}
+        return (lambda limit: request([dense_stage(dense, limit)], limit, (), (), chosen)), len(documents)
 
-    def every(self, asked: Callable[[int], models.QueryRequest], documents: int) -> Steps[list[Record]]:
-        """All points of so many documents that a request can find.
+    def _consistency(self, options: SearchOptions) -> Consistency | None:
+        """How many copies must agree on what is read.
 
-        Args:
-            asked: number of points -> the request.
-            documents: how many the request's filter lets through.
+        Raises:
+            DataError: if a consistency is asked for, and there is no server.
         """
-        limit = int(_MORE * documents * self.density) + 1
-        while documents:
-            (records,) = yield [asked(limit)]
-            if len(records) < limit:
-                return records
-            limit *= 4
-        return []
+        if options.consistency is not None and self.storage.engine.kind != "server":
+            raise DataError(
+                f"consistency={options.consistency!r} is for copies on a server, and {self.storage.where} "
+                "has one copy; leave it away"
+            )
+        return options.consistency
 
     def groups(
         self,
@@ -229,9 +253,10 @@ class Pools:
         single = self._routed(stages, limit, payload, self._vectors(fields), replace(options, offset=None))
         agreeing = self._consistency(options)
         found = self.storage.engine.query_groups(single, group_by, group_size, agreeing)
-        pools = [self.candidates(records, fields, {name: scores_of(records)}) for _, records in found]
-        made = self.ask(together(*pools), options)
-        return [(value, pool) for (value, _), pool in zip(found, made, strict=True)]
+        return [
+            (value, self.candidates(records, fields, {name: scores_of(records)}, options))
+            for value, records in found
+        ]
 
     def fetch(
         self,
@@ -268,7 +293,7 @@ class Pools:
         found = {**firsts, **others}
         # A document that is being written lacks its last passages for a moment.
         there = [found[point] for point in points if point in found]
-        return self.ask(self.candidates(there, fields, {}), options)
+        return self.candidates(there, fields, {}, options)
 
     @property
     def splits(self) -> bool:
@@ -287,16 +312,11 @@ class Pools:
         return {record.id: record for record in found}
 
     def _request(
-        self,
-        stages: Sequence[Stage],
-        limit: int,
-        fields: frozenset[Field],
-        options: SearchOptions,
-        vectors: Sequence[str],
+        self, stages: Sequence[Stage], limit: int, search: Search, options: SearchOptions
     ) -> models.QueryRequest:
         chosen = rescored(options, self.storage.manifest.options.quantization)
-        every = tuple(dict.fromkeys((*self._vectors(fields), *vectors)))
-        return self._routed(stages, limit, self._payload_fields(fields), every, chosen)
+        every = tuple(dict.fromkeys((*self._vectors(search.fields), *search.vectors)))
+        return self._routed(stages, limit, self._payload_fields(search.fields), every, chosen)
 
     def _routed(
         self,
@@ -331,25 +351,43 @@ class Pools:
         return names
 
     def candidates(
-        self, records: Sequence[Record], fields: frozenset[Field], scores: Mapping[str, Float64Array]
-    ) -> Steps[Candidates]:
+        self,
+        records: Sequence[Record],
+        fields: frozenset[Field],
+        scores: Mapping[str, Float64Array],
+        options: SearchOptions = NO_OPTIONS,
+    ) -> Candidates:
         """Points as candidates, with their token vectors and whole documents where they are asked for.
 
         Args:
             records: n points, with the payload and the vectors that the fields need.
             fields: what the candidates have.
             scores: name -> (n,) the points'.
+            options: of the search that this is a part of.
         """
-        manifest, asked = self.storage.manifest, dict[str, models.QueryRequest]()
-        tenants = [record.tenant for record in records]
-        holders = token_points(manifest, records) if "tokens" in fields else {}
+        answers = self.answered(self.parts(records, fields), options)
+        return self.made(records, fields, scores, answers)
+
+    def parts(self, records: Sequence[Record], fields: frozenset[Field]) -> dict[str, models.QueryRequest]:
+        """What is read of other points to make candidates of these: packed tokens, and whole documents."""
+        asked, tenants = dict[str, models.QueryRequest](), [record.tenant for record in records]
+        holders = token_points(self.storage.manifest, records) if "tokens" in fields else ()
         if holders:
-            asked["tokens"] = points(list(holders.values()), (TOKENS,), tenants)
+            asked["tokens"] = by_id(holders, (TOKENS,), tenants)
         headless = _headless(records) if "documents" in fields else []
         if headless:
-            asked["documents"] = points([point_id(name) for name in headless], DOCUMENT_FIELDS, tenants)
-        answers = dict(zip(asked, (yield list(asked.values())), strict=True)) if asked else {}
+            asked["documents"] = by_id([point_id(name) for name in headless], DOCUMENT_FIELDS, tenants)
+        return asked
 
+    def made(
+        self,
+        records: Sequence[Record],
+        fields: frozenset[Field],
+        scores: Mapping[str, Float64Array],
+        answers: Mapping[str, Sequence[Record]],
+    ) -> Candidates:
+        """Points as candidates, with the answers to `parts`."""
+        manifest = self.storage.manifest
         documents = _documents([*records, *answers.get("documents", ())]) if "documents" in fields else {}
         if "documents" in fields:
             # A document that is deleted between two requests is omitted.
@@ -362,7 +400,7 @@ class Pools:
             ids=tuple(p[ID] for p in payloads),
             scores=scores,
             dense=_dense(records, manifest.dimension) if "dense" in fields else None,
-            tokens=to_token_batch(manifest, records, holders, answers.get("tokens", ()))
+            tokens=to_token_batch(manifest, records, answers.get("tokens", ()))
             if "tokens" in fields
             else None,
             terms=to_terms(records) if "terms" in fields else None,
@@ -371,6 +409,11 @@ class Pools:
         if passages is None:
             return found
         return replace(found, passages=tuple(to_passage(p) for p in payloads), best=passages.best)
+
+
+def _documents_of(records: Iterable[Record]) -> list[str]:
+    """The documents of points, in their order."""
+    return list(dict.fromkeys(record.payload[ID] for record in records))
 
 
 def _headless(records: Sequence[Record]) -> list[str]:

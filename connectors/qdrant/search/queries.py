@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from surprise_rerank.candidates import Query
 from surprise_rerank.connectors.qdrant.engines.base import Consistency
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.manifest import Quantization
-from surprise_rerank.connectors.qdrant.schema import DENSE, MU, SIGMA, SURPRISE, TOKEN_VECTORS
+from surprise_rerank.connectors.qdrant.schema import DENSE, MU, SIGMA, SURPRISE, TOKEN_VECTORS, PointId
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.errors import DataError
 from surprise_rerank.surprise.linear_form import augmented_query
@@ -208,6 +208,28 @@ def request(
         with_payload=list(fields) or False,
         with_vector=list(vectors) or False,
         shard_key=None if tenants is None else list(tenants),
+    )
+
+
+def shard_keys(tenants: Iterable[str | None]) -> list[int | str] | None:
+    """The shards of these tenants, for a request; None for all, as where tenants have none of their own."""
+    found = dict.fromkeys(tenants)
+    return None if None in found else [own for own in found if own is not None] or None
+
+
+def by_id(
+    points: Sequence[PointId], fields: Sequence[str], tenants: Iterable[str | None] = ()
+) -> models.QueryRequest:
+    """A request for points by id, in any order; unknown ids are left out.
+
+    Args:
+        points: ids.
+        fields: of the payload.
+        tenants: in whose shards they are; in any where not given.
+    """
+    among = models.Filter(must=[models.HasIdCondition(has_id=list(points))])
+    return models.QueryRequest(
+        filter=among, limit=max(len(points), 1), with_payload=list(fields), shard_key=shard_keys(tenants)
     )
 
 

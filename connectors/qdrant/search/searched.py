@@ -3,43 +3,41 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TypeVar
+from collections.abc import Sequence
 
 from surprise_rerank.candidates import Candidates, Field, Query
-from surprise_rerank.connectors.qdrant.engines.steps import Steps
+from surprise_rerank.connectors.qdrant.location import EngineKind
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
-
-T = TypeVar("T")
+from surprise_rerank.core.tokens import TokenForm
 
 
 class Searched(ABC):
-    """Points that readers ask (see `engines/steps.py`), by threads that wait and by event loops."""
+    """Documents with dense vectors in Qdrant; retrievers are made of it."""
+
+    @property
+    @abstractmethod
+    def engine(self) -> EngineKind:
+        """Which engine it has: `edge`, `local` or `server`."""
+
+    @property
+    @abstractmethod
+    def id_key(self) -> str:
+        """The key of a document's id in the payload, for filters; empty where the point's own id is it."""
+
+    @property
+    @abstractmethod
+    def metadata_key(self) -> str:
+        """The key of the metadata in the payload, for filters; empty where they are the payload."""
+
+    @property
+    @abstractmethod
+    def token_form(self) -> TokenForm:
+        """The form of the token vectors that are fetched."""
 
     @abstractmethod
-    def ask(self, steps: Steps[T], options: SearchOptions = NO_OPTIONS) -> T:
-        """What a reader returns.
-
-        Args:
-            steps: of the reader.
-            options: of the search that it is a part of.
-        """
+    def __len__(self) -> int: ...
 
     @abstractmethod
-    async def aask(self, steps: Steps[T], options: SearchOptions = NO_OPTIONS) -> T:
-        """`ask` for an event loop."""
-
-    @abstractmethod
-    def searching(
-        self,
-        query: Query,
-        depth: int,
-        fields: frozenset[Field] = frozenset(),
-        *,
-        exact: bool = False,
-        options: SearchOptions = NO_OPTIONS,
-    ) -> Steps[Candidates]:
-        """What `search` asks, as a reader."""
-
     def search(
         self,
         query: Query,
@@ -58,17 +56,24 @@ class Searched(ABC):
             exact: search without the approximate index, where the engine has built one.
             options: filter, offset, threshold and parameters of Qdrant.
         """
-        return self.ask(self.searching(query, depth, fields, exact=exact, options=options), options)
 
-    async def asearch(
+    @abstractmethod
+    def fetch(
         self,
-        query: Query,
-        depth: int,
-        fields: frozenset[Field] = frozenset(),
+        ids: Sequence[str],
+        fields: frozenset[Field],
         *,
-        exact: bool = False,
+        skip_missing: bool = False,
         options: SearchOptions = NO_OPTIONS,
     ) -> Candidates:
-        """`search` for an event loop."""
-        steps = self.searching(query, depth, fields, exact=exact, options=options)
-        return await self.aask(steps, options)
+        """Documents by id, in this order; all passages of each.
+
+        Args:
+            ids: of documents.
+            fields: what to fetch.
+            skip_missing: omit what is not there, instead of raising an error.
+            options: the consistency of the search that this is a part of.
+
+        Raises:
+            DataError: if one is not there, and missing ones are not to be skipped.
+        """

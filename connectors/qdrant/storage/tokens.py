@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from surprise_rerank.connectors.qdrant.engines.steps import points
 from surprise_rerank.connectors.qdrant.manifest import Manifest
 from surprise_rerank.connectors.qdrant.multivectors import token_vectors
 from surprise_rerank.connectors.qdrant.schema import (
@@ -38,37 +37,34 @@ def stored_tokens(storage: Storage, records: Sequence[Record]) -> TokenBatch:
             raise _missing(lost)
         rows = (token_vectors(kept[record.id].vectors[TOKEN_VECTORS], multivectors) for record in records)
         return TokenBatch.from_arrays(list(rows), storage.manifest.token_dimension)
-    own = token_points(storage.manifest, records)
-    found = storage.engine.query(points(list(own.values()), (TOKENS,))) if own else ()
-    return to_token_batch(storage.manifest, records, own, found)
+    holders = token_points(storage.manifest, records)
+    found = storage.engine.retrieve(holders, (TOKENS,)) if holders else ()
+    return to_token_batch(storage.manifest, records, found)
 
 
-def token_points(manifest: Manifest, records: Sequence[Record]) -> dict[str, str]:
-    """Point -> the point that holds its packed token vectors.
+def token_points(manifest: Manifest, records: Sequence[Record]) -> list[str]:
+    """The points that hold the packed token vectors of others.
 
     Raises:
         DataError: if the index stores none.
     """
     if not manifest.options.packed_tokens:
         raise DataError("the index holds no token vectors (it was made with packed_tokens=False)")
-    return {record.id: tokens_id(record.id) for record in records}
+    return [tokens_id(record.id) for record in records]
 
 
-def to_token_batch(
-    manifest: Manifest, records: Sequence[Record], token_points: Mapping[str, str], answer: Sequence[Record]
-) -> TokenBatch:
+def to_token_batch(manifest: Manifest, records: Sequence[Record], answer: Sequence[Record]) -> TokenBatch:
     """The token vectors of points, in their order.
 
     Args:
         manifest: of the index.
         records: of the points, with the document's id.
-        token_points: of these and perhaps of others.
-        answer: what was found of those, with their payload.
+        answer: what was found of their `token_points`, with the payload.
 
     Raises:
         DataError: if some lack, or are damaged; names the document.
     """
-    own = [token_points[record.id] for record in records]
+    own = token_points(manifest, records)
     found = {record.id: record.payload for record in answer}
     missing = [record.payload[ID] for record, point in zip(records, own, strict=True) if point not in found]
     if missing:
