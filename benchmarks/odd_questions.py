@@ -17,7 +17,7 @@ import numpy as np
 from stored import index_of
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.connectors.systems.index_systems import build_system
+from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.encoders.loading import load_encoder
 

@@ -32,7 +32,7 @@ from surprise_rerank import Query
 from surprise_rerank.candidates import Ranking
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.qdrant.location import Location
-from surprise_rerank.connectors.systems.index_systems import build_system
+from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.eval.cli.options import present, report_option

@@ -2,93 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions
-from surprise_rerank.connectors.qdrant.storage.files import Files
 from surprise_rerank.connectors.qdrant.writing.indexing import SyncReport
 from surprise_rerank.connectors.qdrant.writing.locking import exclusive
+from surprise_rerank.connectors.ranked import Ranked
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoded
 
-# What ranks needs torch, which takes seconds that a look at an index's status can do without.
-if TYPE_CHECKING:
-    from surprise_rerank.connectors.systems.built import Mode
-    from surprise_rerank.pipeline import Pipeline
-    from surprise_rerank.rerank.diversity import DiversityOptions
-    from surprise_rerank.text_reranker import TextReranker
-    from surprise_rerank.thresholds.background import QuestionBackground
-    from surprise_rerank.thresholds.chance import AnswerChance
 
-
-class DocumentIndex(QdrantIndex):
+class DocumentIndex(QdrantIndex, Ranked):
     """Documents with their dense vectors and token vectors, in one collection of Qdrant.
 
-    Use `DocumentIndex.open`; the index is a context manager. Methods whose names have an `a` before them are
-    for event loops: the same in a thread. `docs/qdrant.md` has examples.
+    Use `DocumentIndex.open`; the index is a context manager. `docs/qdrant.md` has examples.
     """
-
-    @property
-    def files(self) -> Files:
-        """Where its backgrounds are kept."""
-        return self.storage
-
-    def pipeline(
-        self,
-        system: str | None = None,
-        *,
-        depth: int = 100,
-        min_surprise: float | None = None,
-        mode: Mode | None = None,
-        **diversity: Unpack[DiversityOptions],
-    ) -> Pipeline:
-        """Search by a system: a question in, a ranking out.
-
-        Args:
-            system: `auto`, `cosine`, `surprise`, `dynamax`, `fusion`, `bm25`, `maxsim`, or one of
-                `register_system`; the best that the index stores enough for by default.
-            depth: size of the candidate pool.
-            min_surprise: leave out what is less surprising than this share of other questions.
-            mode: where scores are computed: `formula`, `vector` or `client` for `surprise`, `client` or
-                `maxsim` for `auto`, `fusion` and `dynamax`. The system's usual place by default.
-            diversity: `diversity=.3` (or `mmr=.7`) puts different documents first, `collapse=.95` folds
-                near-duplicates into one; see `rerank/diversity.py`.
-
-        Raises:
-            DataError: if the index lacks what the system or the mode needs, or min_surprise is given and it
-                has no background for the system; if an option of diversity is out of its range.
-        """
-        from surprise_rerank.connectors.systems.loading import pipeline_of
-        from surprise_rerank.rerank.diversity import NO_DIVERSITY
-
-        shown = NO_DIVERSITY.changed(**diversity)
-        return pipeline_of(self, system, depth=depth, min_surprise=min_surprise, diversity=shown, mode=mode)
-
-    def text_reranker(
-        self,
-        system: str | None = None,
-        *,
-        min_surprise: float | None = None,
-        **diversity: Unpack[DiversityOptions],
-    ) -> TextReranker:
-        """Re-rank texts that were retrieved elsewhere; vectors of stored ones are fetched by their ids.
-
-        Args:
-            system: one that ranks texts; the best that the index stores enough for by default.
-            min_surprise: leave out what is less surprising than this share of other questions.
-            diversity: as for `pipeline`.
-
-        Raises:
-            DataError: if the system cannot rank given texts, the index lacks what it needs, or min_surprise
-                is given and it has no background for the system; as `pipeline`.
-        """
-        from surprise_rerank.connectors.systems.loading import text_reranker_of
-        from surprise_rerank.rerank.diversity import NO_DIVERSITY
-
-        shown = NO_DIVERSITY.changed(**diversity)
-        return text_reranker_of(self, system, min_surprise=min_surprise, diversity=shown)
 
     @exclusive
     def sync(
@@ -183,72 +113,3 @@ class DocumentIndex(QdrantIndex):
         if background:
             measure_again(self, before, show_progress=show_progress)
         return report
-
-    def backgrounds(self) -> dict[str, QuestionBackground]:
-        """System -> its background, of those that have one.
-
-        Raises:
-            DataError: if one is damaged.
-        """
-        from surprise_rerank.connectors.systems.backgrounds import all_backgrounds
-
-        return all_backgrounds(self)
-
-    def store_background(
-        self,
-        questions: Sequence[str] | None = None,
-        system: str | None = None,
-        *,
-        depth: int = 100,
-        origin: str = "",
-        chance: AnswerChance | None = None,
-        on_progress: Callable[[int], None] | None = None,
-    ) -> QuestionBackground:
-        """Measure what these questions' best candidates score, and keep it for `min_surprise`.
-
-        Args:
-            questions: that have nothing to do with the corpus: logged ones, or titles of another corpus.
-                `varied_questions` where None.
-            system: whose candidates; the default of `pipeline` where None.
-            depth: size of the candidate pool.
-            origin: where the questions come from, for readers.
-            chance: of an answer, as it was calibrated before.
-            on_progress: called with the number of questions of every finished part.
-
-        Returns:
-            The background that is stored, in place of an earlier one of the system.
-
-        Raises:
-            DataError: if there are too few questions, or the index lacks what the system needs.
-        """
-        from surprise_rerank.connectors.systems.backgrounds import measure_background
-
-        return measure_background(
-            self, system, questions, depth=depth, origin=origin, chance=chance, on_progress=on_progress
-        )
-
-    def calibrate_chance(
-        self,
-        questions: Mapping[str, str],
-        qrels: Mapping[str, Mapping[str, float]],
-        system: str | None = None,
-    ) -> AnswerChance:
-        """Learn from judged questions how often the first ten documents contain an answer, and keep it.
-
-        Args:
-            questions: id -> text.
-            qrels: question's id -> document's id -> gain, above 0 for a relevant one; see `Pipeline.fit`.
-            system: whose rankings; the default of `pipeline` where None. It must have a background.
-
-        Raises:
-            DataError: if there is no background, or there are too few questions; as `Pipeline.calibrated`.
-        """
-        from surprise_rerank.connectors.systems.backgrounds import store_background
-        from surprise_rerank.connectors.systems.index_systems import default_system
-
-        name = system or default_system(self)
-        made = self.pipeline(name).calibrated(questions, qrels).background
-        assert made is not None
-        assert made.chance is not None
-        store_background(self, name, made)
-        return made.chance

@@ -561,9 +561,7 @@ def _facts(opened: Opened) -> dict[str, Any]:
 
 def _metadata_keys(pipelines: IndexPipelines) -> list[str]:
     """Keys of metadata, of a sample of the documents, the most usual first."""
-    index = pipelines.index
-    found = index.fetch(index.sample_ids(_SAMPLED), frozenset({"documents"}), skip_missing=True)
-    counts = Counter(key for own in found.documents or () for key in own.metadata)
+    counts = Counter(key for own in pipelines.index.sample_documents(_SAMPLED) for key in own.metadata)
     return [one_line(key) for key, _ in counts.most_common(_MOST_KEYS)]
 
 

@@ -366,14 +366,6 @@ def _query_batch(api: LocalApi, r: Any) -> Any:
     )
 
 
-@_method("Points/QueryGroups")
-def _query_groups(api: LocalApi, r: Any) -> Any:
-    found = api.store.query_points_groups(
-        r.collection_name, r.group_by, group_size=_if_set(r, "group_size", int) or 3, **_search(r)
-    )
-    return messages.QueryGroupsResponse(result=RestToGrpc.convert_groups_result(found))
-
-
 def _search(r: Any) -> dict[str, Any]:
     return {
         "query": _if_set(r, "query", GrpcToRest.convert_query),

@@ -328,18 +328,6 @@ def _query_batch(r: _Request) -> Any:
     return [_search(r, form) for form in r.read(models.QueryRequestBatch).searches]
 
 
-@_route("POST", "/collections/{collection}/points/query/groups")
-def _query_groups(r: _Request) -> Any:
-    form = r.read(models.QueryGroupsRequest)
-    return r.store.query_points_groups(
-        r.collection,
-        form.group_by,
-        group_size=or_else(form.group_size, 3),
-        with_lookup=form.with_lookup,
-        **_search_arguments(form),
-    )
-
-
 def _search(r: _Request, form: Any) -> Any:
     return r.store.query_points(r.collection, offset=form.offset, **_search_arguments(form))
 

@@ -31,6 +31,8 @@ from surprise_rerank.connectors.attached.enriching import Enricher
 from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex, IndexOptions, SparseRetriever
 from surprise_rerank.connectors.qdrant.schema import packed_text
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
+from surprise_rerank.connectors.systems.building import build_system
+from surprise_rerank.connectors.systems.inputs import inputs_of
 from surprise_rerank.core.tokens import TokenForm, pack_tokens
 from surprise_rerank.core.tokens.batch import Storage
 from surprise_rerank.documents import Document
@@ -453,7 +455,7 @@ def test_words_that_were_added_score_as_an_index_of_ours(
             ours = SparseRetriever(index)
             scores, moments = ours.score(QUESTION, names), ours.moments(QUESTION)
         for asked in (collection, reader):
-            words = asked._inputs().words
+            words = inputs_of(asked).words
             assert words is not None
             np.testing.assert_allclose(words.score(QUESTION, names), scores, rtol=1e-6)
             found = words.moments(QUESTION)
@@ -478,7 +480,7 @@ def test_words_that_were_added_before_keep_qdrants_weights(store: Store) -> None
     made = store.client.get_collection(f"{store.name}.surprise").config.params.sparse_vectors
     assert made is not None
     assert made["surprise_words"].modifier == models.Modifier.IDF
-    words = again._inputs().words
+    words = inputs_of(again).words
     assert words is not None
     with DocumentIndex.open(":memory:", encoder, options=IndexOptions(passages=None)) as index:
         index.sync([Document(str(i), text) for i, text in enumerate([*TEXTS, "bread of rye"])])
@@ -578,15 +580,15 @@ def test_kept_statistics_are_of_the_vectors_and_the_points_that_there_are(
     assert mean("a").count == len(TEXTS) - 20
 
 
-def test_a_background_of_surprise_is_of_its_ensemble(local: Store) -> None:
+def test_a_background_of_surprise_is_of_its_ensemble(local: Store, caplog: pytest.LogCaptureFixture) -> None:
     encoder = WordEncoder()
     local.make(encoder)
     collection = Collection.attach(local.client, local.name, embed=encoder)
     collection.store_background(varied_questions(40), "surprise")
     assert next(iter(collection.pipeline("surprise").search(QUESTION))).surprise is not None
     collection.set_questions(["where do cats purr", "when did stocks fall", "who barks"])
-    with pytest.warns(UserWarning, match="make it again with store_background"):
-        collection.pipeline("surprise")
+    assert collection.pipeline("surprise").background is None
+    assert "make it again with store_background" in caplog.text
 
 
 def test_questions_of_another_model_are_refused(local: Store) -> None:
@@ -644,7 +646,7 @@ def test_surprise_inside_qdrant_is_that_of_the_client(store: Store) -> None:
     collection.set_questions([f"which {topic}" for topic in TOPICS] + ["what is a mat", "who barks"])
     client = collection.pipeline("surprise").search(QUESTION, 48)
     collection.enrich(in_place=True, moments=True, tokens=False, words=False)
-    inside = collection.system("surprise")
+    inside = build_system("surprise", collection)
     assert inside.reranker is None
     found = collection.pipeline("surprise").search(QUESTION, 48)
     np.testing.assert_allclose(found.scores, client.scores, rtol=1e-4, atol=1e-4)
@@ -692,7 +694,7 @@ def test_words_of_sparse_vectors_have_the_moments_of_all_documents(store: Store)
     encoder = WordEncoder()
     store.make(encoder, words=True)
     collection = Collection.attach(store.client, store.name, embed=encoder)
-    words = collection._inputs().words  # recognised as Qdrant's BM25
+    words = inputs_of(collection).words  # recognised as Qdrant's BM25
     assert words is not None
     scores = words.score(QUESTION, [str(i) for i in range(len(TEXTS))])
     moments = words.moments(QUESTION)
@@ -724,7 +726,7 @@ def test_sparse_vectors_of_a_function_are_read_and_unknown_ones_are_told_of(loca
         embed=encoder,
         sparse=lambda text: {"indices": [12, 3], "values": [1.0, 2.0]},
     )
-    words = known._inputs().words
+    words = inputs_of(known).words
     assert words is not None
     scores = words.score(QUESTION, [str(i) for i in range(len(TEXTS))])
     expected = [3.0 * (i % 4 == 3) + 0.5 * (i % 7 == 2) for i in range(len(TEXTS))]
@@ -831,15 +833,17 @@ def test_a_threshold_leaves_out_what_other_questions_find_too(local: Store) -> N
     assert all((hit.surprise or 0) >= 0.9 for hit in found)
 
 
-def test_a_background_of_other_scorers_is_told_of_and_never_mixed(local: Store) -> None:
+def test_a_background_of_other_scorers_is_told_of_and_never_mixed(
+    local: Store, caplog: pytest.LogCaptureFixture
+) -> None:
     encoder = WordEncoder()
     local.make(encoder)
     collection = Collection.attach(local.client, local.name, embed=encoder, keep="qdrant")
     collection.store_background(varied_questions(40), "auto")
     assert next(iter(collection.pipeline("auto").search(QUESTION))).surprise is not None
     collection.enrich()
-    with pytest.warns(UserWarning, match="has another model or other scorers now"):
-        assert next(iter(collection.pipeline("auto").search(QUESTION))).surprise is None
+    assert next(iter(collection.pipeline("auto").search(QUESTION))).surprise is None
+    assert "has another model or other scorers now" in caplog.text
     with pytest.raises(DataError, match="make it again with store_background"):
         collection.pipeline("auto", min_surprise=0.9)
 

@@ -26,6 +26,7 @@ from surprise_rerank.connectors.attached.payloads import (
     selectors,
 )
 from surprise_rerank.connectors.attached.words import sparse_embed
+from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.errors import DataError, ModelError, SurpriseRerankError
 
 ENCODER = WordEncoder(32)
@@ -188,7 +189,7 @@ def test_unit_vectors_by_manhattan_are_ranked_by_manhattan():
     )
     assert [own.position for own in ranked] == nearest.tolist()
     with pytest.raises(DataError, match="compares its vectors by Manhattan"):
-        collection.system("auto")
+        build_system("auto", collection)
     euclid = collection_of(lambda i: {"text": TEXTS[i]}, models.Distance.EUCLID)
     assert euclid.vectors.similarity == "dot"
 

@@ -349,10 +349,10 @@ def test_in_memory_and_on_servers_a_background_is_there_whole_or_the_old_one(mon
 
 def test_another_ensemble_needs_another_background_of_surprise(index: DocumentIndex):
     index.set_ensemble(index.ensemble(), source="documents")
-    store_background(index, "surprise", pipeline_of(index, "surprise").with_background(OTHERS).background)
-    assert load_background(index, "surprise") is not None
+    index.store_background(OTHERS, "surprise")
+    assert pipeline_of(index, "surprise").background is not None
     index.set_ensemble(Ensemble.from_vectors(index.encoder.encode(OTHERS).dense, model="words"))
-    assert load_background(index, "surprise") is None
+    assert pipeline_of(index, "surprise").background is None
 
 
 def test_questions_are_a_list_of_strings(index: DocumentIndex):

@@ -80,7 +80,6 @@ def test_every_request_of_a_search_carries_it(passages: Passages | None) -> None
                 assert asked
                 assert all("consistency=majority" in path for path in asked)
             server.seen.clear()
-            index.groups(query, "metadata.x", limit=3, options=SearchOptions(consistency=2))
             index.fetch(["1", "2"], EVERYTHING, options=SearchOptions(consistency=2))
             read = [seen.path for seen in server.seen]
             assert read

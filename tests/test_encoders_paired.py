@@ -9,8 +9,8 @@ from words import WordEncoder
 
 from surprise_rerank import FunctionEncoder, PairedEncoder
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
+from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.connectors.systems.explaining import explain_ranking
-from surprise_rerank.connectors.systems.index_systems import build_system
 from surprise_rerank.diagnosis.explanation import RankingExplanation
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries, token_dimension

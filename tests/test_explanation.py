@@ -16,8 +16,8 @@ from words import WordEncoder
 from surprise_rerank.candidates import Query, Ranking
 from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex, IndexOptions
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
+from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.connectors.systems.explaining import explain_ranking
-from surprise_rerank.connectors.systems.index_systems import build_system
 from surprise_rerank.connectors.systems.loading import pipeline_of
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.core.moments import Moments

@@ -16,6 +16,7 @@ from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
+from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.connectors.systems.fitted_weights import (
     delete_weights,
     fitted_weights,
@@ -23,7 +24,6 @@ from surprise_rerank.connectors.systems.fitted_weights import (
     load_weights,
     store_weights,
 )
-from surprise_rerank.connectors.systems.index_systems import build_system
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, DatasetError, IndexMismatchError
 from surprise_rerank.eval.cli.arguments.questions import read_judged_questions, read_judgements

@@ -235,18 +235,6 @@ def test_bm25_is_what_it_is_over_rest(pair: tuple[DocumentIndex, DocumentIndex])
         assert_same(found, expected)
 
 
-def test_groups_are_what_they_are_over_rest(pair: tuple[DocumentIndex, DocumentIndex]) -> None:
-    for key in ("metadata.author", "metadata.year"):
-        found, expected = (
-            index.groups(queries()[0], key, limit=3, group_size=2, fields=frozenset({"documents"}))
-            for index in pair
-        )
-        assert [value for value, _ in found] == [value for value, _ in expected]
-        for (_, ours), (_, theirs) in zip(found, expected, strict=True):
-            assert_same(ours, theirs)
-            assert ours.documents == theirs.documents
-
-
 def test_statistics_follow_the_questions(server: QdrantGrpc) -> None:
     name = fresh_collection()
     options = IndexOptions(passages=None, surprise_vector=True)

@@ -35,6 +35,7 @@ ROOMS = [
         "connectors.highlights",
         "connectors.readers",
         "connectors.systems",
+        "connectors.ranked",
         "connectors.document_index",
         "connectors.attached",
         "connectors.qdrant",  # its face; the rooms inside come before

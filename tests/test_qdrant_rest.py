@@ -121,18 +121,13 @@ def test_a_query_gives_the_same_points_and_scores(same: Check, arguments: dict[s
     same(lambda client: client.query_points(COLLECTION, **{"using": "dense", **arguments}))
 
 
-def test_batches_and_groups_are_the_same(same: Check) -> None:
+def test_batches_are_the_same(same: Check) -> None:
     requests = [
         models.QueryRequest(query=DENSE, using="dense", limit=3, with_payload=True),
         models.QueryRequest(query=DENSE, using="dense", filter=ODD, offset=2),
     ]
     same(lambda client: client.query_batch_points(COLLECTION, requests[:1]))
     same(lambda client: [p.id for p in client.query_batch_points(COLLECTION, requests)[1].points])
-    same(
-        lambda client: client.query_points_groups(
-            COLLECTION, "parent", query=DENSE, using="dense", limit=4, group_size=2
-        )
-    )
 
 
 def test_pages_counts_facets_and_records_are_the_same(same: Check) -> None:

@@ -195,19 +195,6 @@ def test_cosine_with_a_filter_and_a_threshold(index: DocumentIndex) -> None:
     assert found.ids == tuple(name for name in everything.ids[:31] if years[name] >= 1995)
 
 
-def test_groups_are_qdrants(index: DocumentIndex) -> None:
-    (query,) = encode_queries(index.encoder, ["w4 w5"])
-    groups = index.groups(query, "metadata.author", limit=4, group_size=2)
-    everything = index.search(query, 120, exact=True)
-    authors = {d.id: d.metadata["author"] for d in DOCUMENTS}
-    expected = {}
-    for name in everything.ids:
-        expected.setdefault(authors[name], []).append(name)
-    assert [(value, list(found.ids)) for value, found in groups] == [
-        (value, names[:2]) for value, names in expected.items()
-    ]
-
-
 def test_a_filter_of_another_library_is_named(index: DocumentIndex) -> None:
     with pytest.raises(DataError, match=r"qdrant_client\.models\.Filter, got dict"):
         SearchOptions(filter={"must": []})  # type: ignore[arg-type]

@@ -30,10 +30,10 @@ from surprise_rerank.connectors.qdrant.retrievers.inclusion import (
     QdrantInclusion,
 )
 from surprise_rerank.connectors.qdrant.schema import TOKEN_COUNT, WITH_VECTORS, point_id
-from surprise_rerank.connectors.systems.built import BuiltSystem, SystemInputs
+from surprise_rerank.connectors.systems.building import build_system, dynamax
+from surprise_rerank.connectors.systems.built import BuiltSystem
 from surprise_rerank.connectors.systems.explaining import explain_ranking
-from surprise_rerank.connectors.systems.index_systems import build_system, default_system, dynamax, token_mode
-from surprise_rerank.connectors.systems.pipelines import possible_systems
+from surprise_rerank.connectors.systems.inputs import SystemInputs, inputs_of
 from surprise_rerank.core.tokens import TokenForm
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import DataError
@@ -182,9 +182,9 @@ def test_an_index_of_multivectors_alone_has_all_systems_of_tokens(open_index: Op
     encoder = WordEncoder(D)
     with open_index(encoder, options=NATIVE) as index:
         index.sync(corpus(2), background=False)
-        assert default_system(index) == "auto"
-        assert {"auto", "dynamax", "fusion", "maxsim"} <= set(possible_systems(index))
-        assert token_mode(index) == "maxsim"
+        assert inputs_of(index).default == "auto"
+        assert {"auto", "dynamax", "fusion", "maxsim"} <= set(inputs_of(index).possible)
+        assert inputs_of(index).token_mode == "maxsim"
         query = question(encoder)
         for name in ("auto", "dynamax", "fusion"):
             built = build_system(name, index)
@@ -202,7 +202,7 @@ def test_what_is_not_stored_is_said(open_index: Opener) -> None:
     encoder = WordEncoder(D)
     with open_index(encoder, options=IndexOptions(passages=None)) as index:
         index.sync(corpus(2, 5), background=False)
-        assert token_mode(index) == "client"
+        assert inputs_of(index).token_mode == "client"
         with pytest.raises(DataError, match=r"no multivectors, which the mode 'maxsim' compares.*--tokens"):
             build_system("auto", index, mode="maxsim")
         with pytest.raises(DataError, match=r"'auto' has no mode 'vector'; choose one of client, maxsim"):

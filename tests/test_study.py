@@ -18,7 +18,7 @@ from surprise_rerank.candidates import Candidates, Query
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
-from surprise_rerank.connectors.systems.index_systems import build_system
+from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.core.tokens import TokenBatch, TokenForm
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, load_dataset

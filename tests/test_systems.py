@@ -16,7 +16,8 @@ from surprise_rerank import Candidates, Document, DocumentIndex, Query, Ranking,
 from surprise_rerank.candidates import Field
 from surprise_rerank.connectors.qdrant import DenseRetriever, IndexOptions
 from surprise_rerank.connectors.systems import register
-from surprise_rerank.connectors.systems.built import BuiltSystem, SystemInputs
+from surprise_rerank.connectors.systems.built import BuiltSystem
+from surprise_rerank.connectors.systems.inputs import SystemInputs
 from surprise_rerank.connectors.systems.register import SYSTEMS, System, find_system, register_system
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.errors import DataError

@@ -20,7 +20,7 @@ from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.schema import point_id
 from surprise_rerank.connectors.systems.backgrounds import near_questions
-from surprise_rerank.connectors.systems.index_systems import build_system
+from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, load_dataset

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import copy
-import logging
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias, Unpack
+from typing import Any, Literal, Self, TypeAlias
 from urllib.parse import quote
 
-from qdrant_client import models
-
 from surprise_rerank.connectors.attached.clients import Connection, Reached, connect, existing
-from surprise_rerank.connectors.attached.collection import AttachedCollection
+from surprise_rerank.connectors.attached.collection import AttachedCollection, SparseEmbed
 from surprise_rerank.connectors.attached.enriched import SUFFIX, EnrichmentRecord
 from surprise_rerank.connectors.attached.enriching import (
     EnrichCost,
@@ -26,54 +23,39 @@ from surprise_rerank.connectors.attached.enriching import (
 )
 from surprise_rerank.connectors.attached.payloads import PayloadKeys, PayloadLayout, find_layout
 from surprise_rerank.connectors.attached.statistics import dense_of, terms_of
-from surprise_rerank.connectors.attached.systems import AttachedInputs, build_system, default_system
+from surprise_rerank.connectors.attached.systems import AttachedInputs
 from surprise_rerank.connectors.attached.vectors import VectorLayout, are_unit, find_vectors
-from surprise_rerank.connectors.attached.words import SparseEmbed, is_bm25, sparse_embed
+from surprise_rerank.connectors.attached.words import is_bm25, sparse_embed
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.manifest import is_index
-from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever
-from surprise_rerank.connectors.qdrant.retrievers.stored import StoredCandidates
 from surprise_rerank.connectors.qdrant.schema import Record
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files, FolderFiles, MemoryFiles
-from surprise_rerank.connectors.systems.backgrounds import (
-    NEAR,
-    is_automatic,
-    look_after_backgrounds,
-    measured_background,
-    near_questions,
-)
-from surprise_rerank.connectors.systems.built import BuiltSystem
-from surprise_rerank.connectors.systems.register import all_systems
+from surprise_rerank.connectors.ranked import Ranked
+from surprise_rerank.connectors.systems.backgrounds import is_automatic, look_after_backgrounds
+from surprise_rerank.connectors.systems.built import Mode
+from surprise_rerank.connectors.systems.inputs import inputs_of
 from surprise_rerank.core.tokens.batch import Storage
 from surprise_rerank.encoders.adapting import as_encoder
 from surprise_rerank.encoders.base import Encoder, token_dimension
 from surprise_rerank.encoders.function import FunctionEncoder
 from surprise_rerank.encoders.paired import PairedEncoder
-from surprise_rerank.errors import DataError, IndexMismatchError, StoreError
-from surprise_rerank.pipeline import Pipeline
-from surprise_rerank.rerank.diversity import NO_DIVERSITY, DiversityOptions
-from surprise_rerank.rerank.rerankers import CosineReranker, SurpriseReranker
-from surprise_rerank.text_reranker import TextReranker
-from surprise_rerank.thresholds.background import QuestionBackground
-from surprise_rerank.thresholds.chance import AnswerChance
+from surprise_rerank.errors import DataError, IndexMismatchError
 
 Keep: TypeAlias = str | os.PathLike[str] | Literal["qdrant"] | None
 
-_log = logging.getLogger(__name__)
 _LOOKED_AT = 64  # points that the layout is found from
 
 
-class Collection(AttachedCollection):
+class Collection(AttachedCollection, Ranked):
     """A Qdrant collection that LangChain, LlamaIndex, Haystack, Mem0 or somebody's own code made.
 
     Use `Collection.attach`. Nothing is written into the collection, but by `enrich`. Threads may share it.
     """
 
     _connection: Connection
-    _sparse: SparseEmbed | None
     _notes: tuple[str, ...]
     _measures: bool
 
@@ -146,12 +128,14 @@ class Collection(AttachedCollection):
             layout, notes = _with_tokens(tokens_of, layout, multivector, engine.where)
             files = _files(keep, connection, engine)
             name = "" if model is None else _dense_model(model).name
-            made = cls(engine, layout, payloads, encoder, name, files, connection.engine, tokens_of)
+            embed_sparse, more = _sparse_of(sparse, layout, payloads, records)
+            made = cls(
+                engine, layout, payloads, encoder, name, files, connection.engine, tokens_of, embed_sparse
+            )
         except BaseException:
             connection.close()
             raise
         made._connection = connection
-        made._sparse, more = _sparse_of(sparse, layout, payloads, records)
         made._notes = (*notes, *more)
         made._measures = background and is_automatic()
         return made
@@ -168,128 +152,10 @@ class Collection(AttachedCollection):
         """Close the connection, if it was opened here."""
         self._connection.close()
 
-    def system(self, name: str | None = None, *, filter: models.Filter | None = None) -> BuiltSystem:  # noqa: A002
-        """A retriever and a re-ranker by name.
-
-        Args:
-            name: `auto`, `cosine`, `surprise`, `bm25`, `dynamax`, `maxsim` or `fusion`; the best that the
-                collection has enough for by default.
-            filter: only documents that it lets through, on the collection's own payload.
-
-        Raises:
-            DataError: if there is no such system, or the collection lacks what it needs.
-        """
-        inputs = self._inputs(SearchOptions(filter=filter) if filter is not None else NO_OPTIONS)
-        return build_system(name or default_system(inputs), inputs)
-
-    def pipeline(
-        self,
-        system: str | None = None,
-        *,
-        depth: int = 100,
-        min_surprise: float | None = None,
-        filter: models.Filter | None = None,  # noqa: A002
-        **diversity: Unpack[DiversityOptions],
-    ) -> Pipeline:
-        """Search by a system: a question in, a ranking out.
-
-        Args:
-            system: see `system`.
-            depth: size of the candidate pool.
-            min_surprise: leave out what is less surprising than this share of other questions.
-            filter: only documents that it lets through, on the collection's own payload.
-            diversity: `diversity=.3` (or `mmr=.7`) puts different documents first, `collapse=.95` folds
-                near-duplicates into one; see `rerank/diversity.py`.
-
-        Raises:
-            DataError: as `system`; if min_surprise is given and there is no background for the system; if an
-                option of diversity is out of its range.
-        """
-        shown = NO_DIVERSITY.changed(**diversity)
-        built = self.system(system, filter=filter)
-        background = self._background(built, min_surprise)
-        return Pipeline(self.encoder, built.retriever, built.reranker, depth, background, min_surprise, shown)
-
-    def text_reranker(
-        self,
-        system: str | None = None,
-        *,
-        min_surprise: float | None = None,
-        **diversity: Unpack[DiversityOptions],
-    ) -> TextReranker:
-        """Re-rank texts that were retrieved elsewhere, by the stored vectors of those with a known id.
-
-        Args:
-            system: see `system`; one that orders a given pool.
-            min_surprise: leave out what is less surprising than this share of other questions.
-            diversity: as for `pipeline`.
-
-        Raises:
-            DataError: if the system ranks inside Qdrant; as `pipeline`.
-        """
-        shown = NO_DIVERSITY.changed(**diversity)
-        built = self.system(system)
-        reranker = built.reranker
-        if built.name == "cosine":
-            reranker = CosineReranker(self.vectors.similarity)
-        elif built.name == "surprise":
-            reranker = SurpriseReranker(self.ensemble(), weight=1.0)
-        if reranker is None:
-            raise DataError(
-                f"the system {built.name!r} ranks inside Qdrant; given texts take one of auto, cosine, "
-                "dynamax, fusion, surprise"
-            )
-        words = built.retriever.lexical if isinstance(built.retriever, HybridRetriever) else None
-        background = self._background(built, min_surprise)
-        stored = StoredCandidates(self, words)
-        return TextReranker(self.encoder, reranker, stored, background, min_surprise, diversity=shown)
-
-    def store_background(
-        self,
-        questions: Sequence[str] | None = None,
-        system: str | None = None,
-        *,
-        depth: int = 100,
-        origin: str = "",
-        chance: AnswerChance | None = None,
-        on_progress: Callable[[int], None] | None = None,
-    ) -> QuestionBackground:
-        """Measure what these questions' best candidates score, and keep it for `min_surprise`.
-
-        Args:
-            questions: that have nothing to do with the corpus: logged ones, or titles of another corpus.
-                `varied_questions` where None.
-            system: whose candidates; the default of `pipeline` where None.
-            depth: size of the candidate pool.
-            origin: where the questions come from, for readers.
-            chance: of an answer, as it was calibrated before.
-            on_progress: called with the number of questions of every finished part.
-
-        Raises:
-            DataError: if there are too few questions, or the collection lacks what the system needs.
-        """
-        built = self.system(system)
-        made = measured_background(
-            Pipeline(self.encoder, built.retriever, built.reranker, depth),
-            questions,
-            scorer=f"{self._made_by(built)}pools of {depth}",
-            documents=len(self),
-            near=near_questions(self.sample(NEAR, frozenset({"documents"})).documents or ()),
-            origin=origin,
-            chance=chance,
-            on_progress=on_progress,
-        )
-        self.files.write_file(_background_file(built.name), made.to_bytes())
-        return made
-
-    def backgrounds(self) -> dict[str, QuestionBackground]:
-        """System -> its background, of those that have one.
-
-        Raises:
-            DataError: if one is damaged.
-        """
-        found = {name: self._kept_background(name) for name in all_systems()}
-        return {name: own for name, own in found.items() if own is not None}
+    @property
+    def measures_first(self) -> bool:
+        """Whether the first pipeline measures a background, where there is none."""
+        return self._measures
 
     def enrich(
         self,
@@ -366,7 +232,7 @@ class Collection(AttachedCollection):
 
     def facts(self) -> list[tuple[str, str]]:
         """What was found, as names and values."""
-        inputs = self._inputs()
+        inputs = inputs_of(self)
         record = self.enriched.record
         lacks = inputs.lacks
         return [
@@ -376,7 +242,7 @@ class Collection(AttachedCollection):
             *self.payloads.facts(),
             ("model", self.model or "none given"),
             *([("enriched", "no")] if record is None else record.facts()),
-            ("ranks by", default_system(inputs) + (f" ({lacks})" if lacks else "")),
+            ("ranks by", inputs.default + (f" ({lacks})" if lacks else "")),
             *(("note", note) for note in self._notes),
         ]
 
@@ -386,61 +252,12 @@ class Collection(AttachedCollection):
         self.reload()
         return report
 
-    def _inputs(self, options: SearchOptions = NO_OPTIONS) -> AttachedInputs:
-        return AttachedInputs(collection=self, sparse=self._sparse, options=options)
 
-    def _background(self, built: BuiltSystem, min_surprise: float | None) -> QuestionBackground | None:
-        """The background of a system; measured now where there is none, or it is of another system."""
-        found, problem = self._kept_background(built.name), ""
-        if found is not None and not self._is_of(found, built):
-            problem = (
-                f"{self.where}: the background for {built.name!r} is of {found.scorer} "
-                f"({', '.join(found.names)}), and the system has another model or other scorers now; "
-                "make it again with store_background"
-            )
-        if (found is None or problem) and self._measures and self._encoder is not None and len(self):
-            kept = found or next(iter(self.backgrounds().values()), None)
-            same: dict[str, Any] = {} if kept is None else {"depth": kept.depth, "origin": kept.origin}
-            try:
-                if kept is None or kept.texts:
-                    found = self.store_background(None if kept is None else kept.texts, built.name, **same)
-                    problem = ""
-            except StoreError as error:  # who may only read searches without a surprise
-                _log.warning("%s has no background of %s: %s", self.where, built.name, error)
-        if found is None and min_surprise is not None:
-            raise DataError(
-                f"{self.where} has no background of other questions for the system {built.name!r}, which "
-                "min_surprise needs; make one with store_background"
-            )
-        if problem and min_surprise is not None:
-            raise DataError(problem)
-        if problem:
-            warnings.warn(f"{problem}. It is left out", stacklevel=4)
-            return None
-        return found
-
-    def _kept_background(self, system: str) -> QuestionBackground | None:
-        content = self.files.read_file(_background_file(system))
-        where = f"{self.where}: background of {system}"
-        return None if content is None else QuestionBackground.from_bytes(content, where)
-
-    def _made_by(self, built: BuiltSystem) -> str:
-        """What a background of a system is known by."""
-        ensemble = f"ensemble {self.ensemble().identity}, " if built.name == "surprise" else ""
-        return f"{built.name} of {self.model}, {ensemble}"
-
-    def _is_of(self, background: QuestionBackground, built: BuiltSystem) -> bool:
-        """Whether a background was made by the same model, and by the scorers that a sum has now."""
-        if not background.scorer.startswith(self._made_by(built)):
-            return False
-        if built.name not in ("auto", "fusion"):
-            return True
-        now = {"bm25": self._inputs().words is not None, "dynamax": self.has_tokens}
-        return all((name in background.names) == is_there for name, is_there in now.items())
-
-
-def _background_file(system: str) -> str:
-    return f"background-{system}.npz"
+@inputs_of.register
+def _(
+    index: AttachedCollection, options: SearchOptions = NO_OPTIONS, mode: Mode | None = None
+) -> AttachedInputs:
+    return AttachedInputs(index=index, options=options, mode=mode)
 
 
 def look(

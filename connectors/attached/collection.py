@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 from qdrant_client import models
@@ -38,6 +39,7 @@ from surprise_rerank.connectors.attached.statistics import (
 )
 from surprise_rerank.connectors.attached.vectors import VectorLayout
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, PayloadChoice
+from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
 from surprise_rerank.connectors.qdrant.location import EngineKind
 from surprise_rerank.connectors.qdrant.schema import PointId, Record
 from surprise_rerank.connectors.qdrant.search.queries import (
@@ -53,10 +55,13 @@ from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatis
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.terms import TermBatch
 from surprise_rerank.core.tokens import TokenBatch, TokenForm
+from surprise_rerank.core.vectors import VectorSimilarity
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.errors import DataError
 from surprise_rerank.surprise.ensemble import Ensemble
+
+SparseEmbed: TypeAlias = Callable[[str], SparseVector]
 
 ENSEMBLE = "ensemble.npz"
 
@@ -78,6 +83,7 @@ class AttachedCollection(Searched):
         files: where statistics are kept.
         open_engine: name -> the engine of another collection in the same Qdrant.
         token_encoder: of token vectors that are added; None without any.
+        sparse: a question's sparse vector, for the collection's own ones; None where it is not known.
 
     Attributes:
         enriched: what was added to it or beside it.
@@ -93,10 +99,12 @@ class AttachedCollection(Searched):
         files: Files,
         open_engine: Callable[[str], ClientEngine],
         token_encoder: Encoder | None = None,
+        sparse: SparseEmbed | None = None,
     ) -> None:
         self._engine, self._open_engine = engine, open_engine
-        self.vectors, self.payloads, self.files = vectors, payloads, files
-        self._encoder, self.model = encoder, model
+        self.vectors, self.payloads, self._files = vectors, payloads, files
+        self._encoder, self._model = encoder, model
+        self.sparse = sparse
         self.token_encoder = token_encoder
         self.enriched = self._found_enriched()
         self._statistics: CollectionStatistics | None = None
@@ -142,6 +150,40 @@ class AttachedCollection(Searched):
         if self._encoder is None:
             raise DataError(f"{self.where} was attached without a model of questions; give embed=")
         return self._encoder
+
+    @property
+    def model(self) -> str:
+        """The name of the model of questions; empty where it is not known."""
+        return self._model
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells the model's weights apart; empty where it is not known."""
+        return "" if self._encoder is None else self._encoder.fingerprint
+
+    @property
+    def similarity(self) -> VectorSimilarity:
+        """How dense vectors are compared."""
+        return self.vectors.similarity
+
+    @property
+    def language(self) -> str:
+        """Of the documents' words."""
+        return (self.enriched.words or Bm25()).language
+
+    @property
+    def files(self) -> Files:
+        """Where statistics, questions, backgrounds and weights are kept."""
+        return self._files
+
+    @property
+    def ensemble_version(self) -> str:
+        """What tells apart the ensembles that surprise is measured against."""
+        return self.ensemble().identity
+
+    def sample_documents(self, size: int) -> tuple[Document, ...]:
+        """A uniform sample of so many documents; all where there are fewer."""
+        return self.sample(size, frozenset({"documents"})).documents or ()
 
     @property
     def has_tokens(self) -> bool:
@@ -191,16 +233,7 @@ class AttachedCollection(Searched):
         options: SearchOptions,
         scores: Callable[[Float32Array], Float32Array] = lambda found: found,
     ) -> Candidates:
-        """The best documents by what stages of Qdrant rank by.
-
-        Args:
-            stages: of a request.
-            depth: number of documents.
-            fields: what to fetch.
-            name: of the score.
-            options: of Qdrant.
-            scores: what Qdrant's scores mean here.
-        """
+        """The best documents by what stages of Qdrant rank by; `scores` says what its scores mean here."""
         _require_plain(options)
         asked = request(stages, depth, (), (), options)
         asked = asked.model_copy(
@@ -218,17 +251,7 @@ class AttachedCollection(Searched):
         skip_missing: bool = False,
         options: SearchOptions = NO_OPTIONS,
     ) -> Candidates:
-        """Documents by id, in this order.
-
-        Args:
-            ids: of documents: points' ids, or what their host calls them.
-            fields: what to fetch.
-            skip_missing: omit what is not there, instead of raising an error.
-            options: of the search that this is a part of.
-
-        Raises:
-            DataError: if one is not in the collection.
-        """
+        """Documents by id; see `Searched.fetch`."""
         points = self.points_of(ids)
         found = self._engine.retrieve(
             [point for point in points.values() if point is not None],
@@ -464,13 +487,7 @@ class AttachedCollection(Searched):
     ) -> Candidates:
         """The pool; points without a dense vector are left out where those are asked for.
 
-        Args:
-            records: points.
-            fields: what to fill.
-            names: the documents' ids, where they were asked for.
-
-        Raises:
-            DataError: if several points have one id.
+        Several points of one id are refused, where the ids were not asked for by `names`.
         """
         if names is None:
             names = [self.payloads.document_id(record.id, record.payload) for record in records]
@@ -560,11 +577,7 @@ class AttachedCollection(Searched):
 
 
 def _require_plain(options: SearchOptions) -> None:
-    """Refuse what is for an index.
-
-    Raises:
-        DataError: if it is asked for.
-    """
+    """Refuse what is for an index."""
     for name in ("consistency", "tenant"):
         if getattr(options, name) is not None:
             raise DataError(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 import numpy as np
 from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field, Query
-from surprise_rerank.connectors.attached.collection import AttachedCollection
+from surprise_rerank.connectors.attached.collection import AttachedCollection, SparseEmbed
 from surprise_rerank.connectors.attached.enriched import WORDS
 from surprise_rerank.connectors.attached.payloads import point_id
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
@@ -25,8 +25,6 @@ from surprise_rerank.core.extras import is_installed
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.terms import TermBatch
 from surprise_rerank.errors import DataError, ModelError, SurpriseRerankError
-
-SparseEmbed: TypeAlias = Callable[[str], SparseVector]
 
 # The documents whose words are taken as they occur together; see `SparseRetriever`.
 _BEST = 100

@@ -16,6 +16,7 @@ from qdrant_client import models
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.progress import Terminal, total_of
 from surprise_rerank.connectors.qdrant.engines.placement import Placement
+from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.location import (
     DEFAULT_RETRIES,
     MEMORY,
@@ -42,6 +43,7 @@ from surprise_rerank.connectors.qdrant.search.queries import (
 )
 from surprise_rerank.connectors.qdrant.search.searched import Searched
 from surprise_rerank.connectors.qdrant.storage.base import Storage
+from surprise_rerank.connectors.qdrant.storage.files import Files
 from surprise_rerank.connectors.qdrant.storage.folder import FolderStorage
 from surprise_rerank.connectors.qdrant.storage.server import ServerStorage
 from surprise_rerank.connectors.qdrant.storage.tokens import stored_tokens
@@ -55,6 +57,7 @@ from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.connectors.qdrant.writing.term_upkeep import KeptTerms, PointWriter
 from surprise_rerank.core.tokens import TokenBatch, TokenForm
+from surprise_rerank.core.vectors import VectorSimilarity
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.adapting import as_encoder
 from surprise_rerank.encoders.base import Encoded, Encoder
@@ -63,6 +66,7 @@ from surprise_rerank.errors import DataError, IndexMismatchError, StoreError
 from surprise_rerank.surprise.ensemble import Ensemble
 
 _LOOKED_UP = 1000  # documents in a request
+_FIRST_POINTS = models.Filter(must=[models.FieldCondition(key=NUMBER, match=models.MatchValue(value=0))])
 
 
 class QdrantIndex(Searched):
@@ -189,6 +193,37 @@ class QdrantIndex(Searched):
         return self.storage.where
 
     @property
+    def model(self) -> str:
+        """The name of its model."""
+        return self.manifest.model
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells the model's weights apart."""
+        return self.manifest.fingerprint
+
+    @property
+    def similarity(self) -> VectorSimilarity:
+        """The dot product of unit vectors, which is their cosine."""
+        return "dot"
+
+    @property
+    def language(self) -> str:
+        """Of the documents' words."""
+        return (self.manifest.options.bm25 or Bm25()).language
+
+    @property
+    def files(self) -> Files:
+        """Backgrounds and fitted weights, beside the points."""
+        return self.storage
+
+    @property
+    def ensemble_version(self) -> str:
+        """What tells apart the ensembles that its documents carry moments of."""
+        record = self.manifest.statistics
+        return "" if record is None else record.version
+
+    @property
     def manifest(self) -> Manifest:
         """How the index was made."""
         return self.storage.manifest
@@ -221,9 +256,8 @@ class QdrantIndex(Searched):
         return Pools(self.storage, self._density)
 
     def __len__(self) -> int:
-        first = models.FieldCondition(key=NUMBER, match=models.MatchValue(value=0))
         splits = self.manifest.options.passages is not None
-        return self.storage.engine.count(models.Filter(must=[first]) if splits else WITH_VECTORS)
+        return self.storage.engine.count(_FIRST_POINTS if splits else WITH_VECTORS)
 
     @exclusive
     def sync(
@@ -350,29 +384,6 @@ class QdrantIndex(Searched):
         search = Search(lambda limit: [dense_stage(dense, limit)], depth, fields, chosen)
         return self.pools.run(search, "cosine")
 
-    def groups(
-        self,
-        query: Query,
-        group_by: str,
-        *,
-        limit: int = 10,
-        group_size: int = 3,
-        fields: frozenset[Field] = frozenset(),
-        options: SearchOptions = NO_OPTIONS,
-    ) -> list[tuple[str | int, Candidates]]:
-        """The best groups of documents that share a value, by cosine.
-
-        Args:
-            query: with its dense vector.
-            group_by: path of the value, such as `metadata.author`.
-            limit: number of groups.
-            group_size: most points of a group.
-            fields: what to fetch with them.
-            options: filter, threshold and parameters of Qdrant.
-        """
-        stage = dense_stage(dense_vector(query), limit)
-        return self.pools.groups([stage], group_by, limit, group_size, fields, "cosine", options)
-
     def fetch(
         self,
         ids: Sequence[str],
@@ -381,17 +392,7 @@ class QdrantIndex(Searched):
         skip_missing: bool = False,
         options: SearchOptions = NO_OPTIONS,
     ) -> Candidates:
-        """Documents by id, in this order; all passages of each.
-
-        Args:
-            ids: of documents.
-            fields: what to fetch.
-            skip_missing: omit what is not in the index, instead of raising an error.
-            options: the consistency of the search that this is a part of.
-
-        Raises:
-            DataError: if one is not in the index.
-        """
+        """Documents by id; see `Searched.fetch`."""
         return self.pools.fetch(ids, fields, skip_missing=skip_missing, options=options)
 
     def ensemble(self, sample_size: int = 4096) -> Ensemble:
@@ -406,6 +407,11 @@ class QdrantIndex(Searched):
         """Ids of a sample of the documents, fewer where they have many passages; see `token_sample`."""
         records = self.storage.engine.smallest(size, (ID,), WITH_VECTORS)
         return tuple(dict.fromkeys(record.payload[ID] for record in records))
+
+    def sample_documents(self, size: int) -> tuple[Document, ...]:
+        """A uniform sample of so many documents, fewer where they have many passages."""
+        found = self.fetch(self.sample_ids(size), frozenset({"documents"}), skip_missing=True).documents
+        return tuple({document.id: document for document in found or ()}.values())
 
     def token_sample(self, size: int) -> tuple[tuple[str, ...], TokenBatch]:
         """Ids and token vectors of a sample of the documents: those of the smallest point ids.

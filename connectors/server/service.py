@@ -90,9 +90,7 @@ class Opened:
         """Questions that the index has something for, and a last one that it likely has nothing for."""
         if self.index is None:
             return []
-        index = self.index.index
-        sample = index.fetch(index.sample_ids(_SAMPLED), frozenset({"documents"}), skip_missing=True)
-        near = sorted(near_questions(sample.documents or ()).values(), key=len)
+        near = sorted(near_questions(self.index.index.sample_documents(_SAMPLED)).values(), key=len)
         return [*near[len(near) // 2 :][:3], *varied_questions(1)]
 
     @property
@@ -106,8 +104,7 @@ class Opened:
     @property
     def language(self) -> str:
         """Of the documents' words."""
-        bm25 = None if self.index is None else self.index.index.manifest.options.bm25
-        return Bm25().language if bm25 is None else bm25.language
+        return Bm25().language if self.index is None else self.index.index.language
 
     @property
     def documents(self) -> int | None:

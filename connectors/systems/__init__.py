@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from surprise_rerank.core.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from surprise_rerank.connectors.systems.building import build_system as build_system
     from surprise_rerank.connectors.systems.built import BuiltSystem as BuiltSystem
-    from surprise_rerank.connectors.systems.built import SystemInputs as SystemInputs
-    from surprise_rerank.connectors.systems.index_systems import build_system as build_system
+    from surprise_rerank.connectors.systems.inputs import SystemInputs as SystemInputs
     from surprise_rerank.connectors.systems.loading import PipelineSettings as PipelineSettings
     from surprise_rerank.connectors.systems.loading import pipeline_of as pipeline_of
     from surprise_rerank.connectors.systems.loading import text_reranker_of as text_reranker_of
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 __getattr__, __all__ = lazy_names(
     __name__,
     {
-        "built": "BuiltSystem SystemInputs",
-        "index_systems": "build_system",
+        "building": "build_system",
+        "built": "BuiltSystem",
+        "inputs": "SystemInputs",
         "loading": "PipelineSettings pipeline_of text_reranker_of",
         "register": "SYSTEMS System register_system",
     },

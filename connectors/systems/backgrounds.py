@@ -10,15 +10,16 @@ import random
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.connectors.qdrant.index import QdrantIndex
+from surprise_rerank.connectors.qdrant.search.searched import Searched
 from surprise_rerank.connectors.qdrant.storage.files import Files
+from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.connectors.systems.built import BuiltSystem
-from surprise_rerank.connectors.systems.index_systems import build_system, default_system
+from surprise_rerank.connectors.systems.inputs import inputs_of
 from surprise_rerank.connectors.systems.register import SYSTEMS, all_systems, find_system
-from surprise_rerank.core.extras import pip_line
+from surprise_rerank.core.extras import is_installed, pip_line
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.errors import DataError, StoreError
@@ -29,6 +30,8 @@ from surprise_rerank.thresholds.varied_questions import ORIGIN, USUAL, varied_qu
 
 # A background is measured again when more than this share of the documents has come, changed or gone.
 STALE = 0.2
+# The scorers that a collection may have or not have.
+_PARTS = ("bm25", "dynamax")
 # `off` keeps indexing and attaching from measuring a background by themselves.
 SWITCH = "SURPRISE_RERANK_BACKGROUND"
 _CHANGES = "background-changes.json"
@@ -53,22 +56,20 @@ def is_automatic() -> bool:
 
 
 def load_background(
-    index: QdrantIndex, system: str, min_surprise: float | None = None, scorers: Sequence[str] = ()
+    index: Searched, system: str, min_surprise: float | None = None
 ) -> QuestionBackground | None:
-    """The background of a system; None without one, or where it counts words that cannot be asked here.
+    """The background that is kept for a system; None without one.
 
     Args:
         index: where it is kept.
         system: whose candidates it was made of.
         min_surprise: a threshold that needs it.
-        scorers: what the system adds here (`BuiltSystem.scorers`), where it adds several.
 
     Raises:
-        DataError: if a threshold needs one and none can be used, if it has too few questions for the
-            threshold, or if the file is damaged.
+        DataError: if a threshold needs one and there is none, if it has too few questions for the threshold,
+            or if the file is damaged.
     """
-    name = _file_name(index, system)
-    content = index.storage.read_file(name)
+    content = index.files.read_file(_file_name(system))
     if content is None:
         if min_surprise is None:
             return None
@@ -76,27 +77,20 @@ def load_background(
         known = f" (there is one for {', '.join(others)})" if others else ""
         raise DataError(
             f"{index.where} has no background of other questions for the system {system!r}{known}, which "
-            "min_surprise needs; make one with 'surprise-rerank background set' or store_background"
+            "min_surprise needs; make one with store_background"
         )
-    background = QuestionBackground.from_bytes(content, f"{index.where}: {name}")
-    if "bm25" in background.names and scorers and "bm25" not in scorers:
-        if min_surprise is None:
-            return None
-        raise DataError(
-            f"the background of {index.where} for {system!r} counts words, which cannot be asked here: "
-            f"run {pip_line('edge')}"
-        )
+    background = QuestionBackground.from_bytes(content, f"{index.where}: background of {system}")
     if min_surprise is not None:
         background.check(min_surprise)
     return background
 
 
-def has_background(index: QdrantIndex, system: str) -> bool:
+def has_background(index: Searched, system: str) -> bool:
     """Whether there is one for the system, readable or not."""
-    return index.storage.read_file(_file_name(index, system)) is not None
+    return index.files.read_file(_file_name(system)) is not None
 
 
-def all_backgrounds(index: QdrantIndex) -> dict[str, QuestionBackground]:
+def all_backgrounds(index: Searched) -> dict[str, QuestionBackground]:
     """System -> its background, of those that have one.
 
     Raises:
@@ -107,45 +101,48 @@ def all_backgrounds(index: QdrantIndex) -> dict[str, QuestionBackground]:
 
 
 def background_for(
-    index: QdrantIndex,
+    index: Searched,
     built: BuiltSystem,
     encoder: Encoder | None,
     min_surprise: float | None = None,
     *,
+    first: bool = False,
     show_progress: bool = False,
 ) -> QuestionBackground | None:
-    """The background of a system; measured now, where the index has the questions of another's.
+    """The background of a system; measured now, where there is none of it and the questions are known.
+
+    One of another model, ensemble or other scorers is not used, and a warning says so.
 
     Args:
         index: where they are kept.
         built: the system. One that reads words alone gets none that would make it read vectors.
         encoder: of the index's model; None measures nothing.
         min_surprise: a threshold that needs it.
+        first: whether to ask the package's questions, where there is no background of any system.
         show_progress: a bar on the error stream while it is measured.
 
     Raises:
-        DataError: as `load_background`.
+        DataError: if a threshold needs one and none can be used; as `load_background`.
     """
-    found = load_background(index, built.name, scorers=built.scorers)
-    is_new = encoder is not None and find_system(built.name).encodes and not has_background(index, built.name)
-    if found is None and is_new and is_automatic():
-        kept = next((own for own in all_backgrounds(index).values() if own.texts), None)
-        if kept is not None:
-            _log.info("%s: asking %d background questions for %s", index.where, kept.count, built.name)
-            bar = Terminal(quiet=not show_progress).bar("background", kept.count, "questions")
-            same: dict[str, Any] = {"depth": kept.depth, "origin": kept.origin}
-            try:
-                with bar as advance:
-                    found = measure_background(
-                        index, built.name, kept.texts, encoder=encoder, on_progress=advance, **same
-                    )
-            except StoreError as error:  # who may only read searches without a surprise
-                _log.warning("%s has no background of %s: %s", index.where, built.name, error)
-    if found is None:
-        return load_background(index, built.name, min_surprise, built.scorers)
-    if min_surprise is not None:
-        found.check(min_surprise)
-    stale = staleness(found, len(index))
+    found = load_background(index, built.name)
+    problem = "" if found is None else _problem(index, built, found)
+    is_able = encoder is not None and find_system(built.name).encodes and is_automatic() and len(index) > 0
+    # What would be measured where words cannot be asked would leave them out for those who can.
+    asks_all = found is None or not _counts_unasked_words(built, found)
+    if (found is None or problem) and is_able and asks_all:
+        kept = found if found is not None and found.texts else None
+        kept = kept or next((own for own in all_backgrounds(index).values() if own.texts), None)
+        if kept is not None or (first and not all_backgrounds(index)):
+            made = _measured_now(index, built, encoder, kept, show_progress=show_progress)
+            found, problem = (found, problem) if made is None else (made, "")
+    if problem and min_surprise is not None:
+        raise DataError(problem)
+    if problem:
+        _log.warning("%s. It is left out", problem)
+        return None
+    if found is None or min_surprise is not None:
+        found = load_background(index, built.name, min_surprise)
+    stale = "" if found is None else staleness(found, len(index))
     if stale:
         _log.warning(
             "%s: the background of %s is stale: %s; sync measures it again", index.where, built.name, stale
@@ -153,9 +150,61 @@ def background_for(
     return found
 
 
+def _measured_now(
+    index: Searched,
+    built: BuiltSystem,
+    encoder: Encoder | None,
+    kept: QuestionBackground | None,
+    *,
+    show_progress: bool,
+) -> QuestionBackground | None:
+    """A new background, of the questions of one that is kept; None for who may only read."""
+    count = USUAL if kept is None else kept.count
+    _log.info("%s: asking %d background questions for %s", index.where, count, built.name)
+    same: dict[str, Any] = {} if kept is None else {"depth": kept.depth, "origin": kept.origin}
+    texts = None if kept is None else kept.texts
+    bar = Terminal(quiet=not show_progress).bar("background", count, "questions")
+    try:
+        with bar as advance:
+            return measure_background(index, built.name, texts, encoder=encoder, on_progress=advance, **same)
+    except StoreError as error:
+        _log.warning("%s has no background of %s: %s", index.where, built.name, error)
+        return None
+
+
+def _problem(index: Searched, built: BuiltSystem, background: QuestionBackground) -> str:
+    """Why a background cannot be used for a system; empty where it can."""
+    known = background.scorer  # empty of one that the caller measured
+    if not known or known.startswith(_made_by(index, built.name)):
+        counts = {name for name in _PARTS if name in background.names}
+        if not built.scorers or counts == {name for name in _PARTS if name in built.scorers}:
+            return ""
+        if _counts_unasked_words(built, background):
+            return (
+                f"the background of {index.where} for {built.name!r} counts words, which cannot be asked "
+                f"here: run {pip_line('edge')}"
+            )
+    return (
+        f"{index.where}: the background for {built.name!r} is of {known} "
+        f"({', '.join(background.names)}), and the system has another model or other scorers now; make it "
+        "again with store_background"
+    )
+
+
+def _counts_unasked_words(built: BuiltSystem, background: QuestionBackground) -> bool:
+    """Whether it counts BM25, which this machine cannot ask: questions become terms in Edge's code."""
+    return "bm25" in set(background.names) - set(built.scorers) and not is_installed("qdrant_edge")
+
+
+def _made_by(index: Searched, system: str) -> str:
+    """What a background of a system is known by."""
+    ensemble = f"ensemble {index.ensemble_version}, " if system == "surprise" else ""
+    return f"{system} of {index.model}, {ensemble}"
+
+
 def measure_background(
-    index: QdrantIndex,
-    system: str | None,
+    index: Searched,
+    system: str,
     questions: Sequence[str] | None,
     *,
     encoder: Encoder | None = None,
@@ -164,12 +213,12 @@ def measure_background(
     chance: AnswerChance | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> QuestionBackground:
-    """Measure a background, and keep it in place of the one that there is.
+    """Measure a background, dated, and keep it in place of the one that there is.
 
     Args:
         index: whose documents.
-        system: whose candidates; the best that the index stores enough for where None.
-        questions: see `measured_background`.
+        system: whose candidates.
+        questions: that have nothing to do with the corpus; the package's varied ones where None.
         encoder: of its model; the one that it was opened with where None.
         depth: size of the pools.
         origin: where the questions come from, for readers.
@@ -177,68 +226,31 @@ def measure_background(
         on_progress: called with the number of questions of every finished part.
 
     Raises:
-        DataError: if there are too few questions, or the index lacks what the system needs.
+        DataError: if there are too few questions, or the system lacks what it needs.
     """
-    name = system or default_system(index)
-    built = build_system(name, index)
-    sample = index.fetch(index.sample_ids(NEAR), frozenset({"documents"}))
-    made = measured_background(
-        Pipeline(encoder or index.encoder, built.retriever, built.reranker, depth),
-        questions,
-        scorer=f"{name} of {index.manifest.model}, pools of {depth}",
-        documents=len(index),
-        near=near_questions(sample.documents or ()),
-        origin=origin,
-        chance=chance,
-        on_progress=on_progress,
-    )
-    store_background(index, name, made)
-    return made
-
-
-def store_background(index: QdrantIndex, system: str, background: QuestionBackground) -> None:
-    """Keep the background of a system, in place of the one that there is."""
-    index.storage.write_file(_file_name(index, system), background.to_bytes())
-
-
-def delete_background(index: QdrantIndex, system: str) -> None:
-    """Forget the background of a system; nothing happens where there is none."""
-    index.storage.delete_file(_file_name(index, system))
-
-
-def measured_background(
-    pipeline: Pipeline,
-    questions: Sequence[str] | None,
-    *,
-    scorer: str,
-    documents: int,
-    near: Mapping[str, str],
-    origin: str = "",
-    chance: AnswerChance | None = None,
-    on_progress: Callable[[int], None] | None = None,
-) -> QuestionBackground:
-    """A background as it is kept: of these questions, or of those that come with the package, dated.
-
-    Args:
-        pipeline: whose candidates.
-        questions: that have nothing to do with the corpus; the package's varied ones where None.
-        scorer: what ranks, for readers.
-        documents: how many are searched.
-        near: document's id -> a question that it answers, to be asked without it.
-        origin: where the questions come from, for readers.
-        chance: of an answer, as it was calibrated before.
-        on_progress: called with the number of questions of every finished part.
-
-    Raises:
-        DataError: if there are too few.
-    """
+    built = build_system(system, index)
+    pipeline = Pipeline(encoder or index.encoder, built.retriever, built.reranker, depth)
     own = varied_questions() if questions is None else questions
-    made = pipeline.with_background(own, scorer=scorer, documents=documents, on_progress=on_progress)
+    scorer = f"{_made_by(index, system)}pools of {depth}"
+    made = pipeline.with_background(own, scorer=scorer, documents=len(index), on_progress=on_progress)
     assert made.background is not None
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     origin = origin or (ORIGIN if questions is None else "given")
-    dated = replace(made.background, origin=origin, made=today, depth=pipeline.depth, chance=chance)
-    return dated.with_near(pipeline.without_their_documents(near))
+    dated = replace(made.background, origin=origin, made=today, depth=depth, chance=chance)
+    near = near_questions(index.sample_documents(NEAR))
+    background = dated.with_near(pipeline.without_their_documents(near))
+    store_background(index, system, background)
+    return background
+
+
+def store_background(index: Searched, system: str, background: QuestionBackground) -> None:
+    """Keep the background of a system, in place of the one that there is."""
+    index.files.write_file(_file_name(system), background.to_bytes())
+
+
+def delete_background(index: Searched, system: str) -> None:
+    """Forget the background of a system; nothing happens where there is none."""
+    index.files.delete_file(_file_name(system))
 
 
 def staleness(background: QuestionBackground, documents: int, changed: int = 0) -> str:
@@ -257,39 +269,6 @@ def staleness(background: QuestionBackground, documents: int, changed: int = 0) 
     return ""
 
 
-class Searched(Protocol):
-    """What keeps backgrounds: an index, or a collection that is attached."""
-
-    @property
-    def files(self) -> Files:
-        """Where they are kept."""
-        ...
-
-    @property
-    def where(self) -> str:
-        """The place, for messages."""
-        ...
-
-    def __len__(self) -> int: ...
-
-    def backgrounds(self) -> Mapping[str, QuestionBackground]:
-        """System -> its background, of those that have one."""
-        ...
-
-    def store_background(
-        self,
-        questions: Sequence[str] | None = None,
-        system: str | None = None,
-        *,
-        depth: int = 100,
-        origin: str = "",
-        chance: AnswerChance | None = None,
-        on_progress: Callable[[int], None] | None = None,
-    ) -> QuestionBackground:
-        """Measure a background and keep it."""
-        ...
-
-
 def look_after_backgrounds(index: Searched, changed: int, *, show_progress: bool = False) -> None:
     """After a change: measure again what is stale, and make the first background where there is none.
 
@@ -298,7 +277,7 @@ def look_after_backgrounds(index: Searched, changed: int, *, show_progress: bool
         changed: how many documents have come, changed or gone.
         show_progress: a bar on the error stream.
     """
-    documents, kept = len(index), index.backgrounds()
+    documents, kept = len(index), all_backgrounds(index)
     changed += _changed(index.files)
     stale = {name: own for name, own in kept.items() if staleness(own, documents, changed)}
     measured = bool(stale or not kept) and measure_again(index, stale, show_progress=show_progress)
@@ -322,7 +301,7 @@ def measure_again(
     if lost:
         _log.warning(
             "%s: the background of %s is stale, and its questions were not kept; make it again with "
-            "'surprise-rerank background set' or store_background",
+            "store_background",
             index.where,
             ", ".join(lost),
         )
@@ -333,10 +312,16 @@ def measure_again(
         return False
     with Terminal(quiet=not show_progress).bar("background", asked, "questions") as advance:
         if is_first:
-            index.store_background(on_progress=advance)
+            measure_background(index, inputs_of(index).default, None, on_progress=advance)
         for name, own in again.items():
-            index.store_background(
-                own.texts, name, depth=own.depth, origin=own.origin, chance=own.chance, on_progress=advance
+            measure_background(
+                index,
+                name,
+                own.texts,
+                depth=own.depth,
+                origin=own.origin,
+                chance=own.chance,
+                on_progress=advance,
             )
     index.files.delete_file(_CHANGES)
     return True
@@ -406,9 +391,5 @@ def _first_sentence(text: str) -> str:
     return start[: end.start() + 1] if end else start
 
 
-def _file_name(index: QdrantIndex, system: str) -> str:
-    record = index.manifest.statistics
-    if system == "surprise" and record is not None:
-        # Its scores are of one ensemble: with another one they need another background.
-        return f"background-{system}-{record.version}.npz"
+def _file_name(system: str) -> str:
     return f"background-{system}.npz"

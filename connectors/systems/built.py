@@ -6,14 +6,11 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from surprise_rerank.candidates import Field, Query
-from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever
 from surprise_rerank.connectors.qdrant.retrievers.dense import SurpriseMode
-from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
 from surprise_rerank.pipeline import Retriever
 from surprise_rerank.rerank.auto import SCORERS, AutoReranker
 from surprise_rerank.rerank.rerankers import FusionReranker, Reranker
-from surprise_rerank.surprise.ensemble import Ensemble
 
 # Where scores are computed: surprise as `SurpriseRetriever` has it, tokens here or by Qdrant's MaxSim.
 TokenMode: TypeAlias = Literal["client", "maxsim"]
@@ -23,25 +20,6 @@ Mode: TypeAlias = SurpriseMode | TokenMode
 SAMPLE_SIZE = 256
 # The same for `auto`: half as many rank as well (docs/defaults.md), and queries are answered sooner.
 AUTO_SAMPLE_SIZE = 128
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SystemInputs:
-    """What a system is made of.
-
-    Attributes:
-        index: that is searched.
-        options: filter and search parameters.
-        mode: where scores are computed; the system's usual place where None.
-        first_stage: where candidates come from, in place of the system's own search.
-        ensemble: what surprise is measured against, in place of the one that the documents carry.
-    """
-
-    index: QdrantIndex
-    options: SearchOptions = NO_OPTIONS
-    mode: Mode | None = None
-    first_stage: Retriever | None = None
-    ensemble: Ensemble | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from surprise_rerank.connectors.qdrant.schema import ID
 from surprise_rerank.connectors.qdrant.search.queries import SearchOptions
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 from surprise_rerank.connectors.systems.built import BuiltSystem
-from surprise_rerank.connectors.systems.index_systems import sampled
+from surprise_rerank.connectors.systems.inputs import sampled
 from surprise_rerank.connectors.systems.register import find_system
 from surprise_rerank.core.arrays import Float32Array, Float64Array
 from surprise_rerank.core.moments import Moments

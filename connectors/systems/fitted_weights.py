@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from surprise_rerank.connectors.qdrant.index import QdrantIndex
+from surprise_rerank.connectors.qdrant.search.searched import Searched
 from surprise_rerank.errors import DataError, IndexMismatchError
 
 if TYPE_CHECKING:  # `status` shows weights, and does without torch
@@ -51,7 +51,7 @@ class FittedWeights:
         )
 
 
-def load_weights(index: QdrantIndex, system: str) -> Mapping[str, float] | None:
+def load_weights(index: Searched, system: str) -> Mapping[str, float] | None:
     """The fitted weights of a system; None where the index has none.
 
     Raises:
@@ -61,24 +61,24 @@ def load_weights(index: QdrantIndex, system: str) -> Mapping[str, float] | None:
     found = fitted_weights(index, system)
     if found is None:
         return None
-    if found.fingerprint != index.manifest.fingerprint:
+    if found.fingerprint != index.fingerprint:
         raise IndexMismatchError(
             f"{index.where}: the weights of {system!r} were fitted with the model {found.model!r} "
-            f"({found.fingerprint}), the index is of {index.manifest.model!r} "
-            f"({index.manifest.fingerprint}); fit them again, or forget them with 'surprise-rerank fit "
+            f"({found.fingerprint}), the index is of {index.model!r} "
+            f"({index.fingerprint}); fit them again, or forget them with 'surprise-rerank fit "
             f"--forget --system {system}'"
         )
     return found.weights
 
 
-def fitted_weights(index: QdrantIndex, system: str) -> FittedWeights | None:
+def fitted_weights(index: Searched, system: str) -> FittedWeights | None:
     """What is kept for a system, of whatever model; None where there is nothing.
 
     Raises:
         DataError: if the file is damaged.
     """
     name = _file_name(system)
-    content = index.storage.read_file(name)
+    content = index.files.read_file(name)
     if content is None:
         return None
     try:
@@ -92,7 +92,7 @@ def fitted_weights(index: QdrantIndex, system: str) -> FittedWeights | None:
         raise DataError(f"{index.where}: {name} is damaged; fit the weights again") from error
 
 
-def store_weights(index: QdrantIndex, system: str, fit: WeightFit) -> FittedWeights:
+def store_weights(index: Searched, system: str, fit: WeightFit) -> FittedWeights:
     """Keep the weights of a system, in place of those that there are.
 
     Raises:
@@ -104,26 +104,26 @@ def store_weights(index: QdrantIndex, system: str, fit: WeightFit) -> FittedWeig
         system,
         dict(fit.weights),
         dict(fit.start),
-        index.manifest.model,
-        index.manifest.fingerprint,
+        index.model,
+        index.fingerprint,
         fit.questions,
         fit.before,
         fit.after,
         fit.error,
     )
     content = json.dumps({"format": _FORMAT, **asdict(kept)}, indent=1, allow_nan=False)
-    index.storage.write_file(_file_name(system), content.encode())
+    index.files.write_file(_file_name(system), content.encode())
     return kept
 
 
-def delete_weights(index: QdrantIndex, system: str) -> None:
+def delete_weights(index: Searched, system: str) -> None:
     """Forget the weights of a system; nothing happens where there are none."""
-    index.storage.delete_file(_file_name(system))
+    index.files.delete_file(_file_name(system))
 
 
-def has_weights(index: QdrantIndex, system: str) -> bool:
+def has_weights(index: Searched, system: str) -> bool:
     """Whether there are some for the system, readable or not."""
-    return index.storage.read_file(_file_name(system)) is not None
+    return index.files.read_file(_file_name(system)) is not None
 
 
 def _checked(values: dict[str, Any]) -> FittedWeights:

@@ -10,15 +10,20 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from qdrant_client import models
+
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.qdrant.manifest import Manifest
-from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever
+from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever, LexicalIndex
 from surprise_rerank.connectors.qdrant.retrievers.stored import StoredCandidates
+from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
+from surprise_rerank.connectors.qdrant.search.searched import Searched
 from surprise_rerank.connectors.qdrant.storage.folder import require_index
 from surprise_rerank.connectors.systems.backgrounds import background_for, load_background
-from surprise_rerank.connectors.systems.built import BuiltSystem, Mode
-from surprise_rerank.connectors.systems.index_systems import build_system, default_system
+from surprise_rerank.connectors.systems.building import build_system
+from surprise_rerank.connectors.systems.built import Mode
+from surprise_rerank.connectors.systems.inputs import inputs_of
 from surprise_rerank.connectors.systems.register import SYSTEMS, find_system, resolved
 from surprise_rerank.encoders.adapting import as_encoder
 from surprise_rerank.encoders.base import Encoder, token_dimension
@@ -26,7 +31,7 @@ from surprise_rerank.encoders.loading import DEFAULT_MODEL, load_encoder, load_q
 from surprise_rerank.errors import DataError, refuse_unknown
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.rerank.diversity import NO_DIVERSITY, Diversity
-from surprise_rerank.rerank.rerankers import Reranker, SurpriseReranker
+from surprise_rerank.rerank.rerankers import CosineReranker, Reranker
 from surprise_rerank.text_reranker import TextReranker
 from surprise_rerank.thresholds.background import QuestionBackground, require_background
 
@@ -208,88 +213,86 @@ class PipelineSettings:
 
 
 def pipeline_of(
-    index: QdrantIndex,
+    index: Searched,
     system: str | None = None,
     *,
     depth: int = 100,
     min_surprise: float | None = None,
-    diversity: Diversity = NO_DIVERSITY,
+    filter: models.Filter | None = None,  # noqa: A002 - the option's name
     mode: Mode | None = None,
+    diversity: Diversity = NO_DIVERSITY,
+    first_background: bool = False,
 ) -> Pipeline:
-    """A system as a pipeline, with its background where the index has one.
+    """A system as a pipeline, with its background where there is one.
 
     Args:
         index: opened with its encoder.
-        system: which; the best that the index stores enough for by default.
+        system: which; the best that there is enough for by default.
         depth: size of the candidate pool.
         min_surprise: leave out what is less surprising.
-        diversity: of what a search shows.
+        filter: only documents that it lets through.
         mode: where scores are computed; the system's usual place by default.
+        diversity: of what a search shows.
+        first_background: whether to measure a background where no system has one.
 
     Raises:
-        DataError: if the index lacks what the system or the mode needs, or min_surprise is given and it has
-            no background for the system.
+        DataError: if what the system or the mode needs is not there, or min_surprise is given and there is no
+            background for the system.
     """
-    built = build_system(system or default_system(index), index, mode=mode)
-    return pipeline_with(index, built, depth=depth, min_surprise=min_surprise, diversity=diversity)
-
-
-def pipeline_with(
-    index: QdrantIndex, built: BuiltSystem, *, depth: int, min_surprise: float | None, diversity: Diversity
-) -> Pipeline:
-    """The same of a system that is built.
-
-    Raises:
-        DataError: if min_surprise is given and the index has no background for the system.
-    """
-    background = background_for(index, built, index.encoder, min_surprise)
+    options = NO_OPTIONS if filter is None else SearchOptions(filter=filter)
+    built = build_system(system or inputs_of(index).default, index, options, mode)
+    background = background_for(index, built, index.encoder, min_surprise, first=first_background)
     return Pipeline(
         index.encoder, built.retriever, built.reranker, depth, background, min_surprise, diversity
     )
 
 
 def text_reranker_of(
-    index: QdrantIndex,
+    index: Searched,
     system: str | None = None,
     *,
     min_surprise: float | None = None,
     diversity: Diversity = NO_DIVERSITY,
+    first_background: bool = False,
 ) -> TextReranker:
-    """A re-ranker of given texts that fetches the vectors of those that an index holds, by their ids.
+    """A re-ranker of given texts that fetches the vectors of those that are stored, by their ids.
 
     Args:
         index: opened with its encoder.
-        system: one that ranks texts; the best that the index stores enough for by default.
+        system: one that ranks texts; the best that there is enough for by default.
         min_surprise: leave out what is less surprising.
         diversity: of what it shows.
+        first_background: as for `pipeline_of`.
 
     Raises:
-        DataError: if the system cannot rank given texts, the index lacks what it needs, or min_surprise is
-            given and it has no background for the system.
+        DataError: if the system cannot rank given texts or lacks what it needs, or min_surprise is given and
+            there is no background for the system.
     """
-    options, name = index.manifest.options, system or default_system(index)
-    if system is None and options.stores_tokens and not options.packed_tokens:
-        name = "dynamax"  # without `auto`'s sample: multivectors are compared inside Qdrant alone
+    inputs = inputs_of(index)
+    name = system or inputs.default_of_texts
     chosen = find_system(name)
     if not chosen.ranks_texts:
         able = ", ".join(other.name for other in SYSTEMS.values() if other.ranks_texts)
         raise DataError(f"the system {name!r} ranks inside Qdrant; given texts take one of {able}")
-    stored = StoredCandidates(index)
+    # Tokens of texts that are not stored are compared here.
+    mode: Mode | None = "client" if "maxsim" in chosen.modes and inputs.token_mode is not None else None
+    words: LexicalIndex | None = None
     if chosen.text_reranker and not chosen.fits:
-        reranker: Reranker = resolved(chosen.text_reranker)()
+        cosine = name == "cosine"
+        reranker: Reranker | None = (
+            CosineReranker(index.similarity) if cosine else resolved(chosen.text_reranker)()
+        )
         background = load_background(index, name, min_surprise)
     else:
-        # Tokens of texts that are not stored are compared here.
-        mode: Mode | None = "client" if "maxsim" in chosen.modes and options.stores_tokens else None
         built = build_system(name, index, mode=mode)
-        orders = _surprise(index) if name == "surprise" else built.reranker
-        if orders is None:
-            raise DataError(
-                f"the system {name!r} has no re-ranker, so it cannot rank given texts; choose another"
-            )
-        reranker, background = orders, background_for(index, built, index.encoder, min_surprise)
-        if isinstance(built.retriever, HybridRetriever):
-            stored = StoredCandidates(index, built.retriever.lexical)
+        reranker = inputs.surprise_of_texts() if name == "surprise" else built.reranker
+        background = background_for(index, built, index.encoder, min_surprise, first=first_background)
+        words = built.retriever.lexical if isinstance(built.retriever, HybridRetriever) else None
+    if reranker is None:
+        raise DataError(
+            f"the system {name!r} has no re-ranker, so it cannot rank given texts; choose another"
+        )
+    stored = StoredCandidates(index, words)
     return TextReranker(index.encoder, reranker, stored, background, min_surprise, diversity=diversity)
 
 
@@ -308,19 +311,3 @@ def reranker_of_texts(system: str) -> Reranker:
         )
     reranker: Reranker = resolved(path)()
     return reranker
-
-
-def _surprise(index: QdrantIndex) -> Reranker:
-    statistics = index.statistics()
-    if statistics is None:
-        raise DataError(
-            f"{index.where} has no ensemble, which surprise is measured against; set one with set_ensemble"
-        )
-    record = statistics.record
-    return SurpriseReranker(
-        statistics.ensemble,
-        weight=1.0,
-        shrink_mean=record.shrink_mean,
-        shrink_deviation=record.shrink_deviation,
-        anchors=index.ensemble() if record.shrink_mean or record.shrink_deviation else None,
-    )

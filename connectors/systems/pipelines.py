@@ -5,12 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 
-from surprise_rerank.connectors.qdrant.index import QdrantIndex
-from surprise_rerank.connectors.systems.backgrounds import all_backgrounds, has_background, is_automatic
+from surprise_rerank.connectors.qdrant.search.searched import Searched
+from surprise_rerank.connectors.systems.backgrounds import (
+    all_backgrounds,
+    background_for,
+    has_background,
+    is_automatic,
+)
+from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.connectors.systems.built import BuiltSystem
-from surprise_rerank.connectors.systems.index_systems import build_system, default_system
-from surprise_rerank.connectors.systems.loading import pipeline_with
-from surprise_rerank.connectors.systems.register import Need, all_systems, find_system
+from surprise_rerank.connectors.systems.inputs import inputs_of
+from surprise_rerank.connectors.systems.register import find_system
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.rerank.diversity import NO_DIVERSITY, Diversity
 
@@ -39,7 +44,7 @@ class IndexPipelines(Mapping[str, Pipeline]):
 
     def __init__(
         self,
-        index: QdrantIndex,
+        index: Searched,
         system: str | None = None,
         *,
         depth: int = 100,
@@ -47,12 +52,12 @@ class IndexPipelines(Mapping[str, Pipeline]):
         diversity: Diversity = NO_DIVERSITY,
     ) -> None:
         self.index = index
-        self.first = system or default_system(index)
+        self.first = system or inputs_of(index).default
         self._depth = depth
         self._diversity = diversity
         self._lock = threading.Lock()
         self._made = {self.first: self._make(self.first, min_surprise)}
-        self._names = tuple(dict.fromkeys((self.first, *possible_systems(index))))
+        self._names = tuple(dict.fromkeys((self.first, *inputs_of(index).possible)))
 
     def __getitem__(self, name: str) -> Pipeline:
         """The pipeline of a system.
@@ -108,22 +113,9 @@ class IndexPipelines(Mapping[str, Pipeline]):
         return self._made[name]
 
     def _make(self, name: str, min_surprise: float | None) -> tuple[BuiltSystem, Pipeline]:
-        built = build_system(name, self.index)
-        made = pipeline_with(
-            self.index, built, depth=self._depth, min_surprise=min_surprise, diversity=self._diversity
+        built, encoder = build_system(name, self.index), self.index.encoder
+        background = background_for(self.index, built, encoder, min_surprise)
+        made = Pipeline(
+            encoder, built.retriever, built.reranker, self._depth, background, min_surprise, self._diversity
         )
         return built, made
-
-
-def possible_systems(index: QdrantIndex) -> list[str]:
-    """The systems that an index stores enough for, the default first."""
-    options = index.manifest.options
-    stored: dict[Need, bool] = {
-        "ensemble": index.manifest.statistics is not None,
-        "multivectors": options.token_vectors is not None,
-        "sparse": options.bm25 is not None,
-        "tokens": options.stores_tokens,
-    }
-    there = {need for need, is_there in stored.items() if is_there}
-    able = [name for name, system in all_systems().items() if system.needs <= there]
-    return list(dict.fromkeys((default_system(index), *able)))

@@ -114,7 +114,7 @@ def resolved(path: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
-_INDEX_SYSTEMS = "surprise_rerank.connectors.systems.index_systems"
+_BUILDING = "surprise_rerank.connectors.systems.building"
 _TOKENS: frozenset[Need] = frozenset({"tokens"})
 _TOKEN_MODES = ("client", "maxsim")
 
@@ -124,7 +124,7 @@ _SYSTEMS: dict[str, System] = {
         System(
             name="auto",
             summary="pools of cosine and Qdrant's BM25; both and dynamax on one scale, with feedback",
-            build=f"{_INDEX_SYSTEMS}:auto",
+            build=f"{_BUILDING}:auto",
             kind="hybrid",
             needs=_TOKENS,
             uses=frozenset({"sparse"}),
@@ -136,13 +136,13 @@ _SYSTEMS: dict[str, System] = {
         System(
             name="cosine",
             summary="dense vectors by cosine",
-            build=f"{_INDEX_SYSTEMS}:cosine",
+            build=f"{_BUILDING}:cosine",
             text_reranker="surprise_rerank.rerank.rerankers:CosineReranker",
         ),
         System(
             name="surprise",
             summary="cosine's pool by surprise, the document as anchor: z over the ensemble",
-            build=f"{_INDEX_SYSTEMS}:surprise",
+            build=f"{_BUILDING}:surprise",
             needs=frozenset({"ensemble"}),
             first_stage=("cosine",),
             modes=("formula", "vector", "client"),
@@ -150,7 +150,7 @@ _SYSTEMS: dict[str, System] = {
         System(
             name="maxsim",
             summary="cosine's pool by MaxSim of multivectors, inside Qdrant",
-            build=f"{_INDEX_SYSTEMS}:maxsim",
+            build=f"{_BUILDING}:maxsim",
             kind="late-interaction",
             needs=frozenset({"multivectors"}),
             first_stage=("cosine",),
@@ -159,7 +159,7 @@ _SYSTEMS: dict[str, System] = {
         System(
             name="bm25",
             summary="BM25 by Qdrant's sparse vectors (k1 = 1.2, b = .5)",
-            build=f"{_INDEX_SYSTEMS}:bm25",
+            build=f"{_BUILDING}:bm25",
             kind="sparse",
             needs=frozenset({"sparse"}),
             encodes=False,
@@ -168,7 +168,7 @@ _SYSTEMS: dict[str, System] = {
         System(
             name="dynamax",
             summary="cosine's pool by DynaMax inclusion of the query's tokens",
-            build=f"{_INDEX_SYSTEMS}:dynamax",
+            build=f"{_BUILDING}:dynamax",
             kind="late-interaction",
             needs=_TOKENS,
             first_stage=("cosine",),
@@ -178,7 +178,7 @@ _SYSTEMS: dict[str, System] = {
         System(
             name="fusion",
             summary="pools of cosine and Qdrant's BM25; BM25 (weight .5) + cosine + dynamax on one scale",
-            build=f"{_INDEX_SYSTEMS}:fusion",
+            build=f"{_BUILDING}:fusion",
             kind="hybrid",
             needs=_TOKENS,
             uses=frozenset({"sparse"}),

@@ -22,7 +22,6 @@ _PHRASES: tuple[tuple[str, str], ...] = (
      "--from-url URL with --from-collection NAME reads"),
     (r"give index=FOLDER, or url=URL with collection=NAME", "give --index FOLDER, or --qdrant-url URL with "
      "--collection NAME"),
-    (r" or store_background\b", ""),
     (r"\bstore_background\b", "'surprise-rerank background set'"),
     (r"TextReranker\.with_background\(questions, retrieve\)\.background\.save\(path\)", "'surprise-rerank "
      "background set'"),

@@ -14,7 +14,7 @@ from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.qdrant.retrievers.dense import DenseRetriever
 from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever, LexicalIndex, LexicallyScored
 from surprise_rerank.connectors.qdrant.retrievers.sparse import SparseRetriever
-from surprise_rerank.connectors.systems.built import SystemInputs
+from surprise_rerank.connectors.systems.inputs import SystemInputs
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.encoders.base import Encoder

@@ -8,8 +8,8 @@ from functools import partial
 from types import MappingProxyType
 
 from surprise_rerank.candidates import Candidates, Query
+from surprise_rerank.connectors.systems.building import auto
 from surprise_rerank.connectors.systems.built import BuiltSystem
-from surprise_rerank.connectors.systems.index_systems import auto
 from surprise_rerank.connectors.systems.register import SYSTEMS, Need, System
 from surprise_rerank.eval.retrieval.fitting import MOST_GUARDED
 from surprise_rerank.eval.retrieval.pools import PoolName, Resources

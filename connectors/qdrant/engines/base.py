@@ -33,7 +33,6 @@ from surprise_rerank.core.arrays import Float32Array, IntArray
 # How many copies of a shard must agree on what is read: a number, or Qdrant's words.
 Consistency: TypeAlias = int | Literal["majority", "quorum", "all"]
 
-Group: TypeAlias = tuple[str | int, list[Record]]
 # Of one query: the numbers of the points, best first, and their float32 scores.
 Hits: TypeAlias = tuple[IntArray, Float32Array]
 # What Qdrant calls the vector of a collection that has one without a name.
@@ -98,16 +97,6 @@ class Engine(Protocol):
             requests: what is asked.
             consistency: copies on a server that must agree; Qdrant asks one of them by default.
         """
-        ...
-
-    def query_groups(
-        self,
-        request: models.QueryRequest,
-        group_by: str,
-        group_size: int,
-        consistency: Consistency | None = None,
-    ) -> list[Group]:
-        """The best groups of points that share a payload value, best first; the request's limit is theirs."""
         ...
 
     def search(

@@ -16,7 +16,6 @@ from surprise_rerank.connectors.qdrant.engines import answers, retries, versions
 from surprise_rerank.connectors.qdrant.engines.base import (
     UNNAMED,
     Consistency,
-    Group,
     Hits,
     hits_of,
     pages,
@@ -297,19 +296,6 @@ class ClientEngine:
         responses = self._asked(lambda client, name: client.query_batch_points(name, plain))
         return [[to_record(p, p.score) for p in response.points] for response in responses]
 
-    def query_groups(
-        self,
-        request: models.QueryRequest,
-        group_by: str,
-        group_size: int,
-        consistency: Consistency | None = None,
-    ) -> list[Group]:
-        """The best groups of points that share a payload value, best first."""
-        arguments = self._arguments(request, consistency)
-        arguments |= {"group_by": group_by, "group_size": group_size}
-        response = self._asked(lambda client, name: client.query_points_groups(name, **arguments))
-        return [(group.id, [to_record(p, p.score) for p in group.hits]) for group in response.groups]
-
     def search(
         self, vector: str, queries: Float32Array, limit: int, *, ef: int, least: float | None = None
     ) -> list[Hits]:
@@ -405,24 +391,6 @@ class ClientEngine:
     def _agreeing(self, consistency: Consistency | None) -> dict[str, Any]:
         """The argument of a read; none where nothing is asked for, as local mode knows no such argument."""
         return {} if consistency is None else {"consistency": read_consistency(consistency)}
-
-    def _arguments(
-        self, request: models.QueryRequest, consistency: Consistency | None = None
-    ) -> dict[str, Any]:
-        return {
-            **self._agreeing(consistency),
-            "query": request.query,
-            "using": request.using,
-            "prefetch": request.prefetch,
-            "query_filter": request.filter,
-            "limit": request.limit or 10,
-            "score_threshold": request.score_threshold,
-            "with_payload": request.with_payload or False,
-            "with_vectors": request.with_vector or False,
-            "shard_key_selector": request.shard_key,
-            # Local mode is always exact, and warns of the parameter.
-            "search_params": request.params if self.kind == "server" else None,
-        }
 
     def _delete(self, points: models.PointIdsList, shard: str | None) -> None:
         self._call(lambda client: client.delete(self.collection, points, wait=True, shard_key_selector=shard))

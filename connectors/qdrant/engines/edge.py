@@ -11,7 +11,6 @@ from qdrant_client import models
 
 from surprise_rerank.connectors.qdrant.engines.base import (
     Consistency,
-    Group,
     Hits,
     hits_of,
     pages,
@@ -140,29 +139,6 @@ class EdgeEngine:
         batch = qdrant_edge.QueryBatchRequest([to_query_request(request) for request in requests])
         with self._shard.use() as shard:
             return [[to_record(p, p.score) for p in found] for found in shard.query_batch(batch)]
-
-    def query_groups(
-        self,
-        request: models.QueryRequest,
-        group_by: str,
-        group_size: int,
-        consistency: Consistency | None = None,
-    ) -> list[Group]:
-        """The best groups: Edge has no such request, so ever more points are looked at until they suffice."""
-        wanted = request.limit or 10
-        limit = wanted * group_size
-        while True:
-            found = self.query(request.model_copy(update={"limit": limit}))
-            groups: dict[str | int, list[Record]] = {}
-            for record in found:
-                for value in _values(record.payload, group_by):
-                    groups.setdefault(value, []).append(record)
-            # A group's place is that of its best point; the first ones are known when they are full.
-            first = list(groups.items())[:wanted]
-            is_known = len(first) == wanted and all(len(group) >= group_size for _, group in first)
-            if len(found) < limit or is_known:
-                return [(value, group[:group_size]) for value, group in first]
-            limit *= 4
 
     def search(
         self, vector: str, queries: Float32Array, limit: int, *, ef: int, least: float | None = None
@@ -306,12 +282,3 @@ def _vectors(vectors: Mapping[str, StoredVector]) -> dict[str, Any]:
 def _selector(fields: Sequence[str]) -> Any:
     """Which payload fields to read; for none, payloads, which hold the tokens, are not read at all."""
     return qdrant_edge.PayloadSelector.Include(list(fields)) if fields else False
-
-
-def _values(payload: Mapping[str, Any], path: str) -> list[str | int]:
-    """The values at a payload path, by which a point is grouped: strings and integers, one or a list."""
-    found: Any = payload
-    for key in path.split("."):
-        found = found.get(key) if isinstance(found, Mapping) else None
-    values = found if isinstance(found, list) else [found]
-    return [v for v in values if isinstance(v, str | int) and not isinstance(v, bool)]

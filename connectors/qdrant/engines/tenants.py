@@ -11,7 +11,7 @@ from typing import Any
 
 from qdrant_client import models
 
-from surprise_rerank.connectors.qdrant.engines.base import Consistency, Group
+from surprise_rerank.connectors.qdrant.engines.base import Consistency
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.engines.retries import CollectionExists, NoShard
 from surprise_rerank.connectors.qdrant.manifest import Manifest
@@ -79,22 +79,6 @@ class TenantEngine(ClientEngine):
             return super().query_batch(requests, consistency)
         except NoShard:
             return super().query_batch(_anywhere(requests), consistency)
-
-    def query_groups(
-        self,
-        request: models.QueryRequest,
-        group_by: str,
-        group_size: int,
-        consistency: Consistency | None = None,
-    ) -> list[Group]:
-        """The best groups of points that share a payload value, best first."""
-        if not self._has_points():
-            return []
-        try:
-            return super().query_groups(request, group_by, group_size, consistency)
-        except NoShard:
-            (anywhere,) = _anywhere([request])
-            return super().query_groups(anywhere, group_by, group_size, consistency)
 
     def _has_points(self) -> bool:
         """Whether there is a shard. Qdrant 1.18.3 breaks the connection of who searches without any."""

@@ -238,26 +238,6 @@ class Pools:
             )
         return options.consistency
 
-    def groups(
-        self,
-        stages: Sequence[Stage],
-        group_by: str,
-        limit: int,
-        group_size: int,
-        fields: frozenset[Field],
-        name: str,
-        options: SearchOptions,
-    ) -> list[tuple[str | int, Candidates]]:
-        """The best groups of points that share a value, each as a pool of its own."""
-        payload = tuple(dict.fromkeys((*self._payload_fields(fields), group_by)))
-        single = self._routed(stages, limit, payload, self._vectors(fields), replace(options, offset=None))
-        agreeing = self._consistency(options)
-        found = self.storage.engine.query_groups(single, group_by, group_size, agreeing)
-        return [
-            (value, self.candidates(records, fields, {name: scores_of(records)}, options))
-            for value, records in found
-        ]
-
     def fetch(
         self,
         ids: Sequence[str],

@@ -8,7 +8,11 @@ from collections.abc import Sequence
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.qdrant.location import EngineKind
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
+from surprise_rerank.connectors.qdrant.storage.files import Files
 from surprise_rerank.core.tokens import TokenForm
+from surprise_rerank.core.vectors import VectorSimilarity
+from surprise_rerank.documents import Document
+from surprise_rerank.encoders.base import Encoder
 
 
 class Searched(ABC):
@@ -34,8 +38,56 @@ class Searched(ABC):
     def token_form(self) -> TokenForm:
         """The form of the token vectors that are fetched."""
 
+    @property
+    @abstractmethod
+    def where(self) -> str:
+        """The place, for messages."""
+
+    @property
+    @abstractmethod
+    def encoder(self) -> Encoder:
+        """The model of questions.
+
+        Raises:
+            StoreError: if it was opened without one.
+        """
+
+    @property
+    @abstractmethod
+    def model(self) -> str:
+        """The name of the model of the dense vectors; empty where it is not known."""
+
+    @property
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """What tells the model's weights apart; empty where it is not known."""
+
+    @property
+    @abstractmethod
+    def similarity(self) -> VectorSimilarity:
+        """How dense vectors are compared."""
+
+    @property
+    @abstractmethod
+    def language(self) -> str:
+        """Of the documents' words."""
+
+    @property
+    @abstractmethod
+    def files(self) -> Files:
+        """What is kept beside the points: backgrounds, fitted weights."""
+
+    @property
+    @abstractmethod
+    def ensemble_version(self) -> str:
+        """What tells apart the ensembles that surprise is measured against; empty without one."""
+
     @abstractmethod
     def __len__(self) -> int: ...
+
+    @abstractmethod
+    def sample_documents(self, size: int) -> tuple[Document, ...]:
+        """A uniform sample of so many documents, the same in every run; all where there are fewer."""
 
     @abstractmethod
     def search(

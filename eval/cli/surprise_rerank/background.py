@@ -124,11 +124,11 @@ def set_background(
         texts, origin = _titles(titles, sample), f"titles of {', '.join(titles)}"
 
     from surprise_rerank.connectors.progress import Terminal
-    from surprise_rerank.connectors.systems.index_systems import default_system
+    from surprise_rerank.connectors.systems.inputs import inputs_of
     from surprise_rerank.thresholds.varied_questions import USUAL
 
     with open_with_model(location, model) as index:
-        name = system or default_system(index)
+        name = system or inputs_of(index).default
         count = USUAL if texts is None else len(texts)
         with Terminal(quiet=not out.shows_progress).bar("background", count, "questions") as advance:
             measured = index.store_background(
@@ -192,12 +192,12 @@ def calibrate(
     The chance of relevance is that of other collections until then. Ten questions are the least, fifty are
     better. Of those with an answer, a tenth is called weak afterwards.
     """
-    from surprise_rerank.connectors.systems.index_systems import default_system
+    from surprise_rerank.connectors.systems.inputs import inputs_of
     from surprise_rerank.eval.cli.arguments.questions import read_judged_questions, read_judgements
 
     texts, judgements = read_judged_questions(questions), read_judgements(qrels)
     with open_with_model(location, model) as index:
-        name = system or default_system(index)
+        name = system or inputs_of(index).default
         chance = index.calibrate_chance(texts, judgements, name)
     values = {"index": str(location), "system": name, **asdict(chance)}
     line = f"{location}: {name}: a chance of relevance from {chance.judged} judged questions"

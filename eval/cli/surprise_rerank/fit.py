@@ -109,7 +109,7 @@ def fit(
 
 def _unfitted(index: DocumentIndex, system: str, pool: int) -> Pipeline:
     """The system with its usual weights, whatever was fitted before: fits do not build on each other."""
-    from surprise_rerank.connectors.systems.index_systems import build_system
+    from surprise_rerank.connectors.systems.building import build_system
     from surprise_rerank.pipeline import Pipeline
 
     built = build_system(system, index, fitted=False)

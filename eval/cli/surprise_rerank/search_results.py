@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from surprise_rerank.candidates import Query, Ranking
-from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.systems.backgrounds import background_for, load_background
+from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.connectors.systems.built import BuiltSystem
-from surprise_rerank.connectors.systems.index_systems import build_system, default_system
+from surprise_rerank.connectors.systems.inputs import inputs_of
 from surprise_rerank.connectors.systems.register import find_system
 from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.eval.cli.arguments.location import model_of, open_index
@@ -112,14 +112,13 @@ def search_results(
     questions, options = arguments.questions(), arguments.search_options()
     diversity = NO_DIVERSITY.changed(**arguments.variety)
     with open_index(location) as index:
-        name = arguments.system or default_system(index)
+        name = arguments.system or inputs_of(index).default
         system = build_system(name, index, options, arguments.mode)
-        kept = load_background(index, system.name, scorers=system.scorers)
+        kept = load_background(index, system.name)
         encoder = model_of(index, arguments.model) if _reads_vectors(system, kept) else None
         background = background_for(
             index, system, encoder, arguments.min_surprise, show_progress=out.shows_progress
         )
-        language = (index.manifest.options.bm25 or Bm25()).language
         depth = max(arguments.pool, arguments.top + arguments.offset)
         if arguments.system is None:
             out.note(f"ranked by {system.summary} (--system chooses another)")
@@ -127,7 +126,7 @@ def search_results(
             result = search_once(
                 system, encoder, question, depth, background, diversity, arguments.min_surprise
             )
-            result = replace(result, language=language)
+            result = replace(result, language=index.language)
             ranking = result.ranking
             for note in ranking.notes:
                 out.note(note)

@@ -1,0 +1,203 @@
+"""The systems, built from what a collection has; `register.py` names them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever
+from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever, LexicallyScored
+from surprise_rerank.connectors.qdrant.retrievers.inclusion import InclusionScored, QdrantInclusion
+from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
+from surprise_rerank.connectors.qdrant.search.searched import Searched
+from surprise_rerank.connectors.systems.built import AUTO_SAMPLE_SIZE, SAMPLE_SIZE, BuiltSystem, Mode
+from surprise_rerank.connectors.systems.fitted_weights import load_weights
+from surprise_rerank.connectors.systems.inputs import SystemInputs, inputs_of
+from surprise_rerank.connectors.systems.register import find_system
+from surprise_rerank.core.vectors import is_linear
+from surprise_rerank.errors import DataError
+from surprise_rerank.pipeline import Retriever
+from surprise_rerank.rerank.auto import AUTO_DEFAULTS, PARTS, AutoReranker, AutoSettings
+from surprise_rerank.rerank.fusion import BM25_WEIGHT
+from surprise_rerank.rerank.rerankers import (
+    CosineReranker,
+    DynaMaxReranker,
+    FusionReranker,
+    StoredInclusionReranker,
+    SurpriseReranker,
+)
+from surprise_rerank.rerank.scorers import (
+    CosineScorer,
+    DynaMaxScorer,
+    RetrievedScorer,
+    Scorer,
+    StoredInclusionScorer,
+)
+from surprise_rerank.rerank.weight_fitting import Weighted
+
+
+def build_system(
+    name: str,
+    index: Searched,
+    options: SearchOptions = NO_OPTIONS,
+    mode: Mode | None = None,
+    *,
+    fitted: bool = True,
+) -> BuiltSystem:
+    """A system on a collection, with the weights that were fitted for it, if any were.
+
+    Args:
+        name: which one.
+        index: that is searched.
+        options: filter and search parameters.
+        mode: where scores are computed, of the system's `modes`; the usual place where None.
+        fitted: False leaves fitted weights out.
+
+    Raises:
+        DataError: if there is no such system, what it needs is not there, or fitted weights are damaged.
+        IndexMismatchError: if surprise is asked for and documents carry no moments, or others; if weights
+            were fitted with another model.
+    """
+    system = find_system(name)
+    system.require_mode(mode)
+    not_here = sorted(system.needs & {"lucene", "judgements"})
+    if not_here:
+        raise DataError(
+            f"the system {name!r} needs {' and '.join(not_here)}, which only an evaluation has; "
+            "compare it with rerank-eval"
+        )
+    built = system.built(inputs_of(index, options, mode))
+    weights = load_weights(index, name) if fitted and system.fits else None
+    if weights is None or not isinstance(built.reranker, Weighted):
+        return built
+    if name == "auto" and not set(weights) <= set(PARTS):
+        # They are factors of parts that it had before: with the parts of now nobody has tried them.
+        stale = "its fitted weights are of an earlier form and are left out; fit them again"
+        return replace(built, reranking=f"{built.reranking}; {stale}")
+    # A fusion has no weight for BM25 where it cannot be asked, and weights of such a fusion have none.
+    known = {part: own for part, own in weights.items() if name == "auto" or part in built.scorers}
+    reranker = built.reranker.weighted({**built.reranker.weights, **known})
+    return replace(
+        built, reranker=reranker, reranking=f"{built.reranking}; weights fitted on judged questions"
+    )
+
+
+def cosine(inputs: SystemInputs) -> BuiltSystem:
+    """Cosine's own order, or a given pool in the order of its cosines."""
+    reranker = None if inputs.first_stage is None else CosineReranker()
+    return BuiltSystem("cosine", inputs.dense, reranker)
+
+
+def surprise(inputs: SystemInputs) -> BuiltSystem:
+    """Cosine's pool by z over the ensemble: inside Qdrant where documents carry their moments, else here."""
+    if inputs.ensemble is not None:
+        return BuiltSystem("surprise", inputs.dense, SurpriseReranker(inputs.ensemble, weight=1.0))
+    return inputs.surprise()
+
+
+def maxsim(inputs: SystemInputs) -> BuiltSystem:
+    """Cosine's pool by MaxSim of multivectors, inside Qdrant."""
+    return BuiltSystem("maxsim", inputs.maxsim())
+
+
+def bm25(inputs: SystemInputs) -> BuiltSystem:
+    """The words' own order, or a given pool in the order of its BM25 scores."""
+    words = inputs.words
+    if words is None:
+        raise inputs.lacking("sparse vectors, which bm25 reads", "--bm25")
+    if inputs.first_stage is None:
+        assert isinstance(words, ExplainingRetriever)  # as the words of an index and of a collection are
+        return BuiltSystem("bm25", words)
+    scored = LexicallyScored(inputs.first_stage, words)
+    return BuiltSystem("bm25", scored, FusionReranker([RetrievedScorer("bm25")], "sum"))
+
+
+def dynamax(inputs: SystemInputs) -> BuiltSystem:
+    """Cosine's pool by DynaMax inclusion: here, or by Qdrant's MaxSim."""
+    mode = inputs.token_mode
+    if mode is None:
+        raise inputs.lacking("packed token vectors, which dynamax compares", "--packed-tokens")
+    if mode == "client":
+        reranking = "client: dynamax of the token vectors of all of these"
+        return BuiltSystem("dynamax", inputs.dense, DynaMaxReranker(), reranking)
+    scored = InclusionScored(inputs.dense, inputs.inclusion(0, weighs=False))
+    return BuiltSystem("dynamax", scored, StoredInclusionReranker())
+
+
+def fusion(inputs: SystemInputs) -> BuiltSystem:
+    """Cosine, DynaMax and BM25 on one scale, over the pools of cosine and BM25, as far as they are stored.
+
+    Raises:
+        DataError: if an index stores neither token vectors nor words.
+    """
+    mode, words = inputs.token_mode, inputs.words
+    if mode is None and words is None and inputs.default == "cosine":
+        raise inputs.lacking("packed token vectors, which a fusion compares", "--packed-tokens")
+    sample = inputs.sample(SAMPLE_SIZE, tokens=mode == "client")
+    inclusion = inputs.inclusion(SAMPLE_SIZE, weighs=False) if mode == "maxsim" else None
+    # By Qdrant's MaxSim nothing but scores travels: neither tokens nor dense vectors.
+    only_scores = inclusion is not None and inputs.first_stage is None
+    scorers: list[Scorer] = [CosineScorer(sample.corpus, retrieved=only_scores)]
+    if sample.tokens is not None:
+        scorers.append(DynaMaxScorer(sample.tokens))
+    elif inclusion is not None:
+        scorers.append(StoredInclusionScorer())
+    weights = {}
+    if words is not None:
+        scorers.insert(0, RetrievedScorer("bm25"))
+        weights["bm25"] = BM25_WEIGHT
+    terms = " + ".join(f"{weights[s.name]:g} {s.name}" if s.name in weights else s.name for s in scorers)
+    measured = _measured(sample.size, all_words=words is not None)
+    reranking = f"client: {terms}, each in deviations above its mean over {measured}"
+    reranker = FusionReranker(scorers, "surprise", weights)
+    retriever = _hybrid(inputs, inclusion, cosines=only_scores)
+    return BuiltSystem("fusion", retriever, reranker, reranking, inputs.lacks)
+
+
+def auto(inputs: SystemInputs, settings: AutoSettings = AUTO_DEFAULTS) -> BuiltSystem:
+    """The default: see `rerank/auto.py`.
+
+    Args:
+        inputs: what it is made of.
+        settings: its numbers; others than the usual ones for studies.
+
+    Raises:
+        DataError: if the collection compares its vectors by a distance that auto cannot read.
+    """
+    if not is_linear(inputs.index.similarity):
+        raise DataError(
+            f"{inputs.index.where} compares its vectors by {inputs.index.similarity.capitalize()}, which "
+            "orders them otherwise than the cosine or dot product that auto reads: choose fusion, surprise "
+            "or cosine"
+        )
+    mode, words = inputs.token_mode, inputs.words
+    sample = inputs.sample(AUTO_SAMPLE_SIZE, tokens=mode == "client", terms=words is not None)
+    inclusion = None
+    if mode == "maxsim":
+        inclusion = inputs.inclusion(AUTO_SAMPLE_SIZE, weighs=settings.rarity)
+    reranker = AutoReranker(
+        sample.corpus, sample.tokens, sample.words, settings, stored_inclusion=inclusion is not None
+    )
+    scorers = [*([f"{settings.bm25:g} bm25"] if words is not None else []), "cosine"]
+    scorers += [] if mode is None else ["dynamax"]
+    reranking = (
+        f"client: {' + '.join(scorers)}, each in deviations above its mean over "
+        f"{_measured(sample.size, all_words=words is not None)}; feedback from the best, "
+        f"and from the {settings.nearest} nearest of each candidate"
+    )
+    return BuiltSystem("auto", _hybrid(inputs, inclusion), reranker, reranking, inputs.lacks)
+
+
+def _measured(size: int, *, all_words: bool) -> str:
+    return f"{size} sampled documents{' (bm25: all)' if all_words else ''}"
+
+
+def _hybrid(inputs: SystemInputs, inclusion: QdrantInclusion | None, *, cosines: bool = False) -> Retriever:
+    """Candidates by cosine and, where it can be asked, by BM25; or the given ones with BM25's scores."""
+    found, words = inputs.dense, inputs.words
+    if words is not None and inputs.first_stage is None:
+        return HybridRetriever(
+            inputs.index, words, options=inputs.options, inclusion=inclusion, cosines=cosines
+        )
+    if words is not None:
+        found = LexicallyScored(found, words)
+    return found if inclusion is None else InclusionScored(found, inclusion)
