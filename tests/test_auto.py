@@ -27,8 +27,8 @@ from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document, Passage
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import DataError
-from surprise_rerank.rerank.auto import PARTS, AutoReranker, AutoSettings, _order
-from surprise_rerank.rerank.feedback import agreement
+from surprise_rerank.rerank.auto import PARTS, AutoReranker, AutoSettings
+from surprise_rerank.rerank.feedback import agreement, shares
 from surprise_rerank.rerank.fusion import without_length
 from surprise_rerank.rerank.token_weights import weighted_inclusion
 from surprise_rerank.surprise.ensemble import Ensemble
@@ -237,6 +237,7 @@ def test_of_a_question_without_tokens_the_words_are_counted():
 
 
 @given(st.integers(0, 10_000), st.floats(0.1, 10), st.floats(0.1, 10), st.sampled_from(["dot", "cosine"]))
+@settings(deadline=None)
 def test_the_units_of_vectors_change_no_score(seed, of_query, of_documents, similarity):
     """Collections that compare by Dot may hold vectors of any length."""
     drawn = Drawn(seed, 12)
@@ -304,9 +305,7 @@ def test_many_passages_of_a_document_have_one_voice():
     passages = tuple(Passage(i % 10, 0, 1) for i in range(20))
     ids = ("long",) * 10 + tuple(f"short{i}" for i in range(10))
     pool = replace(drawn.pool, ids=ids, passages=passages)
-    results = drawn.reranker._scorer_results(drawn.query, pool)
-    parts = {name: result.z for name, result in results.items()}
-    share = drawn.reranker._shares(parts, pool, _order(pool))
+    share = shares(sum(drawn.reranker.parts(drawn.query, pool).values()), ids)
     assert (share[:10] > 0).sum() == 1
     assert (share[10:] > 0).all()
     assert share.sum() == pytest.approx(1.0)

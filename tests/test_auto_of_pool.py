@@ -12,8 +12,7 @@ from surprise_rerank.candidates import Candidates, Query
 from surprise_rerank.connectors.systems.loading import PipelineSettings
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import DataError
-from surprise_rerank.rerank.auto import AutoReranker, AutoSettings
-from surprise_rerank.rerank.auto_of_pool import PoolAutoReranker
+from surprise_rerank.rerank.auto import AutoReranker, AutoSettings, PoolAutoReranker
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.text_reranker import TextReranker
 

@@ -20,8 +20,7 @@ from surprise_rerank.core.moments import Moments
 from surprise_rerank.documents import Document, Passage
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import DataError
-from surprise_rerank.rerank.auto import AutoReranker, AutoSettings
-from surprise_rerank.rerank.auto_of_pool import PoolAutoReranker
+from surprise_rerank.rerank.auto import AutoReranker, AutoSettings, PoolAutoReranker
 from surprise_rerank.rerank.cross_encoder import CrossEncoderScorer
 from surprise_rerank.rerank.fusion import surprise_normalized
 from surprise_rerank.rerank.rerankers import FusionReranker

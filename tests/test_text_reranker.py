@@ -23,7 +23,7 @@ from surprise_rerank.encoders.function import FunctionEncoder
 from surprise_rerank.encoders.paired import PairedEncoder
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError, NoIndexError
-from surprise_rerank.rerank.auto_of_pool import PoolAutoReranker
+from surprise_rerank.rerank.auto import PoolAutoReranker
 from surprise_rerank.rerank.rerankers import CosineReranker, DynaMaxReranker, Reranker
 from surprise_rerank.text_reranker import TextReranker
 

@@ -131,7 +131,7 @@ _SYSTEMS: dict[str, System] = {
             first_stage=("cosine", "bm25"),
             modes=_TOKEN_MODES,
             fits=True,
-            text_reranker="surprise_rerank.rerank.auto_of_pool:PoolAutoReranker",
+            text_reranker="surprise_rerank.rerank.auto:PoolAutoReranker",
         ),
         System(
             name="cosine",

@@ -9,7 +9,7 @@ from surprise_rerank.core.lazy import lazy_names
 if TYPE_CHECKING:
     from surprise_rerank.rerank.auto import AutoReranker as AutoReranker
     from surprise_rerank.rerank.auto import AutoSettings as AutoSettings
-    from surprise_rerank.rerank.auto_of_pool import PoolAutoReranker as PoolAutoReranker
+    from surprise_rerank.rerank.auto import PoolAutoReranker as PoolAutoReranker
     from surprise_rerank.rerank.cross_encoder import CrossEncoderScorer as CrossEncoderScorer
     from surprise_rerank.rerank.diversity import Diversity as Diversity
     from surprise_rerank.rerank.fusion import FusionMethod as FusionMethod
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 __getattr__, __all__ = lazy_names(
     __name__,
     {
-        "auto": "AutoReranker AutoSettings",
-        "auto_of_pool": "PoolAutoReranker",
+        "auto": "AutoReranker AutoSettings PoolAutoReranker",
         "cross_encoder": "CrossEncoderScorer",
         "diversity": "Diversity",
         "fusion": "FusionMethod fit_weights",

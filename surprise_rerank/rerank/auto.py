@@ -81,13 +81,11 @@ class AutoSettings:
         neighbours: weight of what the nearest neighbours in the pool score.
         nearest: how many neighbours.
         rarity: whether tokens have weights (`token_weights`); all count the same otherwise.
-        hubs: the largest share of a document's mean similarity to the corpus that is subtracted from its
-            cosine, from 0 to 1. It lowers hubs, which are near to many questions.
-        long: the share grows from 0 to `hubs` between these two numbers of question tokens. None subtracts
-            it for questions of any length. Of a question without token vectors the words are counted, which
-            are somewhat fewer.
-        lengths: the share of what a document's length predicts that is subtracted from its inclusion, from 0
-            to 1.
+        hubs: the largest share, from 0 to 1, of a document's mean similarity to the corpus that its cosine
+            loses. It lowers hubs, which are near to many questions.
+        long: between these two numbers of question tokens the share grows from 0 to `hubs`. None subtracts
+            it for any length. Without token vectors the words are counted, which are somewhat fewer.
+        lengths: the share, from 0 to 1, of what a document's length predicts that its inclusion loses.
         trust: the cosine's weight grows from 0 to its own between these two values of `agreement`. None
             trusts it always.
 
@@ -110,12 +108,12 @@ class AutoSettings:
 
     def __post_init__(self) -> None:
         for name in (*PARTS, "more"):
-            _require(name, getattr(self, name), 0, np.inf, "a number, 0 or more")
+            _require_in_range(name, getattr(self, name), np.inf, "a number, 0 or more")
         for name in ("hubs", "lengths"):
-            _require(name, getattr(self, name), 0, 1, "a share from 0 to 1")
+            _require_in_range(name, getattr(self, name), 1, "a share from 0 to 1")
         if not any(getattr(self, name) for name in SCORERS):
             raise DataError(f"{', '.join(SCORERS)} are all 0; give one of them a weight")
-        if isinstance(self.nearest, bool) or not isinstance(self.nearest, int) or self.nearest < 1:
+        if not isinstance(self.nearest, int) or self.nearest < 1:
             raise DataError(f"nearest={self.nearest!r} is out of range; give at least 1 neighbour")
         if self.long is not None and not _ascending(self.long, np.inf):
             raise DataError(
@@ -132,17 +130,20 @@ class AutoSettings:
         return self.hubs * float(np.clip((tokens - low) / (high - low), 0.0, 1.0))
 
 
-def _ascending(pair: object, high: float) -> bool:
-    """Whether it is a pair of ascending numbers from 0 to `high`."""
-    if not isinstance(pair, tuple) or len(pair) != 2:
+def _is_in_range(value: object, high: float) -> bool:
+    """Whether it is a finite number from 0 to `high`."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    numbers = [float(own) for own in pair if isinstance(own, int | float) and not isinstance(own, bool)]
-    return len(numbers) == 2 and 0 <= numbers[0] < numbers[1] <= high and numbers[1] < np.inf
+    return 0 <= value <= high and value < np.inf
 
 
-def _require(name: str, value: object, low: float, high: float, expected: str) -> None:
-    known = isinstance(value, int | float) and not isinstance(value, bool)
-    if not known or not low <= value <= high or value == np.inf:  # type: ignore[operator]
+def _ascending(pair: Sequence[object], high: float) -> bool:
+    """Whether it is a pair of ascending numbers from 0 to `high`."""
+    return len(pair) == 2 and all(_is_in_range(own, high) for own in pair) and pair[0] < pair[1]  # type: ignore[operator]
+
+
+def _require_in_range(name: str, value: object, high: float, expected: str) -> None:
+    if not _is_in_range(value, high):
         raise DataError(f"{name}={value!r} is out of range; give {expected}")
 
 
@@ -162,10 +163,10 @@ class AutoReranker:
         corpus: the ensemble of documents, for the moments of cosines; None omits cosine and neighbours.
         sample: token vectors of a uniform sample of the corpus, for the moments of inclusion; None omits it.
         words: the space that words are compared in; None omits feedback by words.
-        more: further scorers on the surprise scale, such as a `CrossEncoderScorer`, of names of their own.
         settings: the numbers.
         weights: part -> factor of what it adds to the score; 1 where not given. `Pipeline.fit` learns them.
         threads: how many to multiply tokens with; see `pool_maxima`.
+        more: further scorers on the surprise scale, such as a `CrossEncoderScorer`, of names of their own.
         stored_inclusion: whether the candidates come with inclusion that their store computed, so that no
             token vectors are needed here.
 
@@ -192,7 +193,7 @@ class AutoReranker:
         if unknown:
             raise DataError(f"weights for {', '.join(unknown)}, but the parts are {', '.join(names)}")
         for name, weight in self.weights.items():
-            _require(f"the weight of {name}", weight, 0, np.inf, "a number, 0 or more")
+            _require_in_range(f"the weight of {name}", weight, np.inf, "a number, 0 or more")
 
     @property
     def needs(self) -> frozenset[Field]:
@@ -214,28 +215,20 @@ class AutoReranker:
         Raises:
             DataError: if nothing is there that scores the candidates.
         """
-        results, order = self._scorer_results(query, candidates), _order(candidates)
-        trust = self._trust(results, order)
-        parts = self._parts(results, trust, query, candidates, order)
+        raw, parts, notes = self._scored(query, candidates)
         own = {name: self.weights.get(name, 1.0) * part for name, part in parts.items()}
-        notes = []
-        if trust < 1:
-            notes.append(
-                "the dense vectors were trusted less than usual here: their best documents are not those of "
-                f"{' and '.join(name for name in results if name != 'cosine')}"
-            )
-        notes += self._absences(query, candidates).values()
-        raw = {name: result.raw for name, result in results.items()}
-        return Ranking.order(candidates, self._total(own, candidates), own, notes, raw=raw)
+        return Ranking.order(candidates, _total(own, candidates), own, notes, raw=raw)
 
     def parts(self, query: Query, candidates: Candidates) -> dict[str, Float64Array]:
         """Part -> (n,) what it adds to the score, before `weights`."""
-        results, order = self._scorer_results(query, candidates), _order(candidates)
-        return self._parts(results, self._trust(results, order), query, candidates, order)
+        return self._scored(query, candidates)[1]
 
     def weighted(self, weights: Mapping[str, float]) -> AutoReranker:
         """The same with other factors."""
         return replace(self, weights=dict(weights))
+
+    def _wanted(self) -> Sequence[Scorer]:
+        return self.more if self.settings.more else ()
 
     def _absences(self, query: Query, candidates: Candidates) -> dict[str, str]:
         """What is not there -> a sentence that says what is left out for it, where that has a weight."""
@@ -261,45 +254,67 @@ class AutoReranker:
         notes = {scorer.name: absence(scorer, query, candidates) for scorer in self._wanted()}
         return found | {name: note for name, note in notes.items() if note}
 
-    def _wanted(self) -> Sequence[Scorer]:
-        return self.more if self.settings.more else ()
-
-    def _scorer_results(self, query: Query, candidates: Candidates) -> dict[str, _ScorerResult]:
-        """Scorer -> its scores of every candidate."""
-        results, absent = {}, self._absences(query, candidates)
-        if self.settings.bm25 and "bm25" in candidates.scores:
-            words = RetrievedScorer("bm25")
-            results["bm25"] = _ScorerResult.of(
-                words.scores(query, candidates), words.moments(query, candidates)
-            )
-        if self.settings.cosine and self.corpus is not None and "dense" not in absent:
-            results["cosine"] = self._similarity(query, candidates, self.corpus)
-        if self.settings.dynamax and "tokens" not in absent:
-            found = candidates.inclusion if self.stored_inclusion else self._inclusion(query, candidates)
-            assert found is not None
-            results["dynamax"] = self._without_length(found)
-        for scorer in self._wanted():
-            if scorer.name not in absent:
-                own = scorer.scores(query, candidates)
-                results[scorer.name] = _ScorerResult.of(own, scorer.moments(query, candidates))
-        if len(candidates) and not results:
+    def _scored(
+        self, query: Query, candidates: Candidates
+    ) -> tuple[dict[str, Float64Array], dict[str, Float64Array], list[str]]:
+        """Each scorer's own scores, what each part adds to the score, and notes on what was left out."""
+        absent, order = self._absences(query, candidates), _order(candidates)
+        found = self._scorer_results(query, candidates, absent)
+        if len(candidates) and not found:
             raise DataError(
                 f"nothing is there to rank {len(candidates)} candidates by: {'; '.join(absent.values())}; "
                 "give an ensemble of the corpus, a sample of its token vectors, or BM25 scores"
             )
-        return results
+        z = {name: own for name, (_, own) in found.items()}
+        trust, notes = self._trust(z, order), list(absent.values())
+        if trust < 1:
+            others = " and ".join(name for name in z if name != "cosine")
+            notes.insert(
+                0,
+                "the dense vectors were trusted less than usual here: their best documents are not those of "
+                f"{others}",
+            )
+        raw = {name: own for name, (own, _) in found.items()}
+        return raw, self._parts(z, trust, query, candidates, order), notes
 
-    def _similarity(self, query: Query, candidates: Candidates, corpus: Ensemble) -> _ScorerResult:
-        cosine = CosineScorer(corpus)
-        scores = np.asarray(cosine.scores(query, candidates), np.float64)
+    def _scorer_results(
+        self, query: Query, candidates: Candidates, absent: Collection[str]
+    ) -> dict[str, tuple[Float64Array, Float64Array]]:
+        """Scorer -> (n,) its scores, and z of what is left of them, above this question's corpus mean."""
+        found = {}
+        if self.settings.bm25 and "bm25" in candidates.scores:
+            found["bm25"] = _normalized(RetrievedScorer("bm25"), query, candidates)
+        if self.settings.cosine and self.corpus is not None and "dense" not in absent:
+            found["cosine"] = self._similarity(query, candidates, self.corpus)
+        if self.settings.dynamax and "tokens" not in absent:
+            inclusion = candidates.inclusion if self.stored_inclusion else self._inclusion(query, candidates)
+            assert inclusion is not None
+            own, usual = without_length(
+                inclusion.scores,
+                inclusion.lengths,
+                inclusion.usual,
+                inclusion.usual_lengths,
+                self.settings.lengths,
+            )
+            found["dynamax"] = inclusion.scores, surprise_normalized(own, Moments.of(usual))
+        for scorer in self._wanted():
+            if scorer.name not in absent:
+                found[scorer.name] = _normalized(scorer, query, candidates)
+        return found
+
+    def _similarity(
+        self, query: Query, candidates: Candidates, corpus: Ensemble
+    ) -> tuple[Float64Array, Float64Array]:
         share = self.settings.hub_share(_question_length(query))
+        cosine = CosineScorer(corpus)
         if not share:
-            return _ScorerResult.of(scores, cosine.moments(query, candidates))
+            return _normalized(cosine, query, candidates)
+        raw = np.asarray(cosine.scores(query, candidates), np.float64)
         # <q, v> - h <m, v> is a product with another question, so its moments are exact as well.
         asked = prepared(query.require_dense()[None], corpus.similarity)[0]
         shifted = asked - share * _relative_length(asked, corpus) * corpus.mean
         own = row_products(prepared(candidates.require_dense(), corpus.similarity), shifted)
-        return _ScorerResult(scores, surprise_normalized(own, _moments_of(shifted, corpus)))
+        return raw, surprise_normalized(own, _moments_of(shifted, corpus))
 
     def _inclusion(self, query: Query, candidates: Candidates) -> Inclusion:
         tokens, documents, sample = query.require_tokens(), candidates.require_tokens(), self.sample
@@ -312,84 +327,91 @@ class AutoReranker:
             )
         return Inclusion(scores, documents.token_counts, usual, sample.token_counts)
 
-    def _without_length(self, found: Inclusion) -> _ScorerResult:
-        share = self.settings.lengths
-        own, usual = without_length(found.scores, found.lengths, found.usual, found.usual_lengths, share)
-        return _ScorerResult(found.scores, surprise_normalized(own, Moments.of(usual)))
-
-    def _trust(self, results: Mapping[str, _ScorerResult], order: list[int]) -> float:
-        """How far the dense vectors are to be trusted: their agreement with the other scorers.
-
-        `order` makes the result independent of the order of equal candidates in the pool.
-        """
-        if self.settings.trust is None or "cosine" not in results or len(results) < 2:
+    def _trust(self, z: Mapping[str, Float64Array], order: list[int]) -> float:
+        """How far the dense vectors are to be trusted: their agreement with the other scorers."""
+        if self.settings.trust is None or "cosine" not in z or len(z) < 2:
             return 1.0
         low, high = self.settings.trust
-        others = [result.z[order] for name, result in results.items() if name != "cosine"]
-        agreed = agreement(results["cosine"].z[order], others)
+        agreed = agreement(z["cosine"][order], [own[order] for name, own in z.items() if name != "cosine"])
         return float(np.clip((agreed - low) / (high - low), 0.0, 1.0))
 
     def _parts(
         self,
-        results: Mapping[str, _ScorerResult],
+        z: Mapping[str, Float64Array],
         trust: float,
         query: Query,
         candidates: Candidates,
         order: list[int],
     ) -> dict[str, Float64Array]:
-        own = self.settings
+        own, ids = self.settings, [candidates.ids[i] for i in order]
         factors = {
             "bm25": own.bm25 + (1 - trust),
             "cosine": own.cosine * trust,
             "dynamax": own.dynamax * (1 + trust) / 2,
             **{scorer.name: own.more for scorer in self.more},
         }
-        parts = {name: factors[name] * result.z for name, result in results.items()}
+        parts = {name: factors[name] * scores for name, scores in z.items()}
+        is_flat = np.ptp(_total(parts, candidates)) == 0 if order else True
         if own.words and self.words is not None and candidates.terms is not None:
-            share = self._shares(parts, candidates, order)
-            near = self.words.to_mixture(candidates.terms, share)
-            parts["words"] = own.words * surprise_normalized(*near)
+            share = np.empty(len(order))
+            share[order] = shares(_total(parts, candidates)[order], ids)
+            parts["words"] = own.words * surprise_normalized(*self.words.to_mixture(candidates.terms, share))
         if own.neighbours and self.corpus is not None and not who_lacks("dense", query, candidates):
-            # Of equally near neighbours the lower id counts, whatever their order in the pool.
-            total, ids = self._total(parts, candidates)[order], [candidates.ids[i] for i in order]
+            total, vectors = _total(parts, candidates)[order], _unit(candidates.require_dense()[order])
             support = np.empty(len(order))
-            support[order] = neighbour_support(
-                total, _unit(candidates.require_dense()[order]), ids, own.nearest
-            )
+            support[order] = neighbour_support(total, vectors, ids, own.nearest)
             parts["neighbours"] = own.neighbours * support
-        if len(order) and np.ptp(self._total({n: parts[n] for n in results}, candidates)) == 0:
+        if is_flat:
             # All candidates have the same score: there is nothing to feed back.
-            parts |= {name: np.zeros(len(order)) for name in parts if name not in results}
+            parts |= {name: np.zeros(len(order)) for name in parts if name not in z}
         return parts
 
-    def _shares(
-        self, parts: Mapping[str, Float64Array], candidates: Candidates, order: list[int]
-    ) -> Float64Array:
-        share = np.empty(len(candidates))
-        total = self._total(parts, candidates)[order]
-        share[order] = shares(total, [candidates.ids[i] for i in order])
-        return share
 
-    def _total(self, parts: Mapping[str, Float64Array], candidates: Candidates) -> Float64Array:
-        return weighted_sum(parts, {}) + np.zeros(len(candidates))
+@dataclass(frozen=True, slots=True)
+class PoolAutoReranker:
+    """`auto` without an index: cosine and inclusion in deviations above their mean over the texts at hand.
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _ScorerResult:
-    """A scorer's scores of every candidate.
-
-    Attributes:
-        raw: (n,) its scores.
-        z: (n,) deviations above this question's mean over the corpus, of what is left of them.
+    These stand for a sample of the corpus. Their scores are higher than the corpus', so z is lower; but each
+    scorer still counts by its own spread, and rare tokens are those that few of these texts have. Words are
+    left out: their weights would come from the few texts. With one text all z are 0. docs/defaults.md reports
+    what the order is worth. Attributes are as of `AutoReranker`.
     """
 
-    raw: Float64Array
-    z: Float64Array
+    settings: AutoSettings = AUTO_DEFAULTS
+    threads: int | None = None
+    more: Sequence[Scorer] = ()
 
-    @classmethod
-    def of(cls, scores: FloatArray, moments: Moments) -> _ScorerResult:
-        raw = np.asarray(scores, dtype=np.float64)
-        return cls(raw, surprise_normalized(raw, moments))
+    @property
+    def needs(self) -> frozenset[Field]:
+        """Dense vectors, token vectors where the encoder makes them, and what further scorers need."""
+        own: frozenset[Field] = frozenset({"dense", "tokens"})
+        return own.union(*(scorer.needs for scorer in self.more))
+
+    def rerank(self, query: Query, candidates: Candidates) -> Ranking:
+        """The pool in order; `notes` say over how many texts means were taken, and what was left out.
+
+        Raises:
+            DataError: if the candidates have neither dense vectors nor tokens.
+        """
+        dense = candidates.dense
+        corpus = None if dense is None else Ensemble.from_vectors(dense, sample_size=0, similarity="cosine")
+        auto = AutoReranker(
+            corpus, candidates.tokens, settings=self.settings, threads=self.threads, more=self.more
+        )
+        ranking = auto.rerank(query, candidates)
+        n = len(set(candidates.ids))
+        note = f"a usual score is the mean over the {n} texts at hand, as there is no index"
+        return replace(ranking, notes=(note, *ranking.notes))
+
+
+def _normalized(scorer: Scorer, query: Query, candidates: Candidates) -> tuple[Float64Array, Float64Array]:
+    """(n,) a scorer's scores, and their z."""
+    raw = np.asarray(scorer.scores(query, candidates), dtype=np.float64)
+    return raw, surprise_normalized(raw, scorer.moments(query, candidates))
+
+
+def _total(parts: Mapping[str, FloatArray], candidates: Candidates) -> Float64Array:
+    return weighted_sum(parts, {}) + np.zeros(len(candidates))
 
 
 def _left_out(parts: Collection[str]) -> str:
@@ -409,10 +431,7 @@ def _moments_of(vector: Float64Array, corpus: Ensemble) -> Moments:
 
 
 def _relative_length(asked: Float32Array, corpus: Ensemble) -> float:
-    """The question's length over that of the corpus' vectors; 1 for unit vectors.
-
-    The share of the corpus' mean that is taken off would depend on the units of dot products otherwise.
-    """
+    """The question's length over that of the corpus' vectors, so that units of products do not matter."""
     own = float(row_norms(asked))
     usual = corpus.usual_length
     if not usual > 0 or max(abs(own - 1), abs(usual - 1)) < _UNIT:

@@ -7,11 +7,10 @@ for a question, which costs as much as that many candidates.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from functools import lru_cache
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -49,9 +48,11 @@ class CrossEncoderScorer:
     sample: Sequence[str] = ()
     name: str = "cross-encoder"
     kept: int = 1000
+    needs: ClassVar[frozenset[Field]] = frozenset({"documents"})
     _score: PairScores = field(init=False, repr=False)
-    _moments: _Kept = field(init=False, repr=False)
-    _pools: _Kept = field(init=False, repr=False)
+    # By question, and by question and texts.
+    _usual: Callable[[str], Moments] = field(init=False, repr=False)
+    _pool: Callable[[str, tuple[str, ...]], Float64Array] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if isinstance(self.sample, str) or not all(isinstance(text, str) for text in self.sample):
@@ -59,13 +60,10 @@ class CrossEncoderScorer:
         if self.kept < 1:
             raise DataError(f"kept={self.kept!r} is out of range; keep at least 1 question")
         object.__setattr__(self, "_score", _pair_scores(self.model))
-        object.__setattr__(self, "_moments", _Kept(self.kept))
-        object.__setattr__(self, "_pools", _Kept(_POOLS))
-
-    @property
-    def needs(self) -> frozenset[Field]:
-        """Documents, for their texts."""
-        return frozenset({"documents"})
+        sample = tuple(self.sample)
+        usual = lru_cache(self.kept)(lambda question: Moments.of(self._scored(question, sample)))
+        object.__setattr__(self, "_usual", usual)
+        object.__setattr__(self, "_pool", lru_cache(_POOLS)(self._scored))
 
     def scores(self, query: Query, candidates: Candidates) -> Float64Array:
         """(n,) the model's scores, of passages where the candidates are passages.
@@ -74,24 +72,13 @@ class CrossEncoderScorer:
             DataError: if the candidates have no documents, or the model gives other than one finite score for
                 each text.
         """
-        texts = tuple(_texts(candidates))
-        found: Float64Array = self._pools.get((query.text, texts), lambda: self._scored(query.text, texts))
-        return found
+        return self._pool(query.text, tuple(_texts(candidates)))
 
     def moments(self, query: Query, candidates: Candidates) -> Moments:
-        """Moments over the sample, or over the pool where there is none.
+        """Moments over the sample, or over the pool where there is none; a DataError as of `scores`."""
+        return self._usual(query.text) if self.sample else Moments.of(self.scores(query, candidates))
 
-        Raises:
-            DataError: as `scores`.
-        """
-        if not self.sample:
-            return Moments.of(self.scores(query, candidates))
-        found: Moments = self._moments.get(
-            query.text, lambda: Moments.of(self._scored(query.text, self.sample))
-        )
-        return found
-
-    def _scored(self, question: str, texts: Sequence[str]) -> Float64Array:
+    def _scored(self, question: str, texts: tuple[str, ...]) -> Float64Array:
         if not texts:
             return np.zeros(0)
         given = self._score(question, list(texts))
@@ -111,27 +98,6 @@ class CrossEncoderScorer:
                 "must be finite numbers"
             )
         return found
-
-
-class _Kept:
-    """The latest values by key. Two threads that miss one at once both make it."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._values: OrderedDict[Hashable, Any] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        with self._lock:
-            if key in self._values:
-                self._values.move_to_end(key)
-                return self._values[key]
-        made = make()
-        with self._lock:
-            self._values[key] = made
-            while len(self._values) > self._most:
-                self._values.popitem(last=False)
-        return made
 
 
 def _texts(candidates: Candidates) -> list[str]:

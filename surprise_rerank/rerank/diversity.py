@@ -31,13 +31,7 @@ _AT_ONCE = 256
 
 
 class DiversityOptions(TypedDict, total=False):
-    """How users ask for a `Diversity`; None is what there is without.
-
-    Attributes:
-        diversity: 0 orders by relevance alone, 1 by difference alone; as Qdrant's.
-        mmr: the same as the paper's lambda, 1 - diversity: 1 orders by relevance alone.
-        collapse: fold what has at least this cosine to a better document.
-    """
+    """How users ask for a `Diversity`: its fields, or `mmr`, which is 1 - diversity. None is as left out."""
 
     diversity: float | None
     mmr: float | None
@@ -67,10 +61,7 @@ class Diversity:
             _check_share("collapse", self.collapse, "0 to 1, such as .95: the cosine of near-duplicates")
 
     def changed(self, **options: Unpack[DiversityOptions]) -> Diversity:
-        """The same with these in place of its own; those that are None stay.
-
-        Args:
-            options: see `DiversityOptions`.
+        """The same with these in place of its own.
 
         Raises:
             DataError: if one is out of its range, is no option, or both diversity and mmr are given.
@@ -139,14 +130,9 @@ def relevances(scores: Float64Array) -> Float64Array:
 def marginal_relevance(
     relevance: Float64Array, vectors: Float32Array, diversity: float, chosen: list[int], row: int
 ) -> float:
-    """What equation (1) maximises, for one candidate: the plain form.
+    """What equation (1) maximises, for one row of a pool, after the `chosen` ones: the plain form.
 
-    Args:
-        relevance: (n,) of the pool, from 0 to 1.
-        vectors: (n, d) of length 1, or of zeros.
-        diversity: from 0 to 1.
-        chosen: rows of the lines before.
-        row: of the candidate.
+    The pool has (n,) relevance from 0 to 1, and (n, d) vectors of length 1, or of zeros.
     """
     nearest = max((float(vectors[row].astype(np.float64) @ vectors[j]) for j in chosen), default=0.0)
     return (1.0 - diversity) * float(relevance[row]) - diversity * nearest
@@ -155,16 +141,10 @@ def marginal_relevance(
 def diverse_order(
     relevance: Float64Array, vectors: Float32Array, diversity: float, most: int | None = None
 ) -> IntArray:
-    """Rows by equation (1), ties in the order that they came in; O(most n d).
+    """(n,) every row once, by equation (1), ties in the order that they came in; O(most n d).
 
-    Args:
-        relevance: (n,) from 0 to 1, descending.
-        vectors: (n, d) of length 1, or of zeros.
-        diversity: from 0 to 1.
-        most: how many are wanted; the others follow as they came.
-
-    Returns:
-        (n,) every row once.
+    `most` are wanted; the others follow as they came. The pool has (n,) relevance from 0 to 1, descending,
+    and (n, d) vectors of length 1, or of zeros.
     """
     n = len(relevance)
     wide = vectors.astype(np.float64)
@@ -185,14 +165,11 @@ def near_duplicates(vectors: Float32Array, least: float) -> list[list[int]]:
     """Rows in groups: a row that has this cosine to the first of an earlier group belongs to it.
 
     Every row is compared with the best row of a group, not with its other members, so that a chain of small
-    changes does not end in one group.
+    changes does not end in one group. Groups are in the order of their first rows, and rows ascend.
 
     Args:
         vectors: (n, d) of length 1, or of zeros; the best document first.
         least: cosine of near-duplicates.
-
-    Returns:
-        The groups in the order of their first rows; in a group, rows ascend.
     """
     group_of: dict[int, list[int]] = {}
     grouped = np.zeros(len(vectors), dtype=np.bool_)

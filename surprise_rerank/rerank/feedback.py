@@ -22,12 +22,7 @@ _ROWS = 256
 
 
 def representatives(total: Float64Array, ids: Sequence[str]) -> IntArray:
-    """(m,) the row of every document, in the order of the pool: of its passages the best one so far.
-
-    Args:
-        total: (n,) scores.
-        ids: n document ids; of equal passages the first one counts.
-    """
+    """(m,) the row of every document, in the order of the pool: of its passages the first of the best."""
     best: dict[str, int] = {}
     for row, name in enumerate(ids):
         if name not in best or total[row] > total[best[name]]:
@@ -39,10 +34,9 @@ def shares(total: Float64Array, ids: Sequence[str]) -> Float64Array:
     """(n,) how much of the feedback each candidate gives: p proportional to 1 / rank^2, with sum 1.
 
     Ranks bound the shares: the first document gives at most 1 / (1 + 1/4 + 1/9 + ...), .61 of a long pool. A
-    softmax of the scores follows their size instead, which differs between questions, models and corpora: it
-    gave everything to one document where deviations are large, and next to the same to all where they are
-    small. Documents of equal scores share their mean rank. Of a document's passages only the best gives any.
-    Otherwise long documents would count more.
+    softmax of the scores gave everything to one document where deviations are large, and next to the same to
+    all where they are small. Documents of equal scores share their mean rank. Of a document's passages only
+    the best gives any. Otherwise long documents would count more.
     """
     found, rows = np.zeros(len(total)), representatives(total, ids)
     if len(rows):
@@ -55,16 +49,11 @@ def shares(total: Float64Array, ids: Sequence[str]) -> Float64Array:
 def neighbour_support(
     total: Float64Array, vectors: FloatArray, ids: Sequence[str], nearest: int
 ) -> Float64Array:
-    """(n,) the scores of each candidate's nearest other documents in the pool, weighted by similarity.
+    """(n,) what each candidate's k `nearest` other documents score, weighted by similarity of (n, d) vectors.
 
-        s_i = 1/k sum over the k nearest j of max(0, <v_i, v_j>) b_j
+        s_i = 1/k sum over the k nearest j of max(0, <v_i, v_j>) b_j,   |v_i| = 1, b the scores so far
 
-    Args:
-        total: (n,) b, the scores so far.
-        vectors: (n, d) dense vectors of length 1.
-        ids: n document ids. The best passage of a document stands for it. Of equally near documents the first
-            in the pool counts.
-        nearest: k; fewer where the pool has no more.
+    The best passage of a document stands for it. Of equally near documents the first in the pool counts.
     """
     import torch
 
@@ -93,13 +82,9 @@ def agreement(scores: Float64Array, others: Sequence[Float64Array]) -> float:
 
         mean over other scorers o of  mean of o over this scorer's ten best / mean of o over its own ten best
 
-    Of fewer than twenty documents half are the best: all of ten would be every scorer's ten best. Scores are
-    deviations above the corpus' mean. Other scorers whose own best are not above it are omitted. The result
-    is 1 where all are omitted, or where all of this scorer's scores are equal.
-
-    Args:
-        scores: (n,) the scorer's; of equal documents the first ones are its best.
-        others: (n,) arrays of the others.
+    Of fewer than twenty documents half are the best: all of ten would be every scorer's ten best. Of equal
+    documents the first ones are. Scores are deviations above the corpus' mean. Other scorers whose own best
+    are not above it are omitted. 1 where all are omitted, or where all of this scorer's scores are equal.
     """
     if not len(scores) or np.ptp(scores) == 0:
         return 1.0

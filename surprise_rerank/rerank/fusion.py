@@ -9,7 +9,7 @@ or from weights that are already good (`refine_weights`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -44,9 +44,8 @@ def reciprocal_ranks(scores: FloatArray, constant: float = RRF_CONSTANT) -> Floa
 def min_max(scores: FloatArray) -> Float64Array:
     """(n,) scores moved to [0, 1] within the pool; 0 for NaN, and 0 everywhere where all are equal."""
     values = np.asarray(scores, dtype=np.float64)
-    if np.isnan(values).all():
-        return np.zeros_like(values)
-    low, high = np.nanmin(values), np.nanmax(values)
+    low = float(np.fmin.reduce(values, initial=np.inf))
+    high = float(np.fmax.reduce(values, initial=-np.inf))
     if high <= low:
         return np.zeros_like(values)
     return np.nan_to_num((values - low) / (high - low), nan=0.0)
@@ -61,25 +60,33 @@ def pool_z(scores: FloatArray) -> Float64Array:
     return np.nan_to_num(z_scores(values, moments), nan=0.0)
 
 
+def as_they_are(scores: FloatArray) -> Float64Array:
+    """(n,) the scores; 0 for NaN."""
+    return np.nan_to_num(np.asarray(scores, dtype=np.float64), nan=0.0)
+
+
+# The scales that need nothing but the pool's scores.
+POOL_SCALES: Mapping[FusionMethod, Callable[[FloatArray], Float64Array]] = {
+    "rrf": reciprocal_ranks,
+    "minmax": min_max,
+    "zscore": pool_z,
+    "sum": as_they_are,
+}
+
+
 def surprise_normalized(scores: FloatArray, moments: Moments) -> Float64Array:
     """(n,) z of each score among this query's scores over the corpus, from -sqrt(m) to sqrt(m).
 
-    z is measured over the m scores that the moments come from, together with the score itself. With
-    d = s - mu,
+    z is measured over the m = `moments.members` scores (a million where it is not known) that the moments
+    come from, together with the score itself. With d = s - mu,
 
         z = sqrt(m / (m + 1)) d / sqrt(sigma^2 + d^2 / (m + 1)),
 
     which is d / sigma where m is large. No member of m + 1 numbers is more than sqrt(m) of their deviations
     from their mean (Samuelson, 'How deviant can you be?', JASA 1968). Without the score itself there is no
     bound: where none of the m has a word of the question, sigma is 0 or rounding, and this score would
-    outweigh all others.
-
-    The order stays, and no z depends on the other scores of the pool. A NaN score, and a score that equals
-    the mean but for rounding, become 0: no evidence either way. So do all where m is 0.
-
-    Args:
-        scores: (n,), NaN where the scorer has none.
-        moments: of m = `moments.members` scores; m is a million where it is not known.
+    outweigh all others. A NaN score, and one that equals the mean but for rounding, become 0: no evidence
+    either way. So do all where m is 0.
     """
     m = UNKNOWN_MEMBERS if moments.members is None else moments.members
     d = np.asarray(scores, dtype=np.float64) - moments.mean
@@ -98,26 +105,19 @@ def surprise_normalized(scores: FloatArray, moments: Moments) -> Float64Array:
 def without_length(
     scores: Float64Array, lengths: IntArray, usual: Float64Array, usual_lengths: IntArray, share: float
 ) -> tuple[Float64Array, Float64Array]:
-    """Scores of a pool and of a sample, less a share of what their lengths predict.
+    """(n,) scores of a pool and (s,) of a sample, less a share of what their numbers of tokens predict.
 
     Inclusion takes the largest similarity over a document's tokens, so a document with more tokens has more
-    chances. The sample of the corpus that scores are compared with shows how many more: a line through its
-    scores over the logarithm of lengths.
+    chances. The sample of the corpus shows how many more: with b the least-squares slope over it, and a the
+    share, from 0 to 1,
 
-        s_i - a b (log(1 + l_i) - mean log(1 + l)),   b the least-squares slope over the sample
-
-    Args:
-        scores: (n,) of the pool.
-        lengths: (n,) numbers of tokens.
-        usual: (s,) of the sample.
-        usual_lengths: (s,) numbers of tokens.
-        share: a, from 0, which changes nothing, to 1.
+        s_i - a b (log(1 + l_i) - mean log(1 + l)).
     """
     known = np.log1p(usual_lengths.astype(np.float64))
-    about = known - known.mean() if len(known) else known
+    middle = known.mean() if len(known) else 0.0
+    about = known - middle
     spread = float(about @ about)
     slope = float(about @ usual) / spread if spread > 0 else 0.0
-    middle = known.mean() if len(known) else 0.0
     own = np.log1p(lengths.astype(np.float64)) - middle
     return scores - share * slope * own, usual - share * slope * about
 
@@ -131,24 +131,18 @@ def weighted_sum(parts: Mapping[str, FloatArray], weights: Mapping[str, float]) 
 def fit_weights(
     pools: Sequence[Mapping[str, FloatArray]], gains: Sequence[FloatArray], *, ridge: float = 1e-3
 ) -> dict[str, float]:
-    """Weights of a sum, learned from judged questions.
+    """Weights of a sum from 0 to 1, the largest 1, learned from judged questions.
 
     Minimises the mean over questions of the listwise cross-entropy (Cao et al., 'Learning to Rank: From
-    Pairwise Approach to Listwise Approach', ICML 2007)
+    Pairwise Approach to Listwise Approach', ICML 2007), which is convex and needs no start or seed:
 
-        - sum_j g_j log softmax(sum_k w_k s_k)_j + ridge |w|^2,  w >= 0,
-
-    which is convex, so that the result does not depend on a start or a seed. g_j is document j's share of the
-    question's gain. Weights of a sum are free up to a factor; the largest is returned as 1.
+        - sum_j g_j log softmax(sum_k w_k s_k)_j + ridge |w|^2,  w >= 0.
 
     Args:
-        pools: one mapping per question: scorer's name -> (n_i,) normalised scores of its pool.
-        gains: one (n_i,) array per question: graded relevance, 0 for what is not relevant. Questions without
-            a relevant document in their pool are omitted.
-        ridge: weight of the penalty, which makes the result unique where scorers give the same scores.
-
-    Returns:
-        Scorer's name -> weight from 0 to 1.
+        pools: of each question: scorer's name -> (n_i,) normalised scores of its pool.
+        gains: of each question: (n_i,) graded relevance, of which g is the share; 0 for what is not relevant.
+            Questions without a relevant document are omitted.
+        ridge: makes the result unique where scorers give the same scores.
 
     Raises:
         DataError: if names or lengths do not fit, gains are negative, no question has a relevant document, or
@@ -196,26 +190,20 @@ def refine_weights(
         sum_i g_i / log2(1 + r_i) - ridge / n * |t - mean(t)|^2,
         r_i = 1 + sum_{j != i} sigmoid((s_j - s_i) / T),
 
-    where s = sum_k w_k s_k, and T is the median deviation of s within a pool. It starts from t = 0, so that
-    the result is always the same. (With a third of T, scores can be so far apart that the slope vanishes.)
-
-    The listwise loss of `fit_weights` depends on the probabilities of all relevant documents, however low
-    they rank. It made good weights worse (by .007 nDCG@10 with 30 training questions of scifact).
+    where s = sum_k w_k s_k, and T is the median deviation of s within a pool; a third of it can make the
+    slope vanish. It starts from t = 0, so the result is always the same. (The loss of `fit_weights` depends
+    on relevant documents however low they rank. It made good weights worse, by .007 nDCG@10 with 30 training
+    questions of scifact.)
 
     Args:
         pools: as for `fit_weights`.
-        gains: one (n_i,) array per question: gain over the DCG of the question's ideal ranking, so that the
-            sum above is an nDCG; 0 for what is not relevant.
-        weights: scorer's name -> v; 1 where not given. A weight of 0 stays 0, and no weight changes its sign.
-        ridge: weight of the penalty; with a larger one, a few questions change less.
-
-    Returns:
-        Scorer's name -> weight. Their absolute values have the same sum as before, so that scores keep their
-        size.
+        gains: of each question: (n_i,) gain over the DCG of the ideal ranking.
+        weights: scorer's name -> v; 1 where not given. 0 stays 0, and no weight changes its sign. The sum of
+            absolute values stays, so that scores keep their size.
+        ridge: with a larger one, a few questions change less.
 
     Raises:
-        DataError: if names or lengths do not fit, gains are negative, no question has a relevant document, or
-            all weights are 0.
+        DataError: as `fit_weights`, or if all weights are 0.
 
     >>> refine_weights([{"good": [1.0, 0.0], "bad": [0.0, 1.0]}], [[1, 0]], {})["good"] > 1
     True
@@ -269,32 +257,25 @@ def _lessons(
     """(n, k) scores and (n,) gains of the questions that have a relevant document."""
     if len(pools) != len(gains):
         raise DataError(f"{len(pools)} questions have {len(gains)} arrays of gains; give one for each")
-    if pools and not names:
-        raise DataError("question 0 has no scores; give at least one scorer")
-    found = (_lesson(i, pool, gain, names) for i, (pool, gain) in enumerate(zip(pools, gains, strict=True)))
-    lessons = [lesson for lesson in found if lesson[1].any()]
+    lessons = []
+    for i, (pool, gain) in enumerate(zip(pools, gains, strict=True)):
+        if not names:
+            raise DataError(f"question {i} has no scores; give at least one scorer")
+        if sorted(pool) != sorted(names):
+            raise DataError(f"question {i} has scores of {sorted(pool)}, the first one of {sorted(names)}")
+        lengths = {name: len(pool[name]) for name in names}
+        if len(set(lengths.values())) > 1:
+            raise DataError(f"question {i} has pools of different lengths: {lengths}")
+        scores = np.stack([np.asarray(pool[name], dtype=np.float64) for name in names], axis=1)
+        own = np.asarray(gain, dtype=np.float64)
+        if own.shape != (len(scores),) or not np.isfinite(scores).all():
+            raise DataError(f"question {i}: {own.shape} gains for {len(scores)} documents of finite scores")
+        if not ((own >= 0) & (own < np.inf)).all():
+            raise DataError(f"question {i}: gains must be finite and at least 0, got {gain}")
+        if own.any():
+            lessons.append((scores, own))
     if not lessons:
         raise DataError(
             f"none of {len(pools)} questions has a relevant document in its pool, so no weights can be fitted"
         )
     return lessons
-
-
-def _lesson(
-    position: int, pool: Mapping[str, FloatArray], gain: FloatArray, names: tuple[str, ...]
-) -> tuple[Float64Array, Float64Array]:
-    """(n, k) scores and (n,) gains of one question."""
-    if tuple(sorted(pool)) != tuple(sorted(names)):
-        raise DataError(f"question {position} has scores of {sorted(pool)}, the first one of {sorted(names)}")
-    lengths = {name: len(pool[name]) for name in names}
-    if len(set(lengths.values())) > 1:
-        raise DataError(f"question {position} has pools of different lengths: {lengths}")
-    scores = np.stack([np.asarray(pool[name], dtype=np.float64) for name in names], axis=1)
-    gains = np.asarray(gain, dtype=np.float64)
-    if gains.shape != (len(scores),) or not np.isfinite(scores).all():
-        raise DataError(
-            f"question {position}: {gains.shape} gains for {len(scores)} documents of finite scores"
-        )
-    if not ((gains >= 0) & (gains < np.inf)).all():
-        raise DataError(f"question {position}: gains must be finite and at least 0, got {gain}")
-    return scores, gains

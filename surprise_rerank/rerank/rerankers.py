@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, Protocol, TypeAlias, get_args
+from typing import ClassVar, Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
 
@@ -14,11 +14,9 @@ from surprise_rerank.core.arrays import Float64Array, FloatArray
 from surprise_rerank.core.vectors import VectorSimilarity, check_similarity, is_linear
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.fusion import (
+    POOL_SCALES,
     FusionMethod,
     fit_weights,
-    min_max,
-    pool_z,
-    reciprocal_ranks,
     surprise_normalized,
     weighted_sum,
 )
@@ -36,56 +34,39 @@ class Reranker(Protocol):
     @property
     def needs(self) -> frozenset[Field]:
         """Which optional fields of `Candidates` must be filled."""
-        ...
 
     def rerank(self, query: Query, candidates: Candidates) -> Ranking:
         """The pool in order, best first."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
 class CosineReranker:
-    """Orders documents by the similarity of their vectors to the query's.
+    """Orders documents by the similarity of their dense vectors to the query's.
 
-    Attributes:
-        similarity: of dense vectors. The default, `dot`, is the cosine: encoders give vectors of length 1.
+    The default, `dot`, is the cosine: encoders give vectors of length 1.
     """
 
     similarity: VectorSimilarity = "dot"
+    needs: ClassVar[frozenset[Field]] = frozenset({"dense"})
 
     def __post_init__(self) -> None:
         check_similarity(self.similarity)
 
-    @property
-    def needs(self) -> frozenset[Field]:
-        """Dense vectors."""
-        return frozenset({"dense"})
-
     def rerank(self, query: Query, candidates: Candidates) -> Ranking:
-        """The pool by similarity.
-
-        Raises:
-            DataError: if dense vectors are missing or of another dimension than the query's.
-        """
+        """The pool by similarity; a DataError as of `dense_similarities`."""
         parts = {"cosine": dense_similarities(query, candidates, self.similarity)}
         return Ranking.order(candidates, parts["cosine"], parts, raw=parts)
 
 
 @dataclass(frozen=True)
 class SurpriseReranker:
-    """Orders documents by the surprise of their similarity to the query.
+    """Orders documents by the surprise of their similarity to the query; `Surprise` has the other attributes.
 
     Attributes:
         ensemble: of questions or of documents, as vectors of the same encoder; its similarity is the one that
-            documents are compared by (`dot` of unit vectors, which is the cosine, by default).
-        model: gaussian, pooled, percentile or empirical.
-        weight: w of equation (4), or `crossover` for rule (5).
+            documents are compared by.
         anchor: what q is. `document` corrects for documents that are near to everything, and changes the
             order; `query` keeps the similarity's order and makes the score comparable across queries.
-        shrink_mean: how far each anchor's mean is moved to the one that all share, from 0 to 1.
-        shrink_deviation: the same for deviations.
-        anchors: the population that anchors come from, for `pooled`, for shrinking and for weights below 1:
-            the documents where the ensemble is of questions. The ensemble itself where not given.
     """
 
     ensemble: Ensemble
@@ -95,6 +76,7 @@ class SurpriseReranker:
     shrink_mean: float = 0.0
     shrink_deviation: float = 0.0
     anchors: Ensemble | None = None
+    needs: ClassVar[frozenset[Field]] = frozenset({"dense"})
 
     def __post_init__(self) -> None:
         if self.anchor not in get_args(Anchor):
@@ -109,11 +91,6 @@ class SurpriseReranker:
         return Surprise(
             self.ensemble, self.model, self.weight, self.shrink_mean, self.shrink_deviation, self.anchors
         )
-
-    @property
-    def needs(self) -> frozenset[Field]:
-        """Dense vectors."""
-        return frozenset({"dense"})
 
     def rerank(self, query: Query, candidates: Candidates) -> Ranking:
         """The pool by surprise; for documents whose surprise is not defined the similarity alone counts.
@@ -149,27 +126,17 @@ class DynaMaxReranker:
     of a document that covers it, not with the whole document.
 
     Attributes:
-        similarity: which measure over which universe.
-        threads: how many to use; by default one for a pool that it takes some milliseconds, and as many as
-            torch uses for a larger one.
+        threads: to use; by default one for a pool of some milliseconds, and torch's number for a larger one.
         device: where to multiply: `cpu`, `cuda`, ...
     """
 
     similarity: DynaMax = field(default_factory=DynaMax)
     threads: int | None = None
     device: str = "cpu"
-
-    @property
-    def needs(self) -> frozenset[Field]:
-        """Token vectors."""
-        return frozenset({"tokens"})
+    needs: ClassVar[frozenset[Field]] = frozenset({"tokens"})
 
     def rerank(self, query: Query, candidates: Candidates) -> Ranking:
-        """The pool by similarity of tokens.
-
-        Raises:
-            DataError: if token vectors are missing or of another dimension.
-        """
+        """The pool by similarity of tokens; a DataError if these are missing or of another dimension."""
         asked, documents = query.require_tokens(), candidates.require_tokens()
         scores = self.similarity.pool(asked, documents, threads=self.threads, device=self.device)
         notes = []
@@ -181,12 +148,9 @@ class DynaMaxReranker:
 
 @dataclass(frozen=True, slots=True)
 class StoredInclusionReranker:
-    """Orders documents by inclusion of the query's tokens, as the documents' store computed it."""
+    """Orders documents by inclusion of the query's tokens, which their retriever had the store compute."""
 
-    @property
-    def needs(self) -> frozenset[Field]:
-        """Nothing but the inclusion, which its retriever asks for."""
-        return frozenset()
+    needs: ClassVar[frozenset[Field]] = frozenset()
 
     def rerank(self, query: Query, candidates: Candidates) -> Ranking:
         """The pool by inclusion; last what the store gave no score, as it was deleted meanwhile.
@@ -203,8 +167,7 @@ class StoredInclusionReranker:
 class FusionReranker:
     """Orders documents by the weighted sum of several scorers on one scale.
 
-    A scorer that lacks what it needs, in the question or in the candidates, is left out, and a note in the
-    ranking says so.
+    A scorer that lacks what it needs is left out, and a note in the ranking says so.
 
     Attributes:
         scorers: of different names.
@@ -240,24 +203,22 @@ class FusionReranker:
             DataError: if all scorers lack what they need.
         """
         notes = [note for scorer in self.scorers if (note := absence(scorer, query, candidates))]
-        raw = self._raw(query, candidates)
-        parts = self._normalized(raw, query, candidates)
+        raw, parts = self._scored(query, candidates)
         return Ranking.order(candidates, weighted_sum(parts, self.weights), parts, notes, raw=raw)
 
     def parts(self, query: Query, candidates: Candidates) -> dict[str, Float64Array]:
         """Scorer's name -> (n,) its scores of the pool, on the common scale."""
-        return self._normalized(self._raw(query, candidates), query, candidates)
+        return self._scored(query, candidates)[1]
 
     def weighted(self, weights: Mapping[str, float]) -> FusionReranker:
         """The same fusion with other weights."""
         return replace(self, weights=dict(weights))
 
     def fitted(self, judged: Iterable[tuple[Query, Candidates, Mapping[str, float]]]) -> FusionReranker:
-        """The same fusion with weights that are learned from judged questions (`fusion.fit_weights`).
+        """The same fusion with weights that `fusion.fit_weights` learns from judged questions.
 
-        Args:
-            judged: questions with their pools and the gains of documents by id; a document without a gain
-                counts as not relevant. Use training or development questions, never those of a test.
+        `judged` are questions with their pools and the gains of documents by id; one without a gain counts as
+        not relevant. Use training or development questions, never those of a test.
 
         Raises:
             DataError: if no pool holds a relevant document, or a scorer lacks what it needs.
@@ -266,33 +227,18 @@ class FusionReranker:
         for query, candidates, relevant in judged:
             pools.append(self.parts(query, candidates))
             gains.append(np.array([max(relevant.get(name, 0.0), 0.0) for name in candidates.ids]))
-        return replace(self, weights=fit_weights(pools, gains))
+        return self.weighted(fit_weights(pools, gains))
 
-    def _raw(self, query: Query, candidates: Candidates) -> dict[str, FloatArray]:
+    def _scored(
+        self, query: Query, candidates: Candidates
+    ) -> tuple[dict[str, FloatArray], dict[str, Float64Array]]:
+        """Each scorer's own scores, and the same on the common scale."""
         there = [scorer for scorer in self.scorers if not absence(scorer, query, candidates)]
-        # Where none is there, the first one's own error tells what to do.
-        return {scorer.name: scorer.scores(query, candidates) for scorer in there or self.scorers}
-
-    def _normalized(
-        self, raw: Mapping[str, FloatArray], query: Query, candidates: Candidates
-    ) -> dict[str, Float64Array]:
-        return {
-            scorer.name: self._on_one_scale(scorer, raw[scorer.name], query, candidates)
-            for scorer in self.scorers
-            if scorer.name in raw
-        }
-
-    def _on_one_scale(
-        self, scorer: Scorer, scores: FloatArray, query: Query, candidates: Candidates
-    ) -> Float64Array:
-        match self.method:
-            case "rrf":
-                return reciprocal_ranks(scores)
-            case "minmax":
-                return min_max(scores)
-            case "zscore":
-                return pool_z(scores)
-            case "sum":
-                return np.nan_to_num(np.asarray(scores, dtype=np.float64), nan=0.0)
-            case "surprise":
-                return surprise_normalized(scores, scorer.moments(query, candidates))
+        raw, parts = {}, {}
+        for scorer in there or self.scorers:  # where none is there, the first one's error tells what to do
+            raw[scorer.name] = own = scorer.scores(query, candidates)
+            if self.method == "surprise":
+                parts[scorer.name] = surprise_normalized(own, scorer.moments(query, candidates))
+            else:
+                parts[scorer.name] = POOL_SCALES[self.method](own)
+        return raw, parts

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.core.arrays import Float64Array, FloatArray
@@ -33,31 +33,24 @@ class Scorer(Protocol):
     @property
     def name(self) -> str:
         """What its part is called in a ranking."""
-        ...
 
     @property
     def needs(self) -> frozenset[Field]:
         """Which optional fields of `Candidates` must be filled."""
-        ...
 
     def scores(self, query: Query, candidates: Candidates) -> FloatArray:
         """(n,) its score of every candidate; NaN where it has none."""
-        ...
 
     def moments(self, query: Query, candidates: Candidates) -> Moments:
         """Mean and deviation of its scores for this query over the corpus, or a sample of it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
 class CosineScorer:
-    """The ensemble's similarity of dense vectors, the cosine usually, whose moments are exact.
+    """The similarity of dense vectors that an `ensemble` of the corpus has, with exact moments over it.
 
-    Attributes:
-        ensemble: of the corpus.
-        name: what its part is called in a ranking.
-        retrieved: whether the candidates come with it, as `Candidates.scores["cosine"]`, so that no vectors
-            are needed here.
+    Where it is `retrieved`, the candidates come with it as `Candidates.scores["cosine"]`, and no vectors are
+    needed here.
     """
 
     ensemble: Ensemble
@@ -82,14 +75,9 @@ class CosineScorer:
 
 @dataclass(frozen=True, slots=True)
 class DynaMaxScorer:
-    """DynaMax over token vectors; its moments come from a sample of the corpus.
+    """DynaMax over token vectors, with moments over a uniform `sample` of the corpus.
 
-    Attributes:
-        sample: token vectors of a uniform sample of the corpus.
-        similarity: which measure over which universe.
-        name: what its part is called in a ranking.
-        threads: as for `DynaMaxReranker`.
-        device: as for `DynaMaxReranker`.
+    `threads` and `device` are as for `DynaMaxReranker`.
     """
 
     sample: TokenBatch
@@ -97,11 +85,7 @@ class DynaMaxScorer:
     name: str = "dynamax"
     threads: int | None = None
     device: str = "cpu"
-
-    @property
-    def needs(self) -> frozenset[Field]:
-        """Token vectors."""
-        return frozenset({"tokens"})
+    needs: ClassVar[frozenset[Field]] = frozenset({"tokens"})
 
     def scores(self, query: Query, candidates: Candidates) -> FloatArray:
         """(n,) similarities."""
@@ -122,29 +106,17 @@ class RetrievedScorer:
     """Scores that a retriever put into the candidates, with their moments over the corpus (BM25)."""
 
     name: str
-
-    @property
-    def needs(self) -> frozenset[Field]:
-        """Nothing but the scores."""
-        return frozenset()
+    needs: ClassVar[frozenset[Field]] = frozenset()
 
     def scores(self, query: Query, candidates: Candidates) -> FloatArray:
-        """(n,) the retriever's scores.
-
-        Raises:
-            DataError: if no retriever of that name filled them in.
-        """
+        """(n,) the retriever's scores; a DataError if no retriever of that name filled them in."""
         if self.name not in candidates.scores:
             known = ", ".join(candidates.scores) or "none"
             raise DataError(f"the candidates have no scores of {self.name!r} (they have: {known})")
         return candidates.scores[self.name]
 
     def moments(self, query: Query, candidates: Candidates) -> Moments:
-        """The moments that the retriever filled in.
-
-        Raises:
-            DataError: if it did not.
-        """
+        """The moments that the retriever filled in; a DataError if it did not."""
         if self.name not in candidates.corpus_moments:
             raise DataError(f"the retriever {self.name!r} gave no moments over the corpus; use rrf or minmax")
         return candidates.corpus_moments[self.name]
@@ -152,33 +124,17 @@ class RetrievedScorer:
 
 @dataclass(frozen=True, slots=True)
 class StoredInclusionScorer:
-    """Inclusion that the candidates' store has computed, with its moments over the sample that it took.
-
-    Attributes:
-        name: what its part is called in a ranking.
-    """
+    """Inclusion that the candidates' store has computed, with its moments over the sample that it took."""
 
     name: str = "dynamax"
-
-    @property
-    def needs(self) -> frozenset[Field]:
-        """Nothing but the inclusion."""
-        return frozenset()
+    needs: ClassVar[frozenset[Field]] = frozenset()
 
     def scores(self, query: Query, candidates: Candidates) -> FloatArray:
-        """(n,) as the store gave them.
-
-        Raises:
-            DataError: if it gave none.
-        """
+        """(n,) as the store gave them; a DataError if it gave none."""
         return candidates.require_inclusion().scores
 
     def moments(self, query: Query, candidates: Candidates) -> Moments:
-        """Moments over the sample.
-
-        Raises:
-            DataError: if the store gave none.
-        """
+        """Moments over the sample; a DataError if the store gave none."""
         return Moments.of(candidates.require_inclusion().usual)
 
 
@@ -212,11 +168,12 @@ def who_lacks_inclusion(query: Query, candidates: Candidates) -> str:
 
 def absence(scorer: Scorer, query: Query, candidates: Candidates) -> str:
     """A sentence that says why a scorer is left out of a sum; empty where it can score the candidates."""
-    for name in sorted(scorer.needs):
-        if who := who_lacks(name, query, candidates):
+    lacking = {name: who_lacks(name, query, candidates) for name in sorted(scorer.needs)}
+    if isinstance(scorer, StoredInclusionScorer):
+        lacking["tokens"] = who_lacks_inclusion(query, candidates)
+    for name, who in lacking.items():
+        if who:
             return f"without {FIELD_NAMES[name]}: {who} none, so {scorer.name} was left out"
-    if isinstance(scorer, StoredInclusionScorer) and (who := who_lacks_inclusion(query, candidates)):
-        return f"without {FIELD_NAMES['tokens']}: {who} none, so {scorer.name} was left out"
     if isinstance(scorer, RetrievedScorer) and scorer.name not in candidates.scores:
         return f"without scores of {scorer.name}: the candidates have none, so it was left out"
     return ""

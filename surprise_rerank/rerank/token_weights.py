@@ -13,30 +13,17 @@ from surprise_rerank.similarities.dynamax import DynaMax
 EXPONENT = 8.0
 
 
-def soft_document_frequency(maxima: Float32Array) -> Float64Array:
-    """(m,) in how many of n documents each question token has a similar token: sum_i max_ij^8.
-
-    For word vectors, where the same word has the same vector, this is nearly the document frequency. Tokens
-    in context are rarely equal, so all frequencies are small and the weights nearly equal. For such models
-    the inverse frequency of words made rankings worse.
-
-    Args:
-        maxima: (n, m) each document's largest cosine with each token, from 0 to 1.
-    """
-    counted: Float64Array = (np.clip(maxima, 0.0, 1.0).astype(np.float64) ** EXPONENT).sum(axis=0)
-    return counted
-
-
 def token_weights(query: Float32Array, maxima: Float32Array) -> Float64Array:
-    """(m,) w_j = |x_j| ln(1 + (n - n_j + .5) / (n_j + .5)), n_j the soft document frequency.
+    """(m,) weights of a question's tokens x_j, of their own length, which is their weight in mean pooling.
 
-    The length |x_j| of a token's vector is its weight in the mean pooling of the dense vector.
+        w_j = |x_j| ln(1 + (n - n_j + .5) / (n_j + .5)),   n_j = sum_i max_ij^8
 
-    Args:
-        query: (m, d) token vectors, of their own length.
-        maxima: (n, m) as `soft_document_frequency`.
+    n_j is in how many of n documents the token has a similar one; (n, m) `maxima` are each document's largest
+    cosine with it, from 0 to 1. For word vectors, where the same word has the same vector, this is nearly the
+    document frequency. Tokens in context are rarely equal, so all frequencies are small and the weights
+    nearly equal. For such models the inverse frequency of words made rankings worse.
     """
-    frequency, n = soft_document_frequency(maxima), len(maxima)
+    frequency, n = (np.clip(maxima, 0.0, 1.0).astype(np.float64) ** EXPONENT).sum(axis=0), len(maxima)
     weights: Float64Array = row_norms(query) * np.log1p((n - frequency + 0.5) / (frequency + 0.5))
     return weights
 
@@ -60,18 +47,9 @@ def measured_weights(
 def weighted_inclusion(
     query: Float32Array, documents: TokenBatch, sample: TokenBatch, *, threads: int | None = None
 ) -> tuple[Float64Array, Float64Array]:
-    """Inclusion of a question's weighted tokens in every document of a pool, and in those of a sample.
+    """Inclusion of a question's weighted tokens: (n,) in every document of a pool, (s,) in those of a sample.
 
         sum_j w_j max_y <x_j, y> / sum_j w_j,   unit tokens, floored at 0
-
-    Args:
-        query: (m, d) token vectors.
-        documents: the pool.
-        sample: a uniform sample of the corpus.
-        threads: how many to use; see `pool_maxima`.
-
-    Returns:
-        (n,) of the pool and (s,) of the sample.
 
     Raises:
         DataError: if dimensions differ.

@@ -38,15 +38,12 @@ class Weighted(Reranker, Protocol):
     @property
     def weights(self) -> Mapping[str, float]:
         """Part's name -> its factor; 1 where not given."""
-        ...
 
     def parts(self, query: Query, candidates: Candidates) -> dict[str, Float64Array]:
         """Part's name -> (n,) what it adds to the score, before the factors; the same names for all pools."""
-        ...
 
     def weighted(self, weights: Mapping[str, float]) -> Self:
         """The same with other factors."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -98,15 +95,9 @@ def fit_guarded(
 ) -> WeightFit:
     """Learn the weights of a re-ranker (`fusion.refine_weights`), and check them on held-back questions.
 
-    `reranker.weighted(fit.weights)` uses the result. The order of the questions makes no difference.
-
-    Args:
-        reranker: `AutoReranker` or `FusionReranker`.
-        judged: questions of different ids, with their pools and the gains of documents by id, in the pool or
-            not; a document without a gain counts as not relevant. Use training or development questions,
-            never those of a test.
-        folds: how many parts the questions are divided into.
-        seed: of the division.
+    `reranker.weighted(fit.weights)` uses the result. Judged are questions of different ids, with their pools
+    and the gains of documents by id, in the pool or not; one without a gain is not relevant. Their order has
+    no effect; `seed` divides them into `folds`. Use training or development questions, never a test's.
 
     Raises:
         DataError: if no question has a relevant document, an id is a duplicate, a gain is not finite, there
@@ -141,16 +132,8 @@ def fit_guarded(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Lesson:
-    """A judged question.
+    """A judged question: its pool, of which only ids count, what each part adds, and the positive gains."""
 
-    Attributes:
-        query: its id, or its text where it has none.
-        pool: the candidates, with only the fields that an order needs.
-        parts: part's name -> (n,) what it adds to the score.
-        gains: of documents by id, all positive; in the pool or not.
-    """
-
-    query: str
     pool: Candidates
     parts: Mapping[str, Float64Array]
     gains: Mapping[str, float]
@@ -168,10 +151,6 @@ class _Lesson:
     def order(self, weights: Mapping[str, float]) -> Ranking:
         """The documents of the pool by the weighted sum."""
         return Ranking.order(self.pool, weighted_sum(self.parts, weights))
-
-    def ndcg(self, weights: Mapping[str, float]) -> float:
-        """Of the ranking by the weighted sum, as trec_eval defines it: the gains are the judgements."""
-        return _dcg([self.gains.get(name, 0.0) for name in self.order(weights).ids]) / self.ideal
 
 
 def _lessons(
@@ -191,7 +170,7 @@ def _lessons(
             )
         if gains:
             bare = Candidates(pool.ids, passages=pool.passages, best=pool.best)
-            found[name] = _Lesson(name, bare, reranker.parts(query, pool), gains)
+            found[name] = _Lesson(bare, reranker.parts(query, pool), gains)
     if not found:
         raise DataError("no question has a relevant document; give judgements above 0 for some documents")
     return [found[name] for name in sorted(found)]
@@ -209,8 +188,9 @@ def _fitted(lessons: Sequence[_Lesson], start: Mapping[str, float]) -> dict[str,
 
 
 def _ndcg(lessons: Sequence[_Lesson], weights: Mapping[str, float]) -> Float64Array:
-    """(n,) of every question."""
-    return np.array([lesson.ndcg(weights) for lesson in lessons])
+    """(n,) of every question's ranking, as trec_eval defines it: the gains are the judgements."""
+    ranked = ((own, own.order(weights).ids) for own in lessons)
+    return np.array([_dcg([own.gains.get(name, 0.0) for name in ids]) / own.ideal for own, ids in ranked])
 
 
 def _dcg(gains: Sequence[float]) -> float:
