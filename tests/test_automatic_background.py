@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import logging
 from collections.abc import Iterator
@@ -19,8 +18,7 @@ from surprise_rerank.candidates import Candidates, Ranking, Verdict
 from surprise_rerank.connectors.attached import Collection
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.systems import backgrounds
-from surprise_rerank.connectors.systems.backgrounds import load_background, near_questions, staleness
-from surprise_rerank.connectors.systems.loading import pipeline_of
+from surprise_rerank.connectors.systems.backgrounds import near_questions, staleness
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.eval.cli.surprise_rerank.main import command
@@ -144,44 +142,6 @@ def test_an_empty_index_has_no_background_yet(few: None, tmp_path: Path):
         assert index.backgrounds() == {}
         index.sync(documents(5))
         assert index.backgrounds()["auto"].documents == 5
-
-
-def old_format(made: QuestionBackground) -> bytes:
-    """As versions before wrote it."""
-    file = io.BytesIO()
-    np.savez(
-        file,
-        format=np.int64(1),
-        names=np.array(made.names),
-        means=made.means,
-        slopes=made.slopes,
-        lengths=np.array(made.lengths),
-        deviations=made.deviations,
-        totals=made.totals,
-        scorer=np.str_(made.scorer),
-        documents=np.int64(made.documents),
-        questions=np.frombuffer(made.questions.to_bytes(), np.uint8),
-    )
-    return file.getvalue()
-
-
-def test_a_background_of_an_earlier_version_is_read_and_reported_when_it_is_stale(
-    index: DocumentIndex, caplog: pytest.LogCaptureFixture
-):
-    made = index.backgrounds()["auto"]
-    index.storage.write_file("background-auto.npz", old_format(made))
-    old = load_background(index, "auto")
-    assert old is not None
-    assert (old.texts, old.effective, old.near.size) == ((), old.count, 0)
-    np.testing.assert_array_equal(old.totals, made.totals)
-    assert index.pipeline().search("bread number0").surprise is not None
-    with caplog.at_level(logging.WARNING):
-        index.sync(documents(60))
-    assert "the background of auto is stale, and its questions were not kept" in caplog.text
-    caplog.clear()
-    with caplog.at_level(logging.WARNING):
-        pipeline_of(index, "auto")
-    assert "is stale: of 30 documents that it was measured over, 30 came, changed or went" in caplog.text
 
 
 def test_stale_is_what_has_grown_or_changed_by_more_than_a_fifth(index: DocumentIndex):

@@ -130,8 +130,7 @@ def background_for(
     # What would be measured where words cannot be asked would leave them out for those who can.
     asks_all = found is None or not _counts_unasked_words(built, found)
     if (found is None or problem) and is_able and asks_all:
-        kept = found if found is not None and found.texts else None
-        kept = kept or next((own for own in all_backgrounds(index).values() if own.texts), None)
+        kept = found if found is not None else next(iter(all_backgrounds(index).values()), None)
         if kept is not None or (first and not all_backgrounds(index)):
             made = _measured_now(index, built, encoder, kept, show_progress=show_progress)
             found, problem = (found, problem) if made is None else (made, "")
@@ -297,23 +296,14 @@ def measure_again(
         kept: system -> the background that it had.
         show_progress: a bar on the error stream.
     """
-    lost = [name for name, own in kept.items() if not own.texts]
-    if lost:
-        _log.warning(
-            "%s: the background of %s is stale, and its questions were not kept; make it again with "
-            "store_background",
-            index.where,
-            ", ".join(lost),
-        )
     is_first = not kept and len(index) > 0 and is_automatic()
-    again = {name: own for name, own in kept.items() if own.texts}
-    asked = sum(own.count for own in again.values()) + (USUAL if is_first else 0)
+    asked = sum(own.count for own in kept.values()) + (USUAL if is_first else 0)
     if not asked:
         return False
     with Terminal(quiet=not show_progress).bar("background", asked, "questions") as advance:
         if is_first:
             measure_background(index, inputs_of(index).default, None, on_progress=advance)
-        for name, own in again.items():
+        for name, own in kept.items():
             measure_background(
                 index,
                 name,

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from surprise_rerank.thresholds.calibration import threshold_for as threshold_for
     from surprise_rerank.thresholds.chance import AnswerChance as AnswerChance
     from surprise_rerank.thresholds.monitor import BackgroundMonitor as BackgroundMonitor
+    from surprise_rerank.thresholds.monitor import Promise as Promise
     from surprise_rerank.thresholds.monitor import Traffic as Traffic
-    from surprise_rerank.thresholds.promise import Promise as Promise
 
 __getattr__, __all__ = lazy_names(
     __name__,
@@ -29,7 +29,6 @@ __getattr__, __all__ = lazy_names(
         "calibration": "Answered RelevanceCurve ReliabilityBin "
         "answered expected_calibration_error reliability threshold_for",
         "chance": "AnswerChance",
-        "monitor": "BackgroundMonitor Traffic",
-        "promise": "Promise",
+        "monitor": "BackgroundMonitor Promise Traffic",
     },
 )

@@ -24,7 +24,7 @@ that a new question which equals it is not above it. By those of all alone an un
 where five scorers have heavy tails, up to 8.7 % pass at 5 % (docs/thresholds.md has all figures). One scorer
 alone orders questions the same way by any scale, and the p-value is exact.
 
-Near-duplicates count as one question (`variety.py`), so that Sigma is
+Near-duplicates count as one question (`varied_questions.py`), so that Sigma is
 
     Sigma = sum of the shares of questions with less / (1 + sum of all shares).                     (3)
 """
@@ -48,10 +48,10 @@ from surprise_rerank.rerank.fusion import BM25_WEIGHT
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.thresholds.background_file import packed, unpacked
 from surprise_rerank.thresholds.chance import BY_VECTORS, WITH_WORDS, AnswerChance
-from surprise_rerank.thresholds.promise import Promise
+from surprise_rerank.thresholds.monitor import Promise
 from surprise_rerank.thresholds.question_contrast import QUESTION_CONTRAST, with_question_contrast
 from surprise_rerank.thresholds.scales import Lines, lines, lines_without_each
-from surprise_rerank.thresholds.variety import nearest_pair, question_shares
+from surprise_rerank.thresholds.varied_questions import nearest_pair, question_shares
 from surprise_rerank.thresholds.verdicts import Evidence, verdict_on
 
 # Fewer questions are not enough for a threshold.
@@ -76,13 +76,10 @@ class QuestionBackground:
         means: (k,) m of equation (2) for a question of the background's mean log length; a + b log |q| there.
         slopes: (k,) b; 0 but for BM25.
         deviations: (k,) sigma.
-        lengths: log |q| of the shortest background question, its mean, and that of the longest; questions
-            beyond count as these.
-        totals: (n,) max over documents of T of every background question, ascending; minus infinity for one
-            that found nothing.
+        lengths: the least log |q| of background questions, its mean, and the largest; others count as these.
+        totals: (n,) max over documents of T of every question, ascending; minus infinity where nothing was.
         shares: (n,) what each of them counts, 1 but for near-duplicates.
-        texts: the n questions in the order of `totals`, so that they can be asked again; none in a file of
-            an earlier version.
+        texts: the n questions in the order of `totals`, so that they can be asked again.
         scorer: what made the rankings, for readers: for example model and system.
         documents: over how many documents; 0 where unknown.
         questions: the ensemble of the background questions, for `question_contrast.py`, whose score then
@@ -101,7 +98,7 @@ class QuestionBackground:
     lengths: tuple[float, float, float]
     totals: Float64Array
     shares: Float64Array
-    texts: tuple[str, ...] = ()
+    texts: tuple[str, ...]
     scorer: str = ""
     documents: int = 0
     questions: Ensemble | None = None
@@ -119,13 +116,9 @@ class QuestionBackground:
         documents: int = 0,
         questions: Ensemble | None = None,
     ) -> QuestionBackground:
-        """The background of these questions, each with the ranking of its candidates.
+        """The background of questions that have nothing to do with the corpus, each with all it finds.
 
-        Args:
-            answers: questions that have nothing to do with the corpus, and all of their candidates.
-            scorer: what the rankings were made by, for readers.
-            documents: over how many documents; 0 where unknown.
-            questions: the ensemble of these questions, if the rankings have their contrast.
+        `questions` is their ensemble, if the rankings have their contrast.
 
         Raises:
             DataError: if there are too few questions, or they were not ranked by the same scorers.
@@ -136,15 +129,16 @@ class QuestionBackground:
         for question, ranking in answers:
             own = _raw(ranking)
             texts.append(question)
-            if len(ranking) and names and tuple(own) != names:
+            if not len(ranking):
+                tables.append(np.zeros((0, 0)))
+                continue
+            if names and tuple(own) != names:
                 raise DataError(
                     f"the background question {question!r} was scored by {', '.join(own)}, others by "
                     f"{', '.join(names)}; rank all of them in one way"
                 )
-            names = tuple(own) if len(ranking) else names
-            tables.append(
-                np.array(list(own.values()), dtype=np.float64) if len(ranking) else np.zeros((0, 0))
-            )
+            names = tuple(own)
+            tables.append(np.array(list(own.values()), dtype=np.float64))
         found = [i for i, table in enumerate(tables) if table.size]
         if len(found) < FEWEST:
             raise DataError(
@@ -162,22 +156,25 @@ class QuestionBackground:
             names,
             *known,
             lengths=(shortest, middle, longest),
-            totals=np.zeros(0),
+            totals=np.full(len(tables), -np.inf),
             shares=shares,
+            texts=tuple(texts),
             scorer=scorer,
             documents=documents,
             questions=questions,
         )
-        totals = np.full(len(tables), -np.inf)
         # One score orders questions the same way by any scale.
         each = lines_without_each(*evidence, follows) if len(names) > 1 or any(follows) else None
         for row, i in enumerate(found):
-            scales = known if each is None else Lines(*(part[row] for part in each))
-            totals[i] = replace(made, **scales._asdict())._totals(tables[i], float(logs[row])).max()
+            length = float(logs[row])
             # A new question that equals it has the scales of all, and should not surprise.
-            totals[i] = max(totals[i], made._totals(tables[i], float(logs[row])).max())
-        order = np.argsort(totals, kind="stable")
-        return replace(made, totals=totals[order], shares=shares[order], texts=tuple(texts[i] for i in order))
+            made.totals[i] = made._totals(tables[i], length).max()
+            if each is not None:
+                others = replace(made, **Lines(*(part[row] for part in each))._asdict())
+                made.totals[i] = max(made.totals[i], others._totals(tables[i], length).max())
+        order = np.argsort(made.totals, kind="stable")
+        sorted_texts = tuple(texts[i] for i in order)
+        return replace(made, totals=made.totals[order], shares=shares[order], texts=sorted_texts)
 
     @classmethod
     def measured(
@@ -187,13 +184,9 @@ class QuestionBackground:
         scorer: str = "",
         documents: int = 0,
     ) -> QuestionBackground:
-        """The background of encoded questions.
+        """The background of encoded questions that have nothing to do with the corpus.
 
-        Args:
-            queries: that have nothing to do with the corpus, with their dense vectors.
-            rank: makes the candidates of a question, with their dense vectors, and their ranking.
-            scorer: what ranks, for readers.
-            documents: over how many documents; 0 where unknown.
+        `rank` makes the candidates of a question, with their dense vectors, and their ranking.
 
         Raises:
             DataError: if there are too few questions.
@@ -215,7 +208,7 @@ class QuestionBackground:
     @property
     def needs(self) -> frozenset[Field]:
         """What the candidates must have beside what their re-ranker reads."""
-        return frozenset() if self.questions is None else frozenset({"dense"})
+        return frozenset(() if self.questions is None else ("dense",))
 
     @property
     def count(self) -> int:
@@ -249,11 +242,7 @@ class QuestionBackground:
         return self.effective > self.count - 0.5
 
     def promise(self, alpha: float) -> Promise:
-        """What a threshold of 1 - alpha lets through, and how well these questions know it.
-
-        Raises:
-            DataError: as `check` of 1 - alpha.
-        """
+        """What a threshold of 1 - alpha lets through, and how well these questions know it; see `check`."""
         self.check(1 - alpha)
         return Promise.of(alpha, self.effective)
 
@@ -263,11 +252,7 @@ class QuestionBackground:
         return np.array([_WEIGHTS.get(name, 1.0) for name in self.names])
 
     def totals_of(self, ranking: Ranking, question: str) -> Float64Array:
-        """(n,) T of every document of a question's ranking.
-
-        Raises:
-            DataError: if it was made by other scorers.
-        """
+        """(n,) T of every document of a question's ranking; a DataError if other scorers made it."""
         own = _raw(ranking)
         if not len(ranking):
             return np.zeros(0)
@@ -279,20 +264,12 @@ class QuestionBackground:
         return self._totals(np.array(list(own.values()), dtype=np.float64), _log_length(question))
 
     def surprise(self, totals: Float64Array) -> Float64Array:
-        """(n,) Sigma of equation (3): the question itself counts among the others.
-
-        This makes 1 - Sigma a p-value for any number of background questions.
-        """
+        """(n,) Sigma of equation (3). The question counts among the others, so 1 - Sigma is a p-value."""
         below = self._counted[np.searchsorted(self.totals, totals, side="left")]
-        shares: Float64Array = below / (self.effective + 1)
-        return shares
+        return np.asarray(below / (self.effective + 1))
 
     def total_at(self, min_surprise: float) -> float:
-        """The T that a document must exceed for a surprise of at least this; minus infinity for 0.
-
-        Raises:
-            DataError: as `check`.
-        """
+        """The T that a document must exceed for a surprise of at least this; minus infinity for 0."""
         self.check(min_surprise)
         needed = int(np.searchsorted(self._counted, min_surprise * (self.effective + 1) - _ROUNDING))
         return float(self.totals[needed - 1]) if needed else -math.inf
@@ -300,8 +277,7 @@ class QuestionBackground:
     @cached_property
     def _counted(self) -> Float64Array:
         """(n + 1,) what the first so many questions count."""
-        counted: Float64Array = np.concatenate([[0.0], np.cumsum(self.shares)])
-        return counted
+        return np.concatenate([[0.0], np.cumsum(self.shares)])
 
     @cached_property
     def usual_total(self) -> tuple[float, float]:
@@ -312,12 +288,9 @@ class QuestionBackground:
         return mean, math.sqrt(variance) or 1.0
 
     def standing(self, totals: Float64Array) -> tuple[float, float]:
-        """How far the best document is above those of background questions, and above its own pool.
+        """(t, g) of `chance.py`: how far the best document is above those of others, and above its pool.
 
-        These are t and g of `chance.py`.
-
-        Args:
-            totals: (n,) T of a ranking's documents in their order; at least one.
+        `totals` are the (n,) T of a ranking's documents in their order; at least one.
         """
         mean, deviation = self.usual_total
         pool = totals[:_POOL]
@@ -347,15 +320,7 @@ class QuestionBackground:
         return Evidence(chance, near < WEAK_NEAR, near)
 
     def with_near(self, answers: Iterable[tuple[Query, Candidates, Ranking]]) -> QuestionBackground:
-        """The same with what near questions find.
-
-        Args:
-            answers: questions with their pools, which lack the documents that the questions are made of, and
-                their rankings.
-
-        Raises:
-            DataError: if the rankings were made by other scorers.
-        """
+        """The same with what near questions find in pools that lack the documents which they are made of."""
         totals = (self.told(ranking, query, pool)[1] for query, pool, ranking in answers)
         near = [float(self.usual_chance.of(*self.standing(own))) if len(own) else 0.0 for own in totals]
         return replace(self, near=np.sort(near))
@@ -373,33 +338,22 @@ class QuestionBackground:
     def judged(
         self, ranking: Ranking, query: Query, candidates: Candidates, min_surprise: float | None = None
     ) -> Ranking:
-        """The ranking of these candidates with the surprise of every document, descending, and a verdict.
+        """The ranking of all candidates with the surprise of every document, descending, and a verdict.
 
         A document is at least as surprising as any that the re-ranker puts below it. So the first one has the
-        largest of all, which is the question's.
-
-        Args:
-            ranking: of all candidates.
-            query: encoded.
-            candidates: with what `needs` names.
-            min_surprise: a question is off-topic below it.
+        largest of all, which is the question's. It is off-topic below `min_surprise`.
 
         Raises:
-            DataError: if the ranking was made by other scorers, or vectors are missing.
+            DataError: if the ranking was made by other scorers, or what `needs` names is missing.
         """
         told, totals = self.told(ranking, query, candidates)
         own = self.surprise(totals)
         told = replace(told, surprise=np.maximum.accumulate(own[::-1])[::-1])
-        if not len(totals):
-            return replace(told, verdict=verdict_on(told, None, min_surprise))
-        return replace(told, verdict=verdict_on(told, self.evidence(totals), min_surprise))
+        evidence = self.evidence(totals) if len(totals) else None
+        return replace(told, verdict=verdict_on(told, evidence, min_surprise))
 
     def check(self, min_surprise: float) -> None:
-        """Refuse a threshold that is no share, or is too high for so few background questions.
-
-        Raises:
-            DataError: if it is not from 0 to 1, or above `highest`.
-        """
+        """Refuse a threshold that is no share, or is above `highest`, by a DataError."""
         if not isinstance(min_surprise, int | float) or not 0 <= min_surprise <= 1:
             raise DataError(f"min_surprise must be a share from 0 to 1, got {min_surprise!r}")
         if min_surprise > self.highest + _ROUNDING:
@@ -422,11 +376,7 @@ class QuestionBackground:
         return packed({own.name: getattr(self, own.name) for own in fields(self)})
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Keep it in a file, for re-rankers of texts that have no index; another run reads it with `load`.
-
-        Raises:
-            OSError: if the file cannot be written.
-        """
+        """Keep it in a file, for re-rankers of texts that have no index; `load` reads it."""
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(target) as file:
@@ -434,11 +384,7 @@ class QuestionBackground:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> QuestionBackground:
-        """What `save` wrote.
-
-        Raises:
-            DataError: if there is no such file, or it is no background.
-        """
+        """What `save` wrote; a DataError if there is no such file, or it is no background."""
         try:
             content = Path(path).read_bytes()
         except OSError as error:
@@ -450,11 +396,7 @@ class QuestionBackground:
 
     @classmethod
     def from_bytes(cls, content: bytes, where: str) -> QuestionBackground:
-        """Read what `to_bytes` gave; nothing in it is executed.
-
-        Args:
-            content: the bytes.
-            where: what to call their place in an error.
+        """Read what `to_bytes` gave; nothing in it is executed. Errors call its place `where`.
 
         Raises:
             DataError: if it is no background, is damaged, or is of another format.
@@ -463,22 +405,16 @@ class QuestionBackground:
 
     def _expected(self, length: float) -> Float64Array:
         shortest, middle, longest = self.lengths
-        expected: Float64Array = self.means + self.slopes * (min(max(length, shortest), longest) - middle)
-        return expected
+        return np.asarray(self.means + self.slopes * (min(max(length, shortest), longest) - middle))
 
     def _totals(self, scores: Float64Array, length: float) -> Float64Array:
         """(n,) T of (k, n) scores; one that is NaN is no evidence either way."""
         z = (scores - self._expected(length)[:, None]) / self.deviations[:, None]
-        totals: Float64Array = self.weights @ np.nan_to_num(z, nan=0.0, posinf=np.inf, neginf=-np.inf)
-        return totals
+        return np.asarray(self.weights @ np.nan_to_num(z, nan=0.0, posinf=np.inf, neginf=-np.inf))
 
 
 def checked_questions(questions: Sequence[str]) -> list[str]:
-    """Questions as a list.
-
-    Raises:
-        DataError: if it is one string, or one of them is none.
-    """
+    """Questions as a list; a DataError if it is one string, or one of them is none."""
     if isinstance(questions, str):
         raise DataError("background questions must be a list of strings, got one string; put it into a list")
     wrong = next((own for own in questions if not isinstance(own, str)), None)
@@ -488,11 +424,7 @@ def checked_questions(questions: Sequence[str]) -> list[str]:
 
 
 def require_background(background: QuestionBackground | None, min_surprise: float) -> None:
-    """Refuse a threshold without a background, or one that is too high for it.
-
-    Raises:
-        DataError: if there is no background, or `QuestionBackground.check` refuses.
-    """
+    """Refuse a threshold without a background, or one that is too high for it, by a DataError."""
     if background is None:
         raise DataError(
             f"min_surprise={min_surprise!r} needs a background of other questions; make one with "
@@ -516,8 +448,7 @@ def _raw(ranking: Ranking) -> dict[str, Float64Array]:
 
 def _best(scores: Float64Array) -> Float64Array:
     """(k,) the best of (k, n) scores of each scorer; minus infinity for one that has none."""
-    best: Float64Array = np.where(np.isnan(scores), -np.inf, scores).max(axis=1)
-    return best
+    return np.asarray(np.where(np.isnan(scores), -np.inf, scores).max(axis=1))
 
 
 def _log_length(question: str) -> float:

@@ -37,12 +37,9 @@ class RelevanceCurve:
     def fit(cls, scores: npt.ArrayLike, relevant: npt.ArrayLike) -> RelevanceCurve:
         """Learn the curve from judged questions; use others than those that are evaluated.
 
-        As Platt has it, the curve is fitted to (n+ + 1) / (n+ + 2) for the n+ relevant documents and to
+        `scores` are (n,) best scores of questions: T of `QuestionBackground.totals_of`, a cosine, ... As
+        Platt has it, the curve is fitted to (n+ + 1) / (n+ + 2) for the n+ relevant documents and to
         1 / (n- + 2) for the others, in place of 1 and 0, so that a few questions do not make it certain.
-
-        Args:
-            scores: (n,) a question's best score: T of `QuestionBackground.totals_of`, a cosine, ...
-            relevant: (n,) whether the document that has it is relevant.
 
         Raises:
             DataError: if shapes differ, a score is not finite, or all documents are relevant, or none.
@@ -84,65 +81,45 @@ class RelevanceCurve:
 
 @dataclass(frozen=True, slots=True)
 class ReliabilityBin:
-    """Questions of similar probability.
-
-    Attributes:
-        count: how many.
-        predicted: mean probability.
-        observed: share whose document is relevant.
-    """
+    """Questions of similar probability: how many, its mean, and the share whose document is relevant."""
 
     count: int
     predicted: float
     observed: float
 
 
-def reliability(
-    probabilities: npt.ArrayLike, relevant: npt.ArrayLike, bins: int = BINS
-) -> list[ReliabilityBin]:
+def reliability(probabilities: npt.ArrayLike, relevant: npt.ArrayLike) -> list[ReliabilityBin]:
     """The reliability diagram: questions by probability in bins of equal width, without the empty ones.
 
-    Raises:
-        DataError: if shapes differ, or a probability is not from 0 to 1.
+    A DataError if shapes differ, or a probability is not from 0 to 1.
     """
     values, outcomes = _checked(probabilities, relevant)
     if len(values) and not (values.min() >= 0 and values.max() <= 1):
         raise DataError(f"probabilities must lie from 0 to 1, got {values.min():g} to {values.max():g}")
-    numbers = np.minimum((values * bins).astype(int), bins - 1)
+    numbers = np.minimum((values * BINS).astype(int), BINS - 1)
     return [
         ReliabilityBin(int(own.sum()), float(values[own].mean()), float(outcomes[own].mean()))
-        for own in (numbers == number for number in range(bins))
+        for own in (numbers == number for number in range(BINS))
         if own.any()
     ]
 
 
-def expected_calibration_error(
-    probabilities: npt.ArrayLike, relevant: npt.ArrayLike, bins: int = BINS
-) -> float:
+def expected_calibration_error(probabilities: npt.ArrayLike, relevant: npt.ArrayLike) -> float:
     """The mean distance of predicted and observed over the bins of `reliability`, weighted by their counts.
 
     (Naeini, Cooper and Hauskrecht, AAAI 2015.) 0 for no questions.
 
     >>> round(expected_calibration_error([0.9, 0.9, 0.1, 0.1], [1, 0, 0, 0]), 2)
     0.25
-
-    Raises:
-        DataError: as `reliability`.
     """
-    found = reliability(probabilities, relevant, bins)
+    found = reliability(probabilities, relevant)
     total = sum(own.count for own in found)
     return sum(own.count * abs(own.predicted - own.observed) for own in found) / max(total, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """Questions that a threshold answers.
-
-    Attributes:
-        threshold: the least score.
-        share: of the questions that are answered.
-        precision: share of these whose document is relevant; NaN where none is answered.
-    """
+    """Questions that a least score answers: their share, and how many of these are right; NaN of none."""
 
     threshold: float
     share: float
@@ -150,11 +127,7 @@ class Answered:
 
 
 def answered(scores: npt.ArrayLike, relevant: npt.ArrayLike, thresholds: Sequence[float]) -> list[Answered]:
-    """Answered questions against precision, for each threshold.
-
-    Raises:
-        DataError: if shapes differ or a score is NaN.
-    """
+    """Answered questions against precision, for each threshold; a DataError as of `reliability`."""
     values, outcomes = _checked(scores, relevant)
     rows = []
     for threshold in thresholds:

@@ -55,10 +55,7 @@ class AnswerChance:
     def calibrated(self, best: npt.ArrayLike, gap: npt.ArrayLike, found: npt.ArrayLike) -> AnswerChance:
         """The same for a corpus with judged questions; of those with an answer, the lowest tenth is weak.
 
-        Args:
-            best: (n,) their t.
-            gap: (n,) their g.
-            found: (n,) whether their first ten documents contained a relevant one.
+        They have (n,) t and g, and (n,) whether their first ten documents contained a relevant one.
 
         Raises:
             DataError: if there are too few, or all or none of them found one.

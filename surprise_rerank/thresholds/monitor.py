@@ -1,12 +1,11 @@
-"""Whether the questions that come are of the kind that a background promises something about."""
+"""What a threshold promises, and whether the questions that come are of the kind that it is promised for."""
 
 from __future__ import annotations
 
 import math
 import threading
 from collections import deque
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,11 +15,47 @@ from surprise_rerank.errors import DataError
 from surprise_rerank.thresholds.verdicts import OFF_TOPIC
 
 _ROUNDING = 1e-9
-_LEVEL = 0.95  # of the interval of the pass rate
+_LEVEL = 0.95  # of intervals
+_CUT = 0.5  # lambda of `BackgroundMonitor`
+_UNLIKELY = 0.01  # counts that are less likely are drift
 _DIRECTIONS = {
     1: "find more than the background's, and more of them pass than is promised (or many are near the topic)",
     -1: "find less than the background's, and fewer of them pass than is promised",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """The share of unrelated questions that a threshold lets through, with a central 95 % interval.
+
+    On average over backgrounds of n questions (near-duplicates count as one) it is at most `alpha`. One
+    background has one threshold, the k-th smallest of n totals with k = (1 - alpha)(n + 1) rounded up; the
+    share above it is of the Beta distribution with n + 1 - k and k (Vovk, 'Conditional validity of inductive
+    conformal predictors', 2012).
+    """
+
+    alpha: float
+    low: float
+    high: float
+    questions: float
+
+    @classmethod
+    def of(cls, alpha: float, questions: float) -> Promise:
+        """What n questions know of a share; they must be at least 1 / alpha - 1."""
+        from scipy import special  # here: a search measures a promise only where it is shown
+
+        k = float(np.ceil((1 - alpha) * (questions + 1) - _ROUNDING))
+        above = max(questions + 1 - k, _ROUNDING)
+        if not k:
+            return cls(alpha, 1.0, 1.0, questions)
+        low, high = special.betaincinv(above, k, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2]).tolist()
+        return cls(alpha, low, high, questions)
+
+    def __str__(self) -> str:
+        return (
+            f"{100 * self.alpha:.3g} %, 95 % interval {100 * self.low:.2g} to {100 * self.high:.2g}, from "
+            f"{self.questions:.0f} questions"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +69,7 @@ class Traffic:
         passed: how many had a surprise of at least 1 - alpha.
         passed_low: the lower end of the 95 % interval of the share that passes (Clopper and Pearson).
         passed_high: its upper end.
-        off_topic: pi_0, the estimated share of off-topic questions; from 0 to 1.
+        off_topic: pi_0, the estimated share of off-topic questions.
         wrong: alpha pi_0, the share of all questions that is expected to pass although it is off-topic.
         drift: 1 where off-topic questions find more than the background's, -1 where they find less, else 0.
         drift_p: the two-sided p-value of that test.
@@ -80,18 +115,11 @@ class BackgroundMonitor:
     2002), of which alpha pass. They should also be as often in the upper half of (lambda, 1] as in the lower.
     The share of the upper half is itself known from n background questions only: with u of their n + 1 gaps
     there, and l in the lower half, it is of the distribution Beta(u, l), and the count in the upper half is
-    beta-binomial. Drift is a two-sided tail of it below `level`. A question that is asked often counts every
+    beta-binomial. Drift is a two-sided tail of it below .01. A question that is asked often counts every
     time, and can look like drift.
 
-    Args:
-        questions: n, of the background: `QuestionBackground.effective`.
-        alpha: the share of off-topic questions that may pass: 1 - min_surprise.
-        cut: lambda.
-        level: how unlikely counts must be to be called drift.
-        window: how many of the last questions count.
-
-    Raises:
-        DataError: if a share is not between 0 and 1, or there is less than 1 question.
+    n is `QuestionBackground.effective`, alpha is 1 - min_surprise, and lambda is .5. The last `window`
+    questions count. A DataError if alpha is no share, or there is less than 1 question.
     """
 
     def __init__(
@@ -99,19 +127,14 @@ class BackgroundMonitor:
         questions: float,
         alpha: float = 1 - OFF_TOPIC,
         *,
-        cut: float = 0.5,
-        level: float = 0.01,
         window: int = 10_000,
     ) -> None:
         if not 0 <= alpha <= 1:
             raise DataError(f"alpha must be a share from 0 to 1, got {alpha!r}")
-        for name, share in (("cut", cut), ("level", level)):
-            if not 0 < share < 1:
-                raise DataError(f"{name} must be between 0 and 1, got {share!r}")
         for name, count in (("questions", questions), ("window", window)):
             if count < 1:
                 raise DataError(f"{name} must be at least 1, got {count!r}")
-        self.questions, self.alpha, self.cut, self.level = questions, alpha, cut, level
+        self.questions, self.alpha = questions, alpha
         self._lock = threading.Lock()
         self._last: deque[float] = deque(maxlen=window)
         self._unmeasured = self._measured = 0
@@ -119,9 +142,8 @@ class BackgroundMonitor:
     def observe(self, found: Ranking | Verdict | float | None) -> int:
         """Take note of a question; returns how many were measured since the beginning.
 
-        Args:
-            found: its ranking (of the whole pool, or with a verdict), its verdict, or its best document's
-                surprise; without a surprise it is counted as not measured.
+        `found` is its ranking (of the whole pool, or with a verdict), its verdict, or its best document's
+        surprise; without a surprise it is counted as not measured.
         """
         surprise = _surprise(found)
         with self._lock:
@@ -138,8 +160,8 @@ class BackgroundMonitor:
             surprise, unmeasured = np.array(self._last, dtype=np.float64), self._unmeasured
         p, asked = 1 - surprise, len(surprise)
         passed = int((p <= self.alpha + _ROUNDING).sum())
-        high, low = self._gaps((1 + self.cut) / 2), self._gaps(self.cut)
-        upper, above = (int((p > own + _ROUNDING).sum()) for own in ((1 + self.cut) / 2, self.cut))
+        high, low = self._gaps((1 + _CUT) / 2), self._gaps(_CUT)
+        upper, above = (int((p > own + _ROUNDING).sum()) for own in ((1 + _CUT) / 2, _CUT))
         off_topic = min(1.0, float(above * (self.questions + 1) / (low * asked))) if asked else 0.0
         # So few background questions that none of their p-values is in the lower half tell no drift.
         drift_p = _two_sided(upper, above, high, low - high) if low > high else 1.0
@@ -152,17 +174,9 @@ class BackgroundMonitor:
             *_interval(passed, asked),
             off_topic,
             self.alpha * off_topic,
-            0 if drift_p >= self.level else (1 if upper < expected else -1),
+            0 if drift_p >= _UNLIKELY else (1 if upper < expected else -1),
             drift_p,
         )
-
-    def report(self) -> str:
-        """One line for logs."""
-        return str(self.traffic())
-
-    def to_json(self) -> dict[str, Any]:
-        """The fields of `Traffic`."""
-        return asdict(self.traffic())
 
     def _gaps(self, above: float) -> float:
         """How many of the n + 1 possible p-values, 1 / (n + 1) to 1, are above this."""

@@ -27,25 +27,19 @@ QUESTION_CONTRAST = "contrast"
 def question_contrast(
     query: Query, candidates: Candidates, questions: Ensemble, *, is_member: bool = False
 ) -> Float64Array:
-    """(n,) z of every candidate; 0 where the questions give it no spread.
+    """(n,) z of every candidate over background `questions`; 0 where these give it no spread.
 
-    Args:
-        query: with its dense vector.
-        candidates: with their dense vectors.
-        questions: the ensemble of background questions.
-        is_member: whether the query is one of them. It is omitted then, because a new question is none of
-            them.
+    A query that is one of them is omitted, because a new question is none of them.
 
     Raises:
-        DataError: if a vector is missing, or of another dimension.
+        DataError: if a dense vector is missing, or of another dimension.
     """
     vectors = candidates.require_dense()
     cosines = np.asarray(vectors @ query.require_dense(), dtype=np.float64)
     moments = questions.moments(vectors)
     if is_member:
         moments = _without(cosines, moments, questions.count)
-    z: Float64Array = np.nan_to_num(z_scores(cosines, moments), nan=0.0)
-    return z
+    return np.nan_to_num(z_scores(cosines, moments), nan=0.0)
 
 
 def with_question_contrast(

@@ -32,13 +32,10 @@ class Lines(NamedTuple):
 
 
 def lines(best: Float64Array, logs: Float64Array, shares: Float64Array, follows: list[bool]) -> Lines:
-    """The (k,) lines of the best scores of n questions.
+    """The (k,) lines of the (n, k) best scores of n questions, minus infinity where one has none by a scorer.
 
-    Args:
-        best: (n, k), minus infinity where a question has none by a scorer.
-        logs: (n,) logarithms of lengths.
-        shares: (n,) what each question counts.
-        follows: k times whether the mean follows the length.
+    (n,) `logs` are logarithms of lengths, (n,) `shares` what each question counts, and `follows` tells k
+    times whether the mean follows the length.
     """
     sums, centre = _sums(best, logs, shares)
     return _lines(sums.sum(axis=1), centre, np.array(follows))

@@ -1,29 +1,34 @@
-"""Questions about everything, which come with the package: the background that an index gets by itself."""
+"""Questions about everything, which come with the package, and how many different ones a list has.
+
+Forty questions of one template ('who won the game of 1980?', 'who won the game of 1981?') are one question
+asked forty times. What they find says little about what others find.
+"""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from importlib import resources
 
+import numpy as np
+
+from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.errors import DataError
 
 # Of the questions of a background that is made without being asked for. Known from 300: 5 % +- 1.3.
 USUAL = 300
 ORIGIN = "varied questions of the package"
 _FILE = "varied_questions.tsv"
+# Questions whose sets of trigrams have at least this Jaccard similarity are one question.
+NEAR = 0.5
+_GRAM = 3
 
 
 def varied_questions(count: int = USUAL, seed: int = 0) -> tuple[str, ...]:
     """So many questions, as many of each topic as of any other; more begin with fewer.
 
     They are questions, key words, claims and longer requests about 42 topics, written for this package.
-
-    Args:
-        count: how many.
-        seed: of the draw within a topic.
-
-    Raises:
-        DataError: if there are not so many.
+    `seed` is of the draw within a topic. A DataError if there are not so many.
     """
     topics: dict[str, list[str]] = {}
     for line in resources.files(__package__).joinpath(_FILE).read_text("utf-8").splitlines():
@@ -42,3 +47,45 @@ def varied_questions(count: int = USUAL, seed: int = 0) -> tuple[str, ...]:
             f"there are {len(found)} varied questions, asked for are {count}; ask for 1 to {len(found)}"
         )
     return tuple(found[:count])
+
+
+def question_shares(questions: Sequence[str]) -> Float64Array:
+    """(n,) what each question counts: 1 / the number of those that it nearly equals, with itself.
+
+    Their sum is the effective number of questions. Two are near-duplicates if the Jaccard similarity of their
+    sets of three letters in a row (case and punctuation do not count) is at least `NEAR`.
+
+    >>> question_shares(["Who won in 1990?", "who won in 1991", "How deep is the sea?"]).tolist()
+    [0.5, 0.5, 1.0]
+    """
+    return 1.0 / np.bincount(_near_pairs(questions)[0], minlength=len(questions))
+
+
+def nearest_pair(questions: Sequence[str]) -> tuple[str, str] | None:
+    """The first two that are near-duplicates, to show them; None without any."""
+    rows, others = _near_pairs(questions)
+    found = np.flatnonzero(rows < others)
+    return (questions[rows[found[0]]], questions[others[found[0]]]) if len(found) else None
+
+
+def _near_pairs(questions: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of all pairs of near-duplicates, both ways, each with itself as well; by the first."""
+    from scipy import sparse  # a search by words alone does without it
+
+    grams = [_grams(question) for question in questions]
+    places: dict[str, int] = {}
+    columns = [places.setdefault(gram, len(places)) for own in grams for gram in sorted(own)]
+    sizes = np.array([len(own) for own in grams], dtype=np.int64)
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    table = sparse.csr_array((np.ones(len(columns)), columns, offsets), (len(grams), len(places)))
+    common = (table @ table.T).tocoo()
+    rows, others = common.coords
+    near = common.data >= NEAR * (sizes[rows] + sizes[others] - common.data)
+    order = np.lexsort((others[near], rows[near]))
+    return rows[near][order], others[near][order]
+
+
+def _grams(question: str) -> frozenset[str]:
+    letters = "".join(letter if letter.isalnum() else " " for letter in question.lower())
+    spaced = f" {' '.join(letters.split())} "
+    return frozenset(spaced[i : i + _GRAM] for i in range(len(spaced) - _GRAM + 1)) or frozenset({spaced})

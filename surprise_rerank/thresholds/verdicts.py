@@ -28,12 +28,10 @@ class Evidence(NamedTuple):
 def verdict_on(
     ranking: Ranking, evidence: Evidence | None = None, min_surprise: float | None = None
 ) -> Verdict:
-    """The verdict on a question's ranking of its whole pool.
+    """The verdict on a question's ranking of its whole pool, with the surprise of its documents.
 
-    Args:
-        ranking: with the surprise of its documents, where there is a background.
-        evidence: where there is a background, and something was found.
-        min_surprise: a question is off-topic below it; below `OFF_TOPIC` where None.
+    There is `evidence` where there is a background, and something was found. A question is off-topic below
+    `min_surprise`; below `OFF_TOPIC` where None.
     """
     least = OFF_TOPIC if min_surprise is None else min_surprise
     if not len(ranking):
