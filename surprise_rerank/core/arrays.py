@@ -20,15 +20,10 @@ _CHECKED = 65_536
 
 
 def matrix(values: npt.ArrayLike, name: str, dimension: int | None = None) -> Float32Array:
-    """A finite float32 matrix, or an error that names the argument and both shapes.
-
-    Args:
-        values: (n, d) numbers; a single vector (d,) becomes one row.
-        name: what to call the argument in an error.
-        dimension: the d that is expected, if one is.
+    """A finite float32 matrix (n, d); a single vector (d,) becomes one row, and nothing (0, `dimension`).
 
     Raises:
-        DataError: if the shape is another one or a value is NaN or infinite.
+        DataError: if the shape is another one or a value is NaN or infinite; calls the argument by `name`.
     """
     try:
         array = np.asarray(values, dtype=np.float32)
@@ -52,12 +47,7 @@ def row_norms(vectors: FloatArray) -> Float64Array:
 
 
 def unit_rows(vectors: FloatArray, norms: Float64Array | None = None) -> Float32Array:
-    """Rows scaled to length 1; rows of zeros stay zeros. (n, d) -> (n, d).
-
-    Args:
-        vectors: (n, d).
-        norms: (n,) their `row_norms`, where they are known.
-    """
+    """Rows scaled to length 1, of their `row_norms` where these are known; zeros stay. (n, d) -> (n, d)."""
     rows = np.asarray(vectors, dtype=np.float32)
     lengths = (row_norms(rows) if norms is None else norms)[..., None]
     # Zeros over 1 stay zeros; `where=` would take half as long again.

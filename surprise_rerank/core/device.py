@@ -23,11 +23,7 @@ if TYPE_CHECKING:
 
 
 def device_of(name: str) -> torch.device:
-    """The device of a name, after a check that it can be used.
-
-    Raises:
-        DataError: if it cannot.
-    """
+    """The device of a name, after a check that it can be used; a DataError if it cannot."""
     import torch  # here, because it takes seconds, and products in numpy do not need it
 
     try:
@@ -43,27 +39,17 @@ def available_devices() -> list[str]:
     """The names of what can compute here: the processor, and accelerators that torch has a driver for."""
     import torch
 
-    found = ["cpu"]
-    if torch.cuda.is_available():
-        found += [f"cuda:{number}" for number in range(torch.cuda.device_count())]
-    found += [
-        name
-        for name, backend in (("mps", torch.backends.mps), ("xpu", getattr(torch, "xpu", None)))
-        if backend is not None and backend.is_available()
-    ]
-    return found
+    cuda = range(torch.cuda.device_count() if torch.cuda.is_available() else 0)
+    others = {"mps": torch.backends.mps, "xpu": getattr(torch, "xpu", None)}
+    there = [name for name, backend in others.items() if backend is not None and backend.is_available()]
+    return ["cpu", *(f"cuda:{number}" for number in cuda), *there]
 
 
 def scatter(centred: Float64Array, device: str = "cpu") -> Float64Array:
-    """(d, d) sum of x x' over the (n, d) rows.
-
-    Raises:
-        DataError: if there is no such device.
-    """
+    """(d, d) sum of x x' over the (n, d) rows; a DataError if there is no such device."""
     place = _accelerator(device)
     if place is None:
-        own: Float64Array = centred.T @ centred
-        return own
+        return np.asarray(centred.T @ centred)
     rows = _moved(centred, place)
     return np.asarray((rows.T @ rows).cpu().numpy())
 
@@ -71,13 +57,7 @@ def scatter(centred: Float64Array, device: str = "cpu") -> Float64Array:
 def spread(
     anchors: Float64Array, covariance: Float64Array, device: str = "cpu", out: Float64Array | None = None
 ) -> Float64Array:
-    """(n,) q' C q of the (n, d) rows.
-
-    Args:
-        anchors: (n, d).
-        covariance: (d, d).
-        device: where to multiply.
-        out: (n, d) memory to multiply in, on the processor.
+    """(n,) q' C q of the (n, d) rows; `out` is (n, d) memory to multiply in, on the processor.
 
     Raises:
         DataError: if there is no such device.
@@ -92,10 +72,7 @@ def spread(
 
 
 def processor_has(*instructions: str) -> bool:
-    """Whether this processor has one of these sets of instructions, such as `avx512_vnni`.
-
-    It is False where torch does not report them, as older versions do not.
-    """
+    """Whether torch tells that this processor has one of these sets of instructions, as `avx512_vnni`."""
     import torch
 
     capabilities: Mapping[str, object] = getattr(torch.cpu, "get_capabilities", dict)()

@@ -20,15 +20,7 @@ def pip_line(extra: str) -> str:
 
 
 def import_extra(module: str, extra: str) -> ModuleType:
-    """Import a module that belongs to an extra.
-
-    Args:
-        module: the module's dotted name.
-        extra: the extra of this package that installs it.
-
-    Raises:
-        MissingExtraError: if the module is not installed; holds the pip line.
-    """
+    """Import a module of an extra of this package; a MissingExtraError with the pip line if it is missing."""
     top_level = module.partition(".")[0]
     if not is_installed(top_level):
         raise MissingExtraError(f"{top_level} is not installed: run {pip_line(extra)}")

@@ -47,9 +47,6 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """A draft that replaces the path if the block succeeds, and is removed if it does not.
 
     The draft is called `.NAME.*.part`; a killed process leaves it, and does not change the path.
-
-    Raises:
-        OSError: if it cannot be written.
     """
     draft = _draft(path)
     try:
@@ -65,14 +62,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
-    """A draft folder that replaces the path if the block succeeds, and is removed if it does not.
-
-    Args:
-        path: where nothing is, or an empty folder.
-
-    Raises:
-        OSError: if it cannot be written.
-    """
+    """A draft folder that replaces none or an empty one if the block succeeds; removed if it does not."""
     target = path.absolute()
     draft = _draft(target)
     try:
@@ -91,14 +81,7 @@ def _draft(path: Path) -> Path:
 
 @contextmanager
 def disk_errors(what: str) -> Iterator[None]:
-    """Turn an OSError of the block into a StoreError of one line that includes what to do.
-
-    Args:
-        what: what is read or written and where ("the BM25 index /data/bm25").
-
-    Raises:
-        StoreError: in place of an OSError.
-    """
+    """Turn an OSError of the block into a StoreError of one line, which tells what to do."""
     try:
         yield
     except OSError as error:
@@ -124,16 +107,11 @@ def staged_folder(
 ) -> Iterator[Path]:
     """A new folder that replaces the target if the block succeeds, and is removed if it does not.
 
-    What a killed process left behind is removed when the same target is written the next time.
-
-    Args:
-        target: an absolute path; nothing, an empty folder, or a folder that may be replaced.
-        marker: the file by which a folder that may be replaced is known.
-        what: what is written and where, for the errors.
-        contents: see `require_replaceable`.
+    What a killed process left behind is removed when the same target is written the next time. The target is
+    an absolute path; errors call it `what`, and `require_replaceable` has the other arguments.
 
     Raises:
-        StoreError: if the target is something else, or cannot be written.
+        StoreError: if something that may not be replaced is there, or the target cannot be written.
     """
     folder = target.with_name(f".{target.name}.{os.getpid()}-{_TOKEN}-{uuid.uuid4().hex[:8]}.partial")
     with disk_errors(what):
@@ -153,17 +131,9 @@ def staged_folder(
 def require_replaceable(
     target: Path, marker: str, what: str, contents: re.Pattern[str] | None = None
 ) -> None:
-    """Refuse to replace what is neither an empty folder nor known by its marker.
+    """Refuse, by a StoreError, to replace what is no empty folder and lacks the file `marker`.
 
-    Args:
-        target: a path; nothing may be there either.
-        marker: the file by which a folder that may be replaced is known.
-        what: what is written and where, for the errors.
-        contents: names of the files of such a folder; where anything else is in it, too, it is refused.
-
-    Raises:
-        StoreError: if something else is there.
-        OSError: if it cannot be looked at.
+    Where `contents` is given, it is also refused to replace a folder with anything but files of such names.
     """
     if target.is_dir():
         paths = list(target.iterdir())
@@ -207,6 +177,6 @@ def _is_running(process: int, token: str) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:
-        return True
+    except PermissionError:  # it runs, and is somebody else's
+        pass
     return True

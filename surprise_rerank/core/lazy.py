@@ -10,10 +10,8 @@ from typing import Any
 def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], Any], list[str]]:
     """A package's `__getattr__` and `__all__`, so that importing it imports none of its modules.
 
-    Args:
-        package: its `__name__`.
-        modules: module, relative to the package -> its public names, with spaces between. A module beside the
-            package has a dot before its name.
+    `modules` are module, relative to the package -> its public names, with spaces between. A module beside
+    the package has a dot before its name.
     """
     module_of = {name: module for module, names in modules.items() for name in names.split()}
 

@@ -51,18 +51,13 @@ class Moments:
         return cls(np.asarray(scores.mean()), np.asarray(scores.std()), members=len(scores))
 
     def shrunk(self, pooled: Moments, *, mean: float = 0.0, deviation: float = 0.0) -> Moments:
-        """Moved towards the moments that all anchors share.
+        """Moved towards the scalar moments that all anchors share, of `Ensemble.pooled`.
 
             mu'      = (1 - a) mu_q + a mu_pooled
             sigma'^2 = (1 - b) sigma_q^2 + b sigma_pooled^2
 
-        With b = 1 every anchor has the pooled deviation, and anchors differ only in their means. This ranks
-        better where the deviations of single anchors are noise.
-
-        Args:
-            pooled: scalar moments, of `Ensemble.pooled`.
-            mean: a, from 0 to 1.
-            deviation: b, from 0 to 1.
+        a is `mean` and b is `deviation`, both from 0 to 1. With b = 1 anchors differ only in their means.
+        This ranks better where the deviations of single anchors are noise.
         """
         variance = (1 - deviation) * self.deviation**2 + deviation * pooled.deviation**2
         sigma = np.sqrt(variance)
@@ -106,11 +101,7 @@ class MomentStream:
 
     @classmethod
     def of(cls, similarities: npt.ArrayLike) -> MomentStream:
-        """Of one (n, b) block: similarities of n anchors to b members.
-
-        Raises:
-            DataError: if it is no matrix, or a value is NaN or infinite.
-        """
+        """Of one (n, b) block: similarities of n anchors to b members; a DataError if not all are finite."""
         block = np.asarray(similarities, dtype=np.float64)
         if block.ndim != 2 or not np.isfinite(block).all():
             raise DataError(
@@ -121,11 +112,7 @@ class MomentStream:
         centred = block - mean[:, None]
         squares = centred**2
         return cls(
-            count,
-            mean,
-            squares.sum(axis=1),
-            (squares * centred).sum(axis=1),
-            (squares**2).sum(axis=1),
+            count, mean, squares.sum(axis=1), (squares * centred).sum(axis=1), (squares**2).sum(axis=1)
         )
 
     def add(self, similarities: npt.ArrayLike) -> MomentStream:
@@ -133,11 +120,7 @@ class MomentStream:
         return self.merge(MomentStream.of(similarities))
 
     def merge(self, other: MomentStream) -> MomentStream:
-        """Of both streams, whose members are different ones.
-
-        Raises:
-            DataError: if they are of another number of anchors.
-        """
+        """Of both streams, whose members are different ones of as many anchors."""
         if len(self.mean) != len(other.mean):
             raise DataError(f"streams of {len(self.mean)} and {len(other.mean)} anchors cannot be merged")
         a, b = self.count, other.count
@@ -161,11 +144,10 @@ class MomentStream:
     def moments(self, population: int | None = None, independent: float | None = None) -> Moments:
         """The moments, with the sampling error that is left.
 
-        Args:
-            population: size of the ensemble, of which the stream saw a sample without replacement. The error
-                shrinks by sqrt((N - n) / (N - 1)) and is 0 once all was seen. None for an endless one.
-            independent: how many of the members seen were drawn by themselves; all where None. Copies of a
-                member that are drawn together say what one of them says (`independent_members`).
+        Of a `population` of N, the members were drawn without replacement: the error shrinks by
+        sqrt((N - n) / (N - 1)) and is 0 once all was seen. None is an endless one. `independent` of them were
+        drawn by themselves; all where None. Copies that are drawn together say what one says
+        (`independent_members`).
         """
         n = self.count
         if not n:
@@ -194,15 +176,10 @@ class MomentStream:
 def percentile_moments(
     similarities: FloatArray, population: int | None = None, independent: float | None = None
 ) -> Moments:
-    """The percentile model's moments: median and p84.134 - p50.
+    """The percentile model's moments, median and p84.134 - p50, of (n, s) similarities to a sample.
 
     The errors are those of the percentiles of a Gaussian sample, whose quantile q has the variance
-    q (1 - q) / (n f^2), f being the density there.
-
-    Args:
-        similarities: (n, s) similarities of anchors to a sample of the ensemble.
-        population: size of the ensemble.
-        independent: how many of the sample were drawn by themselves; all where None.
+    q (1 - q) / (n f^2), f being the density there. `MomentStream.moments` has the other arguments.
     """
     from scipy import special  # here, as in all modules of a search: scipy takes longer than what it is for
 
@@ -234,17 +211,12 @@ def pooled_moments(
 ) -> Moments:
     """Scalar moments that a population of anchors shares: the mean mean, and the root of the mean variance.
 
-    Their error is that of sampling the anchors, and that of the members, which is the same for all anchors.
-
-    Args:
-        anchors: (n,) moments of a sample of anchors.
-        population: number of anchors there are.
-        independent: how many of the sample were drawn by themselves; all where None.
+    They come from the (n,) moments of a sample of anchors. Their error is that of this sample, and that of
+    the members, which is the same for all anchors. `MomentStream.moments` has the other arguments.
     """
     means, variances = np.atleast_1d(anchors.mean), np.atleast_1d(anchors.deviation) ** 2
     if not len(means):
-        zero = np.zeros(())
-        return Moments(zero, zero)
+        return Moments(_zero(), _zero())
     of_means = MomentStream.of(means[None, :]).moments(population, independent)
     of_variances = MomentStream.of(variances[None, :]).moments(population, independent)
     deviation = np.sqrt(of_variances.mean)
@@ -267,12 +239,9 @@ def joined(parts: Sequence[Moments]) -> Moments:
 
 
 def unseen_share(seen: int, population: int | None, independent: float | None = None) -> float:
-    """Finite population correction: the factor on a sampling error; 1 for an endless population.
+    """Finite population correction: the factor on the sampling error of n seen of N; 1 for an endless one.
 
-    Args:
-        seen: n, the size of the sample.
-        population: N, of what it was drawn from.
-        independent: how many of the n were drawn by themselves. The population has as many copies of each.
+    `independent` of the n were drawn by themselves. The population has as many copies of each.
     """
     if population is None:
         return 1.0

@@ -21,16 +21,14 @@ class OptionInfo:
 
     Attributes:
         help: for readers; empty for an argument.
-        flag: the spelling; several with spaces between; `--on/--off` for a switch with two. By default the
-            field's name.
+        flag: the spelling, else the field's name; several with spaces between; `--on/--off` for two.
         metavar: what stands for the value; of a positional argument its name.
         argument: whether it is a positional argument.
         low: the smallest number.
         high: the largest number.
         above: whether `low` itself is too small.
         path: which paths are allowed, also of a text that is a path; whether they exist is not checked.
-        parse: makes the value of a text; raises a ValueError whose message names the
-            mistake, or a SurpriseRerankError that is complete in itself.
+        parse: makes the value of a text; its ValueError names the mistake, a SurpriseRerankError is complete.
         text: the default as a user writes it, for a field with `parse`.
         sets: for a switch: the value that it sets; with a metavar, the value of an option that is given none.
         joined: for a text: it may be given several times, and is then one text with this between.
@@ -59,15 +57,9 @@ class OptionInfo:
 
 
 def option(default: Any = MISSING, *, help: str = "", **how: Any) -> Any:  # noqa: A002 (as click names it)
-    """A field of a settings class that is an option of a command.
+    """A field of a settings class that is an option of a command, with further attributes of `OptionInfo`.
 
-    Args:
-        default: of the field; a field without one is a required option.
-        help: for readers of `--help`.
-        how: further attributes of `OptionInfo`.
-
-    Returns:
-        What `dataclasses.field` returns.
+    A field without a default is a required option.
     """
     return field(default=default, metadata={"option": OptionInfo(help=help, **how)})
 
@@ -78,11 +70,7 @@ def split_names(text: str) -> tuple[str, ...]:
 
 
 def some_names(text: str) -> tuple[str, ...]:
-    """Names with commas between, once each.
-
-    Raises:
-        ValueError: if there is none.
-    """
+    """`split_names`; a ValueError if there is none."""
     names = split_names(text)
     if not names:
         raise ValueError("give at least one name")

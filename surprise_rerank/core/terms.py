@@ -92,15 +92,12 @@ class TermBatch:
 
 @dataclass(frozen=True, eq=False)
 class TermSpace:
-    """Documents' terms, weighted by how rare they are, as vectors of length 1.
+    """Documents' terms, weighted by how rare they are in a sample of the corpus, in vectors of length 1.
 
         x_it = value_it ln(1 + (n - n_t + .5) / (n_t + .5)),   u_i = x_i / |x_i|
 
     where n_t of the sample's n documents have term t. A sample of some hundred separates frequent terms from
     others, and this is enough: on the development questions it ranked as well as all documents did.
-
-    Attributes:
-        sample: a uniform sample of the corpus.
     """
 
     sample: TermBatch
@@ -120,11 +117,7 @@ class TermSpace:
         return TermBatch(batch.offsets, batch.terms, weighted / lengths[owners])
 
     def to_mixture(self, pool: TermBatch, shares: Float64Array) -> tuple[Float64Array, Moments]:
-        """The similarity of each text to a mixture of them, sum_j p_j u_j.
-
-        Args:
-            pool: n texts.
-            shares: (n,) p.
+        """The similarity of each of n texts to a mixture of them by (n,) shares p.
 
         Returns:
             (n,) u_i . sum_j p_j u_j, NaN for texts without a term; and the moments of the same over the
@@ -137,9 +130,7 @@ class TermSpace:
         new = np.flatnonzero(columns == known)
         columns[new] += np.unique(own.terms[new], return_inverse=True)[1]
         mixture = np.bincount(columns, own.values * shares[owners], minlength=known)
-        near: Float64Array = np.bincount(owners, own.values * mixture[columns], minlength=len(own)).astype(
-            np.float64
-        )
+        near = np.bincount(owners, own.values * mixture[columns], minlength=len(own)).astype(np.float64)
         near[own.lengths == 0] = np.nan
         entries = sample.values * mixture[self._sample_columns]
         usual = np.bincount(sample.owners, entries, minlength=len(sample)).astype(np.float64)

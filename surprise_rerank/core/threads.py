@@ -25,16 +25,10 @@ from surprise_rerank.errors import DataError
 
 @contextmanager
 def using_threads(threads: int | None) -> Iterator[None]:
-    """Let torch use so many threads for what this thread of Python multiplies in the block.
+    """Let torch use so many threads for what this thread of Python multiplies; None changes nothing.
 
     Not by `torch.set_num_threads`, which reaches further: it discards the products that oneDNN has prepared,
-    and threads that begin later take the number over.
-
-    Args:
-        threads: how many; as before where None.
-
-    Raises:
-        DataError: if there are fewer than 1.
+    and threads that begin later take the number over. A DataError if there are fewer than 1.
     """
     if threads is None:
         yield

@@ -29,17 +29,11 @@ _NAME = "surprise-rerank"
 
 @contextmanager
 def span(kind: Kind, name: str, known: Known) -> Iterator[Counts]:
-    """Record what happens in the block, where somebody records.
+    """Record what happens in the block, where somebody records; names are few, kinds are OpenInference's.
 
-    An error goes on its way, and the span has its class alone (`error.type`).
-
-    Args:
-        kind: of OpenInference.
-        name: what is done, one of few.
-        known: attributes that are known before: counts, and names of models and classes. None is left out.
-
-    Yields:
-        attributes that are known at the end, for the caller to fill.
+    `known` are attributes that are known before: counts, and names of models and classes; None is left out.
+    Yields a dictionary for those that are known at the end. An error goes on its way, and the span has its
+    class alone (`error.type`).
     """
     found: Counts = {}
     tracer = _tracer()
@@ -70,12 +64,9 @@ def span(kind: Kind, name: str, known: Known) -> Iterator[Counts]:
 
 @contextmanager
 def continuing(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[None]:
-    """Make the spans of the block children of the one that a request names in W3C's `traceparent`.
+    """Make the spans of the block children of the one that a request's headers name in W3C's `traceparent`.
 
     Where an instrumentation of the web framework has begun a span already, they are children of that one.
-
-    Args:
-        headers: of the request, as ASGI has them.
     """
     if _tracer() is None:
         yield

@@ -41,16 +41,7 @@ def vector_similarities(
     manhattan 1 / (1 + sum of |x_i - y_i|)
     ========= =============================================
 
-    Args:
-        first: (n, d) vectors.
-        second: (m, d) vectors.
-        similarity: which one.
-
-    Returns:
-        (n, m) float64.
-
-    Raises:
-        DataError: if the similarity is not known or dimensions differ.
+    (n, d) and (m, d) give (n, m) float64. A DataError if the similarity is not known or dimensions differ.
 
     >>> vector_similarities([[1.0, 0.0]], [[1.0, 0.0], [1.0, 3.0]], "euclidean")
     array([[1.  , 0.25]])
@@ -73,8 +64,7 @@ def pair_similarities(
 ) -> Float64Array:
     """(n,) similarities of n pairs: row i of one list to row i of the other, or to its only row.
 
-    Raises:
-        DataError: if the similarity is not known or the shapes do not fit.
+    A DataError if the similarity is not known or the shapes do not fit.
     """
     check_similarity(similarity)
     x, y = (prepared(np.atleast_2d(np.asarray(a, np.float32)), similarity) for a in (first, second))
