@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
@@ -19,15 +19,8 @@ from surprise_rerank.errors import DataError
 # What a re-ranker may need of a pool beside ids and scores.
 Field: TypeAlias = Literal["dense", "tokens", "terms", "documents"]
 
-# Optional field of a pool -> what puts those of two pools in a row.
-_JOINS: Mapping[str, Callable[[tuple[Any, Any]], Any]] = {
-    "dense": np.concatenate,
-    "tokens": TokenBatch.concatenate,
-    "terms": TermBatch.concatenate,
-    "documents": lambda parts: parts[0] + parts[1],
-    "passages": lambda parts: parts[0] + parts[1],
-    "inclusion": lambda parts: Inclusion.concatenate(parts),
-}
+# Fields of a pool that may be empty, aligned with its ids.
+_OPTIONAL = ("dense", "tokens", "terms", "documents", "passages", "inclusion")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,21 +40,13 @@ class Query:
     id: str = ""
 
     def require_dense(self) -> Float32Array:
-        """(d,) its dense vector.
-
-        Raises:
-            DataError: if no encoder made one.
-        """
+        """(d,) its dense vector; a DataError if no encoder made one."""
         if self.dense is None:
             raise DataError("the query has no dense vector; encode it with an Encoder first")
         return self.dense
 
     def require_tokens(self) -> Float32Array:
-        """(m, d) its token vectors.
-
-        Raises:
-            DataError: if no encoder made them.
-        """
+        """(m, d) its token vectors; a DataError if no encoder made them."""
         if self.tokens is None:
             raise DataError(
                 "the query has no token vectors; encode it with an encoder that makes them (token_encoder="
@@ -141,11 +126,8 @@ class Candidates:
 
     def __post_init__(self) -> None:
         n = len(self.ids)
-        sizes: dict[str, int] = {f"scores[{name!r}]": len(values) for name, values in self.scores.items()}
-        for name in _JOINS:
-            part = getattr(self, name)
-            if part is not None:
-                sizes[name] = len(part)
+        sizes = {f"scores[{name!r}]": len(values) for name, values in self.scores.items()}
+        sizes |= {name: len(part) for name in _OPTIONAL if (part := getattr(self, name)) is not None}
         for name, size in sizes.items():
             if size != n:
                 raise DataError(f"Candidates.{name} has {size} entries for {n} ids")
@@ -156,11 +138,7 @@ class Candidates:
         return len(self.ids)
 
     def require_dense(self) -> Float32Array:
-        """(n, d) dense vectors.
-
-        Raises:
-            DataError: if they were not fetched.
-        """
+        """(n, d) dense vectors; a DataError if they were not fetched."""
         if self.dense is None:
             raise DataError(
                 "the candidates have no dense vectors; have the retriever fetch the field 'dense'"
@@ -168,11 +146,7 @@ class Candidates:
         return self.dense
 
     def require_tokens(self) -> TokenBatch:
-        """N lists of token vectors.
-
-        Raises:
-            DataError: if they were not fetched.
-        """
+        """Each candidate's token vectors; a DataError if they were not fetched."""
         if self.tokens is None:
             raise DataError(
                 "the candidates have no token vectors; have the retriever fetch the field 'tokens'"
@@ -180,11 +154,7 @@ class Candidates:
         return self.tokens
 
     def require_inclusion(self) -> Inclusion:
-        """Inclusion of the query's tokens.
-
-        Raises:
-            DataError: if no store computed it.
-        """
+        """Inclusion of the query's tokens; a DataError if no store computed it."""
         if self.inclusion is None:
             raise DataError(
                 "no store has computed inclusion of the query's tokens in the candidates; take a retriever "
@@ -197,14 +167,9 @@ class Candidates:
         index = np.asarray(rows, dtype=np.int64)
         return replace(
             self,
-            ids=tuple(self.ids[i] for i in index),
+            ids=_at(self.ids, index),
             scores={name: values[index] for name, values in self.scores.items()},
-            dense=None if self.dense is None else self.dense[index],
-            tokens=None if self.tokens is None else self.tokens.take(index),
-            terms=None if self.terms is None else self.terms.take(index),
-            documents=None if self.documents is None else tuple(self.documents[i] for i in index),
-            passages=None if self.passages is None else tuple(self.passages[i] for i in index),
-            inclusion=None if self.inclusion is None else self.inclusion.take(index),
+            **{name: _at(getattr(self, name), index) for name in _OPTIONAL},
         )
 
     def join(self, other: Candidates) -> Candidates:
@@ -221,7 +186,7 @@ class Candidates:
                 f"one pool scores documents by {self.best} of their passages, the other by {other.best}; "
                 "retrieve both with the same number"
             )
-        for name in _JOINS:
+        for name in _OPTIONAL:
             if (getattr(self, name) is None) != (getattr(other, name) is None):
                 raise DataError(f"the field {name!r} is filled in one of two pools only; fetch it for both")
 
@@ -229,18 +194,13 @@ class Candidates:
             return pool.scores.get(name, np.full(len(pool), np.nan))
 
         names = [*self.scores, *(name for name in other.scores if name not in self.scores)]
-        optional = {
-            name: join((getattr(self, name), getattr(other, name)))
-            for name, join in _JOINS.items()
-            if getattr(self, name) is not None
-        }
         return Candidates(
             ids=self.ids + other.ids,
             scores={name: np.concatenate([part(self, name), part(other, name)]) for name in names},
             corpus_moments={**other.corpus_moments, **self.corpus_moments},
             best=self.best,
             notes=tuple(dict.fromkeys((*self.notes, *other.notes))),
-            **optional,
+            **{name: _in_a_row(getattr(self, name), getattr(other, name)) for name in _OPTIONAL},
         )
 
     def without(self, document_id: str) -> Candidates:
@@ -295,10 +255,9 @@ class Verdict:
     Attributes:
         status: `answered`; `weak` where the question is of the corpus' kind, and an answer among the first
             ten is not likely; `off-topic` where other questions find as much.
-        surprise: of the best document; None without a background.
-        chance_of_relevance: the probability of a relevant document among the first ten, from 0 to 1; None
-            where it cannot be told, and for what is off-topic.
-        reason: the status in a sentence, for people.
+        surprise: of the best document; None without a background. chance_of_relevance: of one among the first
+        ten; None where it cannot be told, and for what is off-topic. reason: the status in a sentence, for
+        people.
     """
 
     status: Status
@@ -346,17 +305,11 @@ class Ranking:
         notes: Sequence[str] = (),
         raw: Mapping[str, FloatArray] | None = None,
     ) -> Ranking:
-        """Sort a pool by score, descending; ties go by id, so that every store gives the same order.
+        """Sort a pool by (n,) scores, descending; ties go by id, so that every store gives the same order.
 
         Of passages, the score of a document is the mean of its `candidates.best` best ones', or of all where
-        it has fewer. The line has the best passage; of equals, the one with the lowest number.
-
-        Args:
-            candidates: n documents or passages.
-            scores: (n,).
-            parts: name -> (n,) what each scorer contributed.
-            notes: for the reader of the ranking.
-            raw: name -> (n,) each scorer's own scores, on a scale that is the same for all questions.
+        it has fewer. The line has the best passage; of equals, the one with the lowest number. `parts`,
+        `notes` and `raw` are as of a ranking, for the candidates as they come.
 
         Raises:
             DataError: if the scores are not one finite number per candidate (minus infinity is allowed too).
@@ -368,21 +321,19 @@ class Ranking:
         if len(bad):
             name, value = candidates.ids[bad[0]], values[bad[0]]
             raise DataError(f"the score of document {name!r} is {value}; scores must be finite numbers")
-        documents, passages = candidates.documents, candidates.passages
         rows = np.arange(len(values))
-        if passages is not None:
-            rows, values = _best_passages(candidates.ids, passages, values, candidates.best)
+        if candidates.passages is not None:
+            rows, values = _best_passages(candidates.ids, candidates.passages, values, candidates.best)
         names = [candidates.ids[row] for row in rows.tolist()]
         order = sorted(range(len(names)), key=list(zip((-values).tolist(), names, strict=True)).__getitem__)
         index = rows[order]
-        picked = index.tolist()
         return cls(
             ids=tuple(names[i] for i in order),
             scores=values[order],
             parts=_picked(parts or {}, index),
-            documents=None if documents is None else tuple(documents[i] for i in picked),
+            documents=_at(candidates.documents, index),
             notes=(*candidates.notes, *notes),
-            passages=None if passages is None else tuple(passages[i] for i in picked),
+            passages=_at(candidates.passages, index),
             raw=_picked(raw or {}, index),
         )
 
@@ -424,16 +375,12 @@ class Ranking:
     def take(self, rows: Sequence[int]) -> Ranking:
         """The lines at these positions."""
         index = np.asarray(rows, dtype=np.int64)
+        aligned = ("ids", "scores", "documents", "passages", "surprise", "duplicates")
         return replace(
             self,
-            ids=tuple(self.ids[i] for i in rows),
-            scores=self.scores[index],
             parts=_picked(self.parts, index),
-            documents=None if self.documents is None else tuple(self.documents[i] for i in rows),
-            passages=None if self.passages is None else tuple(self.passages[i] for i in rows),
             raw=_picked(self.raw, index),
-            surprise=None if self.surprise is None else self.surprise[index],
-            duplicates=None if self.duplicates is None else tuple(self.duplicates[i] for i in rows),
+            **{name: _at(getattr(self, name), index) for name in aligned},
         )
 
 
@@ -446,6 +393,22 @@ def _keys(ids: Sequence[str], passages: Sequence[Passage] | None) -> list[tuple[
     if passages is None:
         return [(name, 0) for name in ids]
     return [(name, passage.number) for name, passage in zip(ids, passages, strict=True)]
+
+
+def _at(part: Any, rows: IntArray) -> Any:
+    """What is aligned with ids, at these rows; None where there is none."""
+    if part is None or isinstance(part, np.ndarray):
+        return None if part is None else part[rows]
+    return tuple(part[i] for i in rows.tolist()) if isinstance(part, tuple) else part.take(rows)
+
+
+def _in_a_row(first: Any, second: Any) -> Any:
+    """What is aligned with the ids of one pool, and then of another; None where there is none."""
+    if isinstance(first, np.ndarray):
+        return np.concatenate([first, second])
+    if first is None or isinstance(first, tuple):
+        return None if first is None else first + second
+    return first.concatenate((first, second))
 
 
 def _picked(values: Mapping[str, FloatArray], rows: IntArray) -> dict[str, Float64Array]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -41,11 +41,9 @@ class StoredDocuments(Protocol):
     @property
     def token_form(self) -> TokenForm:
         """The form of their token vectors; texts that are not stored get it, too, so that scores compare."""
-        ...
 
     def candidates(self, query: Query, ids: Sequence[str], fields: frozenset[Field]) -> Candidates:
         """Those of these documents that are stored, in this order, with these fields and all scores."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,52 +62,9 @@ class GivenTexts:
     vectors: Mapping[int, Float32Array]
     has_ids: bool = True
 
-    @property
-    def positions(self) -> list[str]:
-        """Their places, written so that they sort as numbers do."""
-        width = len(str(len(self.texts)))
-        return [f"{i:0{width}d}" for i in range(len(self.texts))]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TextPool:
-    """The candidates of given texts.
-
-    Attributes:
-        candidates: whose ids are the texts' positions.
-        notes: where their vectors came from, for readers.
-        split: id -> how many characters lie before the content, of texts that were split in passages here.
-    """
-
-    candidates: Candidates
-    notes: tuple[str, ...] = ()
-    split: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Part:
-    """What one row of a pool is made of: a text, or a passage of one."""
-
-    row: int
-    text: str
-    passage: Passage
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TextPools:
-    """Makes candidate pools of given texts; see `TextReranker`, whose attributes these are."""
-
-    encoder: Encoder
-    stored: StoredDocuments | None = None
-    passages: Passages | None = None
-    # What was said once, and what was found out of given vectors. Threads that write it write the same.
-    known: dict[str, bool] = field(default_factory=dict)
-
+    @classmethod
     def checked(
-        self,
-        texts: Sequence[str],
-        ids: Ids | None = None,
-        vectors: Vectors | None = None,
+        cls, texts: Sequence[str], ids: Ids | None = None, vectors: Vectors | None = None
     ) -> GivenTexts:
         """Texts with what came with them, once it is clear that it fits together.
 
@@ -128,16 +83,61 @@ class TextPools:
                     f"{len(values)} {name} for {len(texts)} texts; give one for each, None where there "
                     "is none"
                 )
-        own = [_alternatives(given) for given in ids or [None] * len(texts)]
-        known = {} if vectors is None else _checked_vectors(vectors)
-        return GivenTexts(texts, own, known, ids is not None)
+        known = ids or [None] * len(texts)
+        names = [(given,) if isinstance(given, str) else tuple(given or ()) for given in known]
+        return cls(texts, names, _checked_vectors([] if vectors is None else vectors), ids is not None)
+
+    @property
+    def positions(self) -> list[str]:
+        """Their places, written so that they sort as numbers do."""
+        width = len(str(len(self.texts)))
+        return [f"{i:0{width}d}" for i in range(len(self.texts))]
+
+    @property
+    def names(self) -> list[str]:
+        """All ids, once each."""
+        return list(dict.fromkeys(name for own in self.ids for name in own))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TextPool:
+    """The candidates of given texts.
+
+    Attributes:
+        candidates: whose ids are the texts' positions.
+        notes: where their vectors came from, for readers.
+        split: id -> how many characters lie before the content, of texts that were split in passages here.
+    """
+
+    candidates: Candidates
+    notes: tuple[str, ...] = ()
+    split: Mapping[str, int] = field(default_factory=dict)
+
+
+class _Part(NamedTuple):
+    """What one row of a pool is made of: a text, or a passage of one."""
+
+    row: int
+    text: str
+    passage: Passage
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TextPools:
+    """Makes candidate pools of given texts; see `TextReranker`, whose attributes these are."""
+
+    encoder: Encoder
+    stored: StoredDocuments | None = None
+    passages: Passages | None = None
+    # What was said once, and what was found out of given vectors. Threads that write it write the same.
+    known: dict[str, bool] = field(default_factory=dict)
 
     def pool(self, query: Query, given: GivenTexts, needs: frozenset[Field]) -> TextPool:
         """The candidates of these texts, with these fields."""
         positions, rows, notes = given.positions, list(range(len(given.texts))), []
         stored = None
         if self.stored is not None:
-            asked = _distinct(given.ids)
+            asked = given.names
             with span("RETRIEVER", "surprise_rerank.fetch", {"surprise_rerank.asked": len(asked)}) as counts:
                 found = self.stored.candidates(query, asked, needs)
                 counts["surprise_rerank.documents"] = len(set(found.ids))
@@ -260,7 +260,7 @@ class TextPools:
         _logger.debug("stored %d of %d", known, count)
         if count and not known and given.has_ids and "none is stored" not in self.known:
             self.known["none is stored"] = True
-            tried = _distinct(given.ids)
+            tried = given.names
             # What is asked is nobody's business at this level: a server writes it into its log.
             why = "the index has none of their ids (see level debug)" if tried else "none came with an id"
             _logger.warning("none of %d texts is stored, so all are encoded: %s", count, why)
@@ -270,11 +270,7 @@ class TextPools:
 
 
 def _checked_vectors(vectors: Vectors) -> dict[int, Float32Array]:
-    """Row -> its vector, of those that there are.
-
-    Raises:
-        DataError: if one is no vector of finite numbers, or they are of several dimensions.
-    """
+    """Row -> its vector, of those that there are; a DataError as of `GivenTexts.checked`."""
     found: dict[int, Float32Array] = {}
     for row, given in enumerate(vectors):
         if given is None:
@@ -316,16 +312,6 @@ def _one_side(encoder: Encoder, side: Literal["dense", "token"]) -> Encoder:
     if not isinstance(encoder, PairedEncoder):
         return encoder
     return encoder.dense_encoder if side == "dense" else encoder.token_encoder
-
-
-def _alternatives(given: str | Sequence[str] | None) -> tuple[str, ...]:
-    if given is None:
-        return ()
-    return (given,) if isinstance(given, str) else tuple(given)
-
-
-def _distinct(names: Sequence[tuple[str, ...]]) -> list[str]:
-    return list(dict.fromkeys(name for own in names for name in own))
 
 
 def _at_positions(

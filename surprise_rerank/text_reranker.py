@@ -17,7 +17,7 @@ from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import encoded_question, fields_for, first_of, outcome, ranked, reranking
 from surprise_rerank.rerank.diversity import NO_DIVERSITY, Diversity, DiversityOptions
 from surprise_rerank.rerank.rerankers import CosineReranker, DynaMaxReranker, Reranker
-from surprise_rerank.text_pool import Ids, StoredDocuments, TextPool, TextPools, Vectors
+from surprise_rerank.text_pool import GivenTexts, Ids, StoredDocuments, TextPool, TextPools, Vectors
 from surprise_rerank.thresholds.background import (
     QuestionBackground,
     checked_questions,
@@ -30,13 +30,11 @@ class RankedText:
     """One line of a re-ranked list.
 
     Attributes:
-        position: where the text stood in the list that was given.
-        score: the re-ranker's.
-        surprise: the share of background questions whose best candidate has less for it; None without any.
-        parts: what each scorer gave it.
-        passage: the best part of a text that is longer than the model reads, as its characters; None for a
-            text that was read whole.
-        duplicates: positions of the near-duplicates that were folded into it, best first.
+        position: where the text stood in the list that was given. score: the re-ranker's. surprise: the share
+        of background questions whose best candidate has less for it; None without any. parts: what each
+        scorer gave it. passage: the best part of a text that is longer than the model reads; None for one
+        that was read whole. duplicates: positions of the near-duplicates that were folded into it, best
+        first.
     """
 
     position: int
@@ -53,17 +51,7 @@ class RankedText:
 
 
 class RankedTexts(list[RankedText]):
-    """A re-ranked list, with notes for the reader of it.
-
-    Args:
-        lines: best first.
-        notes: how many texts were stored, which scorers were left out, ...
-        verdict: on all the texts.
-
-    Attributes:
-        notes: the same.
-        verdict: the same.
-    """
+    """A re-ranked list, best first; `notes` are for its reader, and the `verdict` is on all the texts."""
 
     def __init__(
         self, lines: Iterable[RankedText] = (), notes: Sequence[str] = (), verdict: Verdict | None = None
@@ -82,19 +70,15 @@ class TextReranker:
     when none is stored.
 
     Attributes:
-        encoder: of questions and texts, the index's where documents are stored; or anything that `as_encoder`
-            makes one of: a model's name, an embedding function, a host's embedding object.
+        encoder: of questions and texts, the index's where documents are stored; or what `as_encoder` takes.
         reranker: orders them. By default DynaMax, which needs nothing but the texts, or the cosine where the
             encoder has no token vectors.
         stored: fetches vectors by id; nothing is stored where it is None.
         background: other questions' best candidates, which `surprise` is measured against.
-        min_surprise: leave out what is less surprising; needs a background.
+        min_surprise: leave out what is less surprising; needs a background, which can measure it.
         passages: how texts that are longer than the encoder reads are split; the best passage counts. None
             cuts them.
         diversity: different texts first, and near-duplicates in one line; neither by default.
-
-    Raises:
-        DataError: if the encoder is none, or min_surprise is no share or above what the background measures.
     """
 
     encoder: Encoder
@@ -136,8 +120,7 @@ class TextReranker:
             ids: n ids, for texts that may be stored; None for those that are not. Of several in a tuple the
                 first that is stored counts.
             vectors: n dense vectors of these texts, for those that have one, of the encoder's model. They are
-                taken instead of encoding, where dense vectors are compared. Vectors of another model are not
-                used, which a note says.
+                taken instead of encoding. Vectors of another model are not used, which a note says.
             top_n: the most that are returned; all by default.
             diversity: `diversity=` (or `mmr=`) and `collapse=` in place of the re-ranker's own.
 
@@ -147,7 +130,7 @@ class TextReranker:
         """
         _check(question, top_n)
         wanted = self.diversity.changed(**diversity)
-        own = self._pools.checked(texts, ids, vectors)
+        own = GivenTexts.checked(texts, ids, vectors)
         if not texts:
             return RankedTexts(verdict=Verdict("off-topic", None, None, "there were no texts to rank"))
         with span("CHAIN", "surprise_rerank.rank_texts", {"surprise_rerank.texts": len(texts)}) as counts:
@@ -169,11 +152,7 @@ class TextReranker:
         top_n: int | None = None,
         **diversity: Unpack[DiversityOptions],
     ) -> RankedTexts:
-        """`rank` in another thread, while the event loop goes on.
-
-        Raises:
-            DataError: as `rank`.
-        """
+        """`rank` in another thread, while the event loop goes on."""
         return await asyncio.to_thread(
             self.rank, question, texts, ids=ids, vectors=vectors, top_n=top_n, **diversity
         )
@@ -183,17 +162,13 @@ class TextReranker:
     ) -> TextReranker:
         """The same with these questions' best candidates as the background of `surprise`.
 
-        Args:
-            questions: that have nothing to do with the corpus: logged ones, or titles of another corpus.
-            retrieve: question -> the texts that are re-ranked for it, as the application retrieves them.
-            scorer: what the background is called, for readers.
-
-        Raises:
-            DataError: if there are too few.
+        Give questions that have nothing to do with the corpus: logged ones, or titles of another corpus.
+        `retrieve` gives the texts that are re-ranked for one, as the application retrieves them; `scorer` is
+        what the background is called, for readers. A DataError if there are too few.
         """
 
         def rank(query: Query) -> tuple[Candidates, Ranking]:
-            own = self._pools.checked(retrieve(query.text))
+            own = GivenTexts.checked(retrieve(query.text))
             pool = self._pools.pool(query, own, self.reranker.needs | {"dense"}).candidates
             return pool, self.reranker.rerank(query, pool)
 
@@ -202,17 +177,10 @@ class TextReranker:
 
 
 def _ranked_texts(ranking: Ranking, pool: TextPool) -> RankedTexts:
-    lines = (
-        RankedText(
-            int(hit.id),
-            hit.score,
-            hit.surprise,
-            hit.parts,
-            _place(hit, pool),
-            tuple(int(name) for name in hit.duplicates),
-        )
-        for hit in ranking
-    )
+    lines = []
+    for hit in ranking:
+        folded, place = tuple(map(int, hit.duplicates)), _place(hit, pool)
+        lines.append(RankedText(int(hit.id), hit.score, hit.surprise, hit.parts, place, folded))
     return RankedTexts(lines, (*pool.notes, *ranking.notes), ranking.verdict)
 
 
