@@ -108,7 +108,7 @@ def test_a_ranker_of_rerankers_gives_scores_by_place():
 
 def test_the_sample_is_scored_once_for_a_question_and_a_pool_once():
     model = Shared()
-    scorer = CrossEncoderScorer(model, SAMPLE, kept=2)
+    scorer = CrossEncoderScorer(model, SAMPLE)
     fusion = FusionReranker([scorer])
     query, pool = scene()
     first = fusion.rerank(query, pool)
@@ -118,8 +118,6 @@ def test_the_sample_is_scored_once_for_a_question_and_a_pool_once():
         fusion.rerank(Query(text), pool)
     fusion.rerank(Query("jam"), pool.take([0, 1]))
     assert model.asked == [5, 5] + 3 * [5, 5] + [2]
-    fusion.rerank(query, pool.take([0, 1]))  # its moments are not among the two that are kept
-    assert model.asked[-2:] == [2, 5]
 
 
 def test_without_a_sample_the_pool_says_what_is_usual():
@@ -201,8 +199,6 @@ def test_what_is_no_model_and_no_sample_is_refused():
             CrossEncoderScorer(wrong)
     with pytest.raises(DataError, match="the sample must be a list of strings"):
         CrossEncoderScorer(Shared(), "text")
-    with pytest.raises(DataError, match="keep at least 1 question"):
-        CrossEncoderScorer(Shared(), kept=0)
     query, pool = scene()
     with pytest.raises(DataError, match="fetch the field 'documents'"):
         CrossEncoderScorer(Shared()).scores(query, replace(pool, documents=None))

@@ -242,8 +242,6 @@ def test_threads_and_device_reach_the_kernels():
     ):
         with pytest.raises(DataError, match=message):
             DynaMaxReranker(**settings_).rerank(query, candidates)
-        with pytest.raises(DataError, match=message):
-            DynaMaxScorer(candidates.tokens, **settings_).scores(query, candidates)
 
 
 def test_dynamax_defaults_to_inclusion_of_the_query():

@@ -378,7 +378,6 @@ class PoolAutoReranker:
     """
 
     settings: AutoSettings = AUTO_DEFAULTS
-    threads: int | None = None
     more: Sequence[Scorer] = ()
 
     @property
@@ -395,9 +394,7 @@ class PoolAutoReranker:
         """
         dense = candidates.dense
         corpus = None if dense is None else Ensemble.from_vectors(dense, sample_size=0, similarity="cosine")
-        auto = AutoReranker(
-            corpus, candidates.tokens, settings=self.settings, threads=self.threads, more=self.more
-        )
+        auto = AutoReranker(corpus, candidates.tokens, settings=self.settings, more=self.more)
         ranking = auto.rerank(query, candidates)
         n = len(set(candidates.ids))
         note = f"a usual score is the mean over the {n} texts at hand, as there is no index"

@@ -25,6 +25,8 @@ PairScores: TypeAlias = Callable[[str, Sequence[str]], npt.ArrayLike]
 
 # Pools whose scores are kept, for their moments: more than threads usually ask at once.
 _POOLS = 16
+# Questions whose moments over the sample are kept.
+_QUESTIONS = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,16 +40,11 @@ class CrossEncoderScorer:
         sample: texts of the corpus; 64 of them give the deviation to 9 %. Without any, the texts of the pool
             are the sample, so that nothing more is scored.
         name: what its part is called in a ranking.
-        kept: of how many questions the sample's moments are kept.
-
-    Raises:
-        DataError: if the model is none of these, the sample is no list of strings, or `kept` is not positive.
     """
 
     model: object
     sample: Sequence[str] = ()
     name: str = "cross-encoder"
-    kept: int = 1000
     needs: ClassVar[frozenset[Field]] = frozenset({"documents"})
     _score: PairScores = field(init=False, repr=False)
     # By question, and by question and texts.
@@ -57,11 +54,9 @@ class CrossEncoderScorer:
     def __post_init__(self) -> None:
         if isinstance(self.sample, str) or not all(isinstance(text, str) for text in self.sample):
             raise DataError("the sample must be a list of strings; give texts of the corpus")
-        if self.kept < 1:
-            raise DataError(f"kept={self.kept!r} is out of range; keep at least 1 question")
         object.__setattr__(self, "_score", _pair_scores(self.model))
         sample = tuple(self.sample)
-        usual = lru_cache(self.kept)(lambda question: Moments.of(self._scored(question, sample)))
+        usual = lru_cache(_QUESTIONS)(lambda question: Moments.of(self._scored(question, sample)))
         object.__setattr__(self, "_usual", usual)
         object.__setattr__(self, "_pool", lru_cache(_POOLS)(self._scored))
 

@@ -47,9 +47,6 @@ class Diversity:
             the paper's lambda is 1 - diversity.
         collapse: documents with at least this cosine to a better one are folded into it: they are its
             `Hit.duplicates`, and take no place in the ranking. None folds none.
-
-    Raises:
-        DataError: if one is out of its range.
     """
 
     diversity: float = 0.0
@@ -89,16 +86,11 @@ class Diversity:
     def applied(
         self, ranking: Ranking, pool: Candidates, among: int | None = None, most: int | None = None
     ) -> Ranking:
-        """A ranking in this order. Scores stay what they are, so that they no longer fall.
+        """A ranking of a pool with dense vectors in this order. Scores stay, so that they no longer fall.
 
-        Args:
-            ranking: of the pool, best first.
-            pool: n candidates with dense vectors; of documents in passages, the best passage's counts.
-            among: only the first so many lines may come; relevance is on the scale of all of them.
-            most: how many lines are wanted. All come, but those behind are in the order of relevance.
-
-        Raises:
-            DataError: if the pool has no dense vectors.
+        Only the first `among` lines may come; relevance is on the scale of all of them. `most` lines are
+        wanted. All come, but those behind are in the order of relevance. Of a document in passages the best
+        passage's vector counts.
         """
         lines = ranking if among is None else ranking.top(among)
         if not self.needs or not len(lines):

@@ -29,6 +29,9 @@ BM25_WEIGHT = 0.5
 # How many scores moments come from, where nobody knows: a z of 1,000 is possible then.
 UNKNOWN_MEMBERS = 1_000_000
 
+# Of `fit_weights`: makes the result unique where scorers give the same scores. Of `refine_weights`: with a
+# larger one, a few questions change less.
+_RIDGE, _RIDGE_OF_CHANGE = 1e-3, 0.3
 _RANGE = (-4.0, 4.0)  # of a factor's logarithm: as good as none, and as good as alone
 
 
@@ -128,9 +131,7 @@ def weighted_sum(parts: Mapping[str, FloatArray], weights: Mapping[str, float]) 
     return np.asarray(total, dtype=np.float64)
 
 
-def fit_weights(
-    pools: Sequence[Mapping[str, FloatArray]], gains: Sequence[FloatArray], *, ridge: float = 1e-3
-) -> dict[str, float]:
+def fit_weights(pools: Sequence[Mapping[str, FloatArray]], gains: Sequence[FloatArray]) -> dict[str, float]:
     """Weights of a sum from 0 to 1, the largest 1, learned from judged questions.
 
     Minimises the mean over questions of the listwise cross-entropy (Cao et al., 'Learning to Rank: From
@@ -142,7 +143,6 @@ def fit_weights(
         pools: of each question: scorer's name -> (n_i,) normalised scores of its pool.
         gains: of each question: (n_i,) graded relevance, of which g is the share; 0 for what is not relevant.
             Questions without a relevant document are omitted.
-        ridge: makes the result unique where scorers give the same scores.
 
     Raises:
         DataError: if names or lengths do not fit, gains are negative, no question has a relevant document, or
@@ -157,7 +157,7 @@ def fit_weights(
     lessons = [(scores, gain / gain.sum()) for scores, gain in _lessons(pools, gains, names)]
 
     def loss(weights: Float64Array) -> tuple[float, Float64Array]:
-        value, slope = ridge * float(weights @ weights), 2 * ridge * weights
+        value, slope = _RIDGE * float(weights @ weights), 2 * _RIDGE * weights
         for scores, shares in lessons:
             logits = scores @ weights
             value -= float(shares @ special.log_softmax(logits)) / len(lessons)
@@ -178,8 +178,6 @@ def refine_weights(
     pools: Sequence[Mapping[str, FloatArray]],
     gains: Sequence[FloatArray],
     weights: Mapping[str, float],
-    *,
-    ridge: float = 0.3,
 ) -> dict[str, float]:
     """Weights of a sum, changed from good ones as far as judged questions support it.
 
@@ -200,7 +198,6 @@ def refine_weights(
         gains: of each question: (n_i,) gain over the DCG of the ideal ranking.
         weights: scorer's name -> v; 1 where not given. 0 stays 0, and no weight changes its sign. The sum of
             absolute values stays, so that scores keep their size.
-        ridge: with a larger one, a few questions change less.
 
     Raises:
         DataError: as `fit_weights`, or if all weights are 0.
@@ -221,7 +218,7 @@ def refine_weights(
 
     def loss(t: Float64Array) -> tuple[float, Float64Array]:
         factors, away = np.exp(t), t - t.mean()
-        value, slope = ridge * float(away @ away), 2 * ridge * away
+        value, slope = _RIDGE_OF_CHANGE * float(away @ away), 2 * _RIDGE_OF_CHANGE * away
         for scores, gain, relevant in judged:
             ndcg, own = _smooth_ndcg(scores, gain, relevant, factors)
             value -= ndcg

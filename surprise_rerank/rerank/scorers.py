@@ -75,30 +75,20 @@ class CosineScorer:
 
 @dataclass(frozen=True, slots=True)
 class DynaMaxScorer:
-    """DynaMax over token vectors, with moments over a uniform `sample` of the corpus.
-
-    `threads` and `device` are as for `DynaMaxReranker`.
-    """
+    """DynaMax over token vectors, with moments over a uniform `sample` of the corpus."""
 
     sample: TokenBatch
     similarity: DynaMax = field(default_factory=DynaMax)
     name: str = "dynamax"
-    threads: int | None = None
-    device: str = "cpu"
     needs: ClassVar[frozenset[Field]] = frozenset({"tokens"})
 
     def scores(self, query: Query, candidates: Candidates) -> FloatArray:
         """(n,) similarities."""
-        return self._pool(query, candidates.require_tokens())
+        return self.similarity.pool(query.require_tokens(), candidates.require_tokens())
 
     def moments(self, query: Query, candidates: Candidates) -> Moments:
         """Moments over the sample of the corpus."""
-        return Moments.of(self._pool(query, self.sample))
-
-    def _pool(self, query: Query, documents: TokenBatch) -> Float64Array:
-        return self.similarity.pool(
-            query.require_tokens(), documents, threads=self.threads, device=self.device
-        )
+        return Moments.of(self.similarity.pool(query.require_tokens(), self.sample))
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ class WeightFit:
         taught: how many of these have one in their pool.
         before: mean nDCG@10 of the questions by the present weights.
         after: the same by weights that were fitted without the question; None for too few questions.
-        error: standard error of the difference of the two, for folds that share questions; None likewise.
+        error: standard error of the difference, for folds that share questions; None likewise.
     """
 
     weights: Mapping[str, float]
@@ -89,40 +89,35 @@ class WeightFit:
 def fit_guarded(
     reranker: Weighted,
     judged: Iterable[tuple[Query, Candidates, Mapping[str, float]]],
-    *,
-    folds: int = FOLDS,
-    seed: int = 0,
 ) -> WeightFit:
     """Learn the weights of a re-ranker (`fusion.refine_weights`), and check them on held-back questions.
 
     `reranker.weighted(fit.weights)` uses the result. Judged are questions of different ids, with their pools
     and the gains of documents by id, in the pool or not; one without a gain is not relevant. Their order has
-    no effect; `seed` divides them into `folds`. Use training or development questions, never a test's.
+    no effect. Use training or development questions, never a test's.
 
     Raises:
-        DataError: if no question has a relevant document, an id is a duplicate, a gain is not finite, there
-            are fewer than two folds, or the re-ranker lacks what it needs.
+        DataError: if no question has a relevant document, an id is a duplicate, a gain is not finite, or the
+        re-ranker lacks what it needs.
     """
-    if folds < 2:
-        raise DataError(f"{folds} folds; give at least 2, so that there are questions to hold back")
     lessons = _lessons(reranker, judged)
     names = lessons[0].parts
     start = {name: float(reranker.weights.get(name, 1.0)) for name in names}
     teaching = [lesson for lesson in lessons if lesson.teaches]
     before = _ndcg(lessons, start)
     present = WeightFit(start, start, False, len(lessons), len(teaching), float(before.mean()))
-    if len(teaching) < folds * _FEWEST_IN_FOLD:
+    if len(teaching) < FOLDS * _FEWEST_IN_FOLD:
         return present
     after = before.copy()  # weights make no difference where no relevant document is in the pool
     rows = np.flatnonzero([lesson.teaches for lesson in lessons])
-    fold_of = np.random.default_rng(seed).permutation(len(teaching)) % folds
-    for fold in range(folds):
+    fold_of = np.random.default_rng(0).permutation(len(teaching)) % FOLDS
+    for fold in range(FOLDS):
         others = [lesson for lesson, own in zip(teaching, fold_of, strict=True) if own != fold]
         held_back = [lesson for lesson, own in zip(teaching, fold_of, strict=True) if own == fold]
         after[rows[fold_of == fold]] = _ndcg(held_back, _fitted(others, start))
     gain = float((after - before).mean())
     # The variance of independent questions times 1 + k n_test / n_train, over k folds.
-    shared = np.sqrt(1 + folds / (folds - 1))
+    shared = np.sqrt(1 + FOLDS / (FOLDS - 1))
     error = float(shared * (after - before).std(ddof=1) / np.sqrt(len(lessons)))
     checked = replace(present, after=float(after.mean()), error=error)
     if not gain > _SURE * error:
