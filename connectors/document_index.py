@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from surprise_rerank.connectors.qdrant.index import QdrantIndex
-from surprise_rerank.connectors.qdrant.manifest import IndexOptions
+from surprise_rerank.connectors.qdrant.index import QdrantIndex, given_model, new_version
+from surprise_rerank.connectors.qdrant.location import Location
+from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
 from surprise_rerank.connectors.qdrant.writing.indexing import SyncReport
 from surprise_rerank.connectors.qdrant.writing.locking import exclusive
 from surprise_rerank.connectors.ranked import Ranked
@@ -89,7 +91,7 @@ class DocumentIndex(QdrantIndex, Ranked):
             documents: the whole collection.
             encoder: another model, as for `open`, or the same.
             token_encoder: gives the token vectors in its place, as for `open`.
-            options: others, or the same; token vectors of before schema 4 get their new default form.
+            options: others, or the same.
             collection_settings: as for `open`; shards and copies stay as they are where it does not say.
             encode_again: take over no vectors.
             show_progress: as for `sync`.
@@ -112,4 +114,34 @@ class DocumentIndex(QdrantIndex, Ranked):
         )
         if background:
             measure_again(self, before, show_progress=show_progress)
+        return report
+
+    @classmethod
+    def renew(
+        cls,
+        location: Location | str | os.PathLike[str],
+        documents: Iterable[Document],
+        encoder: object,
+        *,
+        token_encoder: object | None = None,
+        options: IndexOptions | None = None,
+        collection_settings: Mapping[str, Any] | None = None,
+        show_progress: bool = False,
+        background: bool = True,
+    ) -> SyncReport:
+        """Put a new index into the place of one that cannot be opened: it is of another schema, or damaged.
+
+        The arguments are those of `open` and `sync`. The old one stays until the new one is complete.
+
+        Raises:
+            NoIndexError: if there is none.
+            IndexingError: if documents cannot be stored; another call continues.
+        """
+        model = given_model(encoder, token_encoder)
+        assert model is not None
+        made = new_version(location, Manifest.of(model, options), collection_settings or {})
+        with cls(made, model) as index:
+            report = index.sync(documents, prune=True, show_progress=show_progress, background=background)
+            made.promote()
+            made.drop_others()
         return report

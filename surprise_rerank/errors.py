@@ -46,6 +46,25 @@ class IndexMismatchError(StoreError):
     """An index that was made by another model, dimension or schema than the one asked for."""
 
 
+class UnreadableIndexError(IndexMismatchError):
+    """An index of another schema, or a damaged one; `DocumentIndex.renew` puts a new one into its place.
+
+    Attributes:
+        model: of its vectors, where that is known.
+    """
+
+    def __init__(self, message: str, model: str = "") -> None:
+        super().__init__(message)
+        self.model = model
+
+
+# What to do then.
+MADE_ANEW = (
+    "make it anew of its documents (surprise-rerank index SOURCE --rebuild, or DocumentIndex.renew), or "
+    "delete it and index again"
+)
+
+
 class ForeignCollectionError(IndexMismatchError):
     """A collection that somebody else made, where an index was asked for; `Collection.attach` opens it."""
 

@@ -25,7 +25,6 @@ from surprise_rerank.connectors.attached.enriched import (
     RECORD,
     TOKENS,
     WORD_STATISTICS,
-    EnrichmentRecord,
 )
 from surprise_rerank.connectors.attached.enriching import Enricher
 from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex, IndexOptions, SparseRetriever
@@ -342,24 +341,17 @@ def test_documents_that_are_behind_are_compared_in_the_form_of_the_others(
     assert scores == pytest.approx(dict(zip(found.ids, found.scores, strict=True)), abs=1e-6)
 
 
-def test_what_was_added_before_there_were_codes_is_read_and_kept_up_to_date(local: Store) -> None:
+def test_what_another_version_has_added_is_named(local: Store) -> None:
     encoder = WordEncoder()
     local.make(encoder, LONG)
     collection = Collection.attach(local.client, local.name, embed=encoder)
     collection.enrich(token_storage="int8")
     files = collection.enriched.files
     record = json.loads(files.read_file(RECORD) or b"")
-    before = {**record, "schema": 1}
-    del before["token_form"]
-    files.write_file(RECORD, json.dumps(before).encode())
-    again = Collection.attach(local.client, local.name, embed=encoder)
-    local.add(encoder, [QUESTION], first=24)
-    assert str(again.sync()).startswith("1 enriched, 24 unchanged")
-    assert json.loads(files.read_file(RECORD) or b"") == {**record, "schema": 2}
-    assert again.pipeline("dynamax").search(QUESTION, 1).ids == ("24",)
-    files.write_file(RECORD, json.dumps({**record, "schema": 4}).encode())
-    with pytest.raises(DataError, match="enriched by another version"):
-        Collection.attach(local.client, local.name, embed=encoder)
+    for schema in (1, 4):
+        files.write_file(RECORD, json.dumps({**record, "schema": schema}).encode())
+        with pytest.raises(DataError, match=f"enriched by another version .* {schema}, .* enrich --remove"):
+            Collection.attach(local.client, local.name, embed=encoder)
 
 
 @pytest.mark.parametrize("damage", ["flipped", "cut", "foreign", "no text"])
@@ -461,32 +453,6 @@ def test_words_that_were_added_score_as_an_index_of_ours(
             found = words.moments(QUESTION)
             np.testing.assert_allclose(found.mean, moments.mean, rtol=1e-6)
             np.testing.assert_allclose(found.deviation, moments.deviation, rtol=1e-6)
-
-
-def test_words_that_were_added_before_keep_qdrants_weights(store: Store) -> None:
-    encoder = WordEncoder()
-    store.make(encoder)
-    collection = Collection.attach(store.client, store.name, embed=encoder)
-    begun = EnrichmentRecord(in_place=False, words=Bm25(), schema=2)
-    collection.enriched.files.write_file(RECORD, begun.to_bytes())
-    collection.reload()
-    collection.enrich(tokens=False)
-    store.add(encoder, ["bread of rye"], first=100)
-    again = Collection.attach(store.client, store.name, embed=encoder)
-    assert again.sync().enriched == 1
-    record = again.enriched.record
-    assert record is not None
-    assert record.schema == 2
-    made = store.client.get_collection(f"{store.name}.surprise").config.params.sparse_vectors
-    assert made is not None
-    assert made["surprise_words"].modifier == models.Modifier.IDF
-    words = inputs_of(again).words
-    assert words is not None
-    with DocumentIndex.open(":memory:", encoder, options=IndexOptions(passages=None)) as index:
-        index.sync([Document(str(i), text) for i, text in enumerate([*TEXTS, "bread of rye"])])
-        names = [str(i) for i in range(len(TEXTS))]
-        expected = SparseRetriever(index).score(QUESTION, names)
-    np.testing.assert_allclose(words.score(QUESTION, names), expected, rtol=1e-6)
 
 
 def test_a_collection_of_somebody_else_with_the_name_of_the_place_stays(store: Store) -> None:

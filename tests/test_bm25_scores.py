@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -20,14 +18,12 @@ from words import WordEncoder
 from surprise_rerank import Ensemble
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SparseRetriever
 from surprise_rerank.connectors.qdrant.engines.versions import server_version
-from surprise_rerank.connectors.qdrant.manifest import Manifest
-from surprise_rerank.connectors.qdrant.schema import BM25, SCHEMA_VERSION, Point
+from surprise_rerank.connectors.qdrant.schema import BM25, Point
 from surprise_rerank.connectors.qdrant.writing import term_upkeep
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.connectors.qdrant.writing.term_upkeep import FILE, KeptTerms
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.documents import Document
-from surprise_rerank.errors import StoreError
 
 ENCODER = WordEncoder()
 OPTIONS = IndexOptions(passages=None, packed_tokens=False)
@@ -36,19 +32,6 @@ RANDOM = np.random.default_rng(0)
 WORDS = np.minimum(RANDOM.zipf(1.3, (600, 30)), 400)
 DOCUMENTS = [Document(f"d{i}", " ".join(f"w{word}" for word in own)) for i, own in enumerate(WORDS)]
 QUESTIONS = [" ".join(f"w{word}" for word in RANDOM.choice(own, 4)) for own in WORDS[:15]]
-
-
-@contextmanager
-def of_before() -> Iterator[None]:
-    """Indexes that are made in it are of schema 4: Qdrant multiplies with its own IDF."""
-    made = Manifest.of
-
-    def of(*arguments: Any) -> Manifest:
-        return replace(made(*arguments), schema=4)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Manifest, "of", of)
-        yield
 
 
 def best(index: DocumentIndex) -> list[tuple[tuple[str, ...], Float64Array]]:
@@ -73,27 +56,6 @@ def test_scores_are_those_of_an_index_that_never_had_what_was_deleted(open_index
         index.sync(DOCUMENTS)
         index.delete([document.id for document in DOCUMENTS[:200]])
         assert_equal(expected, best(index))
-
-
-def test_an_index_of_before_keeps_its_scores_and_a_rebuilt_one_has_the_same(open_index: Opener) -> None:
-    encoder = WordEncoder()
-    with of_before(), open_index(encoder, options=OPTIONS) as index:
-        index.sync(DOCUMENTS[:200])
-        before = best(index)
-        assert index.manifest.schema == 4
-    with open_index(encoder, options=OPTIONS) as index:
-        assert_equal(before, best(index))
-        for question in QUESTIONS[:5]:
-            scores = SparseRetriever(index).score(question, [d.id for d in DOCUMENTS[:200]])
-            moments = SparseRetriever(index).moments(question)
-            np.testing.assert_allclose(moments.mean, scores.mean(), rtol=1e-5)
-        encoder.encoded_texts.clear()
-        index.rebuild(DOCUMENTS[:200])
-        assert encoder.encoded_texts == []
-        assert index.manifest.schema == SCHEMA_VERSION
-        assert_equal(before, best(index))
-    with open_index(encoder, options=OPTIONS) as index:
-        assert_equal(before, best(index))
 
 
 def test_the_moments_are_of_the_scores_that_were_found(open_index: Opener) -> None:
@@ -255,16 +217,6 @@ class TestWhileAnotherProcessWrites:
             best(reader)
             writer.rebuild(DOCUMENTS[:80])
             assert_equal(best(writer), best(reader))
-
-    def test_one_that_is_asked_otherwise_is_refused(self, rest) -> None:
-        """A question of before, without weights, would get wrong scores of it."""
-        with of_before(), self.opened(rest, "weighed") as writer:
-            writer.sync(DOCUMENTS[:50])
-        with self.opened(rest, "weighed") as writer, self.opened(rest, "weighed") as reader:
-            best(reader)
-            writer.rebuild(DOCUMENTS[:50])
-            with pytest.raises(StoreError, match="made with other options, or by another model; open it"):
-                best(reader)
 
 
 @NEEDS_EDGE

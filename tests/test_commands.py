@@ -816,10 +816,7 @@ class TestExplain:
     @pytest.mark.parametrize(
         ("arguments", "told"),
         [
-            (("dogs", "--html", "page.txt"), "the page's name must end in .html"),
-            (("-", "--html", "page.html"), "--html shows one question"),
-            (("--questions", "file.txt", "--html", "page.html"), "--html shows one question"),
-            (("dogs", "--html", "{folder}/docs.jsonl/page.html"), "docs.jsonl"),
+            (("--questions", "file.txt", "--report", "page.html"), "--report shows one question"),
             (("dogs", "--report", "page.doc"), "no format for the suffix '.doc'"),
             (("-", "--report", "page.html"), "--report shows one question"),
             (("dogs", "--report", "{folder}/none/page.html"), "none; make it, or choose another place"),

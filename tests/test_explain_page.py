@@ -1,4 +1,4 @@
-"""The page of `surprise-rerank explain --html`, in a real browser."""
+"""The page of `surprise-rerank explain --report`, in a real browser."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from surprise_rerank.connectors.qdrant.writing.points import PointMaker
 from surprise_rerank.core.tokens import TokenForm
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoded, encode_queries
-from surprise_rerank.errors import DataError, IndexMismatchError, StoreError
+from surprise_rerank.errors import DataError, IndexMismatchError, StoreError, UnreadableIndexError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.rerank.rerankers import DynaMaxReranker, SurpriseReranker
 from surprise_rerank.surprise.ensemble import Ensemble
@@ -265,7 +265,7 @@ def test_an_index_of_another_schema_is_named(tmp_path: Path) -> None:
     DocumentIndex.open(tmp_path / "index", WordEncoder()).close()
     path = tmp_path / "index" / "1" / "manifest.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "schema": 99}))
-    with pytest.raises(IndexMismatchError, match="schema version 99"):
+    with pytest.raises(UnreadableIndexError, match=r"schema version 99, this version reads 6; .*--rebuild"):
         DocumentIndex.open(tmp_path / "index", WordEncoder())
 
 
@@ -275,6 +275,8 @@ def test_a_half_made_shard_is_made_again(tmp_path: Path) -> None:
         made = tmp_path / "index" / "1" / engine
         if made.exists():
             made.rename(made.with_name(f"{engine}.part"))
+    for last in (tmp_path / "index" / "index.json", tmp_path / "index" / "1" / "edge.files.json"):
+        last.unlink(missing_ok=True)  # which are written last
     with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
         assert index.sync(DOCUMENTS).added == 5
 
@@ -285,7 +287,7 @@ def test_a_damaged_local_store_is_named(tmp_path: Path) -> None:
     (database,) = (tmp_path / "index").rglob("storage.sqlite")
     for damaged in (database, tmp_path / "index" / "1" / "local" / "meta.json"):
         damaged.write_bytes(b"nonsense" * 1000)
-        with pytest.raises(StoreError, match="damaged; delete it and index again"):
+        with pytest.raises(StoreError, match="damaged; make it anew"):
             DocumentIndex.open(tmp_path / "index", WordEncoder())
 
 
@@ -295,7 +297,7 @@ def test_a_damaged_shard_is_named(tmp_path: Path) -> None:
         index.sync(DOCUMENTS)
     for segment in (tmp_path / "index").rglob("segment.json"):
         segment.write_text("{")
-    with pytest.raises(StoreError, match="delete the folder and index again"):
+    with pytest.raises(StoreError, match=r"segment.json is damaged: .*; make it anew"):
         DocumentIndex.open(tmp_path / "index", WordEncoder())
 
 

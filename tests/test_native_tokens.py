@@ -16,7 +16,6 @@ from words import WordEncoder
 from surprise_rerank import Document, DynaMax
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, MaxSimRetriever
 from surprise_rerank.connectors.qdrant.location import MEMORY
-from surprise_rerank.connectors.qdrant.manifest import Manifest
 from surprise_rerank.connectors.qdrant.multivectors import CODED, TokenStorage, document_vectors
 from surprise_rerank.connectors.qdrant.schema import DENSE, TOKEN_VECTORS, point_id
 from surprise_rerank.connectors.qdrant.search.queries import dense_stage, maxsim_stage, request
@@ -91,21 +90,6 @@ def test_maxsim_is_the_inclusion_of_the_merged_tokens(
             np.testing.assert_allclose(ours[many], expected[many], rtol=0, atol=ERRORS[storage])
 
         check()
-
-
-def test_an_index_that_says_nothing_of_merging_keeps_a_row_for_every_token(open_index: Opener) -> None:
-    """Indexes from before it; their packed tokens are in int8."""
-    encoder, [long] = WordEncoder(D), documents(0, [150])
-    before = IndexOptions(token_vectors="float16", token_storage="int8", pooling=1)
-    with open_index(encoder, options=before) as index:
-        values = index.manifest.to_json() | {"schema": 3}
-        del values["options"]["token_storage"], values["options"]["pooling"]
-        index.storage.save(Manifest.from_json(values, "here"))
-        assert index.manifest.options.token_form.pooling == 1
-        index.sync([long])
-        rows = native(index, long)
-    tokens = encoder.encode([long.content]).require_tokens()
-    np.testing.assert_allclose(rows, tokens.text(0, unit=True), atol=1e-3)
 
 
 @pytest.mark.parametrize("storage", ["float16", "uint8"])

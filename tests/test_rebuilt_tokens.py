@@ -12,8 +12,7 @@ from words import WordEncoder
 
 from surprise_rerank import Document, FunctionEncoder
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
-from surprise_rerank.connectors.qdrant.manifest import Manifest
-from surprise_rerank.connectors.qdrant.schema import SCHEMA_VERSION, TOKENS, packed_text, point_id, tokens_id
+from surprise_rerank.connectors.qdrant.schema import TOKENS, packed_text, point_id, tokens_id
 from surprise_rerank.core.tokens import TokenForm
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError
@@ -34,24 +33,6 @@ def test_a_new_index_says_how_its_tokens_are_stored(open_index: Opener):
         assert found.lengths.tolist() == [form.least]
     with open_index(encoder, options=IndexOptions()) as index:  # asks for nothing in particular
         assert index.manifest.options.token_form == form
-
-
-def test_an_index_from_before_codes_opens_and_keeps_int8(open_index: Opener):
-    encoder = WordEncoder()
-    with open_index(encoder, options=INT8) as index:
-        index.sync(DOCUMENTS[:5])
-        values = index.manifest.to_json() | {"schema": 3}
-        del values["options"]["token_storage"], values["options"]["pooling"]
-        index.storage.save(Manifest.from_json(values, "here"))
-    with open_index(encoder, options=IndexOptions()) as index:
-        assert index.manifest.schema == 3
-        index.sync(DOCUMENTS)
-        assert index.fetch(["d0", "d8"], ALL).require_tokens().storage == "int8"
-        encoder.encoded_texts.clear()
-        index.rebuild(DOCUMENTS)
-        assert encoder.encoded_texts == []
-        assert index.manifest.options.token_form == TokenForm.usual(encoder.dimension)
-        assert index.manifest.schema == SCHEMA_VERSION
 
 
 @pytest.mark.parametrize(

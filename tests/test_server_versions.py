@@ -66,10 +66,10 @@ def test_a_request_that_fails_on_an_old_server_says_why(server: QdrantRest) -> N
     engine = ClientEngine(nodes, "x")
     server.fault("PUT", "/vectors/words", Status(404, "not found"), times=2)
     with pytest.raises(StoreError, match="404"):  # of a server that is new enough
-        engine.add_sparse_vector("words", None)
+        engine.add_sparse_vector("words")
     claims_to_be(server, "1.17.0")
     with pytest.raises(StoreError, match=r"at \S+ is version 1\.17, older than 1\.18.*words beside"):
-        engine.add_sparse_vector("words", None)
+        engine.add_sparse_vector("words")
     nodes.close()
 
 

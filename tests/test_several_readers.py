@@ -183,7 +183,7 @@ def test_what_a_killed_writer_stored_is_read(folder: Path) -> None:
 
 
 def test_an_index_of_an_earlier_version_is_read_by_several(folder: Path) -> None:
-    (folder / "1" / "edge.settled").unlink()
+    (folder / "1" / "edge.files.json").unlink()
     with program(folder, READS) as one, program(folder, READS) as other:
         assert (said(one), said(other)) == ("done", "done")
 
@@ -214,7 +214,7 @@ def test_an_index_that_may_not_be_written_to_is_read_from_a_copy(folder: Path, i
     place = folder.parent / "shared"
     shutil.copytree(folder, place)
     if not is_settled:
-        (place / "1" / "edge.settled").unlink()
+        (place / "1" / "edge.files.json").unlink()
     closed = [parent for parent in place.parents if not parent.stat().st_mode & 0o001]
     for path in (*closed, *place.rglob("*"), place):
         path.chmod(0o755 if path.is_dir() else 0o644)

@@ -29,7 +29,7 @@ from surprise_rerank.connectors.qdrant.retrievers.inclusion import (
     InclusionScored,
     QdrantInclusion,
 )
-from surprise_rerank.connectors.qdrant.schema import TOKEN_COUNT, WITH_VECTORS, point_id
+from surprise_rerank.connectors.qdrant.schema import TOKEN_COUNT, point_id
 from surprise_rerank.connectors.systems.building import build_system, dynamax
 from surprise_rerank.connectors.systems.built import BuiltSystem
 from surprise_rerank.connectors.systems.explaining import explain_ranking
@@ -219,25 +219,6 @@ def test_a_question_without_token_vectors_is_ranked_by_the_rest(open_index: Open
         for name in ("auto", "fusion"):
             ranking = ranked(build_system(name, index), query)
             assert any("without token vectors: the question has none" in note for note in ranking.notes)
-
-
-def test_an_index_from_before_lengths_were_stored_ranks_without_them(open_index: Opener) -> None:
-    encoder = WordEncoder(D)
-    with open_index(encoder, options=NATIVE) as index:
-        index.sync(corpus(4, 20), background=False)
-        engine = index.storage.engine
-        points = [r.id for batch in engine.scroll((), condition=WITH_VECTORS) for r in batch]
-        engine.set_payloads([(point, {TOKEN_COUNT: 0}) for point in points])
-        inclusion = QdrantInclusion.of(index, 8, weighs=True)
-        assert not inclusion.lengths.any()
-        ranking = ranked(build_system("auto", index), question(encoder))
-        assert len(ranking) == 20
-        # One that was added since has a usual length.
-        engine.set_payloads([(point, {TOKEN_COUNT: 50}) for point in points])
-        newer = QdrantInclusion.of(index, 8, weighs=True)
-        engine.set_payloads([(points[0], {TOKEN_COUNT: 0})])
-        answer = answered(newer, question(encoder), points[:2])
-        assert answer.of(points[:2], np.array([0, 50])).lengths.tolist() == [50, 50]
 
 
 def test_documents_that_were_deleted_meanwhile_have_no_score(open_index: Opener) -> None:

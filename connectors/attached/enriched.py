@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -39,9 +39,7 @@ TOKENS, MU, SIGMA, STATISTICS, HASH = KEYS = ADDED_KEYS
 WORDS = ADDED_WORDS
 SUFFIX = ".surprise"
 
-# 2 says in which form token vectors are. Before, they were all in int8. From 3 on a question brings the
-# weights of its words. Before, Qdrant multiplies them with its own IDF.
-_SCHEMA, _BY_QDRANTS_IDF, _IN_INT8 = 3, 2, 1
+_SCHEMA = 3  # of the record; no other one is read
 _MENDED = "enrich the collection again, after remove_enrichment() (surprise-rerank enrich --remove)"
 
 
@@ -71,15 +69,6 @@ class EnrichmentRecord:
     complete: bool = False
     schema: int = _SCHEMA
 
-    @property
-    def weighs_words(self) -> bool:
-        """Whether a question brings the IDF of its words; else Qdrant multiplies with its own."""
-        return self.schema > _BY_QDRANTS_IDF
-
-    def as_before(self, before: EnrichmentRecord | None) -> EnrichmentRecord:
-        """The same, with words that are weighed as those that are there."""
-        return self if before is None else replace(self, schema=before.schema)
-
     def to_bytes(self) -> bytes:
         """As JSON."""
         return json.dumps(asdict(self)).encode()
@@ -89,27 +78,23 @@ class EnrichmentRecord:
         """What `to_bytes` gave.
 
         Raises:
-            DataError: if it is damaged, or of a later version.
+            DataError: if it is damaged, or of another version.
         """
         try:
             values: dict[str, Any] = json.loads(content)
-            words, form = values.pop("words"), values.pop("token_form", INT8.to_json())
-            found = cls(
-                **values,
-                words=None if words is None else Bm25.from_json(words),
-                token_form=TokenForm.from_json(form),
-            )
+            schema, words, form = values["schema"], values.pop("words"), values.pop("token_form", None)
+            if schema == _SCHEMA:
+                words = None if words is None else Bm25.from_json(words)
+                return cls(**values, words=words, token_form=TokenForm.from_json(form))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise DataError(
                 f"{where}: the record of what was added is damaged; take it away with 'surprise-rerank "
                 "enrich --remove', and add it again"
             ) from error
-        if found.schema not in (_SCHEMA, _BY_QDRANTS_IDF, _IN_INT8):
-            raise DataError(
-                f"{where} was enriched by another version (its record has the form {found.schema}, this one "
-                f"reads {_SCHEMA}); upgrade, or take it away with 'surprise-rerank enrich --remove'"
-            )
-        return replace(found, schema=max(found.schema, _BY_QDRANTS_IDF))
+        raise DataError(
+            f"{where} was enriched by another version (its record has the form {schema}, this one reads "
+            f"{_SCHEMA}); take it away with 'surprise-rerank enrich --remove', and add it again"
+        )
 
     @classmethod
     def read(cls, files: Files, where: str) -> EnrichmentRecord | None:
@@ -162,11 +147,6 @@ class Enriched:
     def words(self) -> Bm25 | None:
         """The settings of its sparse vectors; None without them."""
         return self.record.words if self.record is not None and self.record.complete else None
-
-    @property
-    def weighs_words(self) -> bool:
-        """Whether a question brings the weights of its words; see `EnrichmentRecord`."""
-        return self.record is not None and self.record.weighs_words
 
     @property
     def has_moments(self) -> bool:

@@ -181,7 +181,7 @@ class Enricher:
             token_form=TokenForm.chosen(token_storage, pooling, size or 0) if tokens else INT8,
             words=words,
             ensemble="" if ensemble is None else ensemble.identity,
-        ).as_before(before)
+        )
         if before is not None and not _is_alike(before, record):
             raise DataError(
                 f"{collection.where} was enriched otherwise before ({before.facts()[0][1]}); take that away "
@@ -259,14 +259,13 @@ class Enricher:
                 versions.require(versions.Feature.FORMULA, engine.nodes, "leave moments out")
             files.write_file(MOMENTS, self.ensemble.to_bytes())
         files.write_file(RECORD, self.record.to_bytes())
-        modifier = None if self.record.weighs_words else models.Modifier.IDF
         if not self.record.in_place and not is_there:
-            words = {WORDS: models.SparseVectorParams(modifier=modifier)}
+            words = {WORDS: models.SparseVectorParams()}
             sparse = None if self.record.words is None else words
             spread = self.collection.points.spread()
             engine.create_of({}, spread, sparse_vectors_config=sparse, on_disk_payload=True, metadata=_MARK)
         elif self.record.in_place and self.record.words is not None:
-            engine.add_sparse_vector(WORDS, modifier)
+            engine.add_sparse_vector(WORDS)
 
     def _waiting(
         self, *, vectors: bool = False

@@ -64,9 +64,8 @@ class AttachedInputs(SystemInputs):
         """The words of documents: those that were added, or the collection's own sparse vectors."""
         own, added = self.index, self.index.enriched.words
         if added is not None and is_installed("qdrant_edge"):
-            points, idf = own.enriched.points, not own.enriched.weighs_words
-            embed = added.query if idf else self._weighted
-            return SparseWords(own, points, WORDS, idf, embed, own.added_terms, self.options)
+            points, terms = own.enriched.points, own.added_terms
+            return SparseWords(own, points, WORDS, False, self._weighted, terms, self.options)
         if own.sparse is None or own.vectors.sparse is None:
             return None
         name, idf = own.vectors.sparse, own.vectors.idf

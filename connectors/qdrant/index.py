@@ -139,7 +139,7 @@ class QdrantIndex(Searched):
             DataError: if a `Location` is given, and an argument that belongs into it; if what is given makes
                 no vectors, or no tokens where these are to be stored.
         """
-        model = _model(encoder, token_encoder)
+        model = given_model(encoder, token_encoder)
         expected = None if model is None else Manifest.of(model, options)
         where = Location(
             None if url is not None or isinstance(location, Location) else location,
@@ -332,7 +332,7 @@ class QdrantIndex(Searched):
             documents: the whole collection.
             encoder: another model, as for `open`, or the same.
             token_encoder: gives the token vectors in its place, as for `open`.
-            options: others, or the same; token vectors of before schema 4 get their new default form.
+            options: others, or the same.
             collection_settings: as for `open`; shards and copies stay as they are where it does not say.
             encode_again: take over no vectors.
             show_progress: as for `sync`.
@@ -340,7 +340,7 @@ class QdrantIndex(Searched):
         Raises:
             IndexingError: if documents cannot be stored.
         """
-        model = _model(self.encoder if encoder is None else encoder, token_encoder) or self.encoder
+        model = given_model(self.encoder if encoder is None else encoder, token_encoder) or self.encoder
         chosen = options or self.manifest.options_when_rebuilt
         made = self.storage.successor(Manifest.of(model, chosen), collection_settings or {})
         try:
@@ -426,7 +426,7 @@ class QdrantIndex(Searched):
         """What every term weighs over all documents; over their passages, where they are split.
 
         They are stored, and kept up to date by whatever changes documents. Where they are not there (an index
-        of an earlier version, a killed process) they are counted in one pass, and stored if that is allowed.
+        that a killed process left) they are counted in one pass, on a server stored if that is allowed.
 
         Raises:
             DataError: if the index stores no sparse vectors.
@@ -551,13 +551,24 @@ class QdrantIndex(Searched):
         return self.storage.engine.placement()
 
 
-def _model(encoder: object | None, token_encoder: object | None) -> Encoder | None:
+def given_model(encoder: object | None, token_encoder: object | None) -> Encoder | None:
+    """The encoder that a caller gives, with the token vectors of another one where that is given."""
     if encoder is None and token_encoder is not None:
         raise DataError("token_encoder= goes with the encoder of the dense vectors; give encoder=, too")
     model = None if encoder is None else as_encoder(encoder)
     if model is None or token_encoder is None:
         return model
     return PairedEncoder(model, as_encoder(token_encoder))
+
+
+def new_version(
+    location: Location | str | os.PathLike[str], manifest: Manifest, settings: Mapping[str, Any]
+) -> FolderStorage | ServerStorage:
+    """An empty version beside an index that cannot be opened; see `DocumentIndex.renew`."""
+    where = location if isinstance(location, Location) else Location(location)
+    if where.folder is None:
+        return ServerStorage.anew(where, manifest, settings)
+    return FolderStorage.anew(Path(where.folder), manifest)
 
 
 def _open_storage(

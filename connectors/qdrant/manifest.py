@@ -10,20 +10,14 @@ from typing import Any, Literal, TypeAlias, get_args
 from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.location import EngineKind
 from surprise_rerank.connectors.qdrant.multivectors import CODED, TokenStorage
-from surprise_rerank.connectors.qdrant.schema import (
-    FIRST_WITH_CODES,
-    FIRST_WITH_WEIGHTS,
-    METADATA,
-    READ_SCHEMAS,
-    SCHEMA_VERSION,
-)
+from surprise_rerank.connectors.qdrant.schema import METADATA, SCHEMA_VERSION
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.core.tokens.batch import STORAGES, Storage
 from surprise_rerank.core.tokens.form import INT8, TokenForm
 from surprise_rerank.encoders.backends.precision import precision_of
 from surprise_rerank.encoders.base import Encoder, token_dimension
 from surprise_rerank.encoders.passages import Passages
-from surprise_rerank.errors import DataError, IndexMismatchError
+from surprise_rerank.errors import MADE_ANEW, DataError, IndexMismatchError, UnreadableIndexError
 
 Quantization: TypeAlias = Literal["int8", "binary"]
 PayloadType: TypeAlias = Literal["keyword", "integer", "float", "bool", "datetime", "text", "uuid", "geo"]
@@ -122,7 +116,7 @@ class IndexOptions:
         if self.stores_tokens:
             form = TokenForm.chosen(self.token_storage, self.pooling, dimension)
             return replace(self, token_storage=form.storage, pooling=form.pooling)
-        for name in _BEFORE_CODES:
+        for name in _SETTLED_WHEN_MADE:
             if getattr(self, name) is not None:
                 raise DataError(
                     f"{name}={getattr(self, name)!r} is of token vectors, and packed_tokens=False stores "
@@ -140,7 +134,6 @@ class IndexOptions:
         passages, bm25 = values["passages"], values["bm25"]
         return cls(
             **{
-                **_BEFORE_CODES,
                 **values,
                 "passages": None if passages is None else Passages(**passages),
                 "bm25": None if bm25 is None else Bm25.from_json(bm25),
@@ -148,8 +141,7 @@ class IndexOptions:
         )
 
 
-# Of indexes whose options do not say.
-_BEFORE_CODES: Mapping[str, Any] = {"token_storage": "int8", "pooling": 1}
+_SETTLED_WHEN_MADE = ("token_storage", "pooling")
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +187,7 @@ class Manifest:
         schema: version of the layout in `schema.py`.
         token_dimension: of the token vectors; `dimension`, where it is not given.
         precision: that the documents were encoded in.
+        files: names of the files beside the points, in a folder.
     """
 
     model: str
@@ -206,6 +199,7 @@ class Manifest:
     schema: int = SCHEMA_VERSION
     token_dimension: int = 0
     precision: str = "float32"
+    files: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.token_dimension:
@@ -240,20 +234,10 @@ class Manifest:
         )
 
     @property
-    def weighs_terms(self) -> bool:
-        """Whether a question brings the IDF of its terms; before schema 5 Qdrant multiplies with its own."""
-        return self.schema >= FIRST_WITH_WEIGHTS
-
-    @property
     def options_when_rebuilt(self) -> IndexOptions:
-        """The same options; the form of token vectors is that of a new index where nobody chose another one.
-
-        An index from before there were codes did not choose int8.
-        """
+        """The same; the usual form of token vectors is chosen again, as it depends on the dimension."""
         usual = self.options.token_form == TokenForm.usual(self.token_dimension)
-        if self.schema < FIRST_WITH_CODES or usual or not self.options.stores_tokens:
-            return replace(self.options, token_storage=None, pooling=None)
-        return self.options
+        return replace(self.options, token_storage=None, pooling=None) if usual else self.options
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
@@ -264,27 +248,24 @@ class Manifest:
         """What `to_json` gave.
 
         Raises:
-            IndexMismatchError: if the values are not a manifest, or one of another schema.
+            IndexMismatchError: if the values are not a manifest.
+            UnreadableIndexError: if it is one of another schema.
         """
         try:
-            schema = int(values["schema"])
-            if schema not in READ_SCHEMAS:
-                is_old = schema < READ_SCHEMAS[0]
-                remedy = "delete it and index again" if is_old else "upgrade surprise-rerank"
-                raise IndexMismatchError(
-                    f"{where} has schema version {schema}, this version reads {READ_SCHEMAS[0]} to "
-                    f"{SCHEMA_VERSION}; {remedy}"
-                )
+            if int(values["schema"]) != SCHEMA_VERSION:
+                text = f"{where} has schema version {values['schema']}, this version reads {SCHEMA_VERSION}"
+                raise UnreadableIndexError(f"{text}; {MADE_ANEW}", str(values["model"]))
             return cls(
                 model=str(values["model"]),
                 fingerprint=str(values["fingerprint"]),
                 dimension=int(values["dimension"]),
-                token_dimension=int(values.get("token_dimension", 0)),
+                token_dimension=int(values["token_dimension"]),
                 options=IndexOptions.from_json(values["options"]),
+                # A server leaves away what is null.
                 statistics=_record(values.get("statistics")),
                 latest=_record(values.get("latest")),
-                schema=schema,
-                precision=str(values.get("precision", "float32")),
+                precision=str(values["precision"]),
+                files=tuple(values["files"]),
             )
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise IndexMismatchError(
@@ -346,7 +327,7 @@ class Manifest:
         """
         for option in fields(IndexOptions):
             ours, theirs = getattr(self.options, option.name), getattr(expected, option.name)
-            if ours != theirs and not (option.name in _BEFORE_CODES and theirs is None):
+            if ours != theirs and not (option.name in _SETTLED_WHEN_MADE and theirs is None):
                 raise IndexMismatchError(
                     f"{where} was made with {option.name}={ours!r}, asked for is {theirs!r}; leave the "
                     "options away to take it as it is, or rebuild the index with the new ones"

@@ -24,11 +24,8 @@ Payload: TypeAlias = dict[str, Any]
 StoredVector: TypeAlias = FloatArray | SparseVector
 PointId: TypeAlias = str | int  # a UUID; a number where a point is a vector alone
 
-# Version 3 has token vectors of int8 only, and what earlier versions packed has no checksum. Up to version 4
-# Qdrant multiplies terms with its own IDF; from 5 on a question brings the weights of its terms.
-SCHEMA_VERSION = 5
-READ_SCHEMAS = (3, 4, 5)
-FIRST_WITH_CODES, FIRST_WITH_WEIGHTS = 4, 5
+# Of what is stored, and how. No other one is read: such an index is made anew.
+SCHEMA_VERSION = 6
 
 # Named vectors.
 DENSE, TOKEN_VECTORS, SURPRISE, BM25 = "dense", "tokens", "surprise", "bm25"

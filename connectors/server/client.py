@@ -27,8 +27,7 @@ class Answer:
     Attributes:
         system: that ranked.
         hits: best first, with the fields of `SearchHit`.
-        verdict: whether the question got an answer, with the fields of `candidates.Verdict`; None of a
-            server of before there were any.
+        verdict: whether the question got an answer, with the fields of `candidates.Verdict`.
     """
 
     system: str

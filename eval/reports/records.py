@@ -132,9 +132,8 @@ def _report(content: Any) -> Report:
         plots=tuple(_each(content, "plots", _plot)),
         notes=tuple(_each(content, "notes", _text)),
         facts=_part(content, "facts", dict),
-        # Files of earlier versions have none.
-        listings=tuple(_each(content, "listings", _listing)) if "listings" in content else (),
-        verdict=_part(content, "verdict", str) if "verdict" in content else "",
+        listings=tuple(_each(content, "listings", _listing)),
+        verdict=_part(content, "verdict", str),
     )
 
 
@@ -147,9 +146,8 @@ def _table(content: Any) -> Table:
         keys=_part(content, "keys", int),
         notes=tuple(_each(content, "notes", _text)),
         detail=_part(content, "detail", bool),
-        # Files of earlier versions have none.
-        verdict=_part(content, "verdict", str) if "verdict" in content else "",
-        decides=_part(content, "decides", str) if "decides" in content else "",
+        verdict=_part(content, "verdict", str),
+        decides=_part(content, "decides", str),
     )
 
 
@@ -160,8 +158,7 @@ def _column(content: Any) -> Column:
     digits = _part(content, "digits", int)
     if not 0 <= digits <= 100:
         raise DataError(f"'digits' is {digits}, expected 0 to 100")
-    # Files of earlier versions do not say when it leaves.
-    leaves = _part(content, "leaves", int) if "leaves" in content else 0
+    leaves = _part(content, "leaves", int)
     return Column(_part(content, "name", str), digits, best, leaves)
 
 
@@ -185,11 +182,10 @@ def _plot(content: Any) -> Plot:
         series=tuple(_each(content, "series", _series)),
         note=_part(content, "note", str),
         log_x=_part(content, "log_x", bool),
-        # Files of earlier versions have none.
-        curves=tuple(_each(content, "curves", _series)) if "curves" in content else (),
-        marks=tuple(_each(content, "marks", _mark)) if "marks" in content else (),
-        finding=_part(content, "finding", str) if "finding" in content else "",
-        detail=_part(content, "detail", bool) if "detail" in content else False,
+        curves=tuple(_each(content, "curves", _series)),
+        marks=tuple(_each(content, "marks", _mark)),
+        finding=_part(content, "finding", str),
+        detail=_part(content, "detail", bool),
     )
 
 
@@ -204,9 +200,9 @@ def _series(content: Any) -> Series:
         # Of a plot either all or none are texts.
         x=tuple(map(str, x)) if any(isinstance(item, str) for item in x) else x,  # type: ignore[arg-type]
         y=tuple(_each(content, "y", _number)),
-        low=tuple(_each(content, "low", _number)) if "low" in content else (),
-        high=tuple(_each(content, "high", _number)) if "high" in content else (),
-        beside=tuple(_each(content, "beside", _text)) if "beside" in content else (),
+        low=tuple(_each(content, "low", _number)),
+        high=tuple(_each(content, "high", _number)),
+        beside=tuple(_each(content, "beside", _text)),
     )
 
 

@@ -24,7 +24,7 @@ from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.encoders.backends.precision import precision_of
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.encoders.passages import Passages
-from surprise_rerank.errors import DataError
+from surprise_rerank.errors import DataError, UnreadableIndexError
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, judged_questions
 from surprise_rerank.eval.retrieval.fitting import Lessons
 from surprise_rerank.eval.retrieval.pools import Resources
@@ -116,15 +116,7 @@ class Workspace:
         """
         folder = self.cache / self.name
         with contextlib.ExitStack() as stack:
-            index = DocumentIndex.open(
-                None if self.url else folder / "qdrant",
-                self.encoder,
-                options=self.options,
-                collection=self.name,
-                url=self.url,
-            )
-            stack.enter_context(index)
-            self._renew(index, dataset)
+            index = stack.enter_context(self._opened(folder / "qdrant", dataset))
             self._report(self._sync(index, dataset), index)
             words = None
             if lucene:
@@ -147,12 +139,14 @@ class Workspace:
                 lessons=lessons,
             )
 
-    def _renew(self, index: DocumentIndex, dataset: RetrievalDataset) -> None:
-        """Give an index of an earlier version the token vectors that figures are of now."""
-        manifest = index.manifest
-        if manifest.options != manifest.options_when_rebuilt.settled(manifest.token_dimension):
-            self.terminal.say(f"storing the token vectors of {index.where} anew")
-            index.rebuild(dataset.documents, background=False)
+    def _opened(self, folder: Path, dataset: RetrievalDataset) -> DocumentIndex:
+        place, own = Location(None if self.url else folder, self.url, self.name), self.options
+        try:
+            return DocumentIndex.open(place, self.encoder, options=own)
+        except UnreadableIndexError as error:
+            self.terminal.say(f"indexing anew: {error}")
+            DocumentIndex.renew(place, dataset.documents, self.encoder, options=own, background=False)
+            return DocumentIndex.open(place, self.encoder, options=own)
 
     def _sync(self, index: DocumentIndex, dataset: RetrievalDataset) -> SyncReport:
         with self.terminal.bar("indexing", len(dataset.documents), "documents") as advance:

@@ -43,14 +43,18 @@ def cache_folder() -> Path:
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[IO[bytes]]:
+def whole_file(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
     """A draft that replaces the path if the block succeeds, and is removed if it does not.
 
     The draft is called `.NAME.*.part`; a killed process leaves it, and does not change the path.
+
+    Args:
+        path: of the file.
+        private: only its owner may read it.
     """
     draft = _draft(path)
     try:
-        with draft.open("xb") as file:
+        with open(draft, "xb", opener=_for_owner if private else None) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -73,6 +77,10 @@ def whole_folder(path: Path) -> Iterator[Path]:
         draft.rename(target)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def _for_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _draft(path: Path) -> Path:

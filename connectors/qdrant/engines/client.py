@@ -8,6 +8,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from pickle import PickleError
 from typing import Any, TypeAlias, TypeVar
 
 from qdrant_client import QdrantClient, models
@@ -46,7 +47,7 @@ from surprise_rerank.connectors.qdrant.schema import (
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.files import disk_errors
 from surprise_rerank.core.tokens.codes import Bits
-from surprise_rerank.errors import DataError, StoreError, did_you_mean
+from surprise_rerank.errors import MADE_ANEW, DataError, StoreError, UnreadableIndexError, did_you_mean
 
 T = TypeVar("T")
 
@@ -64,7 +65,8 @@ def open_local(folder: Path) -> QdrantClient:
     """The client's local mode in a folder: plain Python, brute force.
 
     Raises:
-        StoreError: if another process has it open, or it is damaged.
+        StoreError: if another process has it open.
+        UnreadableIndexError: if it is damaged.
     """
     with disk_errors(str(folder)):
         try:
@@ -74,8 +76,8 @@ def open_local(folder: Path) -> QdrantClient:
             raise StoreError(
                 f"{folder} is open in another process; close that one, or use a server"
             ) from error
-        except (ValueError, LookupError, TypeError, EOFError, sqlite3.Error) as error:
-            raise StoreError(f"{folder} is damaged; delete it and index again") from error
+        except (ValueError, LookupError, TypeError, EOFError, PickleError, sqlite3.Error) as error:
+            raise UnreadableIndexError(f"{folder} is damaged; {MADE_ANEW}") from error
 
 
 class ClientEngine:
@@ -253,7 +255,7 @@ class ClientEngine:
         for start in range(0, len(points), step):
             self._update_vectors(points[start : start + step], shard)
 
-    def add_sparse_vector(self, name: str, modifier: models.Modifier | None) -> None:
+    def add_sparse_vector(self, name: str) -> None:
         """Give points a further sparse vector, by name; nothing happens if it is there.
 
         Raises:
@@ -262,7 +264,7 @@ class ClientEngine:
         config = self.info().config.params
         if name in (config.sparse_vectors or {}):
             return
-        own = models.SparseVectorConfig(modifier=modifier)
+        own = models.SparseVectorConfig()
         added = models.SparseVectorNameConfig(sparse=own)
         with versions.needing(versions.Feature.NAMED_VECTORS, self.nodes, "add words beside the collection"):
             self._call(lambda client: client.create_vector_name(self.collection, name, added, wait=True))
@@ -489,8 +491,7 @@ def _token_params(d: int, storage: TokenStorage) -> models.VectorParams:
 def _sparse_params(manifest: Manifest) -> dict[str, models.SparseVectorParams] | None:
     if manifest.options.bm25 is None:
         return None
-    modifier = None if manifest.weighs_terms else models.Modifier.IDF
-    return {BM25: models.SparseVectorParams(modifier=modifier)}
+    return {BM25: models.SparseVectorParams()}
 
 
 def _quantization(options: IndexOptions) -> models.QuantizationConfig | None:

@@ -234,8 +234,7 @@ def _config(manifest: Manifest) -> qdrant_edge.EdgeConfig:
         vectors[SURPRISE] = qdrant_edge.EdgeVectorParams(d + 1, dot, memory=memory)
     if options.token_vectors is not None:
         vectors[TOKEN_VECTORS] = _token_params(manifest.token_dimension, options.token_vectors)
-    modifier = None if manifest.weighs_terms else qdrant_edge.Modifier.Idf
-    sparse = {BM25: qdrant_edge.EdgeSparseVectorParams(modifier=modifier)}
+    sparse = {BM25: qdrant_edge.EdgeSparseVectorParams()}
     return qdrant_edge.EdgeConfig(vectors=vectors, sparse_vectors=sparse if options.bm25 else None)
 
 

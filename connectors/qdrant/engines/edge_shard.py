@@ -20,7 +20,7 @@ from surprise_rerank.connectors.qdrant.engines.edge_sharing import (
 )
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.core.files import disk_errors, explain
-from surprise_rerank.errors import StoreError
+from surprise_rerank.errors import MADE_ANEW, StoreError, UnreadableIndexError
 
 if TYPE_CHECKING:
     import qdrant_edge
@@ -30,6 +30,10 @@ else:
 # A page of Edge's payload storage is 32 MiB, mapped into memory: writing to one that the disk has no room
 # for kills the process, so room for the next pages is asked for before every write.
 _ROOM = 256 * 2**20
+
+# What forked processes have of their parent, and the lock of those that open their own.
+_INHERITED: list[object] = []
+_FORKED = threading.Lock()
 
 
 class Shard:
@@ -64,6 +68,7 @@ class Shard:
         self._reads = self._shares and folder.exists()  # only, until `claim`
         self._shard: qdrant_edge.EdgeShard | None = None
         self._lock: FolderLock | None = None
+        self._process = os.getpid()
         with disk_errors(self.where):
             if not folder.exists():
                 self._require_room(_ROOM)
@@ -77,6 +82,7 @@ class Shard:
         Raises:
             StoreError: if somebody else reads or changes it; this one can be read on.
         """
+        self._follow_fork()
         with self._idle:
             self._idle.wait_for(lambda: not self._reads or self._using == 0)
             if not self._reads or self._shard is None:
@@ -108,6 +114,7 @@ class Shard:
         Raises:
             StoreError: in place of Edge's errors.
         """
+        self._follow_fork()
         with self._idle:
             self._using += 1
         try:
@@ -145,9 +152,28 @@ class Shard:
 
     def close(self) -> None:
         """Flush and release the folder's lock, after the requests of other threads."""
+        if self._process != os.getpid():
+            return  # it is the parent's
         with self._idle:
             self._idle.wait_for(lambda: self._using == 0)
             self._release()
+
+    def _follow_fork(self) -> None:
+        """In a forked process open the shard anew: the threads of the inherited one are not there.
+
+        Raises:
+            StoreError: if the parent changes it.
+        """
+        if self._process == os.getpid():
+            return
+        with _FORKED:
+            if self._process == os.getpid():
+                return
+            _INHERITED.append((self._shard, self._lock))  # neither closed nor dropped: they are the parent's
+            self._idle, self._using, self._reads = threading.Condition(), 0, self._shares
+            if self._shard is not None:
+                self._open()
+            self._process = os.getpid()
 
     def _open(self) -> None:
         with self._named_errors():
@@ -189,17 +215,23 @@ class Shard:
             does = "changes it" if self._reads else "has it open"
             text = f"{holders(self._folder)} {does}; close that one, or use a server"
             raise StoreError(f"Qdrant Edge cannot use {self.where}: {text}") from error
+        except FileNotFoundError as error:
+            raise UnreadableIndexError(f"{error.filename} is missing; {MADE_ANEW}") from error
         except OSError as error:
             raise StoreError(f"cannot use {self.where}: {explain(error)}") from error
-        except Exception as error:  # Edge raises nothing more precise
+        except BaseException as error:  # Edge raises nothing more precise, and panics are no Exception
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
+            kind: type[StoreError] = StoreError
             text = str(error).replace("\n", " ")[:300]
             if "os error 28" in text or "No space left" in text:
                 text = "the disk is full; free some space and run again, what is stored stays"
             elif "os error 30" in text or "os error 13" in text:
                 text = "it is read-only; choose another folder"
             else:
-                text += "; if this stays so, delete the folder and index again"
-            raise StoreError(f"Qdrant Edge cannot use {self.where}: {text}") from error
+                text += f"; if this stays so, {MADE_ANEW}"
+                kind = UnreadableIndexError if self._shard is None else StoreError
+            raise kind(f"Qdrant Edge cannot use {self.where}: {text}") from error
 
 
 def _read_ahead(folder: Path) -> None:

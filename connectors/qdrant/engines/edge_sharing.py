@@ -5,8 +5,11 @@ needs no log. It opens the segments through a folder of its own, whose configura
 Edge's log for reading. So readers and writers exclude each other, and the system releases the lock of a
 program that was killed.
 
-A killed writer may leave changes that only the log holds. While a file beside the shard says that it is
-settled there are none; else the first reader opens it as a writer does, once.
+A killed writer may leave changes that only the log holds. While a list of the shard's files is beside it
+there are none; else the first reader opens it as a writer does, once. The list has every file's size and a
+checksum of its first bytes, and the number of points. A shard that differs is refused before Edge has seen
+it, which would replace what is lost by something empty. Bytes that were changed behind the first ones are not
+noticed here.
 """
 
 from __future__ import annotations
@@ -17,13 +20,15 @@ import shutil
 import sys
 import tempfile
 import time
+import zlib
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from surprise_rerank.core.extras import import_extra
-from surprise_rerank.errors import StoreError
+from surprise_rerank.core.files import whole_file
+from surprise_rerank.errors import MADE_ANEW, StoreError, UnreadableIndexError
 
 if TYPE_CHECKING:
     import qdrant_edge
@@ -40,6 +45,7 @@ _PATIENCE = 2.0  # seconds; a search from the command line is over by then
 _PAUSE = 0.02
 _CONFIG, _SEGMENTS, _LOG = "edge_config.json", "segments", "wal"
 _BLOCK = 2**20
+_HEAD = 4096  # bytes of a file that its checksum is of
 
 T = TypeVar("T")
 
@@ -82,14 +88,16 @@ def open_to_read(folder: Path) -> tuple[qdrant_edge.EdgeShard, FolderLock]:
     Raises:
         BlockingIOError: if another program changes the shard.
         StoreError: if there is no room for a copy.
+        UnreadableIndexError: if it is damaged.
         Exception: of Edge, if the shard cannot be opened.
     """
     lock, is_settled = _patiently(lambda: _locked_to_read(folder))
     try:
+        points = _points_of_whole(folder)
         if is_settled:
             with suppress(_ReadOnlyError):
-                return _linked(folder), lock
-        return _copied(folder), lock
+                return _with_all(_linked(folder), points, folder), lock
+        return _with_all(_copied(folder), points, folder), lock
     except BaseException:
         lock.close()
         raise
@@ -100,12 +108,14 @@ def open_to_change(folder: Path) -> tuple[qdrant_edge.EdgeShard, FolderLock]:
 
     Raises:
         BlockingIOError: if another program has the shard open.
+        UnreadableIndexError: if it is damaged.
         Exception: of Edge, if the shard cannot be opened.
     """
     lock = _patiently(lambda: FolderLock(folder, shared=False))
     try:
-        shard = _patiently(lambda: _loaded(folder))
-        _settled_mark(folder).unlink(missing_ok=True)
+        points = _points_of_whole(folder)
+        shard = _with_all(_patiently(lambda: _loaded(folder)), points, folder)
+        _list_of_files(folder).unlink(missing_ok=True)
     except BaseException:
         lock.close()
         raise
@@ -119,9 +129,18 @@ def settle(folder: Path) -> None:
         BlockingIOError: if another program has it open.
         Exception: of Edge, if the shard cannot be opened.
     """
-    with closing(_loaded(folder)):
-        pass
-    _settled_mark(folder).touch()
+    with closing(_loaded(folder)) as shard:
+        points = _count(shard)
+    is_private = not folder.parent.stat().st_mode & 0o077  # unless its owner has opened it to others
+    for path in folder.rglob("*") if is_private else ():
+        path.chmod(0o700 if path.is_dir() else 0o600)
+    files = {
+        path.relative_to(folder).as_posix(): _size_and_head(path)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+    with whole_file(_list_of_files(folder), private=is_private) as file:
+        file.write(json.dumps({"points": points, "files": files}).encode())
 
 
 def holders(folder: Path) -> str:
@@ -145,7 +164,7 @@ class _ReadOnlyError(Exception):
 
 def _locked_to_read(folder: Path) -> tuple[FolderLock, bool]:
     """The lock, and whether the log holds nothing more than the segments."""
-    mark = _settled_mark(folder)
+    mark = _list_of_files(folder)
     if not mark.exists():
         with suppress(_ReadOnlyError, PermissionError):
             with closing(_loaded(folder)) as shard:
@@ -217,8 +236,56 @@ def _copy_file(source: str, target: str) -> None:
         new.truncate(old.tell())
 
 
-def _settled_mark(folder: Path) -> Path:
-    return folder.with_name(f"{folder.name}.settled")
+def _list_of_files(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.files.json")
+
+
+def _size_and_head(path: Path) -> list[int]:
+    with path.open("rb") as file:
+        return [path.stat().st_size, zlib.crc32(file.read(_HEAD))]
+
+
+def _count(shard: qdrant_edge.EdgeShard) -> int:
+    return int(shard.count(qdrant_edge.CountRequest(exact=True)))
+
+
+def _points_of_whole(folder: Path) -> int | None:
+    """How many points a shard must have whose files are all there; None where there is no list.
+
+    Raises:
+        UnreadableIndexError: if a file is missing or another one, or the list is damaged.
+    """
+    path = _list_of_files(folder)
+    if not path.exists():
+        return None
+    try:
+        listed = json.loads(path.read_bytes())
+        points, files = int(listed["points"]), dict(listed["files"])
+    except (ValueError, LookupError, TypeError) as error:
+        raise UnreadableIndexError(f"{path} is damaged; {MADE_ANEW}") from error
+    for name, (size, head) in files.items():
+        own = folder / name
+        if not own.is_file():
+            raise UnreadableIndexError(f"{own} is missing; {MADE_ANEW}")
+        found = _size_and_head(own)
+        if found[0] != size:
+            raise UnreadableIndexError(f"{own} is damaged: it has {found[0]} bytes, not {size}; {MADE_ANEW}")
+        if found[1] != head:
+            raise UnreadableIndexError(f"{own} is damaged: it begins otherwise than before; {MADE_ANEW}")
+    return points
+
+
+def _with_all(shard: qdrant_edge.EdgeShard, points: int | None, folder: Path) -> qdrant_edge.EdgeShard:
+    """The shard, if it has as many points as it must have.
+
+    Raises:
+        UnreadableIndexError: if not.
+    """
+    if points is not None and _count(shard) != points:
+        raise UnreadableIndexError(
+            f"{folder} is damaged: {_count(shard)} points are left of {points}; {MADE_ANEW}"
+        )
+    return shard
 
 
 def _program(process: int) -> str:

@@ -41,7 +41,7 @@ class QdrantInclusion:
     Attributes:
         index: that stores multivectors.
         sample: ids of the points that stand for the corpus, those of the smallest ones.
-        lengths: (s,) their numbers of tokens; 0 for all in an index that does not have them.
+        lengths: (s,) their numbers of tokens.
         tokens: the sample's, which a question's tokens are weighted by; None where all count alike.
     """
 
@@ -60,8 +60,7 @@ class QdrantInclusion:
         records = index.storage.engine.smallest(size, (ID, TOKEN_COUNT), WITH_VECTORS) if size else []
         lengths = token_lengths(records)
         tokens = stored_tokens(index.storage, records) if weighs else None
-        known = lengths if lengths.all() else np.zeros_like(lengths)
-        return cls(index, tuple(record.id for record in records), known, tokens)
+        return cls(index, tuple(record.id for record in records), lengths, tokens)
 
     def asked(self, query: Query) -> AskedInclusion | None:
         """The question, as it is sent; None where it has no token vectors.
@@ -148,7 +147,7 @@ class FoundInclusion:
     Attributes:
         scores: point -> inclusion in it.
         usual: (s,) of the sample.
-        usual_lengths: (s,) numbers of tokens of the sample; all 0 where they are not known.
+        usual_lengths: (s,) numbers of tokens of the sample.
     """
 
     scores: Mapping[str, float]
@@ -160,14 +159,10 @@ class FoundInclusion:
 
         Args:
             points: n ids; NaN is the score of one that was not found.
-            lengths: n numbers of tokens. A point that does not say, from before they were stored, has a usual
-                one.
+            lengths: n numbers of tokens.
         """
-        own, known = lengths.copy(), self.usual_lengths
-        if known.any():
-            own[own == 0] = round(float(np.expm1(np.log1p(known).mean())))
         scores = np.array([self.scores.get(point, np.nan) for point in points], np.float64)
-        return Inclusion(scores, own, self.usual, known)
+        return Inclusion(scores, lengths, self.usual, self.usual_lengths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,5 +224,5 @@ class InclusionScored(ExplainingRetriever):
 
 
 def token_lengths(records: Sequence[Record | None]) -> IntArray:
-    """(n,) numbers of tokens; 0 where a point does not say."""
-    return np.array([0 if r is None else r.payload.get(TOKEN_COUNT, 0) for r in records], np.int64)
+    """(n,) numbers of tokens; 0 of a point that is gone."""
+    return np.array([0 if r is None else r.payload[TOKEN_COUNT] for r in records], np.int64)

@@ -82,11 +82,9 @@ class SparseRetriever(ExplainingRetriever):
         return self.measured(sparse, best)
 
     def vector(self, query: str) -> SparseVector:
-        """The query's words, with their weights where the index leaves these to the question."""
+        """The query's words with their weights."""
         words = self._bm25.query(query)
-        if not (self.index.manifest.weighs_terms and len(words.indices)):
-            return words
-        return self.index.term_statistics().weighted(words)
+        return self.index.term_statistics().weighted(words) if len(words.indices) else words
 
     def finding(self, sparse: SparseVector, depth: int, fields: frozenset[Field]) -> tuple[Search, bool]:
         """A search for the best documents, and whether `measured` can be told of what it finds."""
@@ -107,9 +105,8 @@ class SparseRetriever(ExplainingRetriever):
         """The query's moments, from its best points with their terms; see `moments`."""
         if not len(sparse.indices):
             return Moments.of(np.zeros(0))
-        statistics, idf = self.index.term_statistics(), not self.index.manifest.weighs_terms
         known = best[:_BEST]
-        return statistics.moments(sparse, to_terms(known), scores_of(known), idf=idf)
+        return self.index.term_statistics().moments(sparse, to_terms(known), scores_of(known), idf=False)
 
     @property
     def _bm25(self) -> Bm25:

@@ -89,8 +89,6 @@ def check(manifest: Manifest, expected: Manifest | None, options: IndexOptions |
 
 
 def differs(one: Manifest, other: Manifest) -> bool:
-    """Whether two versions hold vectors of other models, store other things, or are asked otherwise."""
-    compared = attrgetter(
-        "fingerprint", "precision", "dimension", "token_dimension", "options", "weighs_terms"
-    )
+    """Whether two versions hold vectors of other models, or store other things."""
+    compared = attrgetter("fingerprint", "precision", "dimension", "token_dimension", "options")
     return bool(compared(one) != compared(other))

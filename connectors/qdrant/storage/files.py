@@ -98,8 +98,8 @@ class FolderFiles:
     def write_file(self, name: str, content: bytes) -> None:
         """Keep a file, in place of the one of this name."""
         with disk_errors(self._where):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with whole_file(self.folder / name) as file:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with whole_file(self.folder / name, private=True) as file:
                 file.write(content)
 
     def delete_file(self, name: str) -> None:

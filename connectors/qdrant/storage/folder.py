@@ -7,9 +7,10 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, get_args
+from typing import Any
 
 from surprise_rerank.connectors.qdrant.engines.base import Engine
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, open_local
@@ -20,7 +21,13 @@ from surprise_rerank.connectors.qdrant.storage.base import check, differs
 from surprise_rerank.connectors.qdrant.storage.files import FolderFiles
 from surprise_rerank.core.extras import is_installed, pip_line
 from surprise_rerank.core.files import disk_errors, whole_file
-from surprise_rerank.errors import IndexMismatchError, NoIndexError, StoreError
+from surprise_rerank.errors import (
+    MADE_ANEW,
+    IndexMismatchError,
+    NoIndexError,
+    StoreError,
+    UnreadableIndexError,
+)
 
 MANIFEST_FILE = "manifest.json"
 VERSION_FILE = "index.json"  # which version is in use
@@ -34,6 +41,10 @@ class FolderStorage(FolderFiles):
         version: which one.
         kind: `edge` or `local`.
         manifest: of the version; written where it is new.
+
+    Raises:
+        StoreError: if it cannot be opened or made.
+        UnreadableIndexError: if it is damaged.
     """
 
     def __init__(self, folder: Path, version: int, kind: EngineKind, manifest: Manifest) -> None:
@@ -43,8 +54,8 @@ class FolderStorage(FolderFiles):
         self._own = folder / str(version)
         super().__init__(self._own, self.where)
         with disk_errors(self.where):
-            self._own.mkdir(exist_ok=True)
-            if not (self._own / MANIFEST_FILE).exists():
+            self._own.mkdir(mode=0o700, exist_ok=True)  # also what Edge writes in it has texts
+            if not (self._own / kind).exists():
                 _write_json(self._own / MANIFEST_FILE, manifest.to_json())
         self.manifest = manifest
         self.engine: Engine = _embedded_engine(self._own, kind, manifest)
@@ -68,7 +79,12 @@ class FolderStorage(FolderFiles):
                 version, stored = found
                 manifest = _read_manifest(folder / str(version))
                 check(manifest, expected, options, str(folder))
-                opened = cls(folder, version, stored, manifest)
+                try:
+                    _require_whole(folder / str(version), stored, manifest)
+                    opened = cls(folder, version, stored, manifest)
+                except UnreadableIndexError as error:
+                    error.model = manifest.model
+                    raise
                 # Only now nobody else can change them; somebody may have in between.
                 if (_current(folder), _read_manifest(opened.folder)) == (found, manifest):
                     return opened
@@ -78,9 +94,36 @@ class FolderStorage(FolderFiles):
             _require_free(folder)
             chosen: EngineKind = kind or ("edge" if is_installed("qdrant_edge") else "local")
             expected.check_engine(chosen, str(folder))
-            folder.mkdir(parents=True, exist_ok=True)
-            _write_json(folder / VERSION_FILE, {"engine": chosen, "version": 1})
-            return cls(folder, 1, chosen, expected)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            made = cls(folder, 1, chosen, expected)
+            made.promote()  # last: where a version is named, all of it has been there
+            return made
+
+    @classmethod
+    def anew(cls, folder: Path, manifest: Manifest) -> FolderStorage:
+        """An empty version beside one that cannot be opened; it continues what an interrupted call began.
+
+        Raises:
+            NoIndexError: if there is none.
+        """
+        with disk_errors(str(folder)):
+            begun = _versions(folder)
+            try:
+                found = _current(folder)
+            except UnreadableIndexError:
+                found = begun[-1] if begun else None
+            if found is None:
+                raise _no_index(folder)
+            return cls._after(folder, found, manifest)
+
+    @classmethod
+    def _after(cls, folder: Path, before: tuple[int, EngineKind], manifest: Manifest) -> FolderStorage:
+        version, kind = before[0] + 1, before[1]
+        own = folder / str(version)
+        with disk_errors(str(folder)):
+            if own.exists() and not _is_begun(own, manifest):
+                shutil.rmtree(own)
+        return cls(folder, version, kind, manifest)
 
     def reload(self) -> Manifest:
         """The manifest; no other process can change it while the folder is open."""
@@ -98,12 +141,20 @@ class FolderStorage(FolderFiles):
     ) -> FolderStorage:
         """The version after this one."""
         self.engine.claim()  # others would read on what is deleted in the end
-        version = self._version + 1
-        own = self._folder / str(version)
-        with disk_errors(self.where):
-            if own.exists() and not _is_begun(own, manifest):
-                shutil.rmtree(own)
-        return FolderStorage(self._folder, version, self._kind, manifest)
+        return self._after(self._folder, (self._version, self._kind), manifest)
+
+    def write_file(self, name: str, content: bytes) -> None:
+        """Keep a file, and remember that there is one."""
+        self.engine.claim()
+        super().write_file(name, content)
+        if name not in self.manifest.files:
+            self.save(replace(self.manifest, files=(*self.manifest.files, name)))
+
+    def delete_file(self, name: str) -> None:
+        """Delete a file; nothing happens if there is none."""
+        if name in self.manifest.files:
+            self.save(replace(self.manifest, files=tuple(own for own in self.manifest.files if own != name)))
+        super().delete_file(name)
 
     def promote(self) -> None:
         """Name this version in `index.json`."""
@@ -150,7 +201,7 @@ def require_index(folder: Path) -> None:
 
     Raises:
         NoIndexError: if there is none.
-        IndexMismatchError: if it is damaged.
+        UnreadableIndexError: if it is damaged.
     """
     if _current(folder) is None:
         raise _no_index(folder)
@@ -180,21 +231,51 @@ def _embedded_engine(folder: Path, kind: EngineKind, manifest: Manifest) -> Engi
 
 
 def _current(folder: Path) -> tuple[int, EngineKind] | None:
-    """Version and engine of the index in a folder; None where there is none yet."""
+    """Version and engine of the index in a folder; None where there is none yet.
+
+    Raises:
+        UnreadableIndexError: if the file that says so is damaged, or missing where there are several.
+    """
     path = folder / VERSION_FILE
     if not path.exists():
-        return None
+        complete = _versions(folder)  # one, where a process was killed while it made it
+        if len(complete) > 1:
+            raise UnreadableIndexError(f"{path} is missing; {MADE_ANEW}")
+        return complete[0] if complete else None
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         version, kind = int(values["version"]), values["engine"]
     except (ValueError, KeyError, TypeError) as error:
-        raise IndexMismatchError(f"{path} is damaged; delete {folder} and index again") from error
-    if kind not in get_args(EngineKind):
-        raise IndexMismatchError(f"{path} names the engine {kind!r}; delete {folder} and index again")
-    # A process that was killed between this file and the first manifest has stored nothing yet.
-    if version == 1 and not (folder / "1" / MANIFEST_FILE).exists():
-        return None
+        raise UnreadableIndexError(f"{path} is damaged; {MADE_ANEW}") from error
+    if kind not in ("edge", "local"):
+        raise UnreadableIndexError(f"{path} names the engine {kind!r}; {MADE_ANEW}")
     return version, kind
+
+
+def _versions(folder: Path) -> list[tuple[int, EngineKind]]:
+    """Number and engine of the versions in a folder, in or out of use."""
+    kinds: tuple[EngineKind, ...] = ("edge", "local")
+    return sorted(
+        (int(path.name), kind)
+        for path in (folder.iterdir() if folder.is_dir() else ())
+        for kind in kinds
+        if path.name.isdecimal() and (path / MANIFEST_FILE).exists() and (path / kind).exists()
+    )
+
+
+def _require_whole(own: Path, kind: EngineKind, manifest: Manifest) -> None:
+    """Refuse a version in use that has lost its points, before empty ones are made, or a file beside them.
+
+    Raises:
+        UnreadableIndexError: if one is missing or empty.
+    """
+    local = own / "local"
+    points = [own / "edge"]
+    if kind == "local":
+        points = [local / "meta.json", local / "collection" / "documents" / "storage.sqlite"]
+    for path in (*points, *(own / name for name in manifest.files)):
+        if not path.exists() or not path.stat().st_size:
+            raise UnreadableIndexError(f"{path} is missing, or empty; {MADE_ANEW}")
 
 
 def _read_manifest(folder: Path) -> Manifest:
@@ -202,9 +283,9 @@ def _read_manifest(folder: Path) -> Manifest:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise IndexMismatchError(f"{path} is missing; delete {folder.parent} and index again") from error
+        raise UnreadableIndexError(f"{path} is missing; {MADE_ANEW}") from error
     except ValueError as error:
-        raise IndexMismatchError(f"{path} is damaged; delete {folder.parent} and index again") from error
+        raise UnreadableIndexError(f"{path} is damaged; {MADE_ANEW}") from error
     return Manifest.from_json(values, str(folder.parent))
 
 
@@ -223,8 +304,6 @@ def _require_free(folder: Path) -> None:
         IndexMismatchError: if it does.
     """
     names = [entry.name for entry in os.scandir(folder)] if folder.exists() else []
-    if MANIFEST_FILE in names:
-        raise IndexMismatchError(f"{folder} holds an index of an older version; delete it and index again")
     if any(name not in (VERSION_FILE, "1") and not name.startswith(f".{VERSION_FILE}.") for name in names):
         raise IndexMismatchError(
             f"{folder} is not empty and was not made by surprise-rerank; choose another folder"
@@ -232,5 +311,5 @@ def _require_free(folder: Path) -> None:
 
 
 def _write_json(path: Path, values: Mapping[str, Any]) -> None:
-    with whole_file(path) as file:
+    with whole_file(path, private=True) as file:
         file.write(json.dumps(values, indent=1).encode())

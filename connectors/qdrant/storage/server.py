@@ -96,6 +96,27 @@ class ServerStorage:
             raise
 
     @classmethod
+    def anew(cls, location: Location, manifest: Manifest, settings: Mapping[str, Any]) -> ServerStorage:
+        """An empty version beside one that cannot be opened, spread as that one; see `successor`.
+
+        Raises:
+            NoIndexError: if there is none.
+            StoreError: if the server cannot be reached.
+        """
+        nodes, name = Nodes.of(location), location.collection
+        try:
+            version = nodes.call(lambda client: _version_in_use(client, name), str(location), reads=True)
+            if version is None:
+                raise NoIndexError(f"there is no index at {location}; make one first, or give its name")
+            spread = ClientEngine(nodes, f"{name}@{version}").spread()
+            made = cls(nodes, location, _next(version, manifest), manifest, {**spread, **settings})
+        except BaseException:
+            nodes.close()
+            raise
+        made._before = version
+        return made
+
+    @classmethod
     def _opened(
         cls,
         nodes: Nodes,
@@ -188,7 +209,7 @@ class ServerStorage:
             IndexMismatchError: if the version was begun with other settings.
         """
         self._require_in_use(self._version)
-        version = f"{_number(self._version) + 1}-{_digest(manifest)}"
+        version = _next(self._version, manifest)
         wanted = {**self._settings, **settings}
         before = self.engine.spread()
         if manifest.options.shard_by_tenant != self.manifest.options.shard_by_tenant:
@@ -375,6 +396,11 @@ def _names(client: QdrantClient) -> list[str]:
     aliases = [alias.alias_name for alias in client.get_aliases().aliases]
     own = [found.name for found in client.get_collections().collections]
     return sorted({*aliases, *(name for name in own if not _OF_VERSION.fullmatch(name))})
+
+
+def _next(version: str, manifest: Manifest) -> str:
+    """What the version after one is called."""
+    return f"{_number(version) + 1}-{_digest(manifest)}"
 
 
 def _number(version: str) -> int:

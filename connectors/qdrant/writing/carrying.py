@@ -47,7 +47,7 @@ class CarriedVectors:
     def is_possible(self) -> bool:
         """Whether the new version's vectors are the old ones, or can be made of them without a loss."""
         old, new = self.before.manifest, self.after
-        if differs(replace(old, options=new.options, schema=new.schema), new):
+        if differs(replace(old, options=new.options), new):
             return False
         if old.options.passages != new.options.passages:
             return False

@@ -205,6 +205,7 @@ class Indexer:
         return lambda: units
 
     def _encoded(self, pieces: Sequence[Piece]) -> Encoded:
+        self.engine.claim()  # before the work, not after it
         if self.carried is not None:
             return self.carried.encoded(pieces)
         return encode_documents(self.maker.encoder, [piece.text for piece in pieces])

@@ -126,14 +126,17 @@ def load(storage: Storage, record: StatisticsRecord, model: str) -> Statistics:
     """The statistics that a record names.
 
     Raises:
-        IndexMismatchError: if the ensemble is missing, or of another model than the index.
+        IndexMismatchError: if the ensemble is missing, damaged, or of another model than the index.
     """
     content = storage.read_file(file_name(record))
     if content is None:
         raise IndexMismatchError(
             f"{storage.where} has lost the ensemble {record.ensemble} of its statistics; set it again"
         )
-    ensemble = Ensemble.from_bytes(content, f"{storage.where}: {file_name(record)}")
+    try:
+        ensemble = Ensemble.from_bytes(content, f"{storage.where}: {file_name(record)}")
+    except DataError as error:
+        raise IndexMismatchError(f"{error}; or set that of the index again (set_ensemble)") from error
     require_model(ensemble, model, storage.where)
     return Statistics(record, ensemble)
 

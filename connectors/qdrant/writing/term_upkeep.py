@@ -1,8 +1,8 @@
 """Term statistics that stay right while points are added, replaced and deleted.
 
 They are a file beside the points. While somebody writes, a mark stands in its place, so that a killed process
-leaves no statistics of other points behind: whoever needs them next counts again, in one scroll. The same
-happens for an index that was made before there were such files.
+leaves no statistics of other points behind: whoever needs them next counts again, in one scroll. Who reads a
+folder writes nothing there: it counts for itself.
 
 Several processes may write to one collection on a server. Each sets its own mark, and replaces it by
 statistics only if no other mark was there before or came meanwhile. Who writes much shows the statistics of
@@ -86,7 +86,7 @@ class KeptTerms:
     def statistics(self) -> TermStatistics:
         """The statistics of all points; counted in one scroll where none are stored that fit.
 
-        Counted ones are stored, if that is allowed and nobody else writes.
+        Counted ones are stored on a server, if that is allowed and nobody else writes.
 
         Raises:
             StoreError: if the store cannot be read.
@@ -205,7 +205,8 @@ class KeptTerms:
         counted, self._is_shared = self._counted(), is_written
         # A user who may not write searches all the same. An index that is empty is about to be filled.
         with suppress(StoreError):
-            if storing and count and not self._is_shared and self._storage.holds(FILE, self._seen):
+            is_shown = storing and count and not self._is_alone and not self._is_shared
+            if is_shown and self._storage.holds(FILE, self._seen):
                 self._write(counted.to_bytes())
         return counted
 

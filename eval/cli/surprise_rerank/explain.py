@@ -33,7 +33,6 @@ Examples:
 @click.command(epilog=_EXAMPLES)
 @takes(arguments=SearchArguments)
 @report_option
-@click.option("--html", "page", type=click.Path(path_type=Path), hidden=True)  # its name before --report
 @takes_index
 def explain(
     *,
@@ -41,7 +40,6 @@ def explain(
     out: Output,
     arguments: SearchArguments,
     reports: tuple[Path, ...],
-    page: Path | None,
 ) -> None:
     """Explain a ranking.
 
@@ -50,7 +48,7 @@ def explain(
     curve and the candidates' ranks. With a background there are other questions' best, too. Systems that read
     tokens show which tokens matched.
     """
-    files = _checked(reports, page, arguments)
+    _check(reports, arguments)
 
     from surprise_rerank.connectors.systems.explaining import explain_ranking
     from surprise_rerank.eval.cli.output.explanation_report import explanation_report
@@ -71,7 +69,7 @@ def explain(
             out.json(values)
         else:
             print_report(report, details=False, plots=True, quiet=out.quiet)
-        for file in files:
+        for file in reports:
             write_report(report, file)
             out.note(f"{file} shows this" + (" with plots" if file.suffix.lower() == ".html" else ""))
 
@@ -105,19 +103,15 @@ def _as_json(
     }
 
 
-def _checked(reports: tuple[Path, ...], page: Path | None, arguments: SearchArguments) -> tuple[Path, ...]:
-    """The files to write, checked before a model is loaded.
+def _check(reports: tuple[Path, ...], arguments: SearchArguments) -> None:
+    """Check the files to write before a model is loaded.
 
     Raises:
-        DataError: if there are several questions, or the name of a page does not end in .html.
+        DataError: if there are several questions.
         SurpriseRerankError: as `check_files`.
     """
     from surprise_rerank.eval.reports.writing import check_files
 
-    files = reports if page is None else (*reports, page)
-    if files and not arguments.is_single:
-        raise DataError(f"--{'report' if reports else 'html'} shows one question; give one in quotes")
-    if page is not None and page.suffix.lower() != ".html":
-        raise DataError(f"--html {page}: the page's name must end in .html")
-    check_files(files)
-    return files
+    if reports and not arguments.is_single:
+        raise DataError("--report shows one question; give one in quotes")
+    check_files(reports)

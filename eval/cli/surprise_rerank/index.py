@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from surprise_rerank.errors import DataError, ModelError, NoIndexError, StoreError
+from surprise_rerank.errors import DataError, ModelError, NoIndexError, StoreError, UnreadableIndexError
 from surprise_rerank.eval.cli.arguments.backend import backend_option, precision_option
 from surprise_rerank.eval.cli.arguments.cluster import ClusterArguments
 from surprise_rerank.eval.cli.arguments.index_options import IndexArguments
@@ -113,18 +113,40 @@ def index(
     settings = cluster.settings(location)
     sources = inputs.open(",".join(location.urls) or None)
     sources.require_readable()
-    existing = _manifest(location)
-    if existing is None:
-        rebuild = False  # there is nothing to keep
-    before = None if existing is None else existing.options_when_rebuilt if rebuild else existing.options
-    options = storing.options(before)
-    encoder = _encoder(
-        model or (existing.model if existing else DEFAULTS.model),
-        backend,
-        precision or (existing.precision if existing and not rebuild else DEFAULTS.precision),
-        sources,
-    )
+    with contextlib.ExitStack() as held:
+        existing, lost = None, None
+        try:
+            existing = _locked(location, held)
+        except UnreadableIndexError as error:
+            if not rebuild:
+                raise
+            lost = error
+            out.note(f"{error}: options that are not given are those of a new index")
+        before = None if existing is None else existing.options_when_rebuilt if rebuild else existing.options
+        options = storing.options(before)
+        encoder = _encoder(
+            model or (existing.model if existing else lost.model if lost else "") or DEFAULTS.model,
+            backend,
+            precision or (existing.precision if existing and not rebuild else DEFAULTS.precision),
+            sources,
+        )
     begun = time.perf_counter()
+    if lost is not None:
+        from surprise_rerank.connectors.qdrant import DocumentIndex
+
+        done = DocumentIndex.renew(
+            replace(location, engine=engine),
+            sources,
+            encoder,
+            options=options,
+            collection_settings=settings,
+            show_progress=out.shows_progress,
+            background=background,
+        )
+        with open_index(location) as opened:
+            _report(out, location, opened, done, sources, time.perf_counter() - begun)
+        return
+    rebuild = rebuild and existing is not None  # else there is nothing to keep
     given = (None, None, None) if rebuild else (encoder, options, settings)
     with _opened(replace(location, engine=engine), *given, is_new=existing is None) as opened:
         if engine not in (None, opened.engine):
@@ -207,13 +229,19 @@ def _encoder(model: str, backend: Backend, precision: str, sources: Sources) -> 
     return load_model(model, backend, precision, sample or None)
 
 
-def _manifest(location: Location) -> Manifest | None:
-    """How an index was made; None where there is none yet."""
+def _locked(location: Location, held: contextlib.ExitStack) -> Manifest | None:
+    """How an index was made; None where there is none yet. Until the stack is closed nobody else changes it.
+
+    Raises:
+        StoreError: if somebody else has it open.
+        UnreadableIndexError: if it is of another schema, or damaged.
+    """
     try:
-        with open_index(location) as opened:
-            return opened.manifest
+        opened = held.enter_context(open_index(location))
     except NoIndexError:
         return None
+    opened.storage.engine.claim()
+    return opened.manifest
 
 
 def _report(

@@ -7,7 +7,7 @@
     members   (tokens,) the vector of each token, in 1, 2 or 4 bytes; none where no tokens were merged
     vectors   (vectors, bytes of one)
 
-The checksum is of everything else. What earlier versions wrote ("SRT2": no members, no checksum) is read too.
+The checksum is of everything else.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from surprise_rerank.core.tokens.members import Members, offsets_of
 from surprise_rerank.errors import DataError
 
 _MAGIC, _HEADER = b"SRT3", struct.Struct("<4sBBBBHIIfI")
-_BEFORE, _HEADER_BEFORE = b"SRT2", struct.Struct("<4sBBHI")  # storage, factors, dimension, vectors
 _CHECKED = _HEADER.size - 4  # bytes of the header before the checksum
 _DTYPES: Mapping[Storage, str] = {"float32": "<f4", "float16": "<f2", "bfloat16": "<u2", "int8": "|i1"}
 _OWNERS: Mapping[int, str] = {1: "|u1", 2: "<u2", 4: "<u4"}
@@ -128,35 +127,29 @@ class _Layout(NamedTuple):
 
 
 class _Header(NamedTuple):
-    """What the header of a packed text says; `start` is where the factors begin."""
+    """What the header of a packed text says."""
 
     layout: _Layout
     owner_bytes: int
     vectors: int
     tokens: int
     largest: float
-    start: int
 
 
 _layout = cache(_Layout)  # of few arguments, asked for once for every text
 
 
 def _header(data: bytes | bytearray, name: str) -> _Header:
-    if data[:4] == _MAGIC and len(data) >= _HEADER.size:
-        fields = _HEADER.unpack_from(data)
-        _, storage, factors, owner_bytes, _, dimension, vectors, tokens, largest, checksum = fields
-        start = _HEADER.size
-        if zlib.crc32(data[start:], zlib.crc32(data[:_CHECKED])) != checksum:
-            raise _damaged(name, "their checksum is another one")
-    elif data[:4] == _BEFORE and len(data) >= _HEADER_BEFORE.size:
-        _, storage, factors, dimension, vectors = _HEADER_BEFORE.unpack_from(data)
-        owner_bytes, tokens, largest, start = 0, 0, 1.0, _HEADER_BEFORE.size
-    else:
+    if data[:4] != _MAGIC or len(data) < _HEADER.size:
         raise _damaged(name, f"{len(data)} bytes that do not begin as they should")
+    fields = _HEADER.unpack_from(data)
+    _, storage, factors, owner_bytes, _, dimension, vectors, tokens, largest, checksum = fields
+    if zlib.crc32(data[_HEADER.size :], zlib.crc32(data[:_CHECKED])) != checksum:
+        raise _damaged(name, "their checksum is another one")
     if not (storage < len(STORAGES) and factors in (2, 3) and owner_bytes in (0, *_OWNERS)):
         raise _damaged(name, "their header says what no version writes")
     layout = _layout(STORAGES[storage], factors, dimension, owner_bytes > 0)
-    return _Header(layout, owner_bytes, vectors, tokens, largest, start)
+    return _Header(layout, owner_bytes, vectors, tokens, largest)
 
 
 class _Texts:
@@ -175,11 +168,11 @@ class _Texts:
         self._code = code = None if bits is None else TokenCode(bits, layout.dimension)
         self._factor, self._vector = _kinds(layout.storage)
         self._width = layout.dimension if code is None else code.width
-        owner_bytes, self._counts, self._tokens, start = np.array(
-            [(h.owner_bytes, h.vectors, h.tokens, h.start) for h in headers], np.int64
+        owner_bytes, self._counts, self._tokens = np.array(
+            [(h.owner_bytes, h.vectors, h.tokens) for h in headers], np.int64
         ).T
-        self._start, self._row = start, self._counts * np.dtype(self._factor).itemsize
-        self._mean_at = start + layout.factors * self._row
+        self._row = self._counts * np.dtype(self._factor).itemsize
+        self._mean_at = _HEADER.size + layout.factors * self._row
         self._owners_at = self._mean_at + (0 if code is None else 4 + layout.dimension)
         self._vectors_at = self._owners_at + self._tokens * owner_bytes
         self._end = self._vectors_at + self._counts * self._width * np.dtype(self._vector).itemsize
@@ -207,13 +200,11 @@ class _Texts:
 
     def _factors(self) -> list[Float32Array]:
         """(total,) each: scales, norms, and own memberships where they are stored."""
-        begins = [self._start + row * self._row for row in range(self._layout.factors)]
+        begins = [_HEADER.size + row * self._row for row in range(self._layout.factors)]
         found = [self._joined(begin, begin + self._row, self._factor).astype(np.float32) for begin in begins]
         if self._code is not None:
             largest = np.array([header.largest for header in self._headers], np.float32)
             found[1] *= np.repeat(largest, self._counts)
-        before = np.repeat(self._start == _HEADER_BEFORE.size, self._counts)  # whose norms came first
-        found[0][before], found[1][before] = found[1][before], found[0][before]
         return found
 
     def _means(self) -> Float32Array:
