@@ -58,6 +58,8 @@ class Pipeline:
         min_surprise: leave out what is less surprising; .95 lets through one in twenty questions that have
             nothing to do with the corpus. Needs a background.
         diversity: different documents first, and near-duplicates in one line; neither by default.
+        encodes: False where words alone rank, so that the model is only asked where the background reads
+            vectors.
 
     Raises:
         DataError: if min_surprise is no share, or more than the background can measure.
@@ -70,6 +72,7 @@ class Pipeline:
     background: QuestionBackground | None = None
     min_surprise: float | None = None
     diversity: Diversity = NO_DIVERSITY
+    encodes: bool = True
 
     def __post_init__(self) -> None:
         if self.min_surprise is not None:
@@ -91,8 +94,9 @@ class Pipeline:
             raise DataError(f"top_k must be at least 1, got {top_k}")
         wanted = self.diversity.changed(**diversity)
         with searching(top_k) as counts:
-            query = encoded_question(self.encoder, question)
             fields: frozenset[Field] = wanted.needs | {"documents"}
+            reads = self.encodes or fields_for(self.reranker, self.background) & {"dense", "tokens"}
+            query = encoded_question(self.encoder, question) if reads else Query(question)
             pool, ranking = self.pooled(query, max(self.depth, top_k), fields, top_k=top_k)
             shown = first_of(ranking, pool, wanted, top_k, self.min_surprise)
             counts.update(outcome(shown))

@@ -141,6 +141,14 @@ def test_an_index_makes_pipelines_of_its_systems(index: DocumentIndex) -> None:
         index.pipeline("cosin")
 
 
+def test_words_alone_ask_no_model(index: DocumentIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = index.pipeline("bm25")
+    monkeypatch.setattr(type(index.encoder), "encode", None)
+    assert pipeline.search("wing lift").ids
+    with pytest.raises(TypeError):
+        index.pipeline("cosine").search("wing lift")
+
+
 def test_an_index_re_ranks_texts_from_elsewhere(index: DocumentIndex) -> None:
     texts = ["tea egg", "wing lift", "milk rye"]
     for system in (None, "cosine", "dynamax"):

@@ -22,7 +22,7 @@ from surprise_rerank.connectors.qdrant.search.searched import Searched
 from surprise_rerank.connectors.qdrant.storage.folder import require_index
 from surprise_rerank.connectors.systems.backgrounds import background_for, load_background
 from surprise_rerank.connectors.systems.building import build_system
-from surprise_rerank.connectors.systems.built import Mode
+from surprise_rerank.connectors.systems.built import BuiltSystem, Mode
 from surprise_rerank.connectors.systems.inputs import inputs_of
 from surprise_rerank.connectors.systems.register import SYSTEMS, find_system, resolved
 from surprise_rerank.encoders.adapting import as_encoder
@@ -242,8 +242,27 @@ def pipeline_of(
     options = NO_OPTIONS if filter is None else SearchOptions(filter=filter)
     built = build_system(system or inputs_of(index).default, index, options, mode)
     background = background_for(index, built, index.encoder, min_surprise, first=first_background)
+    return pipeline_with(index, built, background, depth, min_surprise, diversity)
+
+
+def pipeline_with(
+    index: Searched,
+    built: BuiltSystem,
+    background: QuestionBackground | None,
+    depth: int,
+    min_surprise: float | None,
+    diversity: Diversity,
+) -> Pipeline:
+    """The same of a system that is built, with its background; see `Pipeline`."""
     return Pipeline(
-        index.encoder, built.retriever, built.reranker, depth, background, min_surprise, diversity
+        index.encoder,
+        built.retriever,
+        built.reranker,
+        depth,
+        background,
+        min_surprise,
+        diversity,
+        encodes=find_system(built.name).encodes,
     )
 
 

@@ -15,6 +15,7 @@ from surprise_rerank.connectors.systems.backgrounds import (
 from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.connectors.systems.built import BuiltSystem
 from surprise_rerank.connectors.systems.inputs import inputs_of
+from surprise_rerank.connectors.systems.loading import pipeline_with
 from surprise_rerank.connectors.systems.register import find_system
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.rerank.diversity import NO_DIVERSITY, Diversity
@@ -113,9 +114,7 @@ class IndexPipelines(Mapping[str, Pipeline]):
         return self._made[name]
 
     def _make(self, name: str, min_surprise: float | None) -> tuple[BuiltSystem, Pipeline]:
-        built, encoder = build_system(name, self.index), self.index.encoder
-        background = background_for(self.index, built, encoder, min_surprise)
-        made = Pipeline(
-            encoder, built.retriever, built.reranker, self._depth, background, min_surprise, self._diversity
-        )
-        return built, made
+        built = build_system(name, self.index)
+        background = background_for(self.index, built, self.index.encoder, min_surprise)
+        shown = self._diversity
+        return built, pipeline_with(self.index, built, background, self._depth, min_surprise, shown)
