@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from calling import exit_code
 from conftest import NEEDS_EDGE
+from qdrant_rest import QdrantRest
 from words import WordEncoder
 
 from surprise_rerank import Document
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.qdrant.engines.edge_sharing import _copy_file
-from surprise_rerank.connectors.qdrant.location import EngineKind
+from surprise_rerank.connectors.qdrant.location import EngineKind, Location
 from surprise_rerank.encoders.passages import Passages
-from surprise_rerank.errors import SurpriseRerankError
+from surprise_rerank.errors import NoIndexError, SurpriseRerankError, UnreadableIndexError
+from surprise_rerank.eval.cli.surprise_rerank.main import main
 
 D = 16
 DOCUMENTS = [Document(f"d{i}", " ".join(f"word{(i * j) % 29}" for j in range(1, 20 + i))) for i in range(30)]
@@ -132,8 +137,10 @@ def failures(whole: Path, folder: Path, ways: int = len(DAMAGES)) -> list[str]:
         name = str(path.relative_to(whole))
         damages = dict((list(DAMAGES.items())[row % len(DAMAGES) :] + list(DAMAGES.items()))[:ways])
         for how, damage in ({"removed": shutil.rmtree} if path.is_dir() else damages).items():
+            if path.name == ".lock":  # of a process, not of the index
+                continue
             damage(folder / name)
-            if path.name == ".lock" or (path.is_file() and is_same(path, folder / name)):
+            if path.is_file() and is_same(path, folder / name):
                 continue
             before = state(folder)
             first = outcome(lambda: answers(folder), read, folder)
@@ -141,7 +148,7 @@ def failures(whole: Path, folder: Path, ways: int = len(DAMAGES)) -> list[str]:
                 first = "a reader has written"
             second = outcome(lambda: answers(folder, MORE), written, folder)
             found += [f"{name} {how}: {own}" for own in (first, second) if own not in ("told", "same")]
-            copied(whole, folder, name if first == second == "told" else "")
+            copied(whole, folder, name if state(folder) == before else "")
     return found
 
 
@@ -157,3 +164,72 @@ def test_a_damaged_folder_of_local_mode_answers_as_before_or_says_what_is_damage
     local: Path, tmp_path: Path
 ) -> None:
     assert failures(local, tmp_path / "copy") == []
+
+
+def of_another_schema(folder: Path) -> None:
+    path = folder / "1" / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "schema": 5, "options": {"novelty": 1}}))
+
+
+UNREADABLE: dict[str, Callable[[Path], object]] = {
+    "another schema": of_another_schema,
+    "without points": lambda folder: [shutil.rmtree(own) for own in (folder / "1").iterdir() if own.is_dir()],
+    "without manifest": lambda folder: (folder / "1" / "manifest.json").unlink(),
+    "a damaged name of the version": lambda folder: (folder / "index.json").write_text("{"),
+}
+
+
+@pytest.mark.parametrize("how", UNREADABLE)
+@pytest.mark.parametrize("engine", [pytest.param("edge", marks=NEEDS_EDGE), "local"])
+def test_what_cannot_be_opened_is_made_anew(
+    request: pytest.FixtureRequest, tmp_path: Path, engine: EngineKind, how: str
+) -> None:
+    folder = copied(request.getfixturevalue(engine), tmp_path / "index")
+    UNREADABLE[how](folder)
+    with pytest.raises(UnreadableIndexError, match="--rebuild"):
+        DocumentIndex.open(folder, WordEncoder(D))
+    with pytest.raises(UnreadableIndexError, match="--rebuild"):
+        DocumentIndex.open(folder, None)
+    assert DocumentIndex.renew(folder, MORE, WordEncoder(D), options=OPTIONS).added == len(MORE)
+    with DocumentIndex.open(folder, WordEncoder(D)) as index:
+        assert (len(index), index.engine) == (len(MORE), engine)
+    assert sorted(path.name for path in folder.iterdir()) == ["2", "index.json"]
+    with pytest.raises(NoIndexError):
+        DocumentIndex.renew(tmp_path / "none", MORE, WordEncoder(D))
+
+
+def test_the_command_rebuilds_what_cannot_be_opened(
+    local: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = copied(local, tmp_path / "index")
+    of_another_schema(folder)
+    documents = tmp_path / "documents.jsonl"
+    documents.write_text("".join(json.dumps({"id": d.id, "text": d.text}) + "\n" for d in DOCUMENTS))
+    loaded: list[str] = []
+
+    def load(name: str, *_: object) -> WordEncoder:
+        loaded.append(name)
+        return WordEncoder(D)
+
+    monkeypatch.setattr("surprise_rerank.eval.cli.surprise_rerank.index.load_model", load)
+    arguments = ("index", documents, "--index", folder)
+    assert exit_code(main, "surprise-rerank", *arguments) == 2
+    assert "schema version 5, this version reads 6; make it anew" in capsys.readouterr().err
+    assert exit_code(main, "surprise-rerank", *arguments, "--rebuild") == 0
+    assert loaded == [WordEncoder(D).name], "its own model"
+    with DocumentIndex.open(folder, WordEncoder(D)) as index:
+        assert len(index) == len(DOCUMENTS)
+
+
+def test_an_index_of_another_schema_on_a_server_is_made_anew(rest: QdrantRest) -> None:
+    place = Location(url=rest.url, collection="old")
+    with DocumentIndex.open(place, WordEncoder(D)) as index:
+        index.sync(DOCUMENTS)
+        index.storage.save(replace(index.manifest, schema=5))
+    with pytest.raises(UnreadableIndexError, match="'old.*schema version 5, this version reads 6"):
+        DocumentIndex.open(place, WordEncoder(D))
+    assert DocumentIndex.renew(place, MORE, WordEncoder(D)).added == len(MORE)
+    with DocumentIndex.open(place, WordEncoder(D)) as index:
+        assert len(index) == len(MORE)
+    names = {own.name.partition("-")[0] for own in rest.store.get_collections().collections}
+    assert names == {"old@2"}

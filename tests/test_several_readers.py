@@ -13,12 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from calling import exit_code
 from conftest import NEEDS_EDGE
 from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import StoreError
+from surprise_rerank.eval.cli.surprise_rerank.main import main
 
 pytestmark = [
     NEEDS_EDGE,
@@ -118,6 +120,73 @@ def test_who_writes_while_others_read_is_told_who_does(folder: Path) -> None:
         assert index.sync([Document("other", "another text")]).added == 1
 
 
+FORKS = """
+import os, sys
+sys.path.insert(0, {tests!r})
+from words import WordEncoder
+from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.documents import Document
+index = DocumentIndex.open({folder!r}, WordEncoder())
+pipeline = index.pipeline("bm25")
+found = pipeline.search("w150").ids
+child = os.fork()
+if not child:
+    print(pipeline.search("w150").ids == found, len(index), flush=True)
+    index.close()
+    os._exit(0)
+os.waitpid(child, 0)
+index.sync([Document("other", "another text")])
+child = os.fork()
+if not child:
+    try:
+        len(index)
+    except Exception as error:
+        print(type(error).__name__, error, flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+print(len(index), flush=True)
+index.close()
+"""
+
+
+def test_a_forked_process_opens_its_own_engine(folder: Path) -> None:
+    code = FORKS.format(tests=str(TESTS), folder=str(folder))
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=TESTS.parent, timeout=90, check=True)
+    first, second, third = done.stdout.splitlines()
+    assert first == "True 200"
+    assert second.startswith("StoreError Qdrant Edge cannot use"), "the parent changes it"
+    assert third == "201"
+
+
+def test_who_cannot_write_is_told_before_anything_is_encoded(folder: Path) -> None:
+    encoder = WordEncoder()
+    with DocumentIndex.open(folder, WordEncoder()), DocumentIndex.open(folder, encoder) as index:
+        with pytest.raises(StoreError, match="has it open"):
+            index.sync([Document("other", "another text")])
+        assert index.sync(DOCUMENTS).unchanged == 200, "nothing is to be written"
+    assert encoder.encoded_texts == []
+
+
+def test_the_command_asks_for_the_lock_before_it_loads_a_model(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from surprise_rerank.eval.cli.surprise_rerank import index as module
+
+    monkeypatch.setattr(module, "load_model", lambda *_: pytest.fail("a model was loaded"))
+    documents = folder.parent / "documents.jsonl"
+    documents.write_text('{"id": "a", "text": "another text"}\n')
+    with program(folder, WRITES) as writer:
+        assert said(writer) == "done"
+        assert exit_code(main, "surprise-rerank", "index", documents, "--index", folder) == 2
+    assert "changes it; close that one" in capsys.readouterr().err
+
+
+def test_an_index_is_readable_by_its_owner_only(folder: Path) -> None:
+    for path in (folder, *folder.rglob("*")):
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
 def test_who_is_refused_to_write_reads_on(folder: Path) -> None:
     before = contents(folder)
     with (
@@ -182,7 +251,7 @@ def test_what_a_killed_writer_stored_is_read(folder: Path) -> None:
         assert found.text == "another text"
 
 
-def test_an_index_of_an_earlier_version_is_read_by_several(folder: Path) -> None:
+def test_an_index_without_its_list_of_files_is_read_by_several(folder: Path) -> None:
     (folder / "1" / "edge.files.json").unlink()
     with program(folder, READS) as one, program(folder, READS) as other:
         assert (said(one), said(other)) == ("done", "done")

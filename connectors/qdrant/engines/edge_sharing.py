@@ -132,7 +132,7 @@ def settle(folder: Path) -> None:
     with closing(_loaded(folder)) as shard:
         points = _count(shard)
     is_private = not folder.parent.stat().st_mode & 0o077  # unless its owner has opened it to others
-    for path in folder.rglob("*") if is_private else ():
+    for path in (folder, *folder.rglob("*")) if is_private else ():
         path.chmod(0o700 if path.is_dir() else 0o600)
     files = {
         path.relative_to(folder).as_posix(): _size_and_head(path)

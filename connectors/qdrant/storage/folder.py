@@ -83,8 +83,10 @@ class FolderStorage(FolderFiles):
                     _require_whole(folder / str(version), stored, manifest)
                     opened = cls(folder, version, stored, manifest)
                 except UnreadableIndexError as error:
-                    error.model = manifest.model
-                    raise
+                    if _current(folder) == found and _read_manifest(folder / str(version)) == manifest:
+                        error.model = manifest.model
+                        raise
+                    continue  # somebody has changed it while it was looked at
                 # Only now nobody else can change them; somebody may have in between.
                 if (_current(folder), _read_manifest(opened.folder)) == (found, manifest):
                     return opened
