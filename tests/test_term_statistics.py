@@ -208,15 +208,17 @@ def test_a_kill_is_noticed_and_all_is_counted_again(open_index: Opener, counting
         assert counting == []
 
 
-def test_an_index_without_them_is_counted_once(open_index: Opener, counting: list[int]) -> None:
+def test_an_index_without_them_is_counted(open_index: Opener, counting: list[int]) -> None:
+    """On a server once; who reads a folder writes nothing there."""
     with open_index(ENCODER, options=OPTIONS) as index:
         index.sync(DOCUMENTS)
         index.storage.delete_file(FILE)
     counting.clear()
-    for _ in range(2):
+    for times in (1, 2):
         with open_index(ENCODER) as index:
             index.term_statistics()
-            assert counting == [40]
+            index.term_statistics()
+            assert counting == [40] * (1 if index.engine == "server" else times)
     with open_index(ENCODER) as index:
         index.storage.delete_file(FILE)
         index.delete(["d3"])

@@ -93,7 +93,7 @@ class EnrichmentRecord:
             ) from error
         raise DataError(
             f"{where} was enriched by another version (its record has the form {schema}, this one reads "
-            f"{_SCHEMA}); take it away with 'surprise-rerank enrich --remove', and add it again"
+            f"{_SCHEMA}); take it away with that one ('surprise-rerank enrich --remove'), and add it again"
         )
 
     @classmethod

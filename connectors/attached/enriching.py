@@ -245,11 +245,7 @@ class Enricher:
         return self.collection.enriched_as(self.record)
 
     def _prepare(self) -> None:
-        """Make the place. The record comes before it: what is there can be taken away, whatever happens.
-
-        Raises:
-            DataError: if somebody else's collection has the name of the place.
-        """
+        """Make the place. The record comes before it: what is there can be taken away, whatever happens."""
         engine, files = self._target, self._enriched.files
         is_there = not self.record.in_place and engine.exists()
         if is_there:

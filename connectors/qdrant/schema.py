@@ -247,11 +247,7 @@ def _json(document: Document) -> Any:
 
 
 def _require_small(value: Any, name: str) -> None:
-    """Refuse integers that Qdrant does not hold.
-
-    Raises:
-        DataError: if there is one.
-    """
+    """Refuse integers that Qdrant does not hold."""
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise DataError(f"metadata of document {name!r} holds {value}, more than 64 bits; make it a string")
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()

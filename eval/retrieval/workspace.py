@@ -155,11 +155,9 @@ class Workspace:
     def _fitting(
         self, dataset: RetrievalDataset, ids: tuple[str, ...], tokens: TokenBatch
     ) -> Callable[[frozenset[FittedOn]], CorpusStatistics]:
-        """What similarities are fitted on, made when it is first asked for and kept.
-
-        Word statistics are of all documents: they are counted in seconds, and a sample has no rare words.
-        Universes and components are of the sample, whose token vectors are here already.
-        """
+        """What similarities are fitted on, made when it is first asked for and kept."""
+        # Word statistics are of all documents: they are counted in seconds, and a sample has no rare words.
+        # Universes and components are of the sample, whose token vectors are here already.
 
         @cache
         def statistics() -> WordStatistics:

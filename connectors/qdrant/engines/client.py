@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import inspect
 import json
-import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from pickle import PickleError
 from typing import Any, TypeAlias, TypeVar
 
 from qdrant_client import QdrantClient, models
@@ -76,7 +74,9 @@ def open_local(folder: Path) -> QdrantClient:
             raise StoreError(
                 f"{folder} is open in another process; close that one, or use a server"
             ) from error
-        except (ValueError, LookupError, TypeError, EOFError, PickleError, sqlite3.Error) as error:
+        except OSError:
+            raise
+        except Exception as error:  # of sqlite, JSON and what it reads by them
             raise UnreadableIndexError(f"{folder} is damaged; {MADE_ANEW}") from error
 
 

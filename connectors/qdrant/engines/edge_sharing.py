@@ -250,11 +250,7 @@ def _count(shard: qdrant_edge.EdgeShard) -> int:
 
 
 def _points_of_whole(folder: Path) -> int | None:
-    """How many points a shard must have whose files are all there; None where there is no list.
-
-    Raises:
-        UnreadableIndexError: if a file is missing or another one, or the list is damaged.
-    """
+    """How many points a shard must have whose files are all there; None where there is no list."""
     path = _list_of_files(folder)
     if not path.exists():
         return None
@@ -276,11 +272,7 @@ def _points_of_whole(folder: Path) -> int | None:
 
 
 def _with_all(shard: qdrant_edge.EdgeShard, points: int | None, folder: Path) -> qdrant_edge.EdgeShard:
-    """The shard, if it has as many points as it must have.
-
-    Raises:
-        UnreadableIndexError: if not.
-    """
+    """The shard, if it has as many points as it must have."""
     if points is not None and _count(shard) != points:
         raise UnreadableIndexError(
             f"{folder} is damaged: {_count(shard)} points are left of {points}; {MADE_ANEW}"

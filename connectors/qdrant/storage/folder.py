@@ -146,17 +146,21 @@ class FolderStorage(FolderFiles):
         return self._after(self._folder, (self._version, self._kind), manifest)
 
     def write_file(self, name: str, content: bytes) -> None:
-        """Keep a file, and remember that there is one."""
-        self.engine.claim()
+        """Keep a file, and remember that there is one; others may read the index meanwhile."""
         super().write_file(name, content)
         if name not in self.manifest.files:
-            self.save(replace(self.manifest, files=(*self.manifest.files, name)))
+            self._remember_files({*_read_manifest(self._own).files, name})
 
     def delete_file(self, name: str) -> None:
         """Delete a file; nothing happens if there is none."""
         if name in self.manifest.files:
-            self.save(replace(self.manifest, files=tuple(own for own in self.manifest.files if own != name)))
+            self._remember_files({*_read_manifest(self._own).files} - {name})
         super().delete_file(name)
+
+    def _remember_files(self, names: set[str]) -> None:
+        self.manifest = replace(self.manifest, files=tuple(sorted(names)))
+        with disk_errors(self.where):
+            _write_json(self._own / MANIFEST_FILE, self.manifest.to_json())
 
     def promote(self) -> None:
         """Name this version in `index.json`."""
@@ -233,11 +237,7 @@ def _embedded_engine(folder: Path, kind: EngineKind, manifest: Manifest) -> Engi
 
 
 def _current(folder: Path) -> tuple[int, EngineKind] | None:
-    """Version and engine of the index in a folder; None where there is none yet.
-
-    Raises:
-        UnreadableIndexError: if the file that says so is damaged, or missing where there are several.
-    """
+    """Version and engine of the index in a folder; None where there is none yet."""
     path = folder / VERSION_FILE
     if not path.exists():
         complete = _versions(folder)  # one, where a process was killed while it made it
@@ -266,11 +266,7 @@ def _versions(folder: Path) -> list[tuple[int, EngineKind]]:
 
 
 def _require_whole(own: Path, kind: EngineKind, manifest: Manifest) -> None:
-    """Refuse a version in use that has lost its points, before empty ones are made, or a file beside them.
-
-    Raises:
-        UnreadableIndexError: if one is missing or empty.
-    """
+    """Refuse a version in use that has lost its points, before empty ones are made, or a file beside them."""
     local = own / "local"
     points = [own / "edge"]
     if kind == "local":
@@ -300,11 +296,7 @@ def _is_begun(folder: Path, manifest: Manifest) -> bool:
 
 
 def _require_free(folder: Path) -> None:
-    """Refuse a folder that holds something else than what a killed process of ours left behind.
-
-    Raises:
-        IndexMismatchError: if it does.
-    """
+    """Refuse a folder that holds something else than what a killed process of ours left behind."""
     names = [entry.name for entry in os.scandir(folder)] if folder.exists() else []
     if any(name not in (VERSION_FILE, "1") and not name.startswith(f".{VERSION_FILE}.") for name in names):
         raise IndexMismatchError(

@@ -281,11 +281,7 @@ class ServerStorage:
         return CollectionFiles(self._points(f"{self._name}@{self._version}.files", lambda: None), settings)
 
     def _moved(self) -> str | None:
-        """The collection that the alias names now; None where that is this one, or there is none.
-
-        Raises:
-            CollectionGone: if it is of another model, or was made with other options.
-        """
+        """The collection that the alias names now; None where that is this one, or there is none."""
         version = self._in_use()
         if version is None:
             # An error, where a token sees the alias alone.
@@ -307,11 +303,7 @@ class ServerStorage:
         return self._call(lambda client: _version_in_use(client, self._name), reads=True)
 
     def _require_in_use(self, version: str | None) -> None:
-        """Refuse to build on a version that is not in use.
-
-        Raises:
-            StoreError: if another one is.
-        """
+        """Refuse to build on a version that is not in use."""
         found = self._in_use()
         if found not in (version, self._version):
             raise StoreError(
@@ -366,11 +358,7 @@ def _version_in_use(client: QdrantClient, name: str) -> str | None:
 
 
 def _exists(client: QdrantClient, name: str) -> bool:
-    """Whether there is a collection of this name, if no alias of ours that this key may see has it.
-
-    Raises:
-        NoAccess: if it is an index, and the token reaches its alias, but not what the alias names.
-    """
+    """Whether there is a collection of this name, if no alias of ours that this key may see has it."""
     if not client.collection_exists(name):
         return False
     if not is_index(client.get_collection(name).config.metadata or {}):

@@ -82,10 +82,7 @@ class CarriedVectors:
         return Encoded(dense, joined.take(np.argsort([*known, *rows])))
 
     def _known(self, pieces: Sequence[Piece]) -> dict[int, tuple[Record, TokenBatch | None]]:
-        """Place -> what is stored of each piece whose document is stored as it is now, and split alike.
-
-        Pieces whose tokens are damaged are omitted, and thereby encoded anew.
-        """
+        """Place -> what is stored of each piece whose document is stored as it is now, and split alike."""
         own = [point_id(p.document.id, p.passage.number if p.passage else 0) for p in pieces]
         firsts = [point_id(p.document.id) for p in pieces]
         points = tuple(dict.fromkeys((*own, *firsts)))

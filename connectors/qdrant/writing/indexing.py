@@ -184,10 +184,8 @@ class Indexer:
     def _units(
         self, pieces: Sequence[Piece], rows: Sequence[int], encoded: Encoded | None
     ) -> Callable[[], list[Unit]]:
-        """What makes what is stored of pieces, which are encoded; of a very long document it is made already.
-
-        Such a document is encoded some pieces at a time, too, and its vectors would fill the memory.
-        """
+        """What makes what is stored of pieces, which are encoded; of a long document it is made already."""
+        # Such a document is encoded some pieces at a time, too, and its vectors would fill the memory.
         if encoded is not None:
             if len(pieces) != len(rows):
                 longest = next(piece for piece in pieces if piece.count > 1)
@@ -246,12 +244,7 @@ class Indexer:
 
 
 def _jobs(parts: Sequence[tuple[Document, int, int]], units: Callable[[], list[Unit]]) -> list[Job]:
-    """What is to be stored of documents: each with how many pieces it has now, and had before.
-
-    Args:
-        parts: document, pieces now, pieces before.
-        units: makes the units of all pieces.
-    """
+    """What is to be stored of documents: each with how many pieces it has now, and had before."""
     made = iter(units())
     return [Job(document, list(islice(made, count)), before) for document, count, before in parts]
 
@@ -297,11 +290,7 @@ class _Accounting(Protocol):
 
 
 def _require_all_read(documents: Iterable[Document]) -> None:
-    """Refuse to prune after a source that could not be read as a whole: what it missed is not gone.
-
-    Raises:
-        DataError: if it reports such places.
-    """
+    """Refuse to prune after a source that could not be read as a whole: what it missed is not gone."""
     if isinstance(documents, _Accounting) and documents.unreadable:
         first = documents.unreadable[0]
         raise DataError(

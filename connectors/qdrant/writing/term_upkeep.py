@@ -180,10 +180,7 @@ class KeptTerms:
         return False
 
     def _read(self, *, storing: bool) -> TermStatistics:
-        """The stored statistics, or new ones, which are stored if that is asked for and allowed.
-
-        While somebody else writes, what that one shows is taken, or what is known here, if it is near enough.
-        """
+        """The stored statistics, or new ones, which are stored if that is asked for and allowed."""
         self._looked = self._compared = time.monotonic()
         self._is_guess = True
         count = self._count()  # first: it finds the version in use

@@ -104,12 +104,7 @@ def _as_json(
 
 
 def _check(reports: tuple[Path, ...], arguments: SearchArguments) -> None:
-    """Check the files to write before a model is loaded.
-
-    Raises:
-        DataError: if there are several questions.
-        SurpriseRerankError: as `check_files`.
-    """
+    """Check the files to write before a model is loaded."""
     from surprise_rerank.eval.reports.writing import check_files
 
     if reports and not arguments.is_single:

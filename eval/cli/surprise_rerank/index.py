@@ -176,11 +176,7 @@ def _opened(
     *,
     is_new: bool,
 ) -> Iterator[DocumentIndex]:
-    """The index; a new one is taken away again where the block fails before a document is stored.
-
-    Raises:
-        Interrupted: in place of a KeyboardInterrupt; tells whether something is there to go on with.
-    """
+    """The index; a new one is taken away again where the block fails before a document is stored."""
     folder = None if location.folder is None else Path(location.folder)
     missing = [own for own in (folder, *folder.parents) if not own.exists()] if folder else []
     holds = not is_new
@@ -203,12 +199,7 @@ def _opened(
 
 
 def _take_away(location: Location, missing: Sequence[Path]) -> None:
-    """Remove a new index without documents, unless another run has it open, and folders made around it.
-
-    Args:
-        location: of the index, a folder.
-        missing: folders that were not there before, the innermost first; what others put there stays.
-    """
+    """Remove a new index without documents, unless another run has it open, and folders made around it."""
     with contextlib.suppress(StoreError, DataError), open_index(location) as opened:
         opened.storage.discard()
     for own in missing:
@@ -230,12 +221,7 @@ def _encoder(model: str, backend: Backend, precision: str, sources: Sources) -> 
 
 
 def _locked(location: Location, held: contextlib.ExitStack) -> Manifest | None:
-    """How an index was made; None where there is none yet. Until the stack is closed nobody else changes it.
-
-    Raises:
-        StoreError: if somebody else has it open.
-        UnreadableIndexError: if it is of another schema, or damaged.
-    """
+    """How an index was made; None where there is none yet. Nobody else changes it while the stack is open."""
     try:
         opened = held.enter_context(open_index(location))
     except NoIndexError:

@@ -107,14 +107,7 @@ def _unpacked(packed: Sequence[bytes | bytearray], dimension: int | None, names:
 
 
 class _Layout(NamedTuple):
-    """What packed texts that come together have in common.
-
-    Attributes:
-        storage: of the vectors.
-        factors: rows of factors.
-        dimension: d.
-        merged: whether tokens were merged.
-    """
+    """What packed texts that come together have in common."""
 
     storage: Storage
     factors: int
@@ -153,11 +146,7 @@ def _header(data: bytes | bytearray, name: str) -> _Header:
 
 
 class _Texts:
-    """Packed texts of one layout, each part of which is read from all at once.
-
-    Raises:
-        DataError: if one has more or fewer bytes than its header says; names it.
-    """
+    """Packed texts of one layout, each part of which is read from all at once."""
 
     def __init__(
         self, packed: Sequence[bytes | bytearray], headers: Sequence[_Header], names: Sequence[str]
