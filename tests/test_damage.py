@@ -226,7 +226,7 @@ def test_an_index_of_another_schema_on_a_server_is_made_anew(rest: QdrantRest) -
     with DocumentIndex.open(place, WordEncoder(D)) as index:
         index.sync(DOCUMENTS)
         index.storage.save(replace(index.manifest, schema=5))
-    with pytest.raises(UnreadableIndexError, match="'old.*schema version 5, this version reads 6"):
+    with pytest.raises(UnreadableIndexError, match=r"'old.*schema version 5, this version reads 6"):
         DocumentIndex.open(place, WordEncoder(D))
     assert DocumentIndex.renew(place, MORE, WordEncoder(D)).added == len(MORE)
     with DocumentIndex.open(place, WordEncoder(D)) as index:

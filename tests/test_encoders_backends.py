@@ -20,7 +20,7 @@ from sentence_transformers.sentence_transformer.modules import Dense, Normalize
 from tiny_bert import tiny_bert
 
 from surprise_rerank import DocumentIndex, load_encoder
-from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
+from surprise_rerank.connectors.qdrant.manifest import IndexOptions
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.backends import choosing, exporting, onednn, precision
@@ -127,6 +127,8 @@ def test_threads_may_share_an_encoder(load: Callable[..., Encoder], backend: str
 
 @OPENVINO
 def test_int8_is_calibrated_on_texts_and_says_how_far_it_is_from_float32(load: Callable[..., Encoder]):
+    if not precision.multiplies_int8():
+        pytest.skip("no VNNI")
     sample = ["oil the chain", "tyres take bar", "brakes take oil"]
     made = load(backend="openvino", precision="int8", calibration=sample)
     assert made.precision == made.settings.precision == "int8"
@@ -405,15 +407,6 @@ def test_an_index_remembers_the_precision_and_refuses_documents_of_another(
         assert len(index) == 2
         index.rebuild(documents, encoder=exact)
         assert index.manifest.precision == "float32"
-
-
-def test_a_manifest_of_before_there_were_precisions_is_of_float32(load: Callable[..., Encoder]):
-    values = json.loads(json.dumps(Manifest.of(load()).to_json()))
-    del values["precision"]
-    assert Manifest.from_json(values, "here").precision == "float32"
-
-
-# The commands
 
 
 @OPENVINO

@@ -130,10 +130,7 @@ def test_given_tokens_must_fit(open_index: Opener):
             index.sync(DOCUMENTS[:1], encoded=Encoded(dense, other))
 
 
-def test_a_manifest_of_an_earlier_version_has_tokens_of_its_dimension():
-    stored = Manifest.of(WordEncoder(8)).to_json()
-    del stored["token_dimension"]
-    assert Manifest.from_json(stored, "here").token_dimension == 8
+def test_a_manifest_has_the_dimension_of_tokens():
     assert Manifest.from_json(Manifest.of(WideTokens()).to_json(), "here").token_dimension == 24
 
 

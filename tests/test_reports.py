@@ -526,15 +526,6 @@ def test_what_a_file_lacks_is_named_with_the_file(tmp_path: Path, change, told: 
     assert "--report FILE.json" in str(caught.value)
 
 
-def test_plots_of_a_version_without_curves_and_marks_are_read(tmp_path: Path):
-    content = json.loads(to_json(replace(REPORT, plots=(HISTOGRAM,))))
-    for name in ("curves", "marks"):
-        del content["plots"][0][name]
-    file = tmp_path / "old.json"
-    file.write_text(json.dumps(content))
-    assert read_report(file).plots == (HISTOGRAM,)
-
-
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000, b"[]", b"1", b'"title"'])
 def test_what_is_no_report_is_told(tmp_path: Path, content: bytes):
     file = tmp_path / "other.json"

@@ -192,7 +192,7 @@ def test_what_settings_cannot_make_is_told(tmp_path: Path, index: DocumentIndex)
         text_reranker_of(index, "bm25")
     with pytest.raises(DataError, match="has no ensemble"):
         text_reranker_of(index, "surprise")
-    with pytest.raises(DataError, match="surprise-rerank background set"):
+    with pytest.raises(DataError, match="make one with store_background"):
         pipeline_of(index, "dynamax", min_surprise=0.5)
 
 
