@@ -80,7 +80,9 @@ class FolderStorage(FolderFiles):
                 manifest = _read_manifest(folder / str(version))
                 check(manifest, expected, options, str(folder))
                 try:
-                    _require_whole(folder / str(version), stored, manifest)
+                    # One that is not named yet may be half made, of a killed process: nothing is lost.
+                    if (folder / VERSION_FILE).exists():
+                        _require_whole(folder / str(version), stored, manifest)
                     opened = cls(folder, version, stored, manifest)
                 except UnreadableIndexError as error:
                     if _current(folder) == found and _read_manifest(folder / str(version)) == manifest:
