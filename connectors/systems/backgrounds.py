@@ -126,12 +126,12 @@ def background_for(
     """
     found = load_background(index, built.name)
     problem = "" if found is None else _problem(index, built, found)
-    is_able = encoder is not None and find_system(built.name).encodes and is_automatic() and len(index) > 0
     # What would be measured where words cannot be asked would leave them out for those who can.
     asks_all = found is None or not _counts_unasked_words(built, found)
-    if (found is None or problem) and is_able and asks_all:
+    is_able = encoder is not None and find_system(built.name).encodes and asks_all
+    if (found is None or problem) and is_able and is_automatic():
         kept = found if found is not None else next(iter(all_backgrounds(index).values()), None)
-        if kept is not None or (first and not all_backgrounds(index)):
+        if (kept is not None or first) and len(index):
             made = _measured_now(index, built, encoder, kept, show_progress=show_progress)
             found, problem = (found, problem) if made is None else (made, "")
     if problem and min_surprise is not None:
@@ -139,9 +139,11 @@ def background_for(
     if problem:
         _log.warning("%s. It is left out", problem)
         return None
-    if found is None or min_surprise is not None:
-        found = load_background(index, built.name, min_surprise)
-    stale = "" if found is None else staleness(found, len(index))
+    if found is None:
+        return load_background(index, built.name, min_surprise)
+    if min_surprise is not None:
+        found.check(min_surprise)
+    stale = staleness(found, len(index))
     if stale:
         _log.warning(
             "%s: the background of %s is stale: %s; sync measures it again", index.where, built.name, stale
