@@ -232,4 +232,4 @@ def test_an_index_of_another_schema_on_a_server_is_made_anew(rest: QdrantRest) -
     with DocumentIndex.open(place, WordEncoder(D)) as index:
         assert len(index) == len(MORE)
     names = {own.name.partition("-")[0] for own in rest.store.get_collections().collections}
-    assert names == {"old@2"}
+    assert {name for name in names if name.startswith("old")} == {"old@2"}
