@@ -166,6 +166,22 @@ def test_a_damaged_folder_of_local_mode_answers_as_before_or_says_what_is_damage
     assert failures(local, tmp_path / "copy") == []
 
 
+@NEEDS_EDGE
+@pytest.mark.parametrize(("size", "is_whole"), [(D, True), (D + 1, False)])
+def test_settings_that_edge_has_written_in_another_order_are_not_damaged(
+    edge: Path, tmp_path: Path, size: int, is_whole: bool
+) -> None:
+    """As a writer leaves them that was killed when it had loaded the shard."""
+    folder = copied(edge, tmp_path / "copy")
+    path = folder / "1" / "edge" / "edge_config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    config["vectors"]["dense"]["size"] = size
+    length = path.stat().st_size
+    path.write_text(json.dumps(dict(reversed(config.items())), separators=(",", ":")), encoding="utf-8")
+    assert path.stat().st_size == length
+    assert outcome(lambda: answers(folder), answers(edge), folder) == ("same" if is_whole else "told")
+
+
 def of_another_schema(folder: Path) -> None:
     path = folder / "1" / "manifest.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "schema": 5, "options": {"novelty": 1}}))

@@ -242,7 +242,11 @@ def _list_of_files(folder: Path) -> Path:
 
 def _size_and_head(path: Path) -> list[int]:
     with path.open("rb") as file:
-        return [path.stat().st_size, zlib.crc32(file.read(_HEAD))]
+        head = file.read(_HEAD) if path.name != _CONFIG else file.read()
+    if path.name == _CONFIG:  # Edge writes it whenever it loads a shard, its keys in any order
+        with suppress(ValueError):  # it is damaged: its bytes are compared
+            head = json.dumps(json.loads(head), sort_keys=True).encode()
+    return [path.stat().st_size, zlib.crc32(head)]
 
 
 def _count(shard: qdrant_edge.EdgeShard) -> int:
