@@ -1,8 +1,8 @@
-"""The tables of docs/defaults.md (`left-out`), of tokens.md (`tokens`) and of thresholds.md (`verdicts`)."""
+"""The tables of docs/defaults.md (`left-out`) and of thresholds.md (`verdicts`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -11,16 +11,6 @@ from benchmarks.study.heavy_tails import tails_table
 from benchmarks.study.left_out import STEPS, Study, chosen_table, parts_table, quality_table
 from benchmarks.study.rankings import asked_by, read_rankings
 from benchmarks.study.reading import read_collection
-from benchmarks.study.token_forms import REFERENCE, VARIANTS, Tokens, measured, read_tokens
-from benchmarks.study.token_tables import (
-    Results,
-    append_rows,
-    collections_table,
-    forms_table,
-    kept_table,
-    left_out_table,
-    read_rows,
-)
 from benchmarks.study.verdict_tables import PARTS, PHASES, Place, verdict_tables
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.files import cache_folder
@@ -43,12 +33,6 @@ SPLITS = {
     "demo": "train",
 }
 MODELS = ("all-MiniLM-L6-v2", "multilingual-e5-small", "glove-6b-50d")
-# Token vectors that no index holds: name -> the model that they are made of, and how.
-SHAPES: Mapping[str, tuple[str, Callable[[Tokens, str], Tokens]]] = {
-    f"{MODELS[0]} projected to 128": (MODELS[0], Tokens.projected),  # of the shape of ColBERT's
-    f"{MODELS[0]} without punctuation": (MODELS[0], Tokens.without_punctuation),
-    f"{MODELS[0]} without repeats": (MODELS[0], Tokens.without_repeats),
-}
 # Data sets with questions for tests, which are looked at last.
 TESTED = ("beir/scifact", "beir/nfcorpus")
 
@@ -110,73 +94,6 @@ def left_out(
             Report("Left-out collections", (*tables, parts_table(study), chosen_table(study, chosen))),
             reports,
         )
-    except SurpriseRerankError as error:
-        raise click.ClickException(str(error)) from error
-
-
-@main.command()
-@_takes_collections
-@click.option("--form", "forms", multiple=True, type=click.Choice(list(VARIANTS)), help="[default: all]")
-@click.option("--questions", type=click.IntRange(2), default=200, show_default=True, help="Of each data set.")
-@click.option(
-    "--rows",
-    "path",
-    type=click.Path(dir_okay=False, path_type=Path),
-    required=True,
-    help="Where every row is kept; what it has is not measured again.",
-)
-@options_of(CacheFolder)
-@report_option
-@quiet_option
-def tokens(
-    data: Path,
-    models: tuple[str, ...],
-    names: tuple[str, ...],
-    forms: tuple[str, ...],
-    questions: int,
-    path: Path,
-    cache: Path | None,
-    reports: tuple[Path, ...],
-    *,
-    quiet: bool,
-) -> None:
-    """What token vectors lose in every form, and which one all collections but one would choose."""
-    terminal, folder = Terminal(quiet=quiet), cache or cache_folder()
-    wanted = [REFERENCE, *(form for form in forms or VARIANTS if form != REFERENCE)]
-    try:
-        known = {(row.collection, row.model, row.form) for row in read_rows(path)}
-        for model in models or (*MODELS, *SHAPES):
-            base, shape = SHAPES.get(model, (model, None))
-            encoder = load_encoder(base, cache=folder)
-            label = model if shape else encoder.name
-            for name in names or SPLITS:
-                missing = [form for form in wanted if (Path(name).name, label, form) not in known]
-                if not missing:
-                    continue
-                spec = _spec(data, name)
-                dataset = load_dataset(spec, SPLITS[name])
-                read = read_tokens(
-                    dataset, spec, encoder, cache=folder, questions=questions, terminal=terminal
-                )
-                read = shape(read, label) if shape else read
-                variants = {form: VARIANTS[form] for form in dict.fromkeys((REFERENCE, *missing))}
-                with terminal.bar(f"{name}, {label}", len(variants), "forms") as advance:
-                    rows = measured(read, variants, advance)
-                append_rows(path, [row for row in rows if row.form in missing])
-        results = Results(read_rows(path))
-        fewer = [name for name in results.models if " without " in name]
-        wide = [name for name in results.models if name in MODELS[:2]]
-        choices = {"wide": wide, **{name: [name] for name in results.models if name not in (*wide, *fewer)}}
-        report = Report(
-            "Forms of token vectors",
-            (
-                *(forms_table(results, name) for name in results.models if name not in fewer),
-                *(left_out_table(results, name, own) for name, own in choices.items() if own),
-                *([kept_table(results, MODELS[0], fewer)] if fewer else []),
-                collections_table(results),
-            ),
-        )
-        present(report, reports)
     except SurpriseRerankError as error:
         raise click.ClickException(str(error)) from error
 
