@@ -4,7 +4,7 @@
     python benchmarks/auto_latency.py --dataset beir/scifact --cache CACHE
 
 Systems take turns at every question, in one process, so that what else the machine does hits all of them. The
-index is the one that rerank-eval made, with int8 tokens, or any other (`--index`). `--threads 1` shows what
+index is the one that rerank-eval made, or any other (`--index`). `--threads 1` shows what
 many callers at once would see each.
 """
 

@@ -53,9 +53,7 @@ _DEPTH = 10
 _BEFORE_FAULT = 1.0
 _SUPERVISED = 3.0
 _AFTERWARDS = 5.0  # seconds of questions after the fault, where nothing else is done
-_OPTIONS = IndexOptions(
-    passages=None, packed_tokens=False, bm25=None, payload_indexes={"metadata.part": "integer"}
-)
+_OPTIONS = IndexOptions(passages=None, tokens=False, bm25=None, payload_indexes={"metadata.part": "integer"})
 _OLD = SearchOptions(
     filter=models.Filter(must=[models.FieldCondition(key="metadata.part", match=models.MatchValue(value=0))])
 ).exactly()
@@ -268,7 +266,7 @@ def _work(scenario: Scenario, index: DocumentIndex) -> None:
     if scenario.work == "index":
         index.sync(documents(1, scenario.documents), background=False)
     elif scenario.work == "rebuild":
-        index.rebuild(old, encode_again=True, background=False)
+        index.rebuild(old, background=False)
     elif scenario.work == "ensemble":
         texts = [f"question {i}" for i in range(1000)]
         index.set_ensemble(Ensemble.from_vectors(index.encoder.encode(texts).dense, model=index.encoder.name))

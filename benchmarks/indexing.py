@@ -60,7 +60,7 @@ def given_vectors(documents: list[Document], dimension: int, url: str | None, ro
     dense = np.random.default_rng(0).normal(size=(len(documents), dimension)).astype(np.float32)
     dense /= np.linalg.norm(dense, axis=1, keepdims=True)
     encoded = Encoded(dense)
-    options = IndexOptions(passages=None, packed_tokens=False, bm25=None)
+    options = IndexOptions(passages=None, tokens=False, bm25=None)
     ours, theirs = [], []
     for number in range(rounds):
         with tempfile.TemporaryDirectory() as folder:

@@ -140,7 +140,7 @@ def main() -> None:
     ensemble = Ensemble.from_vectors(np.array([query.dense for query in queries]), model="copies")
     d = vectors.shape[1]
     name = f"million-{uuid.uuid4().hex[:8]}"
-    options = IndexOptions(passages=None, packed_tokens=False, bm25=None, surprise_vector=True)
+    options = IndexOptions(passages=None, tokens=False, bm25=None, surprise_vector=True)
     place: dict[str, Any] = {"url": given.qdrant_url, "collection": name, "prefer_grpc": given.grpc}
     stand_in = FunctionEncoder(lambda texts: np.zeros((len(texts), d)), name="copies", dimension=d)
     settings = {"shard_number": given.shards, "replication_factor": given.replicas}

@@ -10,9 +10,6 @@ one pair     DynaMax-Jaccard of one pair at a time as published: stack the unive
 maxsim-cpu   its MaxSim of float32 lists, where it is installed and gives right numbers
 
     python benchmarks/pool_scoring.py
-
-With --no-int8 as on a processor that does not multiply int8. The rows of codes are of as many vectors as the
-others: an index merges tokens besides.
 """
 
 from __future__ import annotations
@@ -28,7 +25,6 @@ from machine import describe, interleaved
 from surprise_rerank.core.arrays import unit_rows
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.core.tokens.batch import STORAGES
-from surprise_rerank.similarities import products
 from surprise_rerank.similarities.dynamax import DynaMax
 
 Work = Callable[[], object]
@@ -92,11 +88,8 @@ def works(query: np.ndarray, texts: list[np.ndarray], storages: Sequence[str]) -
 @click.option("--rounds", default=15, show_default=True, help="Times that each is run.")
 @click.option("--documents", "sizes", default="100,1000", show_default=True)
 @click.option("--dimensions", default="128,384", show_default=True)
-@click.option("--no-int8", is_flag=True, help="As on a processor that does not multiply int8.")
-def main(rounds: int, sizes: str, dimensions: str, *, no_int8: bool) -> None:
+def main(rounds: int, sizes: str, dimensions: str) -> None:
     """Print milliseconds and ratios."""
-    if no_int8:
-        products.multiplies_int8 = lambda: False  # type: ignore[assignment]
     print(describe("torch", "numpy", "maxsim-cpu"))
     print(f"threads: {torch.get_num_threads()}; best (median) of {rounds} rounds")
     rng = np.random.default_rng(0)
@@ -115,10 +108,7 @@ def main(rounds: int, sizes: str, dimensions: str, *, no_int8: bool) -> None:
             limit = min(best for best, _ in times[: len(bare)])
             flops = 2 * 32 * together.size / limit / 1e9
             print(f"  {'limit: bare float32 product':<30} {1e3 * limit:9.2f} ms  {flops:.0f} GFlop/s")
-            pair, of_name = times[len(bare)][0], dict(zip(ours, times[len(bare) :], strict=True))
-            for bits in ("4bit", "2bit", "1bit"):
-                ratio = of_name[f"inclusion, {bits}"][0] / of_name["inclusion, int8"][0]
-                print(f"  inclusion of {bits} / of int8: {ratio:.2f}")
+            pair = times[len(bare)][0]
             for name, (best, median) in zip(ours, times[len(bare) :], strict=True):
                 print(
                     f"  {name:<30} {1e3 * best:9.2f} ms ({1e3 * median:9.2f})  {best / limit:6.2f} x limit"

@@ -7,9 +7,8 @@ Everything is of one process and one index; the questions' encoding is left out,
 The ways take turns, ten questions each, so that a busy machine slows all of them; medians. Turns of single
 questions would charge one way for torch's threads of the one before, which wait for more work in a loop.
 
-Two indexes of the same documents: one stores tokens as a new index does, merged and as codes, with the merged
-ones as a float16 multivector; the other every token, as int8 and as a float16 multivector. `--only NAME` runs
-the ways whose name has it, for the process's peak of memory.
+Two indexes of the same documents: one stores merged tokens, as a new index does, the other every token.
+`--only NAME` runs the ways whose name has it, for the process's peak of memory.
 """
 
 from __future__ import annotations
@@ -32,26 +31,25 @@ from surprise_rerank.connectors.qdrant import (
     DenseRetriever,
     DocumentIndex,
     IndexOptions,
-    MaxSimRetriever,
     SparseRetriever,
     SurpriseRetriever,
 )
 from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever
+from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
+from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.eval.retrieval.datasets import load_dataset
 from surprise_rerank.pipeline import Retriever
 from surprise_rerank.rerank.rerankers import Reranker
 
-OPTIONS = IndexOptions(
-    passages=None, surprise_vector=True, token_vectors="float16", bm25=Bm25(), payload_indexes={}
-)
-EVERY_TOKEN = replace(OPTIONS, token_storage="int8", pooling=1.0, surprise_vector=False, bm25=None)
+OPTIONS = IndexOptions(passages=None, surprise_vector=True, bm25=Bm25(), payload_indexes={})
+EVERY_TOKEN = replace(OPTIONS, pooling=1.0, surprise_vector=False, bm25=None)
 _TURN = 10
-NATIVE = "MaxSim inside Qdrant (float16), ids only"
-CLIENT = "DynaMax on the client, codes"
+NATIVE = "DynaMax inside Qdrant, ids only"
+CLIENT = "DynaMax on the client"
 RATIOS = (
-    ("DynaMax on the client / MaxSim inside Qdrant, every token", CLIENT, NATIVE),
+    ("DynaMax on the client / inside Qdrant", CLIENT, NATIVE),
     ("formula / plain search, ids only", "surprise by formula, ids only", "cosine, ids only"),
     ("formula / plain search, documents", "surprise by formula, documents", "cosine, documents"),
 )
@@ -69,13 +67,22 @@ def retrieved(retriever: Retriever, depth: int, *, documents: bool = False) -> C
     return lambda query: retriever.retrieve(query, depth, fields)
 
 
+def inside_qdrant(index: DocumentIndex, depth: int) -> Way:
+    """The system `dynamax`."""
+    built = build_system("dynamax", index, NO_OPTIONS.exactly())
+    assert built.reranker is not None
+    return reranked(built.retriever, built.reranker, depth)
+
+
 def opened(folder: Path, options: IndexOptions, given: argparse.Namespace, encoder: Encoder) -> DocumentIndex:
     """An index of the data set, made from the vectors of another where it is not there yet."""
     fresh = not folder.exists()
     index = DocumentIndex.open(folder, encoder, options=options)
     if fresh:
         documents, encoded = documents_of(given.dataset, given.cache, encoder)
-        index.sync(documents, encoded=encoded, show_progress=True, background=False)
+        # The tokens of the other index are merged.
+        kept = None if options.pooling == 1 else encoded
+        index.sync(documents, encoded=kept, show_progress=True, background=False)
         if options.surprise_vector:
             index.set_ensemble(index.ensemble(), source="documents", show_progress=True)
     return index
@@ -123,14 +130,10 @@ def main() -> None:
             "surprise on the client, from the ensemble": reranked(
                 dense, SurpriseReranker(index.ensemble(), weight=1.0), depth
             ),
-            NATIVE: retrieved(MaxSimRetriever(every, exact=True), depth),
-            "MaxSim inside Qdrant (float16, merged), ids": retrieved(
-                MaxSimRetriever(index, exact=True), depth
-            ),
+            NATIVE: inside_qdrant(index, depth),
+            f"{NATIVE}, every token": inside_qdrant(every, depth),
             CLIENT: reranked(dense, DynaMaxReranker(), depth),
-            "DynaMax on the client, int8, every token": reranked(
-                DenseRetriever(every, exact=True), DynaMaxReranker(), depth
-            ),
+            f"{CLIENT}, every token": reranked(DenseRetriever(every, exact=True), DynaMaxReranker(), depth),
             "BM25 inside Qdrant, ids only": retrieved(SparseRetriever(index), depth),
             "BM25 + cosine, both scores, no JVM": retrieved(
                 HybridRetriever(index, SparseRetriever(index), exact=True), depth

@@ -41,7 +41,7 @@ class EncodedOnce:
         new = list(dict.fromkeys(text for text in texts if text not in self._kept))
         if new:
             made = self._encoder.encode(new, kind, on_progress)
-            tokens = made.require_tokens().stored("float16")
+            tokens = made.require_tokens()
             for i, text in enumerate(new):
                 self._kept[text] = Encoded(made.dense[i : i + 1], tokens.take([i]))
         own = [self._kept[text] for text in texts]

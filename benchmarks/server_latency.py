@@ -2,10 +2,10 @@
 
     python benchmarks/server_latency.py --dataset DATA/beir/cranfield --folder FOLDER --url URL
 
-Documents are in passages, as a new index has them, with multivectors and an ensemble of the documents. What
-is timed is retrieving and re-ranking ids; the questions are encoded before. Systems and engines take turns,
-ten questions each; this process's processor time is Qdrant's, too, in Edge, and the client's alone on a
-server. `auto/maxsim` is the system `auto` in the mode `maxsim`. Bytes are those of both
+Documents are in passages, as a new index has them, with augmented vectors and an ensemble of the documents.
+What is timed is retrieving and re-ranking ids; the questions are encoded before. Systems and engines take
+turns, ten questions each; this process's processor time is Qdrant's, too, in Edge, and the client's alone on
+a server. `surprise/vector` is the system `surprise` in the mode `vector`. Bytes are those of both
 directions, headers included, through a relay that nothing is timed through. FOLDER keeps the Edge index for
 another run; the server's collection is deleted again, unless it is kept (`--keep`).
 """
@@ -39,10 +39,7 @@ from surprise_rerank.eval.cli.options import present, report_option
 from surprise_rerank.eval.reports.report import Cell, Column, Report, Table
 from surprise_rerank.eval.retrieval.datasets import load_dataset
 
-SYSTEMS = (
-    "cosine,bm25,surprise,maxsim,dynamax/client,dynamax/maxsim,fusion/client,fusion/maxsim,"
-    "auto/client,auto/maxsim"
-)
+SYSTEMS = "cosine,bm25,surprise/formula,surprise/vector,dynamax,fusion,auto"
 EDGE, REST, GRPC = "Edge", "REST", "gRPC"
 _COMPRESSED = {REST: "REST, compressed", GRPC: "gRPC, compressed"}
 _TURN = 10
@@ -139,7 +136,6 @@ def show_profile(own: Way, queries: list[Query]) -> None:
 @click.option("--url", help="Of the server; Edge alone without one.")
 @click.option("--grpc-port", default=6334, show_default=True)
 @click.option("--collection", default="server-latency", show_default=True)
-@click.option("--token-vectors", default="uint8", show_default=True)
 @click.option("--systems", default=SYSTEMS, show_default=True)
 @click.option("--depth", default=100, show_default=True)
 @click.option("--questions", type=int, help="How many of them; all by default.")
@@ -153,7 +149,6 @@ def main(
     url: str | None,
     grpc_port: int,
     collection: str,
-    token_vectors: Any,
     systems: str,
     depth: int,
     questions: int | None,
@@ -167,7 +162,7 @@ def main(
     data, encoder = load_dataset(dataset, None), EncodedOnce(load_encoder(backend="auto"))
     texts = dict(list(data.queries.items())[:questions])
     queries = encode_queries(encoder, list(texts.values()), list(texts))
-    options, names = IndexOptions(token_vectors=token_vectors), systems.split(",")
+    options, names = IndexOptions(surprise_vector=True), systems.split(",")
     kinds = server_kinds(compressed=compressed)
     with ExitStack() as stack:
 
@@ -180,15 +175,14 @@ def main(
                 print(f"{index.where}: {time.perf_counter() - begun:.0f} s")
             return index
 
-        indexes = {EDGE: opened(Location(folder / f"{data.name.replace('/', '-')}-{token_vectors}"))}
+        indexes = {EDGE: opened(Location(folder / data.name.replace("/", "-")))}
         if url is not None:
-            own = f"{collection}-{token_vectors}"
             client = QdrantClient(url, check_compatibility=False)
             if not keep:
-                stack.callback(drop, client, own)
-            server = Location(url=url, collection=own, grpc_port=grpc_port)
+                stack.callback(drop, client, collection)
+            server = Location(url=url, collection=collection, grpc_port=grpc_port)
             indexes |= {kind: opened(replace(server, **how)) for kind, how in kinds.items()}
-            settle(client, own)
+            settle(client, collection)
         ways = {(name, kind): way(name, index, depth) for name in names for kind, index in indexes.items()}
         seconds, runs = timed(ways, queries)
         spent: dict[tuple[str, str], tuple[float, float, float]] = {}

@@ -1,6 +1,6 @@
 """What a document takes on a Qdrant server's disk, by part.
 
-    rerank-eval --dataset beir/scifact --systems cosine --token-storage int8 --cache CACHE
+    rerank-eval --dataset beir/scifact --systems cosine --cache CACHE
     python benchmarks/server_storage.py --cache CACHE --url http://localhost:6333 --files FOLDER
 
 FOLDER is the storage folder of that server, which is on this machine. The documents of a collection are
@@ -29,12 +29,11 @@ from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.surprise.ensemble import Ensemble
 
-_DENSE = IndexOptions(passages=None, packed_tokens=False, bm25=None)
+_DENSE = IndexOptions(passages=None, tokens=False, bm25=None)
 FORMS = {
     "dense vectors alone": _DENSE,
     "and BM25": replace(_DENSE, bm25=IndexOptions().bm25),
-    "and packed tokens (the default)": replace(IndexOptions(), passages=None),
-    "the default, with uint8 multivectors": replace(IndexOptions(), passages=None, token_vectors="uint8"),
+    "and tokens (the default)": replace(IndexOptions(), passages=None),
     "the default, with augmented vectors": replace(IndexOptions(), passages=None, surprise_vector=True),
     "the default, dense vectors in int8 and on disk": replace(
         IndexOptions(), passages=None, quantization="int8", on_disk=True
@@ -48,7 +47,7 @@ _PARTS = {  # how names of files and folders in a segment begin
     "vector_storage-tokens": "multivectors",
     "vector_index": "graphs, BM25",
     "vector_storage-bm25": "graphs, BM25",
-    "payload_storage": "texts, packed tokens",
+    "payload_storage": "texts, lengths and members of tokens",
     "wal": _WAL,
 }
 

@@ -38,8 +38,7 @@ from surprise_rerank.connectors.similar.settings import USUAL, SimilaritySetting
 from surprise_rerank.connectors.similar.threads import Threads
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.encoders.loading import load_encoder
-from surprise_rerank.similarities.int8_jaccard import joint_jaccard
-from surprise_rerank.similarities.products import multiplies_int8
+from surprise_rerank.similarities.int8_jaccard import joint_jaccard, multiplies_int8
 from surprise_rerank.surprise.neighbours import KEY_BLOCK, QUERY_BLOCK
 
 BATCH = 8192

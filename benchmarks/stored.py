@@ -13,14 +13,14 @@ from surprise_rerank.eval.retrieval.workspace import Workspace, index_key
 
 
 def index_of(dataset: str, cache: Path, encoder: Encoder) -> Path:
-    """The folder of the index that rerank-eval made of a data set, with --token-storage int8."""
+    """The folder of the index that rerank-eval made of a data set."""
     key = index_key(dataset, load_dataset(dataset, None))
-    workspace = Workspace(cache, key, encoder, None, Terminal(quiet=True), token_storage="int8")
+    workspace = Workspace(cache, key, encoder, None, Terminal(quiet=True))
     return cache / workspace.name / "qdrant"
 
 
 def documents_of(dataset: str, cache: Path, encoder: Encoder) -> tuple[list[Document], Encoded]:
-    """All documents of a data set, with dense vectors and int8 tokens."""
+    """All documents of a data set, with dense vectors, and tokens as they are stored."""
     with DocumentIndex.open(index_of(dataset, cache, encoder), encoder) as index:
         ids = [document.id for document in load_dataset(dataset, None).documents]
         found = index.fetch(ids, frozenset({"documents", "dense", "tokens"}))

@@ -25,7 +25,7 @@ from surprise_rerank.encoders.base import Encoded, Encoder, encode_queries
 from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.eval.retrieval.datasets import load_dataset
 
-OPTIONS = IndexOptions(passages=None, packed_tokens=False, surprise_vector=True, bm25=None)
+OPTIONS = IndexOptions(passages=None, tokens=False, surprise_vector=True, bm25=None)
 MODES = ("client", "formula", "vector")
 
 

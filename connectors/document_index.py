@@ -73,17 +73,13 @@ class DocumentIndex(QdrantIndex, Ranked):
         token_encoder: object | None = None,
         options: IndexOptions | None = None,
         collection_settings: Mapping[str, Any] | None = None,
-        encode_again: bool = False,
         show_progress: bool = False,
         background: bool = True,
     ) -> SyncReport:
         """Index everything again into a new version, and replace this one by it in one step.
 
         Until then this version answers. After an error it stays in use, and another call continues. The new
-        version keeps the ensemble if the model is the same. Of documents that have not changed, it takes over
-        the vectors, where they lose nothing by it: the model and the passages must be the same, and the token
-        vectors in the same form, or int8 and to be merged or coded. Of a `FunctionEncoder` the name is all
-        that is known of the model; if it gives other vectors now, let everything be encoded again.
+        version keeps the ensemble if the model is the same.
 
         The questions of its backgrounds are asked again at the end; those of the package where it has none.
 
@@ -93,7 +89,6 @@ class DocumentIndex(QdrantIndex, Ranked):
             token_encoder: gives the token vectors in its place, as for `open`.
             options: others, or the same.
             collection_settings: as for `open`; shards and copies stay as they are where it does not say.
-            encode_again: take over no vectors.
             show_progress: as for `sync`.
             background: False makes none.
 
@@ -109,7 +104,6 @@ class DocumentIndex(QdrantIndex, Ranked):
             token_encoder=token_encoder,
             options=options,
             collection_settings=collection_settings,
-            encode_again=encode_again,
             show_progress=show_progress,
         )
         if background:

@@ -11,7 +11,7 @@ from surprise_rerank.connectors.qdrant.search.searched import Searched
 if TYPE_CHECKING:
     from qdrant_client import models
 
-    from surprise_rerank.connectors.systems.built import Mode
+    from surprise_rerank.connectors.qdrant.retrievers.dense import SurpriseMode
     from surprise_rerank.pipeline import Pipeline
     from surprise_rerank.rerank.diversity import DiversityOptions
     from surprise_rerank.text_reranker import TextReranker
@@ -34,19 +34,18 @@ class Ranked(Searched):
         depth: int = 100,
         min_surprise: float | None = None,
         filter: models.Filter | None = None,  # noqa: A002 - the option's name
-        mode: Mode | None = None,
+        mode: SurpriseMode | None = None,
         **diversity: Unpack[DiversityOptions],
     ) -> Pipeline:
         """Search by a system: a question in, a ranking out.
 
         Args:
-            system: `auto`, `cosine`, `surprise`, `dynamax`, `fusion`, `bm25`, `maxsim`, or one of
-                `register_system`; the best that there is enough for by default.
+            system: `auto`, `cosine`, `surprise`, `dynamax`, `fusion`, `bm25`, or one of `register_system`;
+                the best that there is enough for by default.
             depth: size of the candidate pool.
             min_surprise: leave out what is less surprising than this share of other questions.
             filter: only documents that it lets through, of Qdrant on the payload.
-            mode: where scores are computed: `formula`, `vector` or `client` for `surprise`, `client` or
-                `maxsim` for `auto`, `fusion` and `dynamax`. The system's usual place by default.
+            mode: where `surprise` is computed: `formula`, `vector` or `client`; its usual place by default.
             diversity: `diversity=.3` (or `mmr=.7`) puts different documents first, `collapse=.95` folds
                 near-duplicates into one; see `rerank/diversity.py`.
 

@@ -118,13 +118,7 @@ def expected(drawn: Drawn) -> np.ndarray:
     near = np.array([mixture[own[i][0]] @ own[i][1] for i in range(n)])
     usual = np.array([mixture[sample[i][0]] @ sample[i][1] for i in range(len(sample))])
     said = own.lengths > 0
-    c = b + 0.75 * np.where(said, z_of(near, usual), 0.0)
-    score = c.copy()
-    for i in range(n):
-        others = sorted((j for j in range(n) if j != i), key=lambda j: -v[i] @ v[j])[:5]
-        if others:
-            score[i] += 0.2 * np.mean([max(0.0, v[i] @ v[j]) * c[j] for j in others])
-    return score
+    return b + 0.75 * np.where(said, z_of(near, usual), 0.0)
 
 
 @given(st.integers(0, 10_000), st.integers(1, 25))
@@ -169,7 +163,7 @@ def test_what_is_not_there_is_left_out_and_told():
     drawn = Drawn(1, 12)
     unworded = replace(drawn.pool, scores={}, terms=None, corpus_moments={})
     ranking = replace(drawn.reranker, words=None).rerank(drawn.query, unworded)
-    assert tuple(ranking.parts) == ("cosine", "dynamax", "neighbours")
+    assert tuple(ranking.parts) == ("cosine", "dynamax")
     assert ranking.notes[-1] == WORDS_LEFT_OUT
     assert drawn.reranker.rerank(drawn.query, unworded).notes[-1] == WORDS_LEFT_OUT
     assert not any("left out" in note for note in drawn.reranker.rerank(drawn.query, drawn.pool).notes)
@@ -182,14 +176,14 @@ def test_what_is_not_there_is_left_out_and_told():
         (
             "tokens",
             {"sample": None},
-            ("bm25", "cosine", "words", "neighbours"),
+            ("bm25", "cosine", "words"),
             "without token vectors: {} none, so inclusion was left out",
         ),
         (
             "dense",
             {"corpus": None},
             ("bm25", "dynamax", "words"),
-            "without dense vectors: {} none, so cosine and neighbours were left out",
+            "without dense vectors: {} none, so cosine was left out",
         ),
     ],
 )
@@ -217,7 +211,7 @@ def test_one_scorer_is_enough_and_none_is_an_error(left):
     )
     pool = drawn.pool if left == "bm25" else replace(drawn.pool, scores={}, corpus_moments={}, terms=None)
     ranking = reranker.rerank(drawn.query, pool)
-    assert tuple(ranking.parts) == ((left, "neighbours") if left == "cosine" else (left,))
+    assert tuple(ranking.parts) == (left,)
     nothing = replace(drawn.pool, scores={}, corpus_moments={})
     with pytest.raises(DataError, match="nothing is there to rank 12 candidates by: without dense vectors"):
         AutoReranker(None).rerank(drawn.query, nothing)
@@ -276,7 +270,7 @@ def test_each_part_can_be_taken_away(part):
 def test_weights_are_factors_of_parts():
     drawn = Drawn(3, 12)
     parts = drawn.reranker.parts(drawn.query, drawn.pool)
-    weights = {"bm25": 0.3, "neighbours": 2.0}
+    weights = {"bm25": 0.3, "words": 2.0}
     ranking = drawn.reranker.weighted(weights).rerank(drawn.query, drawn.pool)
     scores = dict(zip(ranking.ids, ranking.scores, strict=True))
     total = sum(weights.get(name, 1.0) * own for name, own in parts.items())
@@ -311,24 +305,13 @@ def test_many_passages_of_a_document_have_one_voice():
     assert share.sum() == pytest.approx(1.0)
 
 
-def test_passages_of_one_document_do_not_vouch_for_each_other():
-    drawn = Drawn(5, 8)
-    passages = tuple(Passage(i, 0, 1) for i in range(8))
-    alone = replace(drawn.pool, ids=("one",) * 8, passages=passages)
-    ranking = drawn.reranker.rerank(drawn.query, alone)
-    assert len(ranking) == 1
-    assert ranking.parts["neighbours"] == pytest.approx([0.0])
-
-
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
         ({"bm25": -1}, "bm25=-1 is out of range"),
         ({"words": math.nan}, "words=nan is out of range"),
-        ({"nearest": 0}, "at least 1 neighbour"),
         ({"hubs": 1.5}, "a share from 0 to 1"),
         ({"lengths": -0.1}, "a share from 0 to 1"),
-        ({"nearest": 2.5}, "at least 1 neighbour"),
         ({"trust": (0.6, 0.5)}, "two ascending numbers"),
         ({"trust": ("a", "b")}, "two ascending numbers"),
         ({"trust": (0.1,)}, "two ascending numbers"),
@@ -445,8 +428,7 @@ def test_no_question_and_no_corpus_gives_a_score_without_bounds(odd_corpora, tex
     # Each z is at most the root of the documents that it is measured over, and of 1.5 the weight.
     bound = np.sqrt(max(len(index), 1))
     for name, part in ranking.parts.items():
-        most = 0.2 * 4 * bound if name == "neighbours" else 1.5 * bound
-        assert np.abs(part).max(initial=0.0) <= most + 1e-6, name
+        assert np.abs(part).max(initial=0.0) <= 1.5 * bound + 1e-6, name
 
 
 @NEEDS_EDGE
@@ -473,6 +455,6 @@ def test_an_index_is_searched_by_auto(tmp_path: Path):
 def test_an_index_without_words_is_searched_by_auto_without_them(tmp_path: Path):
     with DocumentIndex.open(tmp_path / "index", WordEncoder(), options=IndexOptions(bm25=None)) as index:
         index.sync(documents(60))
-        assert tuple(pipeline_of(index).search("fox gnu").parts) == ("cosine", "dynamax", "neighbours")
+        assert tuple(pipeline_of(index).search("fox gnu").parts) == ("cosine", "dynamax")
         with pytest.raises(DataError, match="stores no sparse vectors"):
             index.fetch(["d0"], frozenset({"terms"}))

@@ -26,7 +26,7 @@ from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.documents import Document
 
 ENCODER = WordEncoder()
-OPTIONS = IndexOptions(passages=None, packed_tokens=False)
+OPTIONS = IndexOptions(passages=None, tokens=False)
 # Texts whose words are as unevenly common as those of a language.
 RANDOM = np.random.default_rng(0)
 WORDS = np.minimum(RANDOM.zipf(1.3, (600, 30)), 400)

@@ -25,7 +25,8 @@ from surprise_rerank.connectors.qdrant import (
     SurpriseRetriever,
 )
 from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever
-from surprise_rerank.connectors.qdrant.retrievers.inclusion import InclusionScored, QdrantInclusion
+from surprise_rerank.connectors.qdrant.retrievers.inclusion import InclusionScored
+from surprise_rerank.connectors.qdrant.search.inclusion import TokenSample
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import DataError
@@ -46,13 +47,14 @@ def filled(index: DocumentIndex) -> DocumentIndex:
 
 def retrievers(index: DocumentIndex, options: SearchOptions) -> list[Any]:
     words = SparseRetriever(index, options)
+    sample = TokenSample(index.token_sample(8)[1], weighs=False)
     return [
         DenseRetriever(index, options=options),
         words,
         SurpriseRetriever(index, mode="formula", options=options),
         SurpriseRetriever(index, mode="client", options=options),
         HybridRetriever(index, words, options=options),
-        InclusionScored(DenseRetriever(index, options=options), QdrantInclusion.of(index, 8, weighs=False)),
+        InclusionScored(DenseRetriever(index, options=options), index, sample),
     ]
 
 
@@ -64,7 +66,7 @@ def test_every_request_of_a_search_carries_it(passages: Passages | None) -> None
             None,
             WordEncoder(),
             url=server.url,
-            options=IndexOptions(passages=passages, token_vectors="float16"),
+            options=IndexOptions(passages=passages),
         )
         with filled(opened) as index:
             for plain, agreeing in zip(
@@ -100,7 +102,7 @@ def on_a_server(request: pytest.FixtureRequest) -> Iterator[DocumentIndex]:
             collection=name,
             prefer_grpc=by_grpc,
             grpc_port=port,
-            options=IndexOptions(token_vectors="float16"),
+            options=IndexOptions(),
         )
 
 

@@ -154,7 +154,7 @@ def test_it_is_one_more_part_of_auto():
     auto = AutoReranker(corpus, more=(scorer,), settings=AutoSettings(more=2.0, trust=None))
     assert auto.needs == {"dense", "documents"}
     ranking = auto.rerank(query, pool)
-    assert tuple(ranking.parts) == ("cosine", "reader", "neighbours")
+    assert tuple(ranking.parts) == ("cosine", "reader")
     z = surprise_normalized(scorer.scores(query, pool), scorer.moments(query, pool))
     np.testing.assert_allclose(ranking.parts["reader"], 2 * z[ranking.rows_in(pool)])
     halved = auto.weighted({"reader": 0.5}).rerank(query, pool)
@@ -173,7 +173,7 @@ def test_it_ranks_texts_with_and_without_auto():
     ranked = TextReranker(WordEncoder(), FusionReranker([scorer])).rank("wing lift", TEXTS)
     assert ranked[0].position == 1
     both = TextReranker(WordEncoder(), PoolAutoReranker(more=(scorer,))).rank("wing lift", TEXTS)
-    assert tuple(both[0].parts) == ("cosine", "dynamax", "cross-encoder", "neighbours")
+    assert tuple(both[0].parts) == ("cosine", "dynamax", "cross-encoder")
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from surprise_rerank.eval.cli.surprise_rerank.main import main
 D = 16
 DOCUMENTS = [Document(f"d{i}", " ".join(f"word{(i * j) % 29}" for j in range(1, 20 + i))) for i in range(30)]
 MORE = [*DOCUMENTS, Document("new", "word3 word4")]
-OPTIONS = IndexOptions(passages=Passages(tokens=24, overlap=4), token_vectors="float16")
+OPTIONS = IndexOptions(passages=Passages(tokens=24, overlap=4))
 SYSTEMS = ("surprise", "bm25", "dynamax")
 
 
@@ -230,7 +230,7 @@ def test_the_command_rebuilds_what_cannot_be_opened(
     monkeypatch.setattr("surprise_rerank.eval.cli.surprise_rerank.index.load_model", load)
     arguments = ("index", documents, "--index", folder)
     assert exit_code(main, "surprise-rerank", *arguments) == 2
-    assert "schema version 5, this version reads 6; make it anew" in capsys.readouterr().err
+    assert "schema version 5, this version reads 7; make it anew" in capsys.readouterr().err
     assert exit_code(main, "surprise-rerank", *arguments, "--rebuild") == 0
     assert loaded == [WordEncoder(D).name], "its own model"
     with DocumentIndex.open(folder, WordEncoder(D)) as index:
@@ -242,7 +242,7 @@ def test_an_index_of_another_schema_on_a_server_is_made_anew(rest: QdrantRest) -
     with DocumentIndex.open(place, WordEncoder(D)) as index:
         index.sync(DOCUMENTS)
         index.storage.save(replace(index.manifest, schema=5))
-    with pytest.raises(UnreadableIndexError, match=r"'old.*schema version 5, this version reads 6"):
+    with pytest.raises(UnreadableIndexError, match=r"'old.*schema version 5, this version reads 7"):
         DocumentIndex.open(place, WordEncoder(D))
     assert DocumentIndex.renew(place, MORE, WordEncoder(D)).added == len(MORE)
     with DocumentIndex.open(place, WordEncoder(D)) as index:

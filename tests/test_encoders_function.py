@@ -292,6 +292,6 @@ def test_an_index_takes_a_function_with_a_name(open_index: Opener):
     with open_index(FunctionEncoder(toy_model, name="toy_model")) as index:
         assert index.pipeline("cosine").search("blue").ids[0] == "b"
         assert index.sync(documents).unchanged == 2
-        assert not index.manifest.options.packed_tokens
-    with pytest.raises(DataError, match="packed_tokens=False"):
+        assert not index.manifest.options.tokens
+    with pytest.raises(DataError, match="tokens=False"):
         open_index(FunctionEncoder(toy_model, name="other"), options=IndexOptions())

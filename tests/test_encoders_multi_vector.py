@@ -181,7 +181,7 @@ def test_an_index_of_a_colbert_model_comes_back_as_it_was_stored(
     documents = [
         Document(str(i), text) for i, text in enumerate(["red fish", "blue bird sings", "a b c d e"])
     ]
-    options = IndexOptions(Passages(overlap=2), token_storage="int8", token_vectors="float16")
+    options = IndexOptions(Passages(overlap=2))
     with open_index(WordEncoder(), token_encoder=encoder, options=options) as index:
         index.sync(documents)
         assert (index.manifest.dimension, index.manifest.token_dimension) == (16, DIMENSION)
@@ -192,7 +192,7 @@ def test_an_index_of_a_colbert_model_comes_back_as_it_was_stored(
         maxsim = encoder.model.similarity(
             encoder.model.encode_query(["blue"]), encoder.model.encode_document([d.text for d in documents])
         )[0]
-        ranking = index.pipeline("maxsim").search("blue")
+        ranking = index.pipeline("dynamax").search("blue")
         assert ranking.ids[0] == str(int(maxsim.argmax()))
         assert index.sync(documents).unchanged == 3
 

@@ -71,11 +71,10 @@ def test_the_window_is_the_smaller_one(dense: int | None, tokens: int | None, ex
 
 
 def test_an_index_of_two_models(open_index: Opener):
-    options = IndexOptions(token_vectors="uint8")
-    with open_index(api(), token_encoder=WordEncoder(12), options=options) as index:
+    with open_index(api(), token_encoder=WordEncoder(12)) as index:
         index.sync(DOCUMENTS)
         assert (index.manifest.dimension, index.manifest.token_dimension) == (40, 12)
-        for system in ("cosine", "dynamax", "maxsim", "fusion", "auto"):
+        for system in ("cosine", "dynamax", "fusion", "auto"):
             assert index.pipeline(system).search("blue bird").ids[0] == "b"
     with open_index(PairedEncoder(api(), WordEncoder(12))) as index:
         assert index.sync(DOCUMENTS).unchanged == 3
@@ -86,7 +85,7 @@ def test_an_index_of_two_models(open_index: Opener):
 def test_an_index_of_one_model_gets_the_tokens_of_another_by_rebuilding(open_index: Opener):
     with open_index(api()) as index:
         index.sync(DOCUMENTS)
-        assert not index.manifest.options.packed_tokens
+        assert not index.manifest.options.tokens
         index.rebuild(DOCUMENTS, token_encoder=WordEncoder(12), options=IndexOptions())
         assert index.pipeline("dynamax").search("blue bird").ids[0] == "b"
 
@@ -139,9 +138,9 @@ def test_a_fusion_without_tokens_is_of_cosine_and_words(open_index: Opener):
 
 
 def test_a_fusion_of_cosine_alone_is_an_error(open_index: Opener):
-    options = IndexOptions(packed_tokens=False, bm25=None)
+    options = IndexOptions(tokens=False, bm25=None)
     with open_index(api(), options=options) as index:
-        with pytest.raises(DataError, match="packed token vectors, which a fusion compares"):
+        with pytest.raises(DataError, match="token vectors, which a fusion compares"):
             index.pipeline("fusion")
         index.sync(DOCUMENTS)
         assert index.pipeline("auto").search("blue bird").ids[0] == "b"

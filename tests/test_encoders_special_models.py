@@ -91,10 +91,9 @@ def test_a_projection_of_the_pooled_vector_leaves_tokens_their_dimension(
     assert encoded.require_tokens().dimension == 16
     assert encoder.encode([]).require_tokens().dimension == 16
     documents = [Document(str(i), text) for i, text in enumerate(TEXTS)]
-    options = IndexOptions(Passages(overlap=2), token_storage="int8", token_vectors="float16")
-    with open_index(encoder, options=options) as index:
+    with open_index(encoder, options=IndexOptions(Passages(overlap=2))) as index:
         index.sync(documents)
-        for system in ("cosine", "dynamax", "maxsim", "fusion"):
+        for system in ("cosine", "dynamax", "fusion", "auto"):
             assert len(index.pipeline(system).search("blue bird")) == 5
         stored = index.fetch(["1"], frozenset({"tokens"})).require_tokens()
         np.testing.assert_allclose(stored[0], encoded.require_tokens()[1], atol=0.02)

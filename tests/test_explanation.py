@@ -22,7 +22,6 @@ from surprise_rerank.connectors.systems.loading import pipeline_of
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.tokens import TokenBatch, TokenForm, pooled_tokens
-from surprise_rerank.core.tokens.batch import Storage
 from surprise_rerank.diagnosis.explanation import RankingExplanation, ScoreDistribution, ScorerShare, span
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.passages import Passages
@@ -30,7 +29,6 @@ from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.output.explanation_report import explanation_report
 from surprise_rerank.eval.cli.surprise_rerank.search_results import search_once
 from surprise_rerank.similarities.dynamax import DynaMax
-from surprise_rerank.similarities.kernels import in_form
 from surprise_rerank.similarities.token_matches import token_matches
 from surprise_rerank.thresholds.background import QuestionBackground
 
@@ -66,9 +64,7 @@ def test_the_contributions_of_all_tokens_sum_to_the_score(seed: int, m: int, k: 
         assert (match.match is None) == (match.position is None) == (match.similarity == 0)
 
 
-FORMS = [
-    TokenForm(storage, pooling, 2) for storage in ("1bit", "4bit", "int8", "float32") for pooling in (1, 3)
-]
+FORMS = [TokenForm(storage, pooling, 2) for storage in ("int8", "float32") for pooling in (1, 3)]
 
 
 @pytest.mark.parametrize("form", FORMS, ids=str)
@@ -78,7 +74,7 @@ def test_the_contributions_sum_to_the_score_of_what_is_stored(
     form: TokenForm, seed: int, m: int, k: int
 ) -> None:
     query = tokens(seed, m, 24)
-    stored = in_form(TokenBatch.from_arrays([tokens(seed + 1, k, 24)], 24), form)
+    stored = form.of(TokenBatch.from_arrays([tokens(seed + 1, k, 24)], 24))
     counts = np.random.default_rng(seed).uniform(0.1, 2, m)
     matches = token_matches(query, stored, named(m, "q"), named(k, "d"), counts)
     score = DynaMax().pool(query, stored, query_weights=counts)[0]
@@ -213,7 +209,6 @@ def index(
 ) -> Iterator[DocumentIndex]:
     options = IndexOptions(
         passages=request.param,
-        token_vectors="float16",
         bm25=Bm25() if is_installed("qdrant_edge") else None,
     )
     with DocumentIndex.open(tmp_path_factory.mktemp("i") / "index", ENCODER, options=options) as opened:
@@ -231,7 +226,7 @@ def explained(
 
 
 SYSTEMS = [
-    *("cosine", "surprise", "maxsim", "dynamax", "fusion"),
+    *("cosine", "surprise", "dynamax", "fusion"),
     pytest.param("bm25", marks=NEEDS_EDGE),
 ]
 
@@ -266,32 +261,27 @@ def test_surprise_has_each_documents_own_distribution(index: DocumentIndex) -> N
         assert told.places(found) == [(row + 1, pytest.approx(float(share.raw[row])))]
 
 
-@pytest.mark.parametrize("name", ["dynamax", "maxsim", "fusion"])
+@pytest.mark.parametrize("name", ["dynamax", "fusion"])
 def test_tokens_are_those_of_the_passage_and_sum_to_its_score(index: DocumentIndex, name: str) -> None:
     told = explained(index, name)
-    similar = told.share("maxsim" if name == "maxsim" else "dynamax").raw
+    similar = told.share("dynamax").raw
     assert sorted(told.matches) == list(range(5))
-    # Qdrant has tokens of its own for MaxSim.
-    rounding = 0.05 if name == "maxsim" else 2e-3
     for row, matches in told.matches.items():
         assert [match.token for match in matches] == QUESTION.split()
-        assert sum(match.contribution for match in matches) == pytest.approx(similar[row], abs=rounding)
+        assert sum(match.contribution for match in matches) == pytest.approx(similar[row], abs=2e-3)
         assert told.ranking.documents is not None
         content = told.ranking.documents[row].content.lower().split()
         for match in matches:
             assert match.match in content
             if match.token in content and told.ranking.passages is None:
                 assert match.match == match.token
-                # A bit for each of 16 components is not much.
-                assert match.similarity == pytest.approx(1.0, abs=0.15)
+                assert match.similarity == pytest.approx(1.0, abs=2e-3)
 
 
-@pytest.mark.parametrize("storage", ["1bit", "int8"])
-def test_an_index_of_merged_tokens_shows_the_words_of_each_vector(tmp_path: Path, storage: Storage) -> None:
+def test_an_index_of_merged_tokens_shows_the_words_of_each_vector(tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
     texts = [" ".join(rng.choice(WORDS, size=150)) for _ in range(6)]
-    options = IndexOptions(token_storage=storage, pooling=3.5)
-    with DocumentIndex.open(tmp_path / "index", ENCODER, options=options) as opened:
+    with DocumentIndex.open(tmp_path / "index", ENCODER) as opened:
         opened.sync(Document(str(i), text) for i, text in enumerate(texts))
         told = explained(opened, "dynamax")
     for row, matches in told.matches.items():
@@ -310,14 +300,6 @@ def test_an_index_of_merged_tokens_shows_the_words_of_each_vector(tmp_path: Path
     report = explanation_report(values, hits, told)
     table = next(table for table in report.tables if table.name == "tokens")
     assert any("merged into one vector" in note for note in table.notes)
-
-
-def test_tokens_that_only_qdrant_can_read_are_encoded_again(tmp_path: Path) -> None:
-    options = IndexOptions(packed_tokens=False, token_vectors="uint8")
-    with DocumentIndex.open(tmp_path / "index", ENCODER, options=options) as opened:
-        opened.sync(documents(12))
-        told = explained(opened, "maxsim")
-    assert sum(m.contribution for m in told.matches[0]) == pytest.approx(told.ranking.scores[0], abs=0.02)
 
 
 def test_cosine_reads_no_tokens(index: DocumentIndex) -> None:

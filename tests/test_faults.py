@@ -33,7 +33,6 @@ from surprise_rerank.candidates import Query
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.qdrant.location import RetryPolicy
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions
-from surprise_rerank.connectors.qdrant.schema import tokens_id
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoded
 from surprise_rerank.encoders.passages import Passages
@@ -294,9 +293,8 @@ def test_whatever_fails_the_index_becomes_what_it_would_be_without(
         rest.heal()
         there = contents(rest, "hurt")
         sound = contents(rest, "sound")
-        owners = {tokens_id(name): payload["id"] for name, (payload, _) in sound.items() if "id" in payload}
         for name, (payload, vector) in sound.items():
-            assert payload.get("id", owners.get(name)) in missing or there[name] == (payload, vector)
+            assert payload["id"] in missing or there[name] == (payload, vector)
         hurt.sync(new, prune=prune)
         assert contents(rest, "hurt") == contents(rest, "sound")
         assert len(hurt) == len(new)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from surprise_rerank.core.arrays import unit_rows
-from surprise_rerank.core.tokens import TokenBatch, pack_tokens, unpack_tokens
+from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError
-from surprise_rerank.similarities import kernels, products
+from surprise_rerank.similarities import kernels
 from surprise_rerank.similarities.dynamax import DynaMax, membership
 
 PROPERTY = settings(max_examples=40, deadline=None)
@@ -106,82 +103,7 @@ def test_long_raw_tokens_do_not_overflow(measure: str, universe: str, length: fl
 def test_int8_pools_equal_the_pair_on_the_dequantised_tokens(similarity: DynaMax, seed: int):
     query, texts = random_scene(seed)
     batch = TokenBatch.from_arrays(texts).stored("int8")
-    scores = similarity.pool(query, batch)
-    power = 2 if similarity.measure == "otsuka" else 1  # see assert_scores
-    for i, score in enumerate(scores):
-        expected = similarity.pair(query, batch[i]) ** power
-        bound = int8_error(similarity, query, batch[i])
-        assert abs(score**power - expected) <= bound + 1e-5 * (1 + abs(expected))
-    stored = unpack_tokens(pack_tokens(batch), batch.dimension)
-    np.testing.assert_array_equal(similarity.pool(query, stored), scores)
-
-
-def int8_error(similarity: DynaMax, query: np.ndarray, document: np.ndarray) -> float:
-    """What the error of int8 products may change of a score; of its square, for otsuka.
-
-    A product of tokens q and t is exact to max|q_i| sum|t_i| / (127 * 508), as `_Int8` derives. A membership
-    is a maximum of products, so it is exact to their largest error. Over an element of the universe that is a
-    query's token only the document's membership is computed by these products, over a document's token only
-    the query's. With E the sum of these errors over the universe, I = sum of min(A, B) is exact to E.
-
-    Jaccard, Dice and inclusion are Tversky's index with weights (1, 1), (.5, .5) and (1, 0). Its denominator
-    D = I + alpha |A without B| + beta |B without A| changes with one membership by a slope of alpha, beta,
-    1 - alpha or 1 - beta: it is exact to c E with c = max(1, alpha, beta). As I <= D, the quotient is exact
-    to (1 + c) E / (D - c E). For otsuka the same is done with I^2 and |A| |B|. A cosine changes by at most
-    2 (E / length of A + E / length of B).
-    """
-    if len(document) == 0:
-        return 0.0
-    x, y = (unit_rows(query), unit_rows(document)) if similarity.unit_tokens else (query, document)
-    largest, sums = np.abs(x).max(axis=1) / (127 * 508), np.abs(y).sum(axis=1)
-    joint = similarity.universe == "joint"
-    universe = np.concatenate([x, y]) if joint else x
-    error = float(largest.sum() * sums.max() + (largest.max() * sums.sum() if joint else 0.0))
-    a, b = membership(x, universe), membership(y, universe)
-    both = np.minimum(a, b).sum()
-    if similarity.measure == "cosine":
-        return 2 * error * float(1 / np.linalg.norm(a) + 1 / np.linalg.norm(b))
-    if similarity.measure == "otsuka":
-        sizes = error * (a.sum() + b.sum() + error)
-        return quotient_error(error * (2 * both + error) + sizes, a.sum() * b.sum() - sizes)
-    alpha, beta = {"jaccard": (1.0, 1.0), "dice": (0.5, 0.5), "inclusion": (1.0, 0.0)}.get(
-        similarity.measure, (similarity.alpha, similarity.beta)
-    )
-    c = max(1.0, alpha, beta)
-    size = both + alpha * (a.sum() - both) + beta * (b.sum() - both)
-    return quotient_error((1 + c) * error, size - c * error)
-
-
-def quotient_error(numerator: float, denominator: float) -> float:
-    """A quotient whose denominator may be 0 within its error can be anything from 0 to 1."""
-    return float(numerator / denominator) if denominator > numerator else 1.0
-
-
-@pytest.mark.skipif(not products.int8_is_exact(), reason="this processor adds int8 products up in 16 bits")
-@given(seeds, st.sampled_from([2, 8, 384]), st.sampled_from([1e-3, 1.0, 1e3]))
-@PROPERTY
-def test_int8_products_are_exact_to_their_bound(seed: int, d: int, scale: float):
-    rng = np.random.default_rng(seed)
-    query = (rng.normal(size=(3, d)) * scale).astype(np.float32)
-    tokens = rng.integers(-127, 128, size=(32, d)).astype(np.int8)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(products, "multiplies_int8", lambda: True)
-        multiply = products.multiplier(torch.from_numpy(query), torch.int8, len(tokens))
-    exact = tokens.astype(np.float64) @ query.T.astype(np.float64)
-    bound = np.abs(tokens.astype(np.int64)).sum(axis=1)[:, None] * np.abs(query).max(axis=1) / (127 * 508)
-    # 1.02: a level itself is rounded to float32, the 508th part of one to a hundredth.
-    assert (
-        np.abs(multiply(torch.from_numpy(tokens)).numpy() - exact) <= 1.02 * bound + 1e-6 * np.abs(exact)
-    ).all()
-
-
-@given(similarities, seeds)
-@PROPERTY
-def test_float16_pools_are_read_too(similarity: DynaMax, seed: int):
-    query, texts = random_scene(seed)
-    batch = TokenBatch.from_arrays(texts)
-    half = dataclasses.replace(batch, directions=batch.directions.astype(np.float16))
-    np.testing.assert_allclose(similarity.pool(query, half), similarity.pool(query, batch), atol=5e-3)
+    assert_scores(similarity, similarity.pool(query, batch), [similarity.pair(query, text) for text in batch])
 
 
 @given(similarities, grid_scene(), st.integers(1, 7))

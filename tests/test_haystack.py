@@ -19,7 +19,7 @@ from words import WordEncoder
 from surprise_rerank import Document as Stored
 from surprise_rerank import Pipeline as SearchPipeline
 from surprise_rerank.candidates import Candidates, Field, Query
-from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex, IndexOptions
+from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex
 from surprise_rerank.connectors.qdrant.retrievers.stored import StoredCandidates
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.errors import DataError, MissingExtraError, SurpriseRerankError
@@ -107,7 +107,7 @@ def test_metadata_is_read_where_it_is_asked_for():
 
 def test_documents_that_an_index_has_are_not_encoded_again():
     encoder = WordEncoder()
-    with DocumentIndex.open(":memory:", encoder, options=IndexOptions(token_storage="int8")) as index:
+    with DocumentIndex.open(":memory:", encoder) as index:
         index.sync(Stored(f"d{i}", text) for i, text in enumerate(TEXTS[:3]))
         encoder.encoded_texts.clear()
         component = SurpriseRanker(reranker=TextReranker(encoder, stored=StoredCandidates(index)))

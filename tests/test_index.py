@@ -55,11 +55,10 @@ def test_what_was_stored_comes_back(open_index: Opener) -> None:
     expected = encoder.encode([d.content for d in reversed(DOCUMENTS)])
     np.testing.assert_allclose(found.dense, expected.dense, atol=1e-6)
     assert found.tokens is not None
-    packed = TokenForm.usual(encoder.dimension).of(expected.tokens)
-    np.testing.assert_array_equal(found.tokens.directions, packed.directions)
-    np.testing.assert_array_equal(found.tokens.offsets, packed.offsets)
-    np.testing.assert_array_equal(found.tokens.norms, packed.norms)
-    np.testing.assert_array_equal(found.tokens.centers, packed.centers)
+    merged = TokenForm().of(expected.tokens)
+    np.testing.assert_allclose(found.tokens.directions, merged.directions, atol=1e-3)
+    np.testing.assert_array_equal(found.tokens.offsets, merged.offsets)
+    np.testing.assert_array_equal(found.tokens.norms, merged.norms)
     np.testing.assert_array_equal(found.tokens.token_counts, expected.tokens.lengths)
 
 
@@ -265,7 +264,7 @@ def test_an_index_of_another_schema_is_named(tmp_path: Path) -> None:
     DocumentIndex.open(tmp_path / "index", WordEncoder()).close()
     path = tmp_path / "index" / "1" / "manifest.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "schema": 99}))
-    with pytest.raises(UnreadableIndexError, match=r"schema version 99, this version reads 6; .*--rebuild"):
+    with pytest.raises(UnreadableIndexError, match=r"schema version 99, this version reads 7; .*--rebuild"):
         DocumentIndex.open(tmp_path / "index", WordEncoder())
 
 

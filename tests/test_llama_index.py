@@ -169,7 +169,7 @@ def test_no_nodes_one_node_more_than_there_are_and_the_same_twice():
 
 def test_nodes_that_an_index_has_are_not_encoded_again():
     encoder = WordEncoder()
-    with DocumentIndex.open(":memory:", encoder, options=IndexOptions(token_storage="int8")) as index:
+    with DocumentIndex.open(":memory:", encoder) as index:
         index.sync(Document(f"n{i}", text) for i, text in enumerate(TEXTS[:3]))
         encoder.encoded_texts.clear()
         postprocessor = SurpriseRerank(

@@ -293,7 +293,7 @@ def test_documents_come_into_an_index_as_by_sync(ray: RayWorkers, rest: QdrantRe
     import ray as runtime
 
     docs = documents(90)
-    options = IndexOptions(token_vectors="uint8", surprise_vector=True, passages=Passages(2, 0))
+    options = IndexOptions(surprise_vector=True, passages=Passages(2, 0))
     one, many, sunk = (fresh_collection() for _ in range(3))
     with DocumentIndex.open(None, WordEncoder(), url=rest.url, collection=one, options=options) as index:
         expected = index.sync(docs)
@@ -313,8 +313,7 @@ def test_vectors_that_are_known_are_not_computed(ray: RayWorkers, rest: QdrantRe
     import ray as runtime
 
     docs, encoder = documents(40), WordEncoder()
-    # Codes have factors in half precision, of which a last bit of a vector's length can change one.
-    options = IndexOptions(token_vectors="float16", passages=None, token_storage="int8")
+    options = IndexOptions(passages=None)
     encoded = encoder.encode([d.content for d in docs])
     rows = [
         {**row, "dense": encoded.dense[i], "tokens": np.asarray(encoded.tokens[i]).tolist()}
@@ -359,7 +358,7 @@ def test_what_is_wrong_with_a_dataset_or_an_index_is_told_in_one_line(ray: RayWo
 def test_columns_of_vectors_must_be_there_and_fit(rest: QdrantRest):
     table = pyarrow.Table.from_pylist([{**row, "dense": [1.0, 2.0]} for row in rows_of(documents(3))])
     target = {"url": rest.url, "collection": fresh_collection(), "model": WORDS}
-    options = IndexOptions(packed_tokens=False, passages=None)
+    options = IndexOptions(tokens=False, passages=None)
     with pytest.raises(DataError, match="there is no column 'vector' among id, text, title, dense"):
         IndexWriter(IndexTarget(vectors="vector", options=options, **target)).write(table)
     IndexTarget(options=options, **target).create()
@@ -371,7 +370,7 @@ def test_columns_of_vectors_must_be_there_and_fit(rest: QdrantRest):
 
 def test_documents_that_a_server_does_not_take_are_told_as_an_error_of_ours():
     table = pyarrow.Table.from_pylist(rows_of(documents(3)))
-    with QdrantRest(limit=600) as server:
+    with QdrantRest(limit=1000) as server:
         settings = {"retries": RetryPolicy(attempts=1)}
         (answer,) = IndexWriter(IndexTarget(server.url, model=WORDS, settings=settings))(table).to_pylist()
     assert answer["error"] == "StoreError"

@@ -136,7 +136,7 @@ def test_a_process_that_missed_a_rebuild_cannot_replace_it(open_index: Opener) -
         with open_index(WordEncoder()) as other:
             other.rebuild(NEW)
         with pytest.raises(StoreError, match=r"another process has put version 2-.* open it again"):
-            stale.rebuild(OLD, options=IndexOptions(passages=None, packed_tokens=False))
+            stale.rebuild(OLD, options=IndexOptions(passages=None, tokens=False))
         assert texts(stale) == {d.text for d in NEW}
         # Having met the new version, it goes on with that.
         stale.set_ensemble(Ensemble.from_vectors(WordEncoder().encode(["w1", "w2"]).dense))

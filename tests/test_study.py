@@ -7,7 +7,6 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -15,14 +14,13 @@ from conftest import NEEDS_EDGE
 from words import WordEncoder
 
 from surprise_rerank.candidates import Candidates, Query
-from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
 from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.core.tokens import TokenBatch, TokenForm
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, load_dataset
-from surprise_rerank.rerank.auto import AUTO_DEFAULTS, AUTO_ROBUST, AutoReranker, AutoSettings
+from surprise_rerank.rerank.auto import AUTO_DEFAULTS, AutoReranker, AutoSettings
 
 # Behind what is installed: the scripts of benchmarks/ belong to no package.
 sys.path.append(str(Path(__file__).parents[1]))
@@ -33,18 +31,6 @@ from benchmarks.study.collection import Case, Collection
 from benchmarks.study.formula import Auto, fusion
 from benchmarks.study.left_out import PARTS, ROWS, START, STEPS, Study, quality_table
 from benchmarks.study.reading import read_collection
-from benchmarks.study.token_forms import (
-    REFERENCE,
-    VARIANTS,
-    Row,
-    Tokens,
-    Variant,
-    bytes_of,
-    made,
-    measured,
-    read_tokens,
-)
-from benchmarks.study.token_tables import LIMIT, Results, left_out_table
 
 WORDS = "ash bay cod dew elm fig gnu hay ivy jam kit log map nut oak pea ray sap tin urn".split()  # noqa: SIM905
 DOCUMENTS, QUESTIONS = 60, 10
@@ -90,9 +76,9 @@ def dataset(folder: Path) -> RetrievalDataset:
 def cache(
     tmp_path_factory: pytest.TempPathFactory, folder: Path, dataset: RetrievalDataset, encoder: WordEncoder
 ) -> Path:
-    """With an index of the data set, in the form that loses nothing."""
+    """With an index of the data set."""
     cache = tmp_path_factory.mktemp("cache")
-    options = IndexOptions(token_storage="int8", passages=None)
+    options = IndexOptions(passages=None)
     with DocumentIndex.open(index_of(str(folder), cache, encoder), encoder, options=options) as index:
         index.sync(dataset.documents)
     return cache
@@ -105,7 +91,7 @@ def collection(dataset: RetrievalDataset, folder: Path, encoder: WordEncoder, ca
 
 def stored(encoder: WordEncoder, texts: list[str]) -> TokenBatch:
     """Token vectors as the study's index has them."""
-    return encoder.encode(texts).require_tokens().stored("int8")
+    return TokenForm().of(encoder.encode(texts).require_tokens())
 
 
 def of_the_product(case: Case, encoder: WordEncoder, dataset: RetrievalDataset) -> tuple[Query, Candidates]:
@@ -129,7 +115,6 @@ def of_the_product(case: Case, encoder: WordEncoder, dataset: RetrievalDataset) 
     "settings",
     [
         AUTO_DEFAULTS,
-        AUTO_ROBUST,
         START,
         replace(AUTO_DEFAULTS, trust=(0.7, 1.0)),
         replace(AUTO_DEFAULTS, long=(1, 5)),
@@ -141,7 +126,7 @@ def test_the_row_auto_is_what_the_product_ranks(
 ) -> None:
     corpus = collection.corpus
     texts = {document.id: document.content for document in dataset.documents}
-    tokens = stored(encoder, [texts[corpus.ids[row]] for row in corpus.first])
+    tokens = stored(encoder, [texts[corpus.ids[row]] for row in corpus.sample])
     auto = AutoReranker(corpus.ensemble, tokens, corpus.words, settings, threads=1)
     for case in collection.cases:
         expected = auto.rerank(*of_the_product(case, encoder, dataset))
@@ -153,8 +138,7 @@ def test_the_row_auto_is_what_the_product_ranks(
 def test_pools_and_scores_are_those_of_an_index(
     collection: Collection, encoder: WordEncoder, dataset: RetrievalDataset, tmp_path: Path
 ) -> None:
-    options = IndexOptions(token_storage="int8")
-    with DocumentIndex.open(tmp_path / "index", encoder, options=options) as index:
+    with DocumentIndex.open(tmp_path / "index", encoder) as index:
         index.sync(dataset.documents)
         built = build_system("fusion", index, NO_OPTIONS.exactly())
         for case in collection.cases:
@@ -165,7 +149,10 @@ def test_pools_and_scores_are_those_of_an_index(
             raw = dict(zip(ranking.ids, ranking.raw["bm25"], strict=True))
             np.testing.assert_allclose([raw[name] for name in case.ids], case.bm25, atol=1e-4)
             scores = dict(zip(ranking.ids, ranking.scores, strict=True))
-            np.testing.assert_allclose([scores[name] for name in case.ids], fusion(case), atol=0.1)
+            apart = np.abs(np.array([scores[name] for name in case.ids]) - fusion(case))
+            # Qdrant's MaxSim has no floor at 0, which matters for short texts in few dimensions.
+            assert np.median(apart) < 1e-3
+            assert apart.max() < 0.3
 
 
 @NEEDS_EDGE
@@ -214,102 +201,5 @@ def test_the_command_prints_the_tables(
     asked = ["left-out", "--data", str(folder.parent), "--model", "words", "--cache", str(cache), "-q"]
     done = CliRunner().invoke(command.main, asked)
     assert done.exit_code == 0, done.output
-    for expected in ("auto, fixed on the others", "without neighbours", "the default"):
+    for expected in ("auto, fixed on the others", "without words", "the default"):
         assert expected in done.output
-
-
-@pytest.fixture(scope="module")
-def tokens(
-    collection: Collection, dataset: RetrievalDataset, folder: Path, encoder: WordEncoder, cache: Path
-) -> Tokens:
-    assert collection.cases
-    return read_tokens(
-        dataset, str(folder), encoder, cache=cache, questions=QUESTIONS, terminal=Terminal(quiet=True)
-    )
-
-
-@NEEDS_EDGE
-def test_int8_tokens_give_the_scores_that_were_read_with_the_collection(
-    tokens: Tokens, collection: Collection
-) -> None:
-    (row,) = measured(tokens, {REFERENCE: VARIANTS[REFERENCE]})
-    for own, scores in (("fusion", fusion), ("auto", Auto())):
-        expected = np.mean([case.ndcg(scores(case)) for case in collection.cases])
-        assert getattr(row, own) == pytest.approx(expected, abs=0.02), own
-    assert row.rho == pytest.approx(1)
-    assert row.time == 1
-    assert row.vectors == tokens.documents.lengths.mean()
-
-
-@NEEDS_EDGE
-def test_a_clustering_that_is_remembered_is_the_products(tokens: Tokens) -> None:
-    variants = {"all": VARIANTS[REFERENCE], "half": Variant(TokenForm("2bit", 2, 1))}
-    rows = measured(tokens, variants | {"again": variants["half"]})
-    assert (rows[1].inclusion, rows[1].auto, rows[1].rho) == (rows[2].inclusion, rows[2].auto, rows[2].rho)
-    expected = variants["half"].form.of(tokens.documents)
-    np.testing.assert_array_equal(made(tokens.documents, variants["half"]).directions, expected.directions)
-    assert rows[1].vectors < rows[0].vectors
-
-
-@NEEDS_EDGE
-def test_codes_without_residuals_have_no_mean(tokens: Tokens) -> None:
-    whole = made(tokens.documents, Variant(TokenForm("1bit", 1, 1), residual=False))
-    assert whole.centers is not None
-    assert not whole.centers.any()
-    again = made(tokens.documents, Variant(TokenForm("1bit", 1, 1)))
-    assert again.centers is not None
-    assert again.centers.any(axis=1).all()
-
-
-@NEEDS_EDGE
-def test_a_repeated_word_counts_once_and_punctuation_is_left_out(tokens: Tokens) -> None:
-    words = tokens.documents_words()
-    once = tokens.without_repeats("once").documents
-    assert once.lengths.tolist() == [len(set(text)) for text in words]
-    np.testing.assert_array_equal(once.directions[0], tokens.documents.directions[0])
-    assert tokens.without_punctuation("no marks").documents.lengths.sum() <= tokens.documents.lengths.sum()
-    narrow = tokens.projected("narrow", 8)
-    assert (narrow.documents.dimension, narrow.questions[0].shape[1]) == (8, 8)
-
-
-def test_the_form_is_chosen_among_small_ones_on_the_other_collections() -> None:
-    def row(collection: str, form: str, gain: float) -> Row:
-        size = bytes_of(VARIANTS[form], 384)
-        return Row(collection, "model", 384, form, *[0.5 + gain] * 3, 1.0, 1.0, size, 1.0, 1.0)
-
-    small, other, large = "1bit / 3.5, least 64", "2bit / 6.5, least 37", "4bit / 1"
-    gains = {"a": (0.0, 0.1), "b": (0.2, 0.0), "c": (0.0, 0.1)}
-    rows = [
-        row(name, form, gain)
-        for name, (one, two) in gains.items()
-        for form, gain in ((REFERENCE, 0.0), (small, one), (other, two), (large, 0.4))
-    ]
-    results = Results(rows)
-    assert results.small(["model"]) == [small, other]
-    assert all(bytes_of(VARIANTS[form], 384) * 4 / 3 <= LIMIT for form in (small, other))
-    table = left_out_table(results, "words", ["model"])
-    assert [line[:2] for line in table.rows[:3]] == [("a", small), ("b", other), ("c", small)]
-    assert table.rows[3][2] == pytest.approx((0 + 0 + 0) / 3)
-
-
-@NEEDS_EDGE
-def test_the_command_measures_only_what_its_rows_lack(
-    tokens: Tokens,
-    folder: Path,
-    cache: Path,
-    encoder: WordEncoder,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
-    monkeypatch.setattr(command, "load_encoder", lambda name, cache: encoder)
-    monkeypatch.setattr(command, "SPLITS", {str(folder): "dev"})
-    option = next(own for own in command.tokens.params if own.name == "names")
-    monkeypatch.setattr(option, "type", click.STRING)
-    asked = ["tokens", "--data", str(folder.parent), "--model", "words", "--dataset", str(folder)]
-    asked += ["--cache", str(cache), "--rows", str(tmp_path / "rows"), "-q", "--form", "4bit / 1"]
-    for form in ("2bit / 3", "2bit / 3"):
-        done = CliRunner().invoke(command.main, [*asked, "--form", form])
-        assert done.exit_code == 0, done.output
-        assert "rank correlation" in done.output
-    lines = (tmp_path / "rows").read_text().splitlines()
-    assert [json.loads(line)["form"] for line in lines] == [REFERENCE, "4bit / 1", "2bit / 3"]

@@ -98,7 +98,7 @@ def test_an_index_without_tenants_says_how_to_get_them(open_index: Opener) -> No
         index.sync(DOCUMENTS[:3])
         with pytest.raises(DataError, match=r"has no tenants; make it with IndexOptions\(tenant="):
             DenseRetriever(index, options=SearchOptions(tenant="acme")).retrieve(query(), 3)
-    with pytest.raises(IndexMismatchError, match="tenant=None, asked for is 'customer'"):
+    with pytest.raises(IndexMismatchError, match="tenant=None, asked for is tenant='customer'"):
         open_index(WordEncoder(), options=BY_TENANT)
 
 

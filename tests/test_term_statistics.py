@@ -16,7 +16,7 @@ from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SearchOptions, SparseRetriever
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
-from surprise_rerank.connectors.qdrant.schema import WITH_VECTORS, point_id
+from surprise_rerank.connectors.qdrant.schema import point_id
 from surprise_rerank.connectors.qdrant.storage.folder import FolderStorage
 from surprise_rerank.connectors.qdrant.writing import term_upkeep
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
@@ -149,7 +149,7 @@ def counted(index: DocumentIndex) -> TermStatistics:
 
 def assert_right(index: DocumentIndex) -> None:
     assert_same(index.term_statistics(), counted(index))
-    pages = index.storage.engine.scroll(("id",), condition=WITH_VECTORS)
+    pages = index.storage.engine.scroll(("id",))
     documents = sorted({record.payload["id"] for page in pages for record in page})
     retriever = SparseRetriever(index)
     for query in QUERIES:

@@ -15,7 +15,7 @@ from surprise_rerank.core.arrays import Float32Array, unit_rows
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.terms import TermBatch, TermSpace
 from surprise_rerank.core.threads import row_products, using_threads
-from surprise_rerank.core.tokens import TokenBatch, TokenForm
+from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.auto import AutoReranker
 from surprise_rerank.surprise.ensemble import Ensemble
@@ -83,8 +83,7 @@ def _scene(rng: np.random.Generator, n: int = 200, d: int = 384) -> tuple[AutoRe
         return TermBatch.of([(own, np.ones(len(own))) for own in texts])
 
     def tokens(count: int) -> TokenBatch:
-        """As an index stores them."""
-        return TokenForm("1bit", 1.0).of(TokenBatch.from_arrays([unit(40, d) for _ in range(count)]))
+        return TokenBatch.from_arrays([unit(40, d) for _ in range(count)])
 
     reranker = AutoReranker(Ensemble.from_vectors(unit(128, d)), tokens(128), TermSpace(terms(128)))
     pool = Candidates(

@@ -1,4 +1,4 @@
-"""Ragged token batches: what goes in comes out, whole, in parts, in int8 and in bytes."""
+"""Ragged token batches: what goes in comes out, whole, in parts and in int8."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from surprise_rerank.core.tokens import TokenBatch, pack_tokens, unpack_tokens
+from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError
 from surprise_rerank.similarities.kernels import with_own_memberships
 
 PROPERTY = settings(max_examples=60, deadline=None)
-STORAGES = ["float32", "float16", "bfloat16", "int8"]
 
 # Sixteenths: exact in float32, rich in zeros and ties, and whole rows of zeros are drawn often.
 elements = st.integers(-64, 64).map(lambda i: i / 16)
@@ -132,37 +130,15 @@ def test_quantising_twice_changes_nothing():
     assert_same(batch.stored("int8"), batch)
 
 
-@given(ragged(), st.sampled_from(STORAGES), st.booleans())
-@PROPERTY
-def test_packed_tokens_come_back_bit_for_bit(texts: tuple[list[np.ndarray], int], storage: str, own: bool):
-    arrays, d = texts
-    batch = TokenBatch.from_arrays(arrays, d).stored(storage)
-    if own:
-        batch = with_own_memberships(batch)
-    packed = pack_tokens(batch)
-    if not packed:
-        return
-    for form in (packed, [bytearray(p) for p in packed]):
-        back = unpack_tokens(form, d)
-        assert_same(back, batch)
-        assert back.storage == storage
-        assert pack_tokens(back) == packed
-        assert (back.own is None) == (not own)
-        if own:
-            np.testing.assert_array_equal(back.own, batch.own)
-
-
-@pytest.mark.parametrize(("storage", "size"), [("float32", 4), ("float16", 2), ("bfloat16", 2), ("int8", 1)])
+@pytest.mark.parametrize(("storage", "size"), [("float32", 4), ("int8", 1)])
 def test_storages_take_the_bytes_that_they_promise(storage: str, size: int):
     batch = TokenBatch.from_arrays([np.random.default_rng(0).normal(size=(50, 64))]).stored(storage)
+    assert batch.storage == storage
     assert batch.directions.nbytes == 50 * 64 * size
     assert batch.nbytes == 50 * 64 * size + 50 * 8 + 16
-    assert len(pack_tokens(batch)[0]) == 50 * 64 * size + 50 * 8 + 26
 
 
-@pytest.mark.parametrize(
-    ("storage", "error"), [("float32", 1e-6), ("float16", 1e-3), ("bfloat16", 8e-3), ("int8", 2e-2)]
-)
+@pytest.mark.parametrize(("storage", "error"), [("float32", 1e-6), ("int8", 2e-2)])
 def test_a_storage_moves_tokens_by_its_rounding_and_keeps_their_length(storage: str, error: float):
     texts = [np.random.default_rng(3).normal(size=(40, 32)).astype(np.float32) * 5]
     batch = TokenBatch.from_arrays(texts).stored(storage)
@@ -173,67 +149,20 @@ def test_a_storage_moves_tokens_by_its_rounding_and_keeps_their_length(storage: 
     np.testing.assert_allclose(np.linalg.norm(batch[0], axis=1), np.linalg.norm(texts[0], axis=1), rtol=1e-6)
 
 
-def test_bfloat16_rounds_as_torch_does():
-    unit = TokenBatch.from_arrays([np.random.default_rng(4).normal(size=(200, 16))])
-    bits = torch.from_numpy(unit.directions).bfloat16().view(torch.int16).numpy().view(np.uint16)
-    np.testing.assert_array_equal(unit.stored("bfloat16").directions, bits)
-
-
 def test_an_unknown_storage_is_refused():
-    with pytest.raises(
-        DataError, match="'int4' is not known; choose one of float32, float16, bfloat16, int8"
-    ):
+    with pytest.raises(DataError, match="'int4' is not known; choose one of float32, int8"):
         TokenBatch.from_arrays([np.ones((1, 2))]).stored("int4")
 
 
 def test_batches_of_different_storages_do_not_mix():
     batch = TokenBatch.from_arrays([np.ones((2, 4))])
-    with pytest.raises(DataError, match="float16 of dimension 4 and float32 of dimension 4"):
-        TokenBatch.concatenate([batch, batch.stored("float16")])
-    with pytest.raises(
-        DataError, match="packed tokens 1 are float16 with 2 factors a vector, those of 0 float32"
-    ):
-        unpack_tokens([*pack_tokens(batch), *pack_tokens(batch.stored("float16"))], 4)
-
-
-def test_the_bytes_of_a_text_do_not_depend_on_its_batch():
-    rng = np.random.default_rng(1)
-    texts = [rng.normal(size=(n, 8)) for n in (3, 0, 5)]
-    alone = [pack_tokens(TokenBatch.from_arrays([text]))[0] for text in texts]
-    assert pack_tokens(TokenBatch.from_arrays(texts)) == alone
-
-
-def packed_tokens(tokens: int = 3, d: int = 8) -> bytes:
-    return pack_tokens(TokenBatch.from_arrays([np.random.default_rng(2).normal(size=(tokens, d))], d))[0]
-
-
-def test_packed_tokens_that_were_cut_short_are_refused():
-    good = packed_tokens()
-    for size in range(len(good)):
-        with pytest.raises(DataError, match="packed tokens 1"):
-            unpack_tokens([good, good[:size]], 8)
-
-
-@pytest.mark.parametrize(
-    "foreign",
-    [b"", b"x", b"{}" * 40, b"\0" * 200, packed_tokens() + b"\0", b"SRT9" + packed_tokens()[4:]],
-    ids=["empty", "short", "json", "zeros", "too long", "another version"],
-)
-def test_foreign_bytes_are_refused(foreign: bytes):
-    with pytest.raises(DataError, match="packed tokens 0"):
-        unpack_tokens([foreign], 8)
-
-
-@pytest.mark.parametrize("tokens", [0, 3])
-def test_packed_tokens_of_another_dimension_are_refused(tokens: int):
-    with pytest.raises(DataError, match="dimension 8, expected 16"):
-        unpack_tokens([packed_tokens(tokens)], 16)
+    with pytest.raises(DataError, match="float32 of dimension 4 and int8 of dimension 4"):
+        TokenBatch.concatenate([batch, batch.stored("int8")])
 
 
 def test_no_texts_are_a_batch_of_the_dimension_given():
-    for batch in (TokenBatch.from_arrays([], 4), unpack_tokens([], 4)):
-        assert (len(batch), batch.dimension) == (0, 4)
-        assert pack_tokens(batch) == []
+    batch = TokenBatch.from_arrays([], 4)
+    assert (len(batch), batch.dimension) == (0, 4)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Where the defaults come from: variants over eight collections, and each collection left out once.
 
 `python -m benchmarks.study left-out --data DATA` gives the tables of docs/defaults.md. `DATA` holds `beir/`
-with cranfield, cacm, cisi, lisa and npl; scifact and nfcorpus come from ir_datasets. `python -m
-benchmarks.study tokens` gives those of docs/tokens.md; the indexes must be in int8. `verdicts` and
+with cranfield, cacm, cisi, lisa and npl; scifact and nfcorpus come from ir_datasets. `verdicts` and
 `heavy-tails` give those of docs/thresholds.md.
 """

@@ -12,12 +12,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from surprise_rerank.connectors.systems.built import AUTO_SAMPLE_SIZE
 from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray
 from surprise_rerank.core.files import whole_file
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.terms import TermBatch, TermSpace
-from surprise_rerank.rerank.auto import AUTO_DEFAULTS
 from surprise_rerank.surprise.ensemble import Ensemble
 
 Arrays: TypeAlias = Mapping[str, npt.NDArray[Any]]
@@ -25,6 +23,8 @@ Arrays: TypeAlias = Mapping[str, npt.NDArray[Any]]
 # Each retriever's part of a pool, as in `rerank-eval` and in a search.
 DEPTH = 100
 _SHOWN = 10
+# Neighbours that the first round of `auto` looked at.
+_NEAREST = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class Corpus:
         dense: (n, d) dense vectors.
         lengths: (n,) numbers of tokens.
         terms: n sparse vectors of words.
-        sample: (s,) positions of the documents that stand for the corpus; the first ones are a sample, too.
+        sample: (s,) positions of the documents that stand for the corpus.
     """
 
     ids: tuple[str, ...]
@@ -46,24 +46,14 @@ class Corpus:
     sample: IntArray
 
     @cached_property
-    def first(self) -> IntArray:
-        """The sample that `auto` takes."""
-        return self.sample[:AUTO_SAMPLE_SIZE]
-
-    @cached_property
     def ensemble(self) -> Ensemble:
-        """Its dense vectors, which `auto` measures cosines against."""
-        return Ensemble.from_vectors(self.dense[self.first], sample_size=0)
-
-    @cached_property
-    def wide(self) -> Ensemble:
-        """The sample that `fusion` takes."""
+        """The sample's dense vectors, which cosines are measured against."""
         return Ensemble.from_vectors(self.dense[self.sample], sample_size=0)
 
     @cached_property
     def words(self) -> TermSpace:
         """The space that words are compared in."""
-        return TermSpace(self.terms.take(self.first))
+        return TermSpace(self.terms.take(self.sample))
 
     @cached_property
     def unit_words(self) -> TermBatch:
@@ -146,7 +136,7 @@ class Case:
         """(n, k) each candidate's nearest others by cosine, and how near, or 0 where that is negative."""
         near = self.vectors @ self.vectors.T
         np.fill_diagonal(near, -np.inf)
-        k = min(AUTO_DEFAULTS.nearest, len(near) - 1)
+        k = min(_NEAREST, len(near) - 1)
         rows = np.argsort(-near, axis=1, kind="stable")[:, :k]
         return rows, np.take_along_axis(near, rows, axis=1).clip(0.0)
 

@@ -42,12 +42,7 @@ class Auto:
         first = sum((factors[name] * score for name, score in z.items()), np.zeros(len(case)))
         if not len(first) or np.ptp(first) == 0:
             return first
-        total = first
-        if own.words:
-            total = total + own.words * by_words(case, shares(first, case.ids))
-        if own.neighbours:
-            total = total + own.neighbours * by_neighbours(case, total)
-        return total
+        return first + own.words * by_words(case, shares(first, case.ids)) if own.words else first
 
 
 def _z(case: Case, name: str, own: AutoSettings) -> Float64Array:
@@ -70,11 +65,9 @@ def _cosine(case: Case, own: AutoSettings) -> Float64Array:
 
 
 def _dynamax(case: Case, own: AutoSettings) -> Float64Array:
-    first, lengths = case.corpus.first, case.corpus.lengths
+    sample, lengths = case.corpus.sample, case.corpus.lengths
     scores, usual = (case.inclusion, case.usual_inclusion) if own.rarity else (case.plain, case.usual_plain)
-    scores, usual = without_length(
-        scores, lengths[case.rows], usual[: len(first)], lengths[first], own.lengths
-    )
+    scores, usual = without_length(scores, lengths[case.rows], usual, lengths[sample], own.lengths)
     return surprise_normalized(scores, Moments.of(usual))
 
 
@@ -106,7 +99,7 @@ def fusion(case: Case) -> Float64Array:
     """(n,) scores of the system `fusion`."""
     return (
         BM25_WEIGHT * _bm25(case, AUTO_DEFAULTS)
-        + surprise_normalized(case.cosines, case.corpus.wide.moments(case.dense))
+        + surprise_normalized(case.cosines, case.corpus.ensemble.moments(case.dense))
         + surprise_normalized(case.plain, Moments.of(case.usual_plain))
     )
 
@@ -125,17 +118,17 @@ def first_round(case: Case, hubs: float = 0.0, lengths: float = 0.0) -> Float64A
         lengths: of what lengths predict; .5 in `auto-robust`.
     """
     corpus = case.corpus
-    first, ensemble = corpus.first, corpus.ensemble
+    ensemble = corpus.ensemble
     asked = case.dense - hubs * ensemble.mean
     inclusion, usual = without_length(
         case.inclusion,
         corpus.lengths[case.rows],
-        case.usual_inclusion[: len(first)],
-        corpus.lengths[first],
+        case.usual_inclusion,
+        corpus.lengths[corpus.sample],
         lengths,
     )
     z = {
-        "bm25": _plain_z(case.bm25, Moments.of(case.usual_bm25[: len(first)])),
+        "bm25": _plain_z(case.bm25, Moments.of(case.usual_bm25)),
         "cosine": _plain_z(case.vectors @ asked, ensemble.moments(asked[None])),
         "dynamax": _plain_z(inclusion, Moments.of(usual)),
     }

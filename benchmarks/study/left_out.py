@@ -12,10 +12,10 @@ from benchmarks.study.collection import Collection
 from benchmarks.study.formula import Auto, Scores, first_round, fusion, fusion_minmax
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.eval.reports.report import Cell, Column, Table
-from surprise_rerank.rerank.auto import AUTO_DEFAULTS, AUTO_ROBUST, AutoSettings
+from surprise_rerank.rerank.auto import AUTO_DEFAULTS, AutoSettings
 
 # What may be chosen, a part at a time. The start has the three scorers of `fusion` and nothing else.
-START = AutoSettings(words=0, neighbours=0, hubs=0, lengths=0, rarity=False, trust=None)
+START = AutoSettings(words=0, hubs=0, lengths=0, rarity=False, trust=None)
 CHOICES: Mapping[str, Sequence[Mapping[str, object]]] = {
     "BM25": [{"bm25": own} for own in (0.35, 0.5, 0.75)],
     "trust": [{"trust": own} for own in (None, (0.35, 0.55))],
@@ -23,7 +23,6 @@ CHOICES: Mapping[str, Sequence[Mapping[str, object]]] = {
     "hubs": [{"hubs": own, "long": long} for own, long in ((0, None), (0.5, None), (1.0, (15, 60)))],
     "lengths": [{"lengths": own} for own in (0, 0.5, 1.0)],
     "words": [{"words": own} for own in (0, 0.5, 0.75, 1.0)],
-    "neighbours": [{"neighbours": own} for own in (0, 0.2, 0.4)],
 }
 # Twice through all parts: what one is worth depends on the others.
 STEPS = (*CHOICES, *CHOICES)
@@ -44,10 +43,9 @@ PARTS: Mapping[str, AutoSettings] = {
     "without trust": replace(AUTO_DEFAULTS, trust=None),
     "without weights of tokens": replace(AUTO_DEFAULTS, rarity=False),
     "without hubs": replace(AUTO_DEFAULTS, hubs=0),
-    "hubs at any length, half (`auto-robust`)": AUTO_ROBUST,
+    "hubs at any length, half": replace(AUTO_DEFAULTS, hubs=0.5, long=None),
     "without lengths": replace(AUTO_DEFAULTS, lengths=0),
     "without words": replace(AUTO_DEFAULTS, words=0),
-    "without neighbours": replace(AUTO_DEFAULTS, neighbours=0),
 }
 
 
@@ -153,7 +151,7 @@ def parts_table(study: Study) -> Table:
 
 def chosen_table(study: Study, chosen: Mapping[str, AutoSettings]) -> Table:
     """What was fixed on all data sets but the one that is named."""
-    keys = ("bm25", "trust", "rarity", "hubs", "long", "lengths", "words", "neighbours")
+    keys = ("bm25", "trust", "rarity", "hubs", "long", "lengths", "words")
     columns = (Column("left out"), *(Column(key) for key in keys))
     everywhere = {**chosen, "none": study.chosen(study.names), "the default": AUTO_DEFAULTS}
     cells = [(name, *(str(getattr(own, key)) for key in keys)) for name, own in everywhere.items()]

@@ -161,7 +161,6 @@ class _Reader:
 
     def __init__(self, index: DocumentIndex, bm25: Bm25, places: Mapping[str, int]) -> None:
         self.auto, self.fusion = (build_system(name, index, fitted=False) for name in ("auto", "fusion"))
-        self.fields = self.auto.reranker.needs | self.fusion.reranker.needs | {"dense"}
         self.bm25, self.places = bm25, places
 
     def cases(self, asked: Asked, query: Query) -> Iterator[dict[str, object]]:
@@ -174,14 +173,17 @@ class _Reader:
         from qdrant_client import models
 
         judged = asked.judged or {}
-        retriever = self.auto.retriever
-        if removed:
-            gone = [point_id(name) for name, gain in judged.items() if gain > 0 and name in self.places]
-            retriever = retriever.among(models.Filter(must_not=[models.HasIdCondition(has_id=gone)]))
-        pool = retriever.retrieve(query, DEPTH, self.fields)
-        # BEIR's rule: a question that is a document does not find itself.
-        pool = pool.without(query.id) if query.id else pool
-        auto, fusion = self.auto.reranker.rerank(query, pool), self.fusion.reranker.rerank(query, pool)
+        rankings = []
+        for system in (self.auto, self.fusion):  # of the same pool; inclusion is weighted in one of them
+            retriever = system.retriever
+            if removed:
+                gone = [point_id(name) for name, gain in judged.items() if gain > 0 and name in self.places]
+                without = models.HasIdCondition(has_id=gone)
+                retriever = retriever.among(models.Filter(must_not=[without]))
+            pool = retriever.retrieve(query, DEPTH, system.reranker.needs)
+            # BEIR's rule: a question that is a document does not find itself.
+            rankings.append(system.reranker.rerank(query, pool.without(query.id) if query.id else pool))
+        auto, fusion = rankings
         by_name = {name: place for place, name in enumerate(fusion.ids)}
         order = np.array([by_name[name] for name in auto.ids], np.int64)
         ideal = np.sort([max(gain, 0) for gain in judged.values()])[::-1][:10]

@@ -14,6 +14,7 @@ from surprise_rerank.candidates import Query
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.qdrant.lexical import Bm25
+from surprise_rerank.connectors.systems.built import SAMPLE_SIZE
 from surprise_rerank.core.arrays import Float64Array, IntArray
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.encoders.base import Encoder, encode_queries
@@ -49,13 +50,13 @@ def read_collection(
     """
     terminal = terminal or Terminal(quiet=True)
     chosen = dict(list(dataset.queries.items())[:questions])
-    workspace = Workspace(cache, index_key(spec, dataset), encoder, None, terminal, token_storage="int8")
+    workspace = Workspace(cache, index_key(spec, dataset), encoder, None, terminal)
     path = cache / workspace.name / "study" / f"{_digest(dataset, chosen)}.npz"
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
         lessons = Lessons(spec, "train", dataset.split, encoder, terminal)
         with workspace.resources(dataset, None, lessons, lucene=False) as resources:
-            reader = _Reader(resources.index, tuple(resources.sample_ids))
+            reader = _Reader(resources.index, tuple(resources.sample_ids[:SAMPLE_SIZE]))
             queries = encode_queries(encoder, list(chosen.values()), list(chosen))
             cases = []
             with terminal.bar("reading", len(queries), "questions") as advance:

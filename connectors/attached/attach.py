@@ -30,14 +30,13 @@ from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.manifest import is_index
+from surprise_rerank.connectors.qdrant.retrievers.dense import SurpriseMode
 from surprise_rerank.connectors.qdrant.schema import Record
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files, FolderFiles, MemoryFiles
 from surprise_rerank.connectors.ranked import Ranked
 from surprise_rerank.connectors.systems.backgrounds import is_automatic, look_after_backgrounds
-from surprise_rerank.connectors.systems.built import Mode
 from surprise_rerank.connectors.systems.inputs import inputs_of
-from surprise_rerank.core.tokens.batch import Storage
 from surprise_rerank.encoders.adapting import as_encoder
 from surprise_rerank.encoders.base import Encoder, token_dimension
 from surprise_rerank.encoders.function import FunctionEncoder
@@ -164,7 +163,6 @@ class Collection(AttachedCollection, Ranked):
         words: bool | Bm25 = True,
         moments: bool = False,
         in_place: bool = False,
-        token_storage: Storage | None = None,
         pooling: float | None = None,
         dry_run: bool = False,
         show_progress: bool = False,
@@ -177,9 +175,8 @@ class Collection(AttachedCollection, Ranked):
             moments: each point's mean and deviation over the ensemble, for surprise inside Qdrant; in place
                 only.
             in_place: to the collection's own points; into a collection `NAME.surprise` beside it otherwise.
-            token_storage: bits of the token vectors' components: `1bit`, `2bit`, `4bit` or `int8`; as they
-                were added before, or as a new index has them, where None.
-            pooling: tokens that are merged into one vector, on average; 1 merges none. Likewise.
+            pooling: tokens that are merged into one vector, on average; 1 merges none. As before, or as in a
+                new index, where None.
             dry_run: report what it would cost, and write nothing.
             show_progress: a bar on the error stream.
 
@@ -194,7 +191,6 @@ class Collection(AttachedCollection, Ranked):
             words=settings,
             moments=moments,
             in_place=in_place,
-            token_storage=token_storage,
             pooling=pooling,
         )
         return enricher.cost() if dry_run else self._run(enricher, show_progress)
@@ -255,7 +251,7 @@ class Collection(AttachedCollection, Ranked):
 
 @inputs_of.register
 def _(
-    index: AttachedCollection, options: SearchOptions = NO_OPTIONS, mode: Mode | None = None
+    index: AttachedCollection, options: SearchOptions = NO_OPTIONS, mode: SurpriseMode | None = None
 ) -> AttachedInputs:
     return AttachedInputs(index=index, options=options, mode=mode)
 

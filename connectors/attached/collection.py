@@ -20,7 +20,6 @@ from surprise_rerank.connectors.attached.enriched import (
     WORD_STATISTICS,
     Enriched,
     EnrichmentRecord,
-    packed_tokens,
 )
 from surprise_rerank.connectors.attached.payloads import (
     PayloadLayout,
@@ -36,12 +35,14 @@ from surprise_rerank.connectors.attached.statistics import (
     CollectionStatistics,
     dense_of,
     terms_of,
+    tokens_of,
 )
 from surprise_rerank.connectors.attached.vectors import VectorLayout
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, PayloadChoice
 from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
 from surprise_rerank.connectors.qdrant.location import EngineKind
 from surprise_rerank.connectors.qdrant.schema import PointId, Record
+from surprise_rerank.connectors.qdrant.search.inclusion import AskedInclusion
 from surprise_rerank.connectors.qdrant.search.queries import (
     NO_OPTIONS,
     SearchOptions,
@@ -68,7 +69,6 @@ ENSEMBLE = "ensemble.npz"
 
 _PAGE = 10_000  # ids in a request
 _PATIENCE = 2.0  # seconds until it is looked whether a run has counted words anew; see `KeptTerms`
-_REMEMBERED = 1000  # documents whose token vectors were computed: 6 MB; in int8 90
 
 
 class AttachedCollection(Searched):
@@ -110,7 +110,6 @@ class AttachedCollection(Searched):
         self._statistics: CollectionStatistics | None = None
         self._is_new = True  # whether kept statistics were not compared with the collection yet
         self._samples: dict[int, tuple[str, ...]] = {}
-        self._packed: dict[str, bytes] = {}
         self._added: tuple[str, TermStatistics] | None = None  # of added words, with their file's digest
         self._looked = 0.0
         self._lock = threading.RLock()
@@ -188,12 +187,12 @@ class AttachedCollection(Searched):
     @property
     def has_tokens(self) -> bool:
         """Whether token vectors of documents are stored that a question's can be compared with."""
-        return self.vectors.tokens is not None or self._reads_added
+        return self.vectors.tokens is not None or self.reads_added
 
     @property
     def token_form(self) -> TokenForm:
         """The form of the token vectors that are fetched: multivectors come as they are."""
-        return self.enriched.token_form if self._reads_added else TokenForm("float32", 1)
+        return self.enriched.token_form if self.reads_added else TokenForm(pooling=1)
 
     @property
     def tokens_of_another(self) -> str:
@@ -203,7 +202,8 @@ class AttachedCollection(Searched):
         return f"its token vectors are of {model!r}; attach it with that model as token_encoder="
 
     @property
-    def _reads_added(self) -> bool:
+    def reads_added(self) -> bool:
+        """Whether token vectors were added that a question's can be compared with."""
         return self.enriched.has_tokens and self.token_encoder is not None
 
     def __len__(self) -> int:
@@ -469,14 +469,14 @@ class AttachedCollection(Searched):
         return frozenset(record.id for page in pages for record in page)
 
     def _payload(self, fields: frozenset[Field]) -> PayloadChoice:
-        if "documents" in fields or ("tokens" in fields and self._reads_added):
+        if "documents" in fields or ("tokens" in fields and self.reads_added):
             return models.PayloadSelectorExclude(exclude=list(KEYS))
         return self.payloads.id_fields
 
     def _vectors(self, fields: frozenset[Field]) -> tuple[str, ...]:
         own = self.vectors
         names = [own.dense] * ("dense" in fields)
-        if "tokens" in fields and own.tokens is not None and not self._reads_added:
+        if "tokens" in fields and own.tokens is not None and not self.reads_added:
             names.append(own.tokens)
         if "terms" in fields and own.sparse is not None and self.enriched.words is None:
             names.append(own.sparse)
@@ -498,7 +498,7 @@ class AttachedCollection(Searched):
             dense, rows = dense_of(records, self.vectors)
             records, names = [records[i] for i in rows], [names[i] for i in rows]
         documents = None
-        if "documents" in fields or ("tokens" in fields and self._reads_added):
+        if "documents" in fields or ("tokens" in fields and self.reads_added):
             documents = tuple(self.payloads.document(record.id, record.payload) for record in records)
         tokens: TokenBatch | None = None
         notes: tuple[str, ...] = ()
@@ -521,19 +521,20 @@ class AttachedCollection(Searched):
         self, records: Sequence[Record], documents: Sequence[Document] | None
     ) -> tuple[TokenBatch, tuple[str, ...]]:
         """Token vectors of points: multivectors, or what was added; computed now where that is behind."""
-        if not self._reads_added or documents is None:
-            return self._multivectors(records), ()
-        stored = self.enriched.stored_tokens([record.id for record in records], documents)
-        missing = [i for i in range(len(records)) if i not in stored]
-        stored |= zip(missing, self._computed([documents[i] for i in missing]), strict=True)
-        found = self.enriched.unpacked([stored[i] for i in range(len(records))], documents)
-        if not missing:
-            return found, ()
-        note = (
-            f"token vectors of {len(missing)} of {len(records)} documents are not stored, or of an earlier "
-            "text, and were computed now; run sync"
-        )
-        return found, (note,)
+        if not self.reads_added or documents is None:
+            return tokens_of(records, self.vectors, self.where), ()
+        assert self.token_encoder is not None  # a record of tokens is read with one only
+        return self.enriched.tokens_of([record.id for record in records], documents, self.token_encoder)
+
+    def token_sample(self, size: int) -> tuple[tuple[str, ...], TokenBatch]:
+        """Ids and token vectors of a uniform sample of the documents; see `Searched.token_sample`."""
+        found = self.sample(size, frozenset({"tokens"}))
+        return found.ids, found.require_tokens()
+
+    def with_inclusion(self, pool: Candidates, asked: AskedInclusion, options: SearchOptions) -> Candidates:
+        """Candidates with inclusion of a question's tokens in what was added; `Searched.with_inclusion`."""
+        points = self.points_of(pool.ids)
+        return self.enriched.with_inclusion(pool, [str(points[name]) for name in pool.ids], asked)
 
     def notes_of_words(self, pool: Candidates) -> tuple[str, ...]:
         """What a reader of a ranking by added words must know: of how many documents they are out of date."""
@@ -551,29 +552,6 @@ class AttachedCollection(Searched):
             return terms_of(records, self.vectors), ()
         terms, old = self.enriched.words_of([record.id for record in records], documents)
         return terms, _old_words(old, len(records))
-
-    def _computed(self, documents: Sequence[Document]) -> list[bytes]:
-        """Packed token vectors of documents that are not enriched yet; the last ones are remembered."""
-        fresh = [own for own in documents if own.content_hash not in self._packed]
-        if fresh:
-            assert self.token_encoder is not None  # a record of tokens is read with one only
-            packed = packed_tokens(self.token_encoder, fresh, self.token_form)
-            with self._lock:
-                if len(self._packed) > _REMEMBERED:
-                    self._packed.clear()
-                self._packed |= zip((own.content_hash for own in fresh), packed, strict=True)
-        return [self._packed[own.content_hash] for own in documents]
-
-    def _multivectors(self, records: Sequence[Record]) -> TokenBatch:
-        name, size = self.vectors.tokens, self.vectors.token_size
-        if name is None:
-            raise DataError(
-                f"{self.where} stores no token vectors; add them with enrich(tokens=True), or choose a "
-                "system that needs none"
-            )
-        found = (record.vectors.get(name) for record in records)
-        rows = [np.array([] if own is None else own, np.float32).reshape(-1, size) for own in found]
-        return TokenBatch.from_arrays(rows, size)
 
 
 def _require_plain(options: SearchOptions) -> None:

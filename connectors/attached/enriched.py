@@ -1,46 +1,58 @@
 """What `enrich` added to a foreign collection, or beside it, and how it is read.
 
-In place, points get payload keys that begin with `surprise_`, and a named sparse vector of words. Beside it,
-a collection `NAME.surprise` has two points for each point: one of the same id, with words and the hash of the
-text, and one with token vectors, as a payload is read as a whole and theirs is large. Either way the
-collection `NAME.surprise.files` has the record of what was added, so that everybody who attaches finds it.
+In place, points get payload keys, a multivector and a sparse vector whose names begin with `surprise_`.
+Beside it, a collection `NAME.surprise` has a point of the same id for each point, with the same. Either
+way the collection `NAME.surprise.files` has the record of what was added, for everybody who attaches.
 """
 
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from qdrant_client import models
 
-from surprise_rerank.connectors.attached.payloads import ADDED_KEYS, ADDED_WORDS, point_id
+from surprise_rerank.candidates import Candidates
+from surprise_rerank.connectors.attached.payloads import (
+    ADDED_KEYS,
+    ADDED_TOKENS,
+    ADDED_WORDS,
+    point_id,
+)
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.lexical import Bm25
-from surprise_rerank.connectors.qdrant.schema import Record, packed_bytes, to_terms
+from surprise_rerank.connectors.qdrant.multivectors import (
+    TOKEN_FIELDS,
+    document_vectors,
+    stored_tokens,
+    token_payload,
+)
+from surprise_rerank.connectors.qdrant.schema import Payload, Record, to_terms
+from surprise_rerank.connectors.qdrant.search.inclusion import AskedInclusion
+from surprise_rerank.connectors.qdrant.search.queries import by_id
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files
+from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.terms import TermBatch
-from surprise_rerank.core.tokens import TokenBatch, TokenForm, pack_tokens, unpack_tokens
-from surprise_rerank.core.tokens.form import INT8
+from surprise_rerank.core.tokens import TokenBatch, TokenForm
+from surprise_rerank.core.tokens.form import POOLING
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, encode_documents
 from surprise_rerank.errors import DataError, IndexMismatchError
-from surprise_rerank.similarities.kernels import in_form
 from surprise_rerank.surprise.ensemble import Ensemble
 
 RECORD = "enriched.json"
 MOMENTS = "moments.npz"  # the ensemble that points carry moments of
 WORD_STATISTICS = "words.npz"
 
-TOKENS, MU, SIGMA, STATISTICS, HASH = KEYS = ADDED_KEYS
-WORDS = ADDED_WORDS
+TOKEN_COUNT, TOKEN_SHAPE, MU, SIGMA, STATISTICS, HASH = KEYS = ADDED_KEYS
+WORDS, TOKENS = ADDED_WORDS, ADDED_TOKENS
 SUFFIX = ".surprise"
 
-_SCHEMA = 3  # of the record; no other one is read
-_MENDED = "enrich the collection again, after remove_enrichment() (surprise-rerank enrich --remove)"
+_OLD_TOKENS = "token vectors of {} of {} documents are not stored, or of an earlier text{} run sync"
+_SCHEMA = 4  # of the record; no other one is read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +64,7 @@ class EnrichmentRecord:
         model: of the token vectors; empty without them.
         fingerprint: of its weights.
         token_dimension: of the token vectors.
-        token_form: of them, as they are stored.
+        pooling: tokens that were merged into one of them, on average.
         words: settings of the sparse vectors; None without them.
         ensemble: identity of the ensemble whose moments points carry; empty without them.
         complete: whether a run came to its end; until then nobody reads what was added.
@@ -63,7 +75,7 @@ class EnrichmentRecord:
     model: str = ""
     fingerprint: str = ""
     token_dimension: int = 0
-    token_form: TokenForm = INT8
+    pooling: float = POOLING
     words: Bm25 | None = None
     ensemble: str = ""
     complete: bool = False
@@ -82,10 +94,10 @@ class EnrichmentRecord:
         """
         try:
             values: dict[str, Any] = json.loads(content)
-            schema, words, form = values["schema"], values.pop("words"), values.pop("token_form", None)
+            schema, words = values["schema"], values.pop("words")
             if schema == _SCHEMA:
                 words = None if words is None else Bm25.from_json(words)
-                return cls(**values, words=words, token_form=TokenForm.from_json(form))
+                return cls(**values, words=words)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise DataError(
                 f"{where}: the record of what was added is damaged; take it away with 'surprise-rerank "
@@ -108,7 +120,7 @@ class EnrichmentRecord:
 
     def facts(self) -> list[tuple[str, str]]:
         """Names and values for `status`."""
-        stored = f"{self.token_dimension} dimensions, {self.token_form}"
+        stored = f"{self.token_dimension} dimensions, {self.pooling:g} tokens merged into a vector"
         parts = [
             *([f"tokens of {self.model} ({stored})"] if self.model else []),
             *([f"words (BM25, {self.words.language})"] if self.words else []),
@@ -140,8 +152,8 @@ class Enriched:
 
     @property
     def token_form(self) -> TokenForm:
-        """The form of its token vectors."""
-        return INT8 if self.record is None else self.record.token_form
+        """How its token vectors are merged."""
+        return TokenForm() if self.record is None else TokenForm(pooling=self.record.pooling)
 
     @property
     def words(self) -> Bm25 | None:
@@ -168,40 +180,46 @@ class Enriched:
                 "model as token_encoder=, or enrich again"
             )
 
-    def stored_tokens(self, points: Sequence[str], documents: Sequence[Document]) -> dict[int, bytes]:
-        """Packed token vectors of points that have them.
+    def tokens_of(
+        self, points: Sequence[str], documents: Sequence[Document], encoder: Encoder
+    ) -> tuple[TokenBatch, tuple[str, ...]]:
+        """Token vectors of points, and notes for who reads a ranking by them.
 
         Args:
             points: n ids.
-            documents: n, as they are now; tokens of an earlier text are left out.
-
-        Returns:
-            Place -> packed tokens, of the points whose tokens are up to date.
+            documents: n, as they are now; tokens that are missing, or of an earlier text, are computed.
+            encoder: makes those.
 
         Raises:
             DataError: if some are damaged; names the document.
         """
-        assert self.record is not None
-        own = {point: point if self.record.in_place else tokens_point(point) for point in points}
-        found = self._read(tuple(dict.fromkeys((*own, *own.values()))), (TOKENS, HASH))
-        tokens = {}
-        for i, (point, document) in enumerate(zip(points, documents, strict=True)):
-            if point not in found or own[point] not in found:
-                continue
-            packed = found[own[point]].payload.get(TOKENS)
-            if packed is not None and found[point].payload.get(HASH) == document.content_hash:
-                tokens[i] = packed_bytes(packed, f"of document {document.id!r}", _MENDED)
-        return tokens
+        stored = self._stored_tokens(points, documents)
+        missing = [i for i in range(len(points)) if i not in stored]
+        if not missing:
+            return TokenBatch.concatenate([stored[i] for i in range(len(points))]), ()
+        texts = [documents[i].content for i in missing]
+        fresh = self.token_form.of(encode_documents(encoder, texts).require_tokens())
+        stored |= {i: fresh.between(row, row + 1) for row, i in enumerate(missing)}
+        note = _OLD_TOKENS.format(len(missing), len(points), ", and were computed now;")
+        return TokenBatch.concatenate([stored[i] for i in range(len(points))]), (note,)
 
-    def unpacked(self, packed: Sequence[bytes], documents: Sequence[Document]) -> TokenBatch:
-        """Token vectors of packed ones.
-
-        Raises:
-            DataError: if some are damaged; names the document.
-        """
-        assert self.record is not None
-        names = [f"of document {document.id!r}" for document in documents]
-        return unpack_tokens(packed, self.record.token_dimension, names, _MENDED)
+    def with_inclusion(self, pool: Candidates, points: Sequence[str], asked: AskedInclusion) -> Candidates:
+        """Candidates with the inclusion of a question's tokens; `points` are the candidates'."""
+        scores, stored = [], []
+        if points:
+            ids = [point_id(own) for own in points]
+            among = models.Filter(must=[models.HasIdCondition(has_id=[*ids])])
+            wanted = asked.among(among, len(points), TOKENS)
+            scores, stored = self.points.query_batch([wanted, by_id(ids, (TOKEN_COUNT, HASH))])
+        found, payloads = asked.found(scores), {record.id: record.payload for record in stored}
+        lengths = np.array([payloads.get(point, {}).get(TOKEN_COUNT, 0) for point in points], np.int64)
+        documents = pool.documents or (None,) * len(pool)
+        old = sum(
+            point not in found or (own is not None and payloads[point].get(HASH) != own.content_hash)
+            for point, own in zip(points, documents, strict=True)
+        )
+        notes = (*pool.notes, _OLD_TOKENS.format(old, len(pool), ";")) if old else pool.notes
+        return replace(pool, inclusion=asked.inclusion(found, points, lengths), notes=notes)
 
     def ensemble(self) -> Ensemble:
         """The ensemble that points carry moments of.
@@ -229,7 +247,21 @@ class Enriched:
         if documents is None:
             return terms, 0
         pairs = zip(own, documents, strict=True)
-        return terms, sum(record.payload.get(HASH) != document.content_hash for record, document in pairs)
+        return terms, sum(not _is_current(record, document) for record, document in pairs)
+
+    def _stored_tokens(self, points: Sequence[str], documents: Sequence[Document]) -> dict[int, TokenBatch]:
+        """Place -> token vectors, of the points whose tokens are up to date."""
+        assert self.record is not None
+        found = self._read(points, (TOKEN_COUNT, TOKEN_SHAPE, HASH), (TOKENS,))
+        tokens = {}
+        for i, (point, document) in enumerate(zip(points, documents, strict=True)):
+            record = found.get(point)
+            if record is None or TOKENS not in record.vectors or not _is_current(record, document):
+                continue
+            payload = {name: record.payload[f"surprise_{name}"] for name in TOKEN_FIELDS}
+            names = [f"of document {document.id!r}"]
+            tokens[i] = stored_tokens([record.vectors[TOKENS]], [payload], self.record.token_dimension, names)
+        return tokens
 
     def _read(
         self, points: Sequence[str], fields: Sequence[str], vectors: Sequence[str] = ()
@@ -238,21 +270,16 @@ class Enriched:
         return {record.id: record for record in self.points.retrieve(ids, fields, vectors)}
 
 
-def tokens_point(point: str) -> str:
-    """The id of the point beside the collection that has another point's token vectors."""
-    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{point} {TOKENS}"))
-
-
 def moments_payload(mean: float, deviation: float, ensemble: str) -> dict[str, Any]:
     """A point's moments, for the formula query; as float32, which is what similarities are."""
     return {MU: float(np.float32(mean)), SIGMA: float(np.float32(deviation)), STATISTICS: ensemble}
 
 
-def packed_tokens(encoder: Encoder, documents: Sequence[Document], form: TokenForm) -> list[bytes]:
-    """Token vectors of documents as they are stored.
+def token_parts(tokens: TokenBatch, i: int) -> tuple[Payload, Float32Array]:
+    """What a point gets of text i: payload keys, and the multivector."""
+    payload = {f"surprise_{name}": value for name, value in token_payload(tokens, i).items()}
+    return payload, document_vectors(tokens, i)
 
-    Raises:
-        DataError: if the encoder has no token vectors.
-    """
-    encoded = encode_documents(encoder, [document.content for document in documents])
-    return pack_tokens(in_form(encoded.require_tokens(), form))
+
+def _is_current(record: Record, document: Document) -> bool:
+    return bool(record.payload.get(HASH) == document.content_hash)

@@ -8,7 +8,7 @@ interrupted run goes on where it stopped, and points that were added or changed 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from qdrant_client import models
@@ -26,22 +26,20 @@ from surprise_rerank.connectors.attached.enriched import (
     Enriched,
     EnrichmentRecord,
     moments_payload,
-    packed_tokens,
-    tokens_point,
+    token_parts,
 )
 from surprise_rerank.connectors.attached.payloads import point_id
 from surprise_rerank.connectors.attached.statistics import dense_of
 from surprise_rerank.connectors.qdrant.engines import versions
-from surprise_rerank.connectors.qdrant.engines.client import REQUEST_BYTES, ClientEngine
+from surprise_rerank.connectors.qdrant.engines.client import REQUEST_BYTES, ClientEngine, token_params
 from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
-from surprise_rerank.connectors.qdrant.schema import Payload, Point, Record, packed_text, to_terms
+from surprise_rerank.connectors.qdrant.schema import Payload, Point, Record, StoredVector, to_terms
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.core.tokens import TokenForm
-from surprise_rerank.core.tokens.batch import Storage
-from surprise_rerank.core.tokens.form import INT8
+from surprise_rerank.core.tokens.form import POOLING
 from surprise_rerank.core.vectors import is_linear
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders.base import Encoder, token_dimension
+from surprise_rerank.encoders.base import Encoder, encode_documents, token_dimension
 from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.surprise.ensemble import Ensemble
 
@@ -125,7 +123,6 @@ class Enricher:
         moments: bool,
         in_place: bool,
         ensemble: Ensemble | None = None,
-        token_storage: Storage | None = None,
         pooling: float | None = None,
     ) -> Enricher:
         """What is asked for, if it makes sense.
@@ -137,12 +134,11 @@ class Enricher:
             moments: whether points get moments.
             in_place: whether the collection's own points get them.
             ensemble: that moments are over; the collection's where None.
-            token_storage: of the token vectors; as they are, or as new indexes have them, where None.
-            pooling: likewise.
+            pooling: tokens that are merged into one vector; as they are, or as in new indexes, where None.
 
         Raises:
             DataError: if nothing is asked for, moments beside the collection, tokens without a model of
-                tokens, or a form of tokens without tokens; if it was enriched otherwise before.
+                tokens, or pooling without tokens; if it was enriched otherwise before.
         """
         if not (tokens or words or moments):
             raise DataError("nothing to add; ask for tokens, words or moments")
@@ -158,10 +154,8 @@ class Enricher:
                 f"the model {collection.model!r} has no token vectors; give "
                 "token_encoder=load_encoder() (--token-model) when it is attached, or tokens=False"
             )
-        if not tokens and (token_storage, pooling) != (None, None):
-            raise DataError(
-                "token_storage and pooling are of token vectors; leave them away with tokens=False"
-            )
+        if not tokens and pooling is not None:
+            raise DataError("pooling is of token vectors; leave it away with tokens=False")
         if moments and not is_linear(collection.vectors.similarity):
             raise DataError(
                 f"{collection.where} compares by {collection.vectors.distance.value}, whose scores Qdrant's "
@@ -170,15 +164,14 @@ class Enricher:
         if moments and ensemble is None:
             ensemble = collection.ensemble()
         before = collection.enriched.record
-        if before is not None and before.model:
-            token_storage = token_storage or before.token_form.storage
-            pooling = before.token_form.pooling if pooling is None else pooling
+        if before is not None and before.model and pooling is None:
+            pooling = before.pooling
         record = EnrichmentRecord(
             in_place=in_place,
             model=encoder.name if tokens and encoder is not None else "",
             fingerprint=encoder.fingerprint if tokens and encoder is not None else "",
             token_dimension=size or 0 if tokens else 0,
-            token_form=TokenForm.chosen(token_storage, pooling, size or 0) if tokens else INT8,
+            pooling=POOLING if pooling is None else TokenForm(pooling=pooling).pooling,
             words=words,
             ensemble="" if ensemble is None else ensemble.identity,
         )
@@ -195,11 +188,8 @@ class Enricher:
         sample = self.collection.sample(_TRIED, frozenset({"dense", "documents"}))
         documents = list(sample.documents or ())
         begun = time.perf_counter()
-        changes = [
-            self._change(document, packed, sparse) for document, packed, sparse in self._made(documents)
-        ]
+        size = sum(_size(*made) for made in self._made(documents))
         seconds = time.perf_counter() - begun
-        size = sum(_size(payload, sparse) for payload, sparse in changes)
         per = max(len(documents), 1)
         is_new = self.collection.enriched.record is None
         waiting = len(self.collection) if is_new else sum(len(changed) for _, changed, _ in self._waiting())
@@ -255,13 +245,16 @@ class Enricher:
                 versions.require(versions.Feature.FORMULA, engine.nodes, "leave moments out")
             files.write_file(MOMENTS, self.ensemble.to_bytes())
         files.write_file(RECORD, self.record.to_bytes())
+        d = self.record.token_dimension
+        tokens = {TOKENS: token_params(d, engine.token_numbers(d))} if self.record.model else {}
+        words = {} if self.record.words is None else {WORDS: models.SparseVectorParams()}
         if not self.record.in_place and not is_there:
-            words = {WORDS: models.SparseVectorParams()}
-            sparse = None if self.record.words is None else words
             spread = self.collection.points.spread()
-            engine.create_of({}, spread, sparse_vectors_config=sparse, on_disk_payload=True, metadata=_MARK)
-        elif self.record.in_place and self.record.words is not None:
-            engine.add_sparse_vector(WORDS)
+            engine.create_of(
+                tokens, spread, sparse_vectors_config=words or None, on_disk_payload=True, metadata=_MARK
+            )
+        elif self.record.in_place:
+            engine.add_vectors({**tokens, **words})
 
     def _waiting(
         self, *, vectors: bool = False
@@ -288,38 +281,32 @@ class Enricher:
                     unmeasured.append(record)
             yield page, changed, unmeasured
 
-    def _made(
-        self, documents: Sequence[Document]
-    ) -> list[tuple[Document, bytes | None, SparseVector | None]]:
-        n = len(documents)
-        packed: Sequence[bytes | None] = [None] * n
-        if self.encoder is not None and n:
-            packed = packed_tokens(self.encoder, documents, self.record.token_form)
-        words: Sequence[SparseVector | None] = [None] * n
+    def _made(self, documents: Sequence[Document]) -> list[tuple[Payload, dict[str, StoredVector]]]:
+        """What points of documents get: payload keys, and vectors by name."""
+        made: list[tuple[Payload, dict[str, StoredVector]]] = [
+            ({HASH: document.content_hash}, {}) for document in documents
+        ]
+        texts = [document.content for document in documents]
+        if self.encoder is not None and texts:
+            form = TokenForm(pooling=self.record.pooling)
+            tokens = form.of(encode_documents(self.encoder, texts).require_tokens())
+            for i, (payload, vectors) in enumerate(made):
+                more, vectors[TOKENS] = token_parts(tokens, i)
+                payload.update(more)
         if self.record.words is not None:
-            words = self.record.words.documents([document.content for document in documents])
-        return list(zip(documents, packed, words, strict=True))
-
-    def _change(
-        self, document: Document, packed: bytes | None, sparse: SparseVector | None
-    ) -> tuple[Payload, SparseVector | None]:
-        payload: Payload = {HASH: document.content_hash}
-        if packed is not None:
-            payload[TOKENS] = packed_text(packed)
-        return payload, sparse if sparse is not None and len(sparse.indices) else None
+            for (_, vectors), sparse in zip(made, self.record.words.documents(texts), strict=True):
+                if len(sparse.indices):
+                    vectors[WORDS] = sparse
+        return made
 
     def _write(self, todo: Sequence[tuple[Record, Document]]) -> int:
         """Write what points lack, in requests of a bounded size; returns the bytes, about."""
         made = self._made([document for _, document in todo])
         moments = self._moments([record for record, _ in todo])
-        points: list[Point] = []
-        for (record, _), (document, packed, sparse) in zip(todo, made, strict=True):
-            payload, words = self._change(document, packed, sparse)
-            payload |= moments.get(record.id, {})
-            if not self.record.in_place and TOKENS in payload:
-                # The point with the hash, which says that the document is finished, comes last.
-                points.append(Point(tokens_point(record.id), {}, {TOKENS: payload.pop(TOKENS)}))
-            points.append(Point(point_id(record.id), {} if words is None else {WORDS: words}, payload))
+        points = [
+            Point(point_id(record.id), vectors, {**payload, **moments.get(record.id, {})})
+            for (record, _), (payload, vectors) in zip(todo, made, strict=True)
+        ]
         written = 0
         for part in _by_size(points):
             written += sum(point.size for point in part)
@@ -364,17 +351,15 @@ class Enricher:
 
     def _remove_others(self, seen: set[str]) -> int:
         """Points beside the collection of documents that are gone."""
-        known = seen | {tokens_point(name) for name in seen}
         pages = self._target.scroll((), batch=10_000)
-        others = [record.id for page in pages for record in page if record.id not in known]
+        others = [record.id for page in pages for record in page if record.id not in seen]
         # Another run may have enriched documents that were added behind this one.
         ids = [point_id(name) for name in others]
         there = {record.id for record in self.collection.points.retrieve(ids, ())}
-        there |= {tokens_point(name) for name in there}
         gone = [name for name in others if name not in there]
         if gone:
             self._target.delete([point_id(name) for name in gone])
-        return len(gone) // (1 if self.encoder is None else 2)
+        return len(gone)
 
     def _counted(self) -> int:
         """Of how many points the statistics of words are; -1 without any."""
@@ -418,8 +403,9 @@ def remove_enrichment(collection: AttachedCollection) -> bool:
         return False
     if record.in_place:
         enriched.points.delete_fields(KEYS)
-        if record.words is not None:
-            enriched.points.delete_vector(WORDS)
+        for name, is_there in ((WORDS, record.words is not None), (TOKENS, bool(record.model))):
+            if is_there:
+                enriched.points.delete_vector(name)
     elif enriched.points.exists():
         _require_ours(enriched.points)
         enriched.points.drop()
@@ -444,6 +430,9 @@ def _by_size(points: Sequence[Point]) -> Iterator[list[Point]]:
         yield part
 
 
-def _size(payload: Payload, sparse: SparseVector | None) -> int:
+def _size(payload: Payload, vectors: Mapping[str, StoredVector]) -> int:
     """Bytes that a point takes, about, as Qdrant stores it."""
-    return sum(len(str(own)) for own in payload.values()) + (8 * len(sparse.indices) if sparse else 0)
+    numbers = sum(
+        8 * len(own.indices) if isinstance(own, SparseVector) else 2 * own.size for own in vectors.values()
+    )
+    return numbers + sum(len(str(own)) for own in payload.values())

@@ -27,9 +27,17 @@ from surprise_rerank.errors import DataError, did_you_mean
 
 Payload: TypeAlias = Mapping[str, Any]
 
-# What `enrich` adds to points in place, which is no part of a document: payload keys and a sparse vector.
-ADDED_KEYS = ("surprise_tokens", "surprise_mu", "surprise_sigma", "surprise_statistics", "surprise_hash")
-ADDED_WORDS = "surprise_words"
+# What `enrich` adds to points in place, which is no part of a document: payload keys, a sparse vector and a
+# multivector.
+ADDED_KEYS = (
+    "surprise_token_count",
+    "surprise_token_shape",
+    "surprise_mu",
+    "surprise_sigma",
+    "surprise_statistics",
+    "surprise_hash",
+)
+ADDED_WORDS, ADDED_TOKENS = "surprise_words", "surprise_tokens"
 
 _NODE = "_node_content"  # LlamaIndex: a node as JSON
 _NODE_KEYS = frozenset({_NODE, "_node_type", "document_id", "doc_id", "ref_doc_id"})

@@ -25,42 +25,6 @@ from surprise_rerank.surprise.score import z_scores
 
 
 @dataclass(frozen=True, slots=True)
-class MultivectorRetriever(ExplainingRetriever):
-    """The nearest by dense vectors, re-scored inside Qdrant by MaxSim over the collection's multivectors.
-
-    Scores are the mean over the question's tokens of the largest similarity, as `DynaMaxReranker` gives them.
-
-    Attributes:
-        index: a collection with multivectors.
-        options: filter, offset, threshold and parameters of Qdrant.
-    """
-
-    index: AttachedCollection
-    options: SearchOptions = NO_OPTIONS
-
-    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
-        """The `depth` best documents, with what the re-ranker needs."""
-        count = len(query.require_tokens())
-        options = self.options
-        if options.score_threshold is not None:
-            options = replace(options, score_threshold=options.score_threshold * max(count, 1))
-        found = self.index.running(self._stages(query, depth), depth, fields, "maxsim", options)
-        return replace(found, scores={"maxsim": found.scores["maxsim"] / max(count, 1)})
-
-    def steps(self, query: Query, depth: int) -> list[str]:
-        """What `retrieve` does, in words."""
-        return in_words(self.index, self._stages(query, depth), self.options)
-
-    def _stages(self, query: Query, depth: int) -> list[Stage]:
-        tokens = models.NearestQuery.model_construct(nearest=query.require_tokens().tolist())
-        wide = _wide(depth, self.options)
-        return [
-            _dense(self.index, query, wide),
-            Stage(tokens, self.index.vectors.tokens, "MaxSim of multivectors", depth),
-        ]
-
-
-@dataclass(frozen=True, slots=True)
 class MomentsRetriever(ExplainingRetriever):
     """The nearest by dense vectors, re-scored inside Qdrant by z, from moments that `enrich` added in place.
 

@@ -37,6 +37,7 @@ from surprise_rerank.connectors.readers.fields import shown
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.files import UNREADABLE_ARCHIVE
 from surprise_rerank.core.terms import TermBatch
+from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError, did_you_mean
 from surprise_rerank.surprise.ensemble import Ensemble
 
@@ -322,6 +323,23 @@ def dense_of(page: Sequence[Record], layout: VectorLayout) -> tuple[Float32Array
 def terms_of(page: Sequence[Record], layout: VectorLayout) -> TermBatch:
     """The sparse vectors of points; a point without one has no terms."""
     return to_terms(page, layout.sparse or "")
+
+
+def tokens_of(page: Sequence[Record], layout: VectorLayout, where: str) -> TokenBatch:
+    """The multivectors of points, which are a text's token vectors.
+
+    Raises:
+        DataError: if the collection has none.
+    """
+    if layout.tokens is None:
+        raise DataError(
+            f"{where} stores no token vectors; add them with enrich(tokens=True), or choose a system that "
+            "needs none"
+        )
+    found = (record.vectors.get(layout.tokens) for record in page)
+    size = layout.token_size
+    rows = [np.array([] if own is None else own, np.float32).reshape(-1, size) for own in found]
+    return TokenBatch.from_arrays(rows, size)
 
 
 def _mark(text: str) -> int:

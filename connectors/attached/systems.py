@@ -7,25 +7,23 @@ from dataclasses import dataclass
 from surprise_rerank.candidates import Field
 from surprise_rerank.connectors.attached.collection import AttachedCollection
 from surprise_rerank.connectors.attached.enriched import WORDS
-from surprise_rerank.connectors.attached.retrievers import MomentsRetriever, MultivectorRetriever
+from surprise_rerank.connectors.attached.retrievers import MomentsRetriever
 from surprise_rerank.connectors.attached.words import SparseWords
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
-from surprise_rerank.connectors.systems.built import BuiltSystem, TokenMode
+from surprise_rerank.connectors.systems.built import SAMPLE_SIZE, BuiltSystem
 from surprise_rerank.connectors.systems.inputs import Sample, SystemInputs
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.core.terms import TermSpace
 from surprise_rerank.core.vectors import is_linear
 from surprise_rerank.errors import DataError
-from surprise_rerank.pipeline import Retriever
 from surprise_rerank.rerank.rerankers import Reranker, SurpriseReranker
 from surprise_rerank.surprise.ensemble import Ensemble
 
 # What adds that which a system compares, where a collection has none of it.
 _REMEDIES = {
     "--bm25": "enrich(words=True), or sparse= for the question's",
-    "--packed-tokens": "enrich(tokens=True)",
-    "--tokens float16": "the system dynamax, after enrich",
+    "--tokens": "enrich(tokens=True)",
 }
 
 
@@ -41,11 +39,6 @@ class AttachedInputs(SystemInputs):
         return "auto" if is_linear(self.index.similarity) else "fusion"
 
     @property
-    def default_of_texts(self) -> str:
-        """The same: tokens are compared here."""
-        return self.default
-
-    @property
     def possible(self) -> list[str]:
         """The systems that there is enough for, the default first."""
         there = {
@@ -55,7 +48,6 @@ class AttachedInputs(SystemInputs):
             "surprise": True,
             "bm25": self.words is not None,
             "dynamax": self.index.has_tokens,
-            "maxsim": self.index.vectors.tokens is not None,
         }
         return [name for name, is_there in there.items() if is_there]
 
@@ -72,16 +64,14 @@ class AttachedInputs(SystemInputs):
         return SparseWords(own, own.points, name, idf, own.sparse, self._own_terms, self.options)
 
     @property
-    def token_mode(self) -> TokenMode | None:
-        """Tokens are compared here, where there are any.
+    def has_tokens(self) -> bool:
+        """Whether there are token vectors: the collection's own multivectors, or those that were added."""
+        return self.index.has_tokens
 
-        Raises:
-            DataError: if Qdrant is to compare them.
-        """
-        own = self.index
-        if self.mode == "maxsim":
-            raise DataError(f"mode 'maxsim' is for an index; leave it away for {own.where}")
-        return "client" if own.has_tokens else None
+    @property
+    def compares_here(self) -> bool:
+        """Also the collection's own multivectors: Qdrant scales the rows of those compared by the cosine."""
+        return self.of_texts or not self.index.reads_added
 
     @property
     def lacks(self) -> str:
@@ -100,20 +90,17 @@ class AttachedInputs(SystemInputs):
             why = f"{own.tokens_of_another}"
         return f"without {' and '.join(absent)}: {why}"
 
-    def sample(self, size: int, *, tokens: bool, terms: bool = False) -> Sample:
-        """So many documents that stand for the collection; see `SystemInputs.sample`."""
+    def sample(self, *, terms: bool = False) -> Sample:
+        """Documents that stand for the collection; see `SystemInputs.sample`."""
         own, words, fields = self.index, self.words, set[Field]({"dense"})
-        if tokens:
-            fields.add("tokens")
         # Learned sparse vectors are weighted already.
         if terms and words is not None and (words.idf or words.vector == WORDS):
             fields.add("terms")
-        found = own.sample(size, frozenset(fields))
+        found = own.sample(SAMPLE_SIZE, frozenset(fields))
         corpus = Ensemble.from_vectors(
             found.require_dense(), sample_size=0, model=own.model, similarity=own.similarity
         )
-        known = None if found.terms is None else TermSpace(found.terms)
-        return Sample(corpus.count, corpus, found.tokens, known)
+        return Sample(corpus.count, corpus, None if found.terms is None else TermSpace(found.terms))
 
     def surprise(self) -> BuiltSystem:
         """The nearest by z over the ensemble: inside Qdrant from moments that `enrich` added, else here."""
@@ -128,18 +115,12 @@ class AttachedInputs(SystemInputs):
         """What orders given texts by surprise."""
         return SurpriseReranker(self.index.ensemble(), weight=1.0)
 
-    def maxsim(self) -> Retriever:
-        """The nearest, by MaxSim of the collection's own multivectors, inside Qdrant."""
-        if self.index.vectors.tokens is None:
-            raise self.lacking("multivectors, which maxsim compares", "--tokens float16")
-        return MultivectorRetriever(self.index, self.options)
-
     def lacking(self, what: str, option: str) -> DataError:
         """The error for what the collection has not; of an option of an index, what stands for it here."""
         own = self.index
-        if option == "--packed-tokens" and own.enriched.has_tokens and not own.has_tokens:
+        if option == "--tokens" and own.enriched.has_tokens and not own.has_tokens:
             return DataError(f"{own.where}: {own.tokens_of_another}")
-        plain = what.removeprefix("packed ").replace("sparse vectors", "words")
+        plain = what.replace("sparse vectors", "words")
         return DataError(f"{own.where} has no {plain}; choose another system, or {_REMEDIES[option]}")
 
     def _own_terms(self) -> TermStatistics:

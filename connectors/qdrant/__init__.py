@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant.manifest import IndexOptions as IndexOptions
     from surprise_rerank.connectors.qdrant.manifest import IndexStatus as IndexStatus
     from surprise_rerank.connectors.qdrant.retrievers.dense import DenseRetriever as DenseRetriever
-    from surprise_rerank.connectors.qdrant.retrievers.dense import MaxSimRetriever as MaxSimRetriever
     from surprise_rerank.connectors.qdrant.retrievers.dense import SurpriseRetriever as SurpriseRetriever
     from surprise_rerank.connectors.qdrant.retrievers.sparse import SparseRetriever as SparseRetriever
     from surprise_rerank.connectors.qdrant.search.queries import SearchOptions as SearchOptions
@@ -27,7 +26,7 @@ __getattr__, __all__ = lazy_names(
         "lexical": "Bm25",
         "location": "Location RetryPolicy",
         "manifest": "IndexOptions IndexStatus",
-        "retrievers.dense": "DenseRetriever MaxSimRetriever SurpriseRetriever",
+        "retrievers.dense": "DenseRetriever SurpriseRetriever",
         "retrievers.sparse": "SparseRetriever",
         "search.queries": "SearchOptions",
         "writing.indexing": "SyncReport",

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -25,19 +26,22 @@ from surprise_rerank.connectors.qdrant.location import (
     RetryPolicy,
 )
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, IndexStatus, Manifest, StatisticsRecord
+from surprise_rerank.connectors.qdrant.multivectors import TOKEN_COUNT, TOKEN_FIELDS
 from surprise_rerank.connectors.qdrant.schema import (
     DENSE,
     ID,
     METADATA,
     NUMBER,
     PASSAGES,
-    WITH_VECTORS,
+    TOKEN_VECTORS,
     point_id,
 )
+from surprise_rerank.connectors.qdrant.search.inclusion import AskedInclusion
 from surprise_rerank.connectors.qdrant.search.pools import Pools, Search
 from surprise_rerank.connectors.qdrant.search.queries import (
     NO_OPTIONS,
     SearchOptions,
+    by_id,
     dense_stage,
     dense_vector,
 )
@@ -46,9 +50,7 @@ from surprise_rerank.connectors.qdrant.storage.base import Storage
 from surprise_rerank.connectors.qdrant.storage.files import Files
 from surprise_rerank.connectors.qdrant.storage.folder import FolderStorage
 from surprise_rerank.connectors.qdrant.storage.server import ServerStorage
-from surprise_rerank.connectors.qdrant.storage.tokens import stored_tokens
 from surprise_rerank.connectors.qdrant.writing import statistics
-from surprise_rerank.connectors.qdrant.writing.carrying import CarriedVectors
 from surprise_rerank.connectors.qdrant.writing.indexing import Indexer, SyncReport
 from surprise_rerank.connectors.qdrant.writing.locking import exclusive
 from surprise_rerank.connectors.qdrant.writing.pipeline import delete_documents
@@ -84,7 +86,6 @@ class QdrantIndex(Searched):
         self._encoder = encoder
         self._statistics: Statistics | None = None
         self._terms = KeptTerms(storage)
-        self._carried: CarriedVectors | None = None  # while this is filled with those of the version before
         self._density: float | None = None
         self.is_closed = False
         # One change at a time: a pass of statistics must not give a document the moments of its old text.
@@ -230,7 +231,7 @@ class QdrantIndex(Searched):
 
     @property
     def token_form(self) -> TokenForm:
-        """The form of its packed token vectors."""
+        """How its token vectors are merged."""
         return self.manifest.options.token_form
 
     @property
@@ -251,13 +252,13 @@ class QdrantIndex(Searched):
     def pools(self) -> Pools:
         """Candidates from requests to the engine; what retrievers are made of."""
         if self._density is None:
-            points = self.storage.engine.count(WITH_VECTORS) if self.manifest.options.passages else 0
+            points = self.storage.engine.count() if self.manifest.options.passages else 0
             self._density = points / max(len(self), 1) if points else 1.0
         return Pools(self.storage, self._density)
 
     def __len__(self) -> int:
         splits = self.manifest.options.passages is not None
-        return self.storage.engine.count(_FIRST_POINTS if splits else WITH_VECTORS)
+        return self.storage.engine.count(_FIRST_POINTS if splits else None)
 
     @exclusive
     def sync(
@@ -292,7 +293,7 @@ class QdrantIndex(Searched):
         self._density = None
         bar = Terminal(quiet=not show_progress).bar("indexing", total_of(documents), "documents")
         with bar as work, self._changing_points() as points:
-            indexer = Indexer(self.storage.engine, points, maker, work, on_progress, self._carried)
+            indexer = Indexer(self.storage.engine, points, maker, work, on_progress)
             return indexer.run(documents, prune=prune, encoded=encoded)
 
     @exclusive
@@ -317,16 +318,12 @@ class QdrantIndex(Searched):
         token_encoder: object | None = None,
         options: IndexOptions | None = None,
         collection_settings: Mapping[str, Any] | None = None,
-        encode_again: bool = False,
         show_progress: bool = False,
     ) -> SyncReport:
         """Index everything again into a new version, and replace this one by it in one step.
 
         Until then this version answers. After an error it stays in use, and another call continues. The new
-        version keeps the ensemble if the model is the same. Of documents that have not changed, it takes over
-        the vectors, where they lose nothing by it: the model and the passages must be the same, and the token
-        vectors in the same form, or int8 and to be merged or coded. Of a `FunctionEncoder` the name is all
-        that is known of the model; if it gives other vectors now, let everything be encoded again.
+        version keeps the ensemble if the model is the same.
 
         Args:
             documents: the whole collection.
@@ -334,24 +331,20 @@ class QdrantIndex(Searched):
             token_encoder: gives the token vectors in its place, as for `open`.
             options: others, or the same.
             collection_settings: as for `open`; shards and copies stay as they are where it does not say.
-            encode_again: take over no vectors.
             show_progress: as for `sync`.
 
         Raises:
             IndexingError: if documents cannot be stored.
         """
         model = given_model(self.encoder if encoder is None else encoder, token_encoder) or self.encoder
-        chosen = options or self.manifest.options_when_rebuilt
+        chosen = options or self.manifest.options
         made = self.storage.successor(Manifest.of(model, chosen), collection_settings or {})
         try:
             successor = type(self)(made, model)
             same_model = model.fingerprint == self.manifest.fingerprint
             if same_model:
                 statistics.carry_over(self.storage, made)
-            if not encode_again:
-                successor._carried = CarriedVectors(self.storage, made.manifest, model)
             report = QdrantIndex.sync(successor, documents, prune=True, show_progress=show_progress)
-            successor._carried = None
             kept = successor.statistics()
             if kept is not None:  # an interrupted call may have stored those of another ensemble
                 statistics.refresh(made, kept, lambda count: None)
@@ -399,13 +392,13 @@ class QdrantIndex(Searched):
         """The ensemble of all stored documents (of their passages, where they are split), in one pass."""
         batches = (
             np.array([r.vectors[DENSE] for r in batch], np.float32).reshape(-1, self.manifest.dimension)
-            for batch in self.storage.engine.scroll((), (DENSE,), condition=WITH_VECTORS)
+            for batch in self.storage.engine.scroll((), (DENSE,))
         )
         return Ensemble.from_batches(batches, sample_size=sample_size, model=self.manifest.model)
 
     def sample_ids(self, size: int) -> tuple[str, ...]:
         """Ids of a sample of the documents, fewer where they have many passages; see `token_sample`."""
-        records = self.storage.engine.smallest(size, (ID,), WITH_VECTORS)
+        records = self.storage.engine.smallest(size, (ID,))
         return tuple(dict.fromkeys(record.payload[ID] for record in records))
 
     def sample_documents(self, size: int) -> tuple[Document, ...]:
@@ -418,9 +411,25 @@ class QdrantIndex(Searched):
 
         Point ids are hashes: this is a uniform sample, the same in every engine.
         """
-        records = self.storage.engine.smallest(size, (ID,), WITH_VECTORS)
-        tokens = stored_tokens(self.storage, records)
-        return tuple(record.payload[ID] for record in records), tokens
+        engine, fields = self.storage.engine, (ID, *TOKEN_FIELDS)
+        points = [record.id for record in engine.smallest(size, ())]
+        found = {record.id: record for record in engine.retrieve(points, fields, (TOKEN_VECTORS,))}
+        records = [found[point] for point in points if point in found]
+        return tuple(record.payload[ID] for record in records), self.pools.tokens_of(records)
+
+    def with_inclusion(self, pool: Candidates, asked: AskedInclusion, options: SearchOptions) -> Candidates:
+        """Candidates with inclusion of a question's tokens; see `Searched.with_inclusion`."""
+        numbers = [0] * len(pool) if pool.passages is None else [own.number for own in pool.passages]
+        points = [point_id(name, number) for name, number in zip(pool.ids, numbers, strict=True)]
+        if not points:
+            return replace(pool, inclusion=asked.inclusion({}, (), np.zeros(0, np.int64)))
+        own = models.Filter(must=[models.HasIdCondition(has_id=list(points))])
+        scores, stored = self.pools.ask(
+            [asked.among(own, len(points)), by_id(points, (TOKEN_COUNT,))], options
+        )
+        counts = {record.id: record.payload[TOKEN_COUNT] for record in stored}
+        lengths = np.array([counts.get(point, 0) for point in points], np.int64)
+        return replace(pool, inclusion=asked.inclusion(asked.found(scores), points, lengths))
 
     def term_statistics(self) -> TermStatistics:
         """What every term weighs over all documents; over their passages, where they are split.
@@ -537,7 +546,7 @@ class QdrantIndex(Searched):
             where=self.where,
             engine=engine.kind,
             documents=len(self),
-            points=engine.count(WITH_VECTORS),
+            points=engine.count(),
             manifest=manifest,
             behind=0 if latest is None else statistics.documents_behind(self.storage, latest),
         )

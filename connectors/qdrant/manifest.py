@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, TypeAlias, get_args
 
 from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.location import EngineKind
-from surprise_rerank.connectors.qdrant.multivectors import CODED, TokenStorage
 from surprise_rerank.connectors.qdrant.schema import METADATA, SCHEMA_VERSION
 from surprise_rerank.core.extras import is_installed
-from surprise_rerank.core.tokens.batch import STORAGES, Storage
-from surprise_rerank.core.tokens.form import INT8, TokenForm
+from surprise_rerank.core.tokens.form import POOLING, TokenForm
 from surprise_rerank.encoders.backends.precision import precision_of
 from surprise_rerank.encoders.base import Encoder, token_dimension
 from surprise_rerank.encoders.passages import Passages
@@ -34,14 +32,8 @@ class IndexOptions:
     Attributes:
         passages: how documents are split that are longer than the model reads; None cuts them, as the
             published figures of some data sets assume.
-        packed_tokens: whether token vectors are in a payload, for scores that are computed here.
-        token_storage: bits of their components: `1bit`, `2bit`, `4bit` or `int8`. None takes what an index
-            that exists has; a new one gets `TokenForm.usual`.
-        pooling: tokens of a document that are merged into one vector, on average; 1 merges none. None takes
-            what an index that exists has; a new one merges as `TokenForm` does by default, and none in int8.
-        token_vectors: whether they are stored as a multivector too, for MaxSim inside Qdrant, and how: in
-            `float16`, in bytes (`uint8`), or in codes of 4, 2 or 1 bits (`turbo4`, `turbo2`, `turbo1`), which
-            Edge and servers from 1.18 on have. They are merged by the same `pooling`.
+        tokens: whether token vectors are stored, as multivectors, for MaxSim inside Qdrant.
+        pooling: tokens of a document that are merged into one of them, on average; 1 merges none.
         surprise_vector: whether the augmented vector is stored, for first-stage search by surprise.
         bm25: settings of the sparse vectors for lexical search inside Qdrant; None stores none, and is the
             default where `qdrant_edge`, which computes them, is not installed.
@@ -55,10 +47,8 @@ class IndexOptions:
     """
 
     passages: Passages | None = field(default_factory=Passages)
-    packed_tokens: bool = True
-    token_storage: Storage | None = None
-    pooling: float | None = None
-    token_vectors: TokenStorage | None = None
+    tokens: bool = True
+    pooling: float = POOLING
     surprise_vector: bool = False
     bm25: Bm25 | None = field(default_factory=_usual_bm25)
     quantization: Quantization | None = None
@@ -68,15 +58,9 @@ class IndexOptions:
     shard_by_tenant: bool = False
 
     def __post_init__(self) -> None:
-        choices: dict[str, tuple[Any, ...]] = {
-            "token_storage": STORAGES,
-            "token_vectors": get_args(TokenStorage),
-            "quantization": get_args(Quantization),
-        }
-        for name, allowed in choices.items():
-            if getattr(self, name) not in (None, *allowed):
-                known = ", ".join(allowed)
-                raise DataError(f"{name}={getattr(self, name)!r} is not known; choose None or one of {known}")
+        if self.quantization not in (None, *get_args(Quantization)):
+            known = ", ".join(get_args(Quantization))
+            raise DataError(f"quantization={self.quantization!r} is not known; choose None or one of {known}")
         if self.tenant is not None and not all(self.tenant.split(".")):
             raise DataError(f"tenant={self.tenant!r} is no key of the metadata; give one such as 'customer'")
         if self.shard_by_tenant and self.tenant is None:
@@ -84,6 +68,11 @@ class IndexOptions:
                 "shard_by_tenant needs tenant, the key of the metadata that says whose a document is"
             )
         _ = self.token_form  # refuses a pooling that is none
+        if not self.tokens and self.pooling != POOLING:
+            raise DataError(
+                f"pooling={self.pooling!r} is of token vectors, and tokens=False stores none; leave one of "
+                "the two away"
+            )
         for path, kind in self.payload_indexes.items():
             if kind not in get_args(PayloadType):
                 known = ", ".join(get_args(PayloadType))
@@ -91,38 +80,13 @@ class IndexOptions:
 
     @property
     def token_form(self) -> TokenForm:
-        """The form of token vectors, int8 where it is not settled yet; multivectors are merged as it says."""
-        return TokenForm.chosen(self.token_storage or INT8.storage, self.pooling)
+        """How token vectors are merged."""
+        return TokenForm(pooling=self.pooling)
 
     @property
     def tenant_path(self) -> str:
         """Where a payload has the tenant; empty where there are none."""
         return "" if self.tenant is None else f"{METADATA}.{self.tenant}"
-
-    @property
-    def stores_tokens(self) -> bool:
-        """Whether token vectors are stored, in any place."""
-        return self.packed_tokens or self.token_vectors is not None
-
-    def settled(self, dimension: int) -> IndexOptions:
-        """The same, with what a new index gets where nothing was asked for.
-
-        Args:
-            dimension: of the token vectors.
-
-        Raises:
-            DataError: if a form of token vectors is asked for, and none are stored.
-        """
-        if self.stores_tokens:
-            form = TokenForm.chosen(self.token_storage, self.pooling, dimension)
-            return replace(self, token_storage=form.storage, pooling=form.pooling)
-        for name in _SETTLED_WHEN_MADE:
-            if getattr(self, name) is not None:
-                raise DataError(
-                    f"{name}={getattr(self, name)!r} is of token vectors, and packed_tokens=False stores "
-                    "none; leave one of the two away"
-                )
-        return self
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
@@ -139,9 +103,6 @@ class IndexOptions:
                 "bm25": None if bm25 is None else Bm25.from_json(bm25),
             }
         )
-
-
-_SETTLED_WHEN_MADE = ("token_storage", "pooling")
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,12 +178,12 @@ class Manifest:
             DataError: if token vectors are to be stored, and the encoder has none.
         """
         tokens = token_dimension(encoder)
-        chosen = (options or IndexOptions(packed_tokens=tokens is not None)).settled(tokens or 0)
-        if tokens is None and chosen.stores_tokens:
+        chosen = options or IndexOptions(tokens=tokens is not None)
+        if tokens is None and chosen.tokens:
             raise DataError(
                 f"the index stores token vectors, and the encoder {encoder.name!r} has none; take those of "
                 "another model (token_encoder=load_encoder()), or make the index with "
-                "IndexOptions(packed_tokens=False, token_vectors=None)"
+                "IndexOptions(tokens=False)"
             )
         return cls(
             encoder.name,
@@ -232,12 +193,6 @@ class Manifest:
             token_dimension=tokens or 0,
             precision=precision_of(encoder),
         )
-
-    @property
-    def options_when_rebuilt(self) -> IndexOptions:
-        """The same; the usual form of token vectors is chosen again, as it depends on the dimension."""
-        usual = self.options.token_form == TokenForm.usual(self.token_dimension)
-        return replace(self.options, token_storage=None, pooling=None) if usual else self.options
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
@@ -303,20 +258,12 @@ class Manifest:
         """Refuse an engine that cannot store what the options say.
 
         Raises:
-            DataError: if it is local mode, and multivectors are to be in codes; if it is no server, and every
-                tenant is to have a shard.
+            DataError: if it is no server, and every tenant is to have a shard.
         """
         if self.options.shard_by_tenant and kind != "server":
             raise DataError(
                 f"shard_by_tenant is for a Qdrant server that is a cluster, and {where} is none; leave it "
                 "away, a filter by tenant finds the same"
-            )
-        storage = self.options.token_vectors
-        if kind == "local" and storage in CODED:
-            raise DataError(
-                f"token_vectors={storage!r} is computed by Qdrant Edge, or by a server from 1.18 on, and "
-                f"{where} is of qdrant-client's local mode; choose engine='edge' or a url, or "
-                "token_vectors='float16'"
             )
 
     def check_options(self, expected: IndexOptions, where: str) -> None:
@@ -327,10 +274,10 @@ class Manifest:
         """
         for option in fields(IndexOptions):
             ours, theirs = getattr(self.options, option.name), getattr(expected, option.name)
-            if ours != theirs and not (option.name in _SETTLED_WHEN_MADE and theirs is None):
+            if ours != theirs:
                 raise IndexMismatchError(
-                    f"{where} was made with {option.name}={ours!r}, asked for is {theirs!r}; leave the "
-                    "options away to take it as it is, or rebuild the index with the new ones"
+                    f"{where} was made with {option.name}={ours!r}, asked for is {option.name}={theirs!r}; "
+                    "leave the options away to take it as it is, or rebuild the index with the new ones"
                 )
 
     def _label(self) -> str:

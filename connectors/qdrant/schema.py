@@ -9,14 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import pybase64
-from qdrant_client import models
-
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.core.arrays import FloatArray
 from surprise_rerank.core.terms import TermBatch
-from surprise_rerank.core.tokens.batch import TokenBatch
-from surprise_rerank.core.tokens.packing import unpack_tokens
 from surprise_rerank.documents import Document, Passage
 from surprise_rerank.errors import DataError
 
@@ -25,28 +20,19 @@ StoredVector: TypeAlias = FloatArray | SparseVector
 PointId: TypeAlias = str | int  # a UUID; a number where a point is a vector alone
 
 # Of what is stored, and how. No other one is read: such an index is made anew.
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 # Named vectors.
 DENSE, TOKEN_VECTORS, SURPRISE, BM25 = "dense", "tokens", "surprise", "bm25"
 
-# Payload fields. Token vectors are bytes in base64, in a payload: Qdrant hands them out several times faster
-# than as a multivector, which arrives as lists of floats. They have a point of their own, without vectors,
-# which no search finds: a payload is read as a whole, and theirs is three times as large as the rest, or a
-# hundred times in int8. In one point a search by cosine takes 1.8 times as long, and one with tokens as long.
-ID, TITLE, TEXT, METADATA, HASH, TOKENS = "id", "title", "text", "metadata", "hash", "tokens"
+# Payload fields.
+ID, TITLE, TEXT, METADATA, HASH = "id", "title", "text", "metadata", "hash"
 DOCUMENT_FIELDS = (ID, TITLE, TEXT, METADATA)
 # A document's moments over the ensemble, and the version of the statistics that they belong to.
 MU, SIGMA, STATISTICS = "mu", "sigma", "statistics"
 # Where documents are split: a passage's number and place, and on the first how many there are.
 NUMBER, START, END, PASSAGES = "number", "start", "end", "passages"
 PASSAGE_FIELDS = (NUMBER, START, END)
-# How many tokens a text has, where they are stored as a multivector, which has merged them.
-TOKEN_COUNT = "token_count"
-
-# Documents and passages, without the points of packed tokens.
-WITH_VECTORS = models.Filter(must=[models.HasVectorCondition(has_vector=DENSE)])
-
 # Stands in place of the hash while a document of several points is being written.
 INCOMPLETE = ""
 
@@ -64,22 +50,14 @@ def point_id(document_id: str, number: int = 0) -> str:
     return str(document if number == 0 else uuid.uuid5(document, str(number)))
 
 
-def tokens_id(point: PointId) -> str:
-    """The UUID of the point that holds another point's packed token vectors."""
-    # uuid.uuid5 of the point and the name, at half its time: a question asks for hundreds.
-    name = bytes.fromhex(str(point).replace("-", "")) + TOKENS.encode()
-    digest = hashlib.sha1(name, usedforsecurity=False).digest()
-    return str(uuid.UUID(bytes=digest[:16], version=5))
-
-
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A document, a passage of one, or the packed token vectors of either, as they are stored.
+    """A document, or a passage of one, as it is stored.
 
     Attributes:
-        id: see `point_id` and `tokens_id`; a number where the point is a vector alone.
-        vectors: name -> (d,) dense, (n, d) token vectors, or a sparse vector; none for packed tokens.
-        payload: document, content hash, moments; or packed tokens.
+        id: see `point_id`; a number where the point is a vector alone.
+        vectors: name -> (d,) dense, (n, d) token vectors, or a sparse vector.
+        payload: document, content hash, moments.
         tenant: whose shard it belongs into; None where tenants have no shards of their own.
     """
 
@@ -177,11 +155,6 @@ def passage_payload(document: Document, passage: Passage) -> Payload:
     }
 
 
-def packed_text(packed_tokens: bytes) -> str:
-    """Packed token vectors as a payload holds them."""
-    return pybase64.b64encode(packed_tokens).decode("ascii")
-
-
 def to_document(payload: Mapping[str, Any]) -> Document:
     """The document that `document_payload` stored."""
     return Document(
@@ -189,45 +162,9 @@ def to_document(payload: Mapping[str, Any]) -> Document:
     )
 
 
-def packed_bytes(text: Any, name: str, mended: str) -> bytes:
-    """What `packed_text` wrote.
-
-    Args:
-        text: of a payload.
-        name: of the text that the token vectors are of, for errors.
-        mended: what to do where it is damaged.
-
-    Raises:
-        DataError: if it is damaged.
-    """
-    try:
-        return pybase64.b64decode(text, validate=True)
-    except (ValueError, TypeError) as error:
-        raise DataError(f"packed tokens {name} are damaged: {error}; {mended}") from error
-
-
 def to_passage(payload: Mapping[str, Any]) -> Passage:
     """The passage that `passage_payload` stored."""
     return Passage(payload[NUMBER], payload[START], payload[END])
-
-
-_MENDED = "rebuild the index"
-
-
-def to_tokens(payloads: Sequence[Mapping[str, Any]], dimension: int, names: Sequence[str]) -> TokenBatch:
-    """The token vectors of several payloads.
-
-    Args:
-        payloads: n, of documents or passages.
-        dimension: of the token vectors.
-        names: n, for errors.
-
-    Raises:
-        DataError: if they are damaged; names the text.
-    """
-    pairs = zip(payloads, names, strict=True)
-    packed = [packed_bytes(payload.get(TOKENS, ""), name, _MENDED) for payload, name in pairs]
-    return unpack_tokens(packed, dimension, names, _MENDED)
 
 
 def to_terms(points: Sequence[Point | Record], vector: str = BM25) -> TermBatch:

@@ -154,10 +154,10 @@ class IndexTarget:
         if self.vectors is None:
             return None
         options = manifest.options
-        if self.token_vectors is None and (options.packed_tokens or options.token_vectors):
+        if self.token_vectors is None and options.tokens:
             raise DataError(
                 "the index stores token vectors; name their column, too (token_vectors=...), or make it with "
-                "packed_tokens=False and token_vectors=None"
+                "tokens=False"
             )
         dense = [np.asarray(row) for row in _column(table, self.vectors)]
         rows = unit_rows(matrix(_rows(dense, manifest.dimension), f"the column {self.vectors!r}"))

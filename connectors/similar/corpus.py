@@ -2,7 +2,7 @@
 
     corpus.json                   what it is made of; a complete one also has its chunks and what was skipped
     chunk-00000-0000000/          the first thousand documents of the first source
-        chunk.json ids.arrow vectors.npy [tokens.bin tokens.npy]
+        chunk.json ids.arrow vectors.npy [tokens.npy and what belongs to them, see `_TOKENS`]
     moments/                      of blocks of rows, over the ensemble of the whole corpus
 
 A chunk is complete or absent, and depends on its documents and the model alone. After a kill, the next run
@@ -22,14 +22,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.core.files import disk_errors, whole_file, whole_folder
 from surprise_rerank.core.moments import Moments
-from surprise_rerank.core.tokens import TokenBatch, TokenForm, pack_tokens, unpack_tokens
-from surprise_rerank.core.tokens.form import INT8
+from surprise_rerank.core.tokens import TokenBatch, TokenForm
+from surprise_rerank.core.tokens.members import Members, offsets_of, rows_of
 from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.neighbours import KEY_BLOCK, Keys
@@ -38,7 +39,10 @@ EXTRA = "similar"  # the extra with pyarrow
 NAMES = ("documents", "against")  # of a job's corpora
 CORPUS_FILE, CHUNK_FILE = "corpus.json", "chunk.json"
 _FORM = "token form"
-_IDS, _VECTORS, _TOKENS, _TOKEN_ENDS = "ids.arrow", "vectors.npy", "tokens.bin", "tokens.npy"
+_IDS, _VECTORS = "ids.arrow", "vectors.npy"
+# Token vectors in int8, what scales them to length 1, where those of each document begin, and, where tokens
+# were merged, the vector of each token and where those of each document begin.
+_TOKENS = ("tokens", "token-scales", "token-offsets", "token-owners", "token-members")
 # Rows whose moments are merged before they are merged with others, always in the same order.
 ENSEMBLE_ROWS = 65_536
 
@@ -92,11 +96,19 @@ def store_chunk(
             with pyarrow.OSFile(str(draft / _IDS), "wb") as sink, ipc.new_file(sink, batch.schema) as writer:
                 writer.write_batch(batch)
             if tokens is not None:
-                packed = pack_tokens(tokens)
-                (draft / _TOKENS).write_bytes(b"".join(packed))
-                np.save(draft / _TOKEN_ENDS, np.cumsum([len(p) for p in packed], dtype=np.int64))
+                for kind, values in zip(_TOKENS, token_arrays(tokens), strict=False):
+                    np.save(draft / f"{kind}.npy", values)
             about = {"digest": digest, "rows": len(ids)}
             (draft / CHUNK_FILE).write_text(json.dumps(about), encoding="utf-8")
+
+
+def token_arrays(tokens: TokenBatch) -> tuple[npt.NDArray[Any], ...]:
+    """What is stored of token vectors; see `_TOKENS`."""
+    own = tokens.stored("int8")
+    kept = (own.directions, own.scales, own.offsets)
+    if own.members is None:
+        return kept
+    return (*kept, own.members.owners.astype(np.uint16), own.members.offsets)
 
 
 @contextmanager
@@ -190,15 +202,13 @@ def read_metadata(folder: Path) -> dict[str, Any] | None:
 
 
 def made_in(form: TokenForm | None) -> dict[str, Any]:
-    """What a corpus is made of besides, by the form of its token vectors: nothing for int8, as before."""
-    return {} if form is None or form == INT8 else {_FORM: form.to_json()}
+    """What a corpus is made of besides, by the form of its token vectors."""
+    return {} if form is None else {_FORM: form.to_json()}
 
 
 def form_of(made_of: Mapping[str, Any]) -> TokenForm | None:
-    """The form that `made_in` told; None without token vectors."""
-    if not made_of.get("tokens"):
-        return None
-    return TokenForm.from_json(made_of[_FORM]) if _FORM in made_of else INT8
+    """The form that `made_in` told; None without token vectors, or where it is not known."""
+    return TokenForm.from_json(made_of[_FORM]) if _FORM in made_of else None
 
 
 class EncodedCorpus:
@@ -288,20 +298,22 @@ class EncodedCorpus:
         """The token vectors of any rows, in int8, in which they are compared.
 
         Raises:
-            DataError: if some are damaged; names the document.
+            DataError: if some are damaged; names the folder.
         """
-        packed: list[bytes] = [b""] * len(rows)
+        if not len(rows):
+            return TokenBatch.from_arrays([]).stored("int8")
+        parts, places_of = [], []
         for chunk, places in self._by_chunk(rows):
-            ends = np.load(self.folder / chunk.name / _TOKEN_ENDS)
-            with (self.folder / chunk.name / _TOKENS).open("rb") as file:
-                for place in places.tolist():
-                    row = int(rows[place]) - chunk.first
-                    start = int(ends[row - 1]) if row else 0
-                    file.seek(start)
-                    packed[place] = file.read(int(ends[row]) - start)
-        names = [f"of document {name!r}" for name in self.ids(rows).to_pylist()]
-        advice = "delete the work folder, and run the job again"
-        return unpack_tokens(packed, names=names, advice=advice).stored("int8")
+            folder = self.folder / chunk.name
+            try:
+                parts.append(_tokens(folder, rows[places] - chunk.first))
+            except (OSError, ValueError, IndexError) as error:
+                raise DataError(
+                    f"the token vectors in {folder} are damaged ({error}); delete the work folder, and run "
+                    "the job again"
+                ) from error
+            places_of.append(places)
+        return TokenBatch.concatenate(parts).take(np.argsort(np.concatenate(places_of), kind="stable"))
 
     def keys(self, ensemble: Ensemble, first: int, device: str = "cpu") -> Keys:
         """The block of rows that begins at a multiple of `KEY_BLOCK`, with their moments.
@@ -436,3 +448,18 @@ def _one_thread() -> threadpool_limits:
 def _write_metadata(folder: Path, about: Mapping[str, Any]) -> None:
     with whole_file(folder / CORPUS_FILE) as file:
         file.write(json.dumps(about).encode())
+
+
+def _tokens(folder: Path, rows: IntArray) -> TokenBatch:
+    """The token vectors of some documents of a chunk; only the pages that hold them are read."""
+    paths = [folder / f"{kind}.npy" for kind in _TOKENS]
+    is_merged = paths[-1].exists() or paths[-2].exists()
+    arrays = [np.load(path, mmap_mode="r") for path in (paths if is_merged else paths[:3])]
+    directions, scales, offsets, *merged = arrays
+    own = rows_of(offsets, rows)
+    lengths = np.diff(offsets)[rows]
+    members = None if not merged else Members(*merged).take(rows)
+    factors = scales[own]
+    return TokenBatch(
+        directions[own], factors, (factors > 0).astype(np.float32), offsets_of(lengths), members=members
+    )

@@ -19,10 +19,10 @@ from surprise_rerank.connectors.similar.corpus import (
     hash_of,
     is_stored,
     store_chunk,
+    token_arrays,
 )
 from surprise_rerank.core.arrays import Float32Array, matrix, unit_rows
-from surprise_rerank.core.tokens import TokenBatch, TokenForm, pack_tokens
-from surprise_rerank.core.tokens.form import INT8
+from surprise_rerank.core.tokens import TokenBatch, TokenForm
 from surprise_rerank.documents import Document, encodable
 from surprise_rerank.encoders.base import Encoder, encode_documents
 from surprise_rerank.errors import DataError
@@ -79,8 +79,7 @@ def chunks_of(documents: Iterable[Document]) -> Iterator[list[Document]]:
 
 def digest_of(documents: Sequence[Document], model: str, tokens: TokenForm | None) -> str:
     """Digits that differ where the documents of a chunk, their order, the model, or what is kept does."""
-    # Before there were forms, chunks had tokens in int8, or none.
-    kept = str(tokens is not None) if tokens in (None, INT8) else json.dumps(tokens.to_json())
+    kept = json.dumps(None if tokens is None else tokens.to_json())
     digest = hashlib.sha256(f"{model}\0{kept}".encode())
     for document in documents:
         digest.update(f"\0{len(document.id)}\0{document.id}{document.content_hash}".encode())
@@ -119,8 +118,6 @@ def store_documents(
     digest = digest_of(documents, model, tokens)
     if is_stored(folder, name, digest):
         return
-    from surprise_rerank.similarities.kernels import in_form  # which needs torch
-
     encoder = load()
     order = sorted(range(len(documents)), key=lambda i: -len(documents[i].content))
     dense = np.empty((len(documents), encoder.dimension), np.float32)
@@ -130,7 +127,7 @@ def store_documents(
         encoded = encode_documents(encoder, [documents[i].content for i in rows])
         dense[rows] = encoded.dense
         if tokens is not None:
-            parts.append(in_form(encoded.require_tokens(), tokens))
+            parts.append(tokens.of(encoded.require_tokens()))
     kept = TokenBatch.concatenate(parts).take(np.argsort(order)) if parts else None
     store_chunk(folder, name, digest, [d.id for d in documents], dense, kept)
 
@@ -157,7 +154,8 @@ def store_vectors(folder: Path, given: Vectors) -> list[str]:
         named = hashlib.sha256("\0".join(names_of_rows).encode())
         named.update(rows.tobytes())
         for own in tokens:
-            named.update(b"".join(pack_tokens(own)))
+            for values in token_arrays(own):
+                named.update(values.tobytes())
         names.append(chunk_name(0, number))
         store_chunk(folder, names[-1], named.hexdigest(), names_of_rows, rows, *tokens)
     return names

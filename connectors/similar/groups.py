@@ -7,7 +7,7 @@ and a few more for each that is in a group.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -22,16 +22,12 @@ from surprise_rerank.connectors.similar.outputs import ROW_COLUMNS, Target, part
 from surprise_rerank.connectors.similar.settings import Similarity, SimilaritySettings
 from surprise_rerank.core.arrays import IntArray
 from surprise_rerank.core.extras import import_extra
-from surprise_rerank.core.tokens import TokenForm
-from surprise_rerank.core.tokens.batch import Storage
 from surprise_rerank.errors import DataError
 
 # The least similarity of documents that count as the same. Copies of abstracts with sentences or words
 # left out had a DynaMax of .91 where their cosine was .95; other abstracts stayed below .73 and .83
 # (docs/similar.md).
 DUPLICATE: dict[Similarity, float] = {"cosine": 0.95, "dynamax": 0.9, "both": 0.9}
-# Of DynaMax over codes of few bits, whose errors make the similarity of equal texts smaller.
-_OF_CODES: Mapping[Storage, float] = {"2bit": 0.84, "1bit": 0.77}
 
 # Of 4 bytes, where that is enough.
 _Nodes: TypeAlias = NDArray[np.signedinteger[Any]]
@@ -125,17 +121,6 @@ class Groups:
 def _blocks(nodes: int) -> Iterator[IntArray]:
     for start in range(0, nodes, _BATCH):
         yield np.arange(start, min(start + _BATCH, nodes))
-
-
-def usual_threshold(similarity: Similarity, form: TokenForm | None) -> float:
-    """The least similarity of near-duplicates where none is given.
-
-    Args:
-        similarity: of pairs.
-        form: of the token vectors, where they are compared.
-    """
-    usual = DUPLICATE[similarity]
-    return usual if form is None or similarity == "cosine" else _OF_CODES.get(form.storage, usual)
 
 
 def require_threshold(threshold: float) -> None:

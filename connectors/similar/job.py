@@ -240,7 +240,7 @@ def _require_alike(queries: EncodedCorpus, keys: EncodedCorpus, wanted: TokenFor
             where = ", ".join(corpus.made_of["sources"])
             raise DataError(
                 f"the token vectors of {where} are stored as {corpus.token_form}, and {expected} was "
-                "expected; leave out token_storage and pooling (--token-storage, --pooling), or give "
+                "expected; leave out pooling (--pooling), or give "
                 "documents that are encoded"
             )
 

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from typing import Literal, TypeAlias, get_args
 
 from surprise_rerank.core.tokens import TokenForm
-from surprise_rerank.core.tokens.batch import Storage
 from surprise_rerank.errors import DataError
 from surprise_rerank.surprise.neighbours import MOST_PAIRS, check_wanted
 
@@ -17,11 +16,10 @@ Similarity: TypeAlias = Literal["cosine", "dynamax", "both"]
 Mode: TypeAlias = Literal["exact", "index"]
 
 # The form of token vectors that are encoded for a job: compared in a tenth of the time of all tokens, and
-# nearly as similar. In codes they find neighbours as good, but a document is decoded each time that it is
-# read, in the time of many pairs, and 1 or 2 bits make similarities smaller (docs/similar.md).
+# nearly as similar (docs/similar.md).
 USUAL = TokenForm("int8", 3.5)
 # What the vectors of a corpus are made by: the corpus has digits of its own.
-_OF_VECTORS = frozenset({"token_storage", "pooling"})
+_OF_VECTORS = frozenset({"pooling"})
 # Rows of a part of the result: what is lost by a kill, and what a worker does at a time. A row of cosines
 # costs a small share of what a row of DynaMax does.
 _PART_ROWS: dict[Similarity, int] = {"cosine": 4096, "dynamax": 128, "both": 512}
@@ -40,8 +38,6 @@ class SimilaritySettings:
         mode: `exact` compares with every document; `index` searches augmented vectors in Qdrant.
         ef: for `index`, how many nodes of the graph a search keeps at hand: more find more, in more time.
         ensemble_sample: for DynaMax, how many documents stand for the ensemble.
-        token_storage: for DynaMax, bits of the token vectors' components: `1bit`, `2bit`, `4bit` or `int8`;
-            as they are stored already, or `int8`, where None.
         pooling: for DynaMax, tokens that are merged into one vector, on average; 1 merges none. As they are
             stored already, or 3.5, where None.
     """
@@ -53,7 +49,6 @@ class SimilaritySettings:
     mode: Mode = "exact"
     ef: int = 128
     ensemble_sample: int = 256
-    token_storage: Storage | None = None
     pooling: float | None = None
 
     def __post_init__(self) -> None:
@@ -68,7 +63,7 @@ class SimilaritySettings:
                 raise DataError(f"{name} must be at least {least}, got {getattr(self, name)}")
         _ = self.token_form  # refuses one that is none
         if self.token_form is not None and not self.needs_tokens:
-            raise DataError("token_storage and pooling are for similarity 'dynamax' or 'both'")
+            raise DataError("pooling is for similarity 'dynamax' or 'both'")
         if self.similarity == "dynamax" and self.mode == "index":
             raise DataError("an index finds by cosine; choose similarity 'both', or mode 'exact'")
 
@@ -92,10 +87,7 @@ class SimilaritySettings:
     @property
     def token_form(self) -> TokenForm | None:
         """The form of token vectors that is asked for; None for any."""
-        if self.token_storage is None and self.pooling is None:
-            return None
-        pooling = USUAL.pooling if self.pooling is None else self.pooling
-        return TokenForm(self.token_storage or USUAL.storage, pooling)
+        return None if self.pooling is None else TokenForm(USUAL.storage, self.pooling)
 
     @property
     def part_rows(self) -> int:

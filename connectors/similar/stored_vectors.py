@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
 
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
-from surprise_rerank.connectors.qdrant.schema import DENSE, ID, WITH_VECTORS, Record
-from surprise_rerank.connectors.qdrant.storage.base import Storage
-from surprise_rerank.connectors.qdrant.storage.tokens import stored_tokens
+from surprise_rerank.connectors.qdrant.multivectors import TOKEN_FIELDS
+from surprise_rerank.connectors.qdrant.schema import DENSE, ID, TOKEN_VECTORS, Record
 from surprise_rerank.connectors.similar.encoding import Vectors
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError
 
-# Documents of a chunk; their token vectors can take a hundred megabytes.
-_BATCH = 1024
+# Documents of a chunk, and of one with token vectors, which arrive as lists of floats.
+_BATCH, _TOGETHER = 1024, 128
 
 _Batch: TypeAlias = tuple[list[str], Float32Array] | tuple[list[str], Float32Array, TokenBatch]
 
@@ -40,12 +40,14 @@ def stored_vectors(index: QdrantIndex, *, tokens: bool = False, show_progress: b
             f"{index.where} holds {status.documents} documents in {status.points} passages, and neighbours "
             "are found of whole documents; give the documents' files, or an index made with --no-passages"
         )
-    if tokens and not index.manifest.options.packed_tokens:
+    if tokens and not index.manifest.options.tokens:
         raise DataError(
-            f"{index.where} holds no packed token vectors, which dynamax compares; choose similarity "
+            f"{index.where} holds no token vectors, which dynamax compares; choose similarity "
             "'cosine', or give the documents' files"
         )
-    return Vectors(index.where, _Stored(index, tokens, show_progress), tokens, index.token_form)
+    return Vectors(
+        index.where, _Stored(index, tokens, show_progress), tokens, replace(index.token_form, storage="int8")
+    )
 
 
 class _Stored:
@@ -56,14 +58,16 @@ class _Stored:
         self._terminal = Terminal(quiet=not show_progress)
 
     def __iter__(self) -> Iterator[_Batch]:
-        storage = self._index.storage
+        engine = self._index.storage.engine
+        fields = (ID, *TOKEN_FIELDS) if self._tokens else (ID,)
+        vectors = (DENSE, TOKEN_VECTORS) if self._tokens else (DENSE,)
         with self._terminal.bar("reading", len(self._index), "documents") as advance:
-            for records in storage.engine.scroll((ID,), (DENSE,), batch=_BATCH, condition=WITH_VECTORS):
+            for records in engine.scroll(fields, vectors, batch=_TOGETHER if self._tokens else _BATCH):
                 if records:
-                    yield self._batch(storage, records)
+                    yield self._batch(records)
                 advance(len(records))
 
-    def _batch(self, storage: Storage, records: Sequence[Record]) -> _Batch:
+    def _batch(self, records: Sequence[Record]) -> _Batch:
         ids = [record.payload[ID] for record in records]
         vectors = np.array([record.vectors[DENSE] for record in records], np.float32)
-        return (ids, vectors, stored_tokens(storage, records)) if self._tokens else (ids, vectors)
+        return (ids, vectors, self._index.pools.tokens_of(records)) if self._tokens else (ids, vectors)

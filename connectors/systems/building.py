@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever
+from surprise_rerank.connectors.qdrant.retrievers.dense import SurpriseMode
 from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever, LexicallyScored
-from surprise_rerank.connectors.qdrant.retrievers.inclusion import InclusionScored, QdrantInclusion
+from surprise_rerank.connectors.qdrant.retrievers.inclusion import InclusionScored
+from surprise_rerank.connectors.qdrant.retrievers.sparse import SparseRetriever
+from surprise_rerank.connectors.qdrant.search.inclusion import TokenSample
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
 from surprise_rerank.connectors.qdrant.search.searched import Searched
-from surprise_rerank.connectors.systems.built import AUTO_SAMPLE_SIZE, SAMPLE_SIZE, BuiltSystem, Mode
+from surprise_rerank.connectors.systems.built import BuiltSystem
 from surprise_rerank.connectors.systems.fitted_weights import load_weights
 from surprise_rerank.connectors.systems.inputs import SystemInputs, inputs_of
 from surprise_rerank.connectors.systems.register import find_system
+from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.core.vectors import is_linear
 from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Retriever
@@ -22,7 +28,6 @@ from surprise_rerank.rerank.rerankers import (
     CosineReranker,
     DynaMaxReranker,
     FusionReranker,
-    StoredInclusionReranker,
     SurpriseReranker,
 )
 from surprise_rerank.rerank.scorers import (
@@ -30,7 +35,6 @@ from surprise_rerank.rerank.scorers import (
     DynaMaxScorer,
     RetrievedScorer,
     Scorer,
-    StoredInclusionScorer,
 )
 from surprise_rerank.rerank.weight_fitting import Weighted
 
@@ -39,9 +43,10 @@ def build_system(
     name: str,
     index: Searched,
     options: SearchOptions = NO_OPTIONS,
-    mode: Mode | None = None,
+    mode: SurpriseMode | None = None,
     *,
     fitted: bool = True,
+    of_texts: bool = False,
 ) -> BuiltSystem:
     """A system on a collection, with the weights that were fitted for it, if any were.
 
@@ -49,8 +54,9 @@ def build_system(
         name: which one.
         index: that is searched.
         options: filter and search parameters.
-        mode: where scores are computed, of the system's `modes`; the usual place where None.
+        mode: where surprise is computed; the usual place where None.
         fitted: False leaves fitted weights out.
+        of_texts: whether it is to rank given texts.
 
     Raises:
         DataError: if there is no such system, what it needs is not there, or fitted weights are damaged.
@@ -65,7 +71,7 @@ def build_system(
             f"the system {name!r} needs {' and '.join(not_here)}, which only an evaluation has; "
             "compare it with rerank-eval"
         )
-    built = system.built(inputs_of(index, options, mode))
+    built = system.built(replace(inputs_of(index, options, mode), of_texts=of_texts))
     weights = load_weights(index, name) if fitted and system.fits else None
     if weights is None or not isinstance(built.reranker, Weighted):
         return built
@@ -94,11 +100,6 @@ def surprise(inputs: SystemInputs) -> BuiltSystem:
     return inputs.surprise()
 
 
-def maxsim(inputs: SystemInputs) -> BuiltSystem:
-    """Cosine's pool by MaxSim of multivectors, inside Qdrant."""
-    return BuiltSystem("maxsim", inputs.maxsim())
-
-
 def bm25(inputs: SystemInputs) -> BuiltSystem:
     """The words' own order, or a given pool in the order of its BM25 scores."""
     words = inputs.words
@@ -112,15 +113,14 @@ def bm25(inputs: SystemInputs) -> BuiltSystem:
 
 
 def dynamax(inputs: SystemInputs) -> BuiltSystem:
-    """Cosine's pool by DynaMax inclusion: here, or by Qdrant's MaxSim."""
-    mode = inputs.token_mode
-    if mode is None:
-        raise inputs.lacking("packed token vectors, which dynamax compares", "--packed-tokens")
-    if mode == "client":
-        reranking = "client: dynamax of the token vectors of all of these"
-        return BuiltSystem("dynamax", inputs.dense, DynaMaxReranker(), reranking)
-    scored = InclusionScored(inputs.dense, inputs.inclusion(0, weighs=False))
-    return BuiltSystem("dynamax", scored, StoredInclusionReranker())
+    """Cosine's pool by DynaMax inclusion of the query's tokens, which is Qdrant's MaxSim."""
+    if not inputs.has_tokens:
+        raise inputs.lacking("token vectors, which dynamax compares", "--tokens")
+    if inputs.compares_here:
+        return BuiltSystem("dynamax", inputs.dense, DynaMaxReranker())
+    nothing = TokenSample(TokenBatch.from_arrays([]), weighs=False)
+    scored = InclusionScored(inputs.dense, inputs.index, nothing)
+    return BuiltSystem("dynamax", scored, DynaMaxReranker(retrieved=True))
 
 
 def fusion(inputs: SystemInputs) -> BuiltSystem:
@@ -129,18 +129,15 @@ def fusion(inputs: SystemInputs) -> BuiltSystem:
     Raises:
         DataError: if an index stores neither token vectors nor words.
     """
-    mode, words = inputs.token_mode, inputs.words
-    if mode is None and words is None and inputs.default == "cosine":
-        raise inputs.lacking("packed token vectors, which a fusion compares", "--packed-tokens")
-    sample = inputs.sample(SAMPLE_SIZE, tokens=mode == "client")
-    inclusion = inputs.inclusion(SAMPLE_SIZE, weighs=False) if mode == "maxsim" else None
-    # By Qdrant's MaxSim nothing but scores travels: neither tokens nor dense vectors.
-    only_scores = inclusion is not None and inputs.first_stage is None
+    words, tokens = inputs.words, inputs.token_sample(weighs=False)
+    if tokens is None and words is None and inputs.default == "cosine":
+        raise inputs.lacking("token vectors, which a fusion compares", "--tokens")
+    sample = inputs.sample()
+    # Nothing but scores travels: neither tokens nor dense vectors.
+    only_scores = _is_asked_together(inputs)
     scorers: list[Scorer] = [CosineScorer(sample.corpus, retrieved=only_scores)]
-    if sample.tokens is not None:
-        scorers.append(DynaMaxScorer(sample.tokens))
-    elif inclusion is not None:
-        scorers.append(StoredInclusionScorer())
+    if tokens is not None:
+        scorers.append(DynaMaxScorer(tokens.tokens, retrieved=not inputs.compares_here))
     weights = {}
     if words is not None:
         scorers.insert(0, RetrievedScorer("bm25"))
@@ -149,7 +146,7 @@ def fusion(inputs: SystemInputs) -> BuiltSystem:
     measured = _measured(sample.size, all_words=words is not None)
     reranking = f"client: {terms}, each in deviations above its mean over {measured}"
     reranker = FusionReranker(scorers, "surprise", weights)
-    retriever = _hybrid(inputs, inclusion, cosines=only_scores)
+    retriever = _hybrid(inputs, tokens, cosines=only_scores)
     return BuiltSystem("fusion", retriever, reranker, reranking, inputs.lacks)
 
 
@@ -169,35 +166,45 @@ def auto(inputs: SystemInputs, settings: AutoSettings = AUTO_DEFAULTS) -> BuiltS
             "orders them otherwise than the cosine or dot product that auto reads: choose fusion, surprise "
             "or cosine"
         )
-    mode, words = inputs.token_mode, inputs.words
-    sample = inputs.sample(AUTO_SAMPLE_SIZE, tokens=mode == "client", terms=words is not None)
-    inclusion = None
-    if mode == "maxsim":
-        inclusion = inputs.inclusion(AUTO_SAMPLE_SIZE, weighs=settings.rarity)
+    words, tokens = inputs.words, inputs.token_sample(weighs=settings.rarity)
+    sample = inputs.sample(terms=words is not None)
     reranker = AutoReranker(
-        sample.corpus, sample.tokens, sample.words, settings, stored_inclusion=inclusion is not None
+        sample.corpus,
+        None if tokens is None else tokens.tokens,
+        sample.words,
+        settings,
+        retrieved=not inputs.compares_here,
+        cosines=_is_asked_together(inputs),
     )
     scorers = [*([f"{settings.bm25:g} bm25"] if words is not None else []), "cosine"]
-    scorers += [] if mode is None else ["dynamax"]
+    scorers += [] if tokens is None else ["dynamax"]
     reranking = (
         f"client: {' + '.join(scorers)}, each in deviations above its mean over "
-        f"{_measured(sample.size, all_words=words is not None)}; feedback from the best, "
-        f"and from the {settings.nearest} nearest of each candidate"
+        f"{_measured(sample.size, all_words=words is not None)}; feedback from the best"
     )
-    return BuiltSystem("auto", _hybrid(inputs, inclusion), reranker, reranking, inputs.lacks)
+    retriever = _hybrid(inputs, tokens, cosines=reranker.cosines)
+    if isinstance(retriever, HybridRetriever) and reranker.cosines and settings.hubs:
+        mean, long = sample.corpus.mean.astype(np.float32), settings.long[0] if settings.long else 0
+        retriever = replace(retriever, mean=mean, long=long)
+    return BuiltSystem("auto", retriever, reranker, reranking, inputs.lacks)
 
 
 def _measured(size: int, *, all_words: bool) -> str:
     return f"{size} sampled documents{' (bm25: all)' if all_words else ''}"
 
 
-def _hybrid(inputs: SystemInputs, inclusion: QdrantInclusion | None, *, cosines: bool = False) -> Retriever:
+def _is_asked_together(inputs: SystemInputs) -> bool:
+    """Whether Qdrant gives all scores of a pool of its own, so that no dense vectors travel."""
+    is_own = isinstance(inputs.words, SparseRetriever) and inputs.first_stage is None
+    return is_own and not inputs.of_texts
+
+
+def _hybrid(inputs: SystemInputs, tokens: TokenSample | None, *, cosines: bool) -> Retriever:
     """Candidates by cosine and, where it can be asked, by BM25; or the given ones with BM25's scores."""
     found, words = inputs.dense, inputs.words
+    sample = None if inputs.compares_here else tokens
     if words is not None and inputs.first_stage is None:
-        return HybridRetriever(
-            inputs.index, words, options=inputs.options, inclusion=inclusion, cosines=cosines
-        )
+        return HybridRetriever(inputs.index, words, options=inputs.options, sample=sample, cosines=cosines)
     if words is not None:
         found = LexicallyScored(found, words)
-    return found if inclusion is None else InclusionScored(found, inclusion)
+    return found if sample is None else InclusionScored(found, inputs.index, sample)

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 from surprise_rerank.candidates import Field, Query
 from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever
-from surprise_rerank.connectors.qdrant.retrievers.dense import SurpriseMode
 from surprise_rerank.pipeline import Retriever
 from surprise_rerank.rerank.auto import SCORERS, AutoReranker
 from surprise_rerank.rerank.rerankers import FusionReranker, Reranker
 
-# Where scores are computed: surprise as `SurpriseRetriever` has it, tokens here or by Qdrant's MaxSim.
-TokenMode: TypeAlias = Literal["client", "maxsim"]
-Mode: TypeAlias = SurpriseMode | TokenMode
-
-# Documents over which fusion measures what a usual score is: the deviation of 256 is known to 4 %.
-SAMPLE_SIZE = 256
-# The same for `auto`: half as many rank as well (docs/defaults.md), and queries are answered sooner.
-AUTO_SAMPLE_SIZE = 128
+# Documents over which it is measured what a usual score is: the deviation of 128 is known to 6 %, and twice
+# as many rank no better (docs/defaults.md).
+SAMPLE_SIZE = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +46,13 @@ class BuiltSystem:
             there = {
                 "bm25": own.words is not None,
                 "cosine": own.corpus is not None,
-                "dynamax": own.sample is not None or own.stored_inclusion,
+                "dynamax": own.sample is not None,
             }
             more = (scorer.name for scorer in own.more)
             return (*(name for name in SCORERS if there[name]), *more)
         if isinstance(self.reranker, FusionReranker):
             return tuple(scorer.name for scorer in self.reranker.scorers)
         return ()
-
-    @property
-    def sample_size(self) -> int:
-        """How many points stand for the corpus."""
-        return AUTO_SAMPLE_SIZE if isinstance(self.reranker, AutoReranker) else SAMPLE_SIZE
 
     @property
     def needs(self) -> frozenset[Field]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from qdrant_client import models
 
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
-from surprise_rerank.connectors.qdrant.schema import DOCUMENT_FIELDS, NUMBER, WITH_VECTORS, to_document
+from surprise_rerank.connectors.qdrant.schema import DOCUMENT_FIELDS, NUMBER, to_document
 from surprise_rerank.connectors.systems.backgrounds import title_questions
 from surprise_rerank.errors import DataError
 
@@ -24,7 +24,7 @@ def own_titles(index: QdrantIndex, count: int) -> list[str]:
         DataError: if there is no document, or none has a title or a text.
     """
     home = index.storage
-    first = WITH_VECTORS
+    first = None
     if home.manifest.options.passages is not None:  # titles and texts are on a document's first point only
         first = models.Filter(must=[models.FieldCondition(key=NUMBER, match=models.MatchValue(value=0))])
     records = home.engine.smallest(count, DOCUMENT_FIELDS, first)

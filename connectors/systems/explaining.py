@@ -8,17 +8,12 @@ from functools import cached_property
 from typing import Protocol, TypeAlias, cast
 
 import numpy as np
-from qdrant_client import models
 
-from surprise_rerank.candidates import Candidates, Field, Query, Ranking
+from surprise_rerank.candidates import Candidates, Query, Ranking
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
-from surprise_rerank.connectors.qdrant.retrievers.dense import MaxSimRetriever
-from surprise_rerank.connectors.qdrant.retrievers.inclusion import QdrantInclusion
 from surprise_rerank.connectors.qdrant.retrievers.sparse import SparseRetriever
-from surprise_rerank.connectors.qdrant.schema import ID
-from surprise_rerank.connectors.qdrant.search.queries import SearchOptions
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
-from surprise_rerank.connectors.systems.built import BuiltSystem
+from surprise_rerank.connectors.systems.built import SAMPLE_SIZE, BuiltSystem
 from surprise_rerank.connectors.systems.inputs import sampled
 from surprise_rerank.connectors.systems.register import find_system
 from surprise_rerank.core.arrays import Float32Array, Float64Array
@@ -76,8 +71,7 @@ def explain_ranking(
     """
     index = cast(_OverIndex, system.retriever).index
     pool = _Pool(index, query, ranking)
-    inside = getattr(system.retriever, "inclusion", None)
-    sample = _Sample(index, query, system.sample_size, isinstance(system.reranker, AutoReranker), inside)
+    sample = _Sample(index, query, isinstance(system.reranker, AutoReranker))
     names = _scorers(system)
     shares = tuple(_share(system, name, pool, sample) for name in names)
     if isinstance(system.reranker, AutoReranker):
@@ -92,7 +86,7 @@ def explain_ranking(
         shares = (*shares, own.share)
         distributions = (*distributions, *(own.distribution(row) for row in shown[:OWN_DISTRIBUTIONS]))
     # Of a system that leaves absent scorers out, tokens may be one of these.
-    tokenless = bool(system.scorers) and not {"dynamax", "maxsim"} & set(system.scorers)
+    tokenless = bool(system.scorers) and "dynamax" not in system.scorers
     return RankingExplanation(
         question=query.text,
         ranking=ranking,
@@ -168,21 +162,17 @@ class _Sample:
     Attributes:
         index: that is sampled.
         query: encoded.
-        size: how many points it has.
         weighs_tokens: whether DynaMax is of weighted tokens.
-        inside: what Qdrant is asked for it; None where it is computed here.
     """
 
     index: QdrantIndex
     query: Query
-    size: int
     weighs_tokens: bool
-    inside: QdrantInclusion | None = None
 
     @cached_property
     def ids(self) -> tuple[str, ...]:
         """As many documents, or fewer of many passages: those of the smallest point ids, which are hashes."""
-        return self.index.sample_ids(self.size)
+        return self.index.sample_ids(SAMPLE_SIZE)
 
     @cached_property
     def _found(self) -> dict[str, Float64Array]:
@@ -206,20 +196,16 @@ class _Sample:
         return f"{len(self.similarities(name))} sampled {what}"
 
     def cosines(self) -> Float64Array:
-        found = sampled(self.index, self.ids, self.size, frozenset({"dense"}))
+        found = sampled(self.index, self.ids, frozenset({"dense"}))
         return pair_similarities(found.require_dense(), self.query.require_dense())
 
     def dynamax(self) -> Float64Array:
-        if self.inside is not None and self.inside.sample:
-            return self.inside.usual(self.query)
-        if not self.index.manifest.options.packed_tokens:
-            return self.maxsim()
         query = self.query.require_tokens()
         return DynaMax().pool(query, self._tokens, query_weights=self.token_weights)
 
     @cached_property
     def _tokens(self) -> TokenBatch:
-        return self.index.token_sample(self.size)[1]
+        return self.index.token_sample(SAMPLE_SIZE)[1]
 
     @cached_property
     def token_weights(self) -> Float64Array | None:
@@ -231,20 +217,13 @@ class _Sample:
     def bm25(self) -> Float64Array:
         return SparseRetriever(self.index).score(self.query.text, self.ids)
 
-    def maxsim(self) -> Float64Array:
-        among = models.FieldCondition(key=ID, match=models.MatchAny(any=list(self.ids)))
-        options = SearchOptions(filter=models.Filter(must=[among]))
-        found = MaxSimRetriever(self.index, options=options).retrieve(self.query, len(self.ids))
-        return np.asarray(found.scores["maxsim"], np.float64)
-
 
 _SIMILARITIES: Mapping[str, Callable[[_Sample], Float64Array]] = {
     "cosine": _Sample.cosines,
     "dynamax": _Sample.dynamax,
     "bm25": _Sample.bm25,
-    "maxsim": _Sample.maxsim,
 }
-_OF_PASSAGES = frozenset({"cosine", "dynamax", "maxsim"})
+_OF_PASSAGES = frozenset({"cosine", "dynamax"})
 
 
 @dataclass(frozen=True)
@@ -294,16 +273,13 @@ def _matches(
     """Which token matched which, of the shown candidates' best passages."""
     if not shown:
         return {}
-    packed = index.manifest.options.packed_tokens
-    fields: frozenset[Field] = frozenset({"documents", "tokens"} if packed else {"documents"})
-    found = index.fetch([ranking.ids[row] for row in shown], fields)
+    found = index.fetch([ranking.ids[row] for row in shown], frozenset({"documents", "tokens"}))
     chosen = ranking.take(shown).rows_in(found).tolist()
     encoded_texts = _encoded_texts(index, encoder, found)
     texts = [encoded_texts[row] for row in chosen]
     (query_words,) = word_lists(encoder, [query.text], "query")
     words = word_lists(encoder, texts)
-    # Tokens that are stored for Qdrant alone cannot be read again.
-    tokens = encoder.encode(texts).require_tokens() if found.tokens is None else found.tokens.take(chosen)
+    tokens = found.require_tokens().take(chosen)
     return {
         row: token_matches(query.require_tokens(), tokens.between(i, i + 1), query_words, words[i], weights)
         for i, row in enumerate(shown)

@@ -15,6 +15,7 @@ from qdrant_client import models
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.qdrant.manifest import Manifest
+from surprise_rerank.connectors.qdrant.retrievers.dense import SurpriseMode
 from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever, LexicalIndex
 from surprise_rerank.connectors.qdrant.retrievers.stored import StoredCandidates
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
@@ -22,7 +23,7 @@ from surprise_rerank.connectors.qdrant.search.searched import Searched
 from surprise_rerank.connectors.qdrant.storage.folder import require_index
 from surprise_rerank.connectors.systems.backgrounds import background_for, load_background
 from surprise_rerank.connectors.systems.building import build_system
-from surprise_rerank.connectors.systems.built import BuiltSystem, Mode
+from surprise_rerank.connectors.systems.built import BuiltSystem
 from surprise_rerank.connectors.systems.inputs import inputs_of
 from surprise_rerank.connectors.systems.register import SYSTEMS, find_system, resolved
 from surprise_rerank.encoders.adapting import as_encoder
@@ -219,7 +220,7 @@ def pipeline_of(
     depth: int = 100,
     min_surprise: float | None = None,
     filter: models.Filter | None = None,  # noqa: A002 - the option's name
-    mode: Mode | None = None,
+    mode: SurpriseMode | None = None,
     diversity: Diversity = NO_DIVERSITY,
     first_background: bool = False,
 ) -> Pipeline:
@@ -231,7 +232,7 @@ def pipeline_of(
         depth: size of the candidate pool.
         min_surprise: leave out what is less surprising.
         filter: only documents that it lets through.
-        mode: where scores are computed; the system's usual place by default.
+        mode: where surprise is computed; its usual place by default.
         diversity: of what a search shows.
         first_background: whether to measure a background where no system has one.
 
@@ -288,13 +289,11 @@ def text_reranker_of(
             there is no background for the system.
     """
     inputs = inputs_of(index)
-    name = system or inputs.default_of_texts
+    name = system or inputs.default
     chosen = find_system(name)
     if not chosen.ranks_texts:
         able = ", ".join(other.name for other in SYSTEMS.values() if other.ranks_texts)
         raise DataError(f"the system {name!r} ranks inside Qdrant; given texts take one of {able}")
-    # Tokens of texts that are not stored are compared here.
-    mode: Mode | None = "client" if "maxsim" in chosen.modes and inputs.token_mode is not None else None
     words: LexicalIndex | None = None
     if chosen.text_reranker and not chosen.fits:
         cosine = name == "cosine"
@@ -303,7 +302,7 @@ def text_reranker_of(
         )
         background = load_background(index, name, min_surprise)
     else:
-        built = build_system(name, index, mode=mode)
+        built = build_system(name, index, of_texts=True)
         reranker = inputs.surprise_of_texts() if name == "surprise" else built.reranker
         background = background_for(index, built, index.encoder, min_surprise, first=first_background)
         words = built.retriever.lexical if isinstance(built.retriever, HybridRetriever) else None

@@ -19,9 +19,9 @@ from surprise_rerank.errors import DataError, near_or_all
 if TYPE_CHECKING:
     from surprise_rerank.connectors.systems.built import BuiltSystem
 
-# What a system reads: token vectors in any place of an index, its multivectors or sparse vectors, the
-# ensemble that was set for it; Lucene's BM25, and judged questions of another split, which an evaluation has.
-Need: TypeAlias = Literal["tokens", "multivectors", "sparse", "ensemble", "lucene", "judgements"]
+# What a system reads: an index's token vectors or sparse vectors, the ensemble that was set for it; Lucene's
+# BM25, and judged questions of another split, which an evaluation has.
+Need: TypeAlias = Literal["tokens", "sparse", "ensemble", "lucene", "judgements"]
 # By what a system finds documents, as retrieval models are classified.
 Kind: TypeAlias = Literal["dense", "sparse", "late-interaction", "hybrid"]
 
@@ -116,7 +116,6 @@ def resolved(path: str) -> Any:
 
 _BUILDING = "surprise_rerank.connectors.systems.building"
 _TOKENS: frozenset[Need] = frozenset({"tokens"})
-_TOKEN_MODES = ("client", "maxsim")
 
 _SYSTEMS: dict[str, System] = {
     system.name: system
@@ -129,7 +128,6 @@ _SYSTEMS: dict[str, System] = {
             needs=_TOKENS,
             uses=frozenset({"sparse"}),
             first_stage=("cosine", "bm25"),
-            modes=_TOKEN_MODES,
             fits=True,
             text_reranker="surprise_rerank.rerank.auto:PoolAutoReranker",
         ),
@@ -148,15 +146,6 @@ _SYSTEMS: dict[str, System] = {
             modes=("formula", "vector", "client"),
         ),
         System(
-            name="maxsim",
-            summary="cosine's pool by MaxSim of multivectors, inside Qdrant",
-            build=f"{_BUILDING}:maxsim",
-            kind="late-interaction",
-            needs=frozenset({"multivectors"}),
-            first_stage=("cosine",),
-            ranks_texts=False,
-        ),
-        System(
             name="bm25",
             summary="BM25 by Qdrant's sparse vectors (k1 = 1.2, b = .5)",
             build=f"{_BUILDING}:bm25",
@@ -172,7 +161,6 @@ _SYSTEMS: dict[str, System] = {
             kind="late-interaction",
             needs=_TOKENS,
             first_stage=("cosine",),
-            modes=_TOKEN_MODES,
             text_reranker="surprise_rerank.rerank.rerankers:DynaMaxReranker",
         ),
         System(
@@ -183,7 +171,6 @@ _SYSTEMS: dict[str, System] = {
             needs=_TOKENS,
             uses=frozenset({"sparse"}),
             first_stage=("cosine", "bm25"),
-            modes=_TOKEN_MODES,
             fits=True,
         ),
     )

@@ -23,7 +23,7 @@ EVALUATED = [
     *("surprise-shrunk", "surprise-percentile", "surprise-empirical"),
     *SIMILARITIES[1:],
     *RAW,
-    *("auto-robust", "auto-fitted", "fusion-lucene", "fusion-lucene-equal", "fusion-lucene-fitted"),
+    *("auto-fitted", "fusion-lucene", "fusion-lucene-equal", "fusion-lucene-fitted"),
     *("fusion-lucene-zscore", "fusion-lucene-rrf", "fusion-lucene-minmax"),
 ]
 MEASURES = (

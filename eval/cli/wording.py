@@ -32,27 +32,21 @@ _PHRASES: tuple[tuple[str, str], ...] = (
     (r"\brefresh_statistics\b", "'surprise-rerank ensemble refresh'"),
     (r"\bEnsemble\.save\b", "'surprise-rerank ensemble save'"),
     (r"make it with IndexOptions\(surprise_vector=True\)", "make it with --surprise-vector"),
-    (r"IndexOptions\(token_vectors='(\w+)'\)", r"--tokens \1"),
-    (r"IndexOptions\(packed_tokens=False, token_vectors=None\)", "--no-packed-tokens and without --tokens"),
-    (r"or re-rank with DynaMaxReranker", "or choose another --system"),
     (r"load_encoder\(\.\.\., precision='int8', calibration=texts\)", "as 'surprise-rerank index' does"),
     (r" \(token_encoder=load_encoder\(\)\)", ""),
     (r" \(token_encoder=load_encoder\(\) beside one that does not\)", ""),
     (r"token_encoder=load_encoder\(\) \(--token-model\)", "--token-model"),
     (r"\btoken_encoder=", "--token-model"),
     (r"\bin_place=True \(--in-place\)", "--in-place"),
-    (r"\btoken_storage and pooling \(--token-storage, --pooling\)", "--token-storage and --pooling"),
-    (r"\btoken_storage and pooling\b", "--token-storage and --pooling"),
+    (r"IndexOptions\(tokens=True\)", "--tokens"),
+    (r"IndexOptions\(tokens=False\)", "--no-tokens"),
+    (r"\bpooling \(--pooling\)", "--pooling"),
     (r"for similarity 'dynamax' or 'both'", "for --similarity dynamax or both"),
-    (_NO_PATH + r"packed_tokens=False" + _TO_ITS_END, "--no-packed-tokens"),
     (_NO_PATH + r"passages=None" + _TO_ITS_END, "--no-passages"),
     (_NO_PATH + r"tokens=False" + _TO_ITS_END, "--no-tokens"),
-    (_NO_PATH + r"token_vectors=None" + _TO_ITS_END, "--tokens none"),
-    (_NO_PATH + r"token_vectors=" + _VALUE, r"--tokens \1"),
-    (_NO_PATH + r"token_storage=" + _VALUE, r"--token-storage \1"),
+    (_NO_PATH + r"tokens=True" + _TO_ITS_END, "--tokens"),
     (r"\bmultivector= ", "--multivector "),
     (_NO_PATH + r"(backend|precision|pooling|engine|mode|device|quantization)=" + _VALUE, r"--\1 \2"),
-    (r"engine (edge) or a url", r"engine \1 or --qdrant-url"),
     (_NO_PATH + r"min_surprise=" + _VALUE, r"--min-surprise \1"),
     (_NO_PATH + r"min_surprise(?!=)" + _TO_ITS_END, "--min-surprise"),
     (r"attach it as it is with Collection\.attach", "search or enrich it as it is, without 'index'"),
@@ -65,8 +59,8 @@ def in_options(message: str) -> str:
 
     >>> in_options("no column for the id; name it with Fields(id=...)")
     'no column for the id; name it with --id-field'
-    >>> in_options("the index has pooling=3.5, asked for is 2.0")
-    'the index has --pooling 3.5, asked for is 2.0'
+    >>> in_options("the index has pooling=3.5, asked for is pooling=2.0")
+    'the index has --pooling 3.5, asked for is --pooling 2.0'
     """
     for said, shown in _COMPILED:
         message = said.sub(shown, message)

@@ -118,7 +118,6 @@ def evaluate(
         url=settings.qdrant_url,
         terminal=terminal,
         passages=settings.passages,
-        token_storage=settings.token_storage,
         pooling=settings.pooling,
         approximate=settings.approximate,
     )
@@ -142,10 +141,10 @@ def evaluate(
                 notes.append(f"{name}: {built.note}")
             notes.extend(_remarks(name, run, dataset))
         engine = resources.index.engine
-        form = resources.index.manifest.options.token_form
+        pooling = resources.index.manifest.options.pooling
     seconds_in_all = time.perf_counter() - start
     notes.extend(_lengths(settings, encoder))
-    notes.append(f"token vectors: {form}")
+    notes.append(f"token vectors: {pooling:g} tokens merged into a vector")
     if settings.approximate:
         notes.append("--approximate: candidates of an approximate search, where the engine has a graph")
     notes.append(f"encoding a question takes {1000 * encoding:.1f} ms more; {seconds_in_all:.1f} s in all")
@@ -167,7 +166,7 @@ def evaluate(
         "engine": engine,
         "collection": workspace.name if engine == "server" else None,
         "search": "approximate" if settings.approximate else "exact",
-        "token_form": form.to_json(),
+        "pooling": pooling,
         "seconds_in_all": seconds_in_all,
     }
     name = f"{dataset.name}/{dataset.split}"

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 Test: TypeAlias = Literal["randomization", "bootstrap"]
-TokenStorage: TypeAlias = Literal["1bit", "2bit", "4bit", "int8"]
 # As `encoders.backends.choosing` has them, which `--help` cannot wait for.
 Backend: TypeAlias = Literal["auto", "torch", "openvino", "onnx"]
 Precision: TypeAlias = Literal["auto", "float32", "bfloat16", "int8"]
@@ -38,7 +37,6 @@ class RetrievalSettings:
         qdrant_url: of a server in place of the embedded store.
         cache: folder of the indexes; None for the user's cache folder.
         passages: split documents that are longer than the model reads, instead of cutting them.
-        token_storage: bits of the stored token vectors, as for an index; None for its default.
         pooling: tokens that are merged into one vector, on average, as for an index; None for its default.
         limit: look at the first questions and a part of the corpus only.
         approximate: search by the engine's approximate index, where it has built one, as a service does.
@@ -62,7 +60,6 @@ class RetrievalSettings:
     qdrant_url: str | None = None
     cache: Path | None = None
     passages: bool = False
-    token_storage: TokenStorage | None = None
     pooling: float | None = None
     limit: int | None = None
     approximate: bool = False

@@ -8,13 +8,15 @@ from functools import partial
 from types import MappingProxyType
 
 from surprise_rerank.candidates import Candidates, Query
+from surprise_rerank.connectors.qdrant.retrievers.inclusion import InclusionScored
+from surprise_rerank.connectors.qdrant.search.inclusion import TokenSample
 from surprise_rerank.connectors.systems.building import auto
 from surprise_rerank.connectors.systems.built import BuiltSystem
 from surprise_rerank.connectors.systems.register import SYSTEMS, Need, System
 from surprise_rerank.eval.retrieval.fitting import MOST_GUARDED
 from surprise_rerank.eval.retrieval.pools import PoolName, Resources
 from surprise_rerank.eval.retrieval.trec import Run
-from surprise_rerank.rerank.auto import AUTO_DEFAULTS, AUTO_ROBUST, AutoSettings
+from surprise_rerank.rerank.auto import AUTO_DEFAULTS, AutoSettings
 from surprise_rerank.rerank.fusion import BM25_WEIGHT, FusionMethod
 from surprise_rerank.rerank.rerankers import FusionReranker, Reranker, SurpriseReranker
 from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, RetrievedScorer, Scorer
@@ -83,11 +85,15 @@ def fusion(
         "bm25": RetrievedScorer("bm25"),
         "bm25-lucene": RetrievedScorer("bm25"),
         "cosine": CosineScorer(resources.corpus),
-        "dynamax": DynaMaxScorer(resources.sample_tokens),
+        "dynamax": DynaMaxScorer(resources.sample_tokens, retrieved=True),
     }
     factors = {"bm25" if name == "bm25-lucene" else name: weight for name, weight in weights.items()}
     reranker = FusionReranker([known[name] for name in scorers], method, factors)
     retriever = resources.retriever(usual, bm25=_bm25_of(scorers))
+    if "dynamax" in scorers:
+        retriever = InclusionScored(
+            retriever, resources.index, TokenSample(resources.sample_tokens, weighs=False)
+        )
     return BuiltSystem("fusion", retriever, reranker)
 
 
@@ -219,12 +225,6 @@ EVALUATED: Mapping[str, System] = MappingProxyType(
             ),
             _surprise("surprise-empirical", "surprise by its definition, over a sample", "empirical"),
             *(_similarity(name, named) for name, named in SIMILARITIES.items() if name not in SYSTEMS),
-            System(
-                name="auto-robust",
-                summary="auto with half of what hubs and lengths give taken from cosine and dynamax",
-                build=partial(with_settings, AUTO_ROBUST),
-                kind="hybrid",
-            ),
             System(
                 name="auto-fitted",
                 summary="auto with weights fitted on the judged questions of another split (--fit), if they "

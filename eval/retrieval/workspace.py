@@ -17,10 +17,10 @@ from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SyncR
 from surprise_rerank.connectors.qdrant.location import Location, shown_url
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
 from surprise_rerank.connectors.qdrant.storage.server import collections_of
-from surprise_rerank.connectors.systems.built import SAMPLE_SIZE
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.core.files import disk_errors
 from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.core.tokens.form import POOLING
 from surprise_rerank.encoders.backends.precision import precision_of
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.encoders.passages import Passages
@@ -28,13 +28,13 @@ from surprise_rerank.errors import DataError, UnreadableIndexError
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, judged_questions
 from surprise_rerank.eval.retrieval.fitting import Lessons
 from surprise_rerank.eval.retrieval.pools import Resources
-from surprise_rerank.eval.retrieval.settings import TokenStorage
 from surprise_rerank.similarities.bags import Texts, word_lists
 from surprise_rerank.similarities.registry import CorpusStatistics, FittedOn
 from surprise_rerank.similarities.word_weights import WordStatistics
 from surprise_rerank.surprise.ensemble import Ensemble
 
 # Documents whose words are counted at a time, between two signs of progress.
+_SAMPLED = 256  # documents that stand for the corpus
 _COUNTED = 256
 
 
@@ -66,7 +66,6 @@ class Workspace:
         url: of a Qdrant server in place of the embedded store.
         terminal: for progress and messages.
         passages: split documents that are longer than the model reads, instead of cutting them.
-        token_storage: as for `IndexOptions`.
         pooling: as for `IndexOptions`.
         approximate: search by the approximate index, where the engine has built one.
     """
@@ -77,7 +76,6 @@ class Workspace:
     url: str | None
     terminal: Terminal
     passages: bool = False
-    token_storage: TokenStorage | None = None
     pooling: float | None = None
     approximate: bool = False
 
@@ -85,7 +83,7 @@ class Workspace:
     def options(self) -> IndexOptions:
         """What the index stores."""
         passages = Passages() if self.passages else None
-        return IndexOptions(passages, token_storage=self.token_storage, pooling=self.pooling)
+        return IndexOptions(passages, pooling=POOLING if self.pooling is None else self.pooling)
 
     @property
     def name(self) -> str:
@@ -93,9 +91,8 @@ class Workspace:
         stored = {"passages": self.passages, "sparse": self.options.bm25 is not None}
         parts = [part for part, is_stored in stored.items() if is_stored]
         precision = precision_of(self.encoder)
-        # Not the precision alone: `int8` is how token vectors are stored.
-        parts += [] if precision == "float32" else [f"encoded in {precision}"]
-        parts += [str(asked) for asked in (self.token_storage, self.pooling) if asked is not None]
+        parts += [] if precision == "float32" else [precision]
+        parts += [] if self.pooling is None else [str(self.pooling)]
         key = "\0".join((self.key, self.encoder.name, *parts))
         named = " ".join((self.key, Path(self.encoder.name).name, *parts))
         readable = re.sub(r"[^A-Za-z0-9]+", "-", named)
@@ -122,7 +119,7 @@ class Workspace:
             if lucene:
                 words = stack.enter_context(self._open_bm25(folder / "bm25", dataset))
             corpus = index.ensemble()
-            ids, tokens = index.token_sample(SAMPLE_SIZE)
+            ids, tokens = index.token_sample(_SAMPLED)
             fitting = self._fitting(dataset, ids, tokens)
             yield Resources(
                 index=index,

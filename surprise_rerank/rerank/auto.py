@@ -16,14 +16,10 @@ because vectors of long questions lie near the corpus' mean m, where documents t
 come first. Then the pool gives feedback by words u: with p_j proportional to 1 / rank_j^2, and z over the
 corpus again,
 
-    c = b + 3/4 z(<u_i, sum_j p_j u_j>).
-
-Last, scores are smoothed over neighbours in the pool,
-
-    score_i = c_i + 1/5 * mean over the five nearest j of max(0, <v_i, v_j>) c_j.
+    score = b + 3/4 z(<u_i, sum_j p_j u_j>).
 
 What is not there is left out, and the ranking's notes say so: inclusion without token vectors, BM25 and
-feedback by words without these, cosine and neighbours without dense vectors. One scorer is enough.
+feedback by words without these, the cosine without dense vectors. One scorer is enough.
 
 Where every scorer gives all candidates the same score, or there is only one candidate, b is the score.
 Scores depend on the pool. Nothing is trained. docs/defaults.md reports where the numbers come from, what each
@@ -39,16 +35,17 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from surprise_rerank.candidates import Candidates, Field, Inclusion, Query, Ranking
-from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray, row_norms, unit_rows
+from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray, row_norms
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.terms import TermSpace
 from surprise_rerank.core.threads import row_products
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.core.vectors import is_linear, prepared
 from surprise_rerank.errors import DataError
-from surprise_rerank.rerank.feedback import agreement, neighbour_support, shares
+from surprise_rerank.rerank.feedback import agreement, shares
 from surprise_rerank.rerank.fusion import surprise_normalized, weighted_sum, without_length
 from surprise_rerank.rerank.scorers import (
+    MEAN_SIMILARITY,
     CosineScorer,
     RetrievedScorer,
     Scorer,
@@ -62,7 +59,7 @@ from surprise_rerank.surprise.ensemble import Ensemble
 
 # What scores a candidate by itself, and what the pool adds.
 SCORERS = ("bm25", "cosine", "dynamax")
-PARTS = (*SCORERS, "words", "neighbours")
+PARTS = (*SCORERS, "words")
 # Vectors whose length is so near to 1 are unit vectors, but for the rounding of their storage.
 _UNIT = 1e-3
 _WORD = re.compile(r"\w+")
@@ -78,8 +75,6 @@ class AutoSettings:
         dynamax: weight of inclusion.
         more: weight of each further scorer (`AutoReranker.more`).
         words: weight of the similarity to the first ranking's best documents, by words.
-        neighbours: weight of what the nearest neighbours in the pool score.
-        nearest: how many neighbours.
         rarity: whether tokens have weights (`token_weights`); all count the same otherwise.
         hubs: the largest share, from 0 to 1, of a document's mean similarity to the corpus that its cosine
             loses. It lowers hubs, which are near to many questions.
@@ -98,8 +93,6 @@ class AutoSettings:
     dynamax: float = 1.0
     more: float = 1.0
     words: float = 0.75
-    neighbours: float = 0.2
-    nearest: int = 5
     rarity: bool = True
     hubs: float = 1.0
     long: tuple[int, int] | None = (15, 60)
@@ -113,8 +106,6 @@ class AutoSettings:
             _require_in_range(name, getattr(self, name), 1, "a share from 0 to 1")
         if not any(getattr(self, name) for name in SCORERS):
             raise DataError(f"{', '.join(SCORERS)} are all 0; give one of them a weight")
-        if not isinstance(self.nearest, int) or self.nearest < 1:
-            raise DataError(f"nearest={self.nearest!r} is out of range; give at least 1 neighbour")
         if self.long is not None and not _ascending(self.long, np.inf):
             raise DataError(
                 f"long={self.long!r} is out of range; give two ascending numbers of tokens, or None"
@@ -148,8 +139,6 @@ def _require_in_range(name: str, value: object, high: float, expected: str) -> N
 
 
 AUTO_DEFAULTS = AutoSettings()
-# Lowers hubs for short questions, too. docs/defaults.md reports what this gains and costs.
-AUTO_ROBUST = AutoSettings(hubs=0.5, long=None)
 
 
 @dataclass(frozen=True)
@@ -160,15 +149,16 @@ class AutoReranker:
     candidates or the corpus lack is left out, and a note in the ranking says so.
 
     Attributes:
-        corpus: the ensemble of documents, for the moments of cosines; None omits cosine and neighbours.
+        corpus: the ensemble of documents, for the moments of cosines; None omits the cosine.
         sample: token vectors of a uniform sample of the corpus, for the moments of inclusion; None omits it.
         words: the space that words are compared in; None omits feedback by words.
         settings: the numbers.
         weights: part -> factor of what it adds to the score; 1 where not given. `Pipeline.fit` learns them.
         threads: how many to multiply tokens with; see `pool_maxima`.
         more: further scorers on the surprise scale, such as a `CrossEncoderScorer`, of names of their own.
-        stored_inclusion: whether the candidates come with inclusion that their store computed, so that no
-            token vectors are needed here.
+        retrieved: whether the candidates come with inclusion that their store has computed, so that no token
+            vectors are needed here.
+        cosines: whether they come with the cosine and `MEAN_SIMILARITY`, so that no dense vectors are needed.
 
     Raises:
         DataError: if the ensemble's similarity is not linear, or a weight is for no part.
@@ -181,7 +171,8 @@ class AutoReranker:
     weights: Mapping[str, float] = field(default_factory=dict)
     threads: int | None = None
     more: Sequence[Scorer] = ()
-    stored_inclusion: bool = False
+    retrieved: bool = False
+    cosines: bool = False
 
     def __post_init__(self) -> None:
         names = [*PARTS, *(scorer.name for scorer in self.more)]
@@ -200,8 +191,8 @@ class AutoReranker:
         """Dense vectors, token vectors and terms, as far as there is a corpus to compare them with."""
         numbers = self.settings
         used: dict[Field, bool] = {
-            "dense": self.corpus is not None and bool(numbers.cosine or numbers.neighbours),
-            "tokens": self.sample is not None and bool(numbers.dynamax),
+            "dense": self.corpus is not None and bool(numbers.cosine) and not self.cosines,
+            "tokens": self.sample is not None and bool(numbers.dynamax) and not self.retrieved,
             "terms": self.words is not None and bool(numbers.words),
         }
         own = frozenset(name for name, is_used in used.items() if is_used)
@@ -233,11 +224,11 @@ class AutoReranker:
     def _absences(self, query: Query, candidates: Candidates) -> dict[str, str]:
         """What is not there -> a sentence that says what is left out for it, where that has a weight."""
         own, found = self.settings, {}
-        who = "the corpus has" if self.corpus is None else who_lacks("dense", query, candidates)
-        reads = [name for name in ("cosine", "neighbours") if getattr(own, name)]
-        if who and reads:
-            found["dense"] = f"without dense vectors: {who} none, so {_left_out(reads)}"
-        if self.stored_inclusion:
+        who = "" if self.cosines else who_lacks("dense", query, candidates)
+        who = "the corpus has" if self.corpus is None else who
+        if who and own.cosine:
+            found["dense"] = f"without dense vectors: {who} none, so {_left_out(['cosine'])}"
+        if self.retrieved:
             who = who_lacks_inclusion(query, candidates)
         else:
             who = "the corpus has" if self.sample is None else who_lacks("tokens", query, candidates)
@@ -287,7 +278,7 @@ class AutoReranker:
         if self.settings.cosine and self.corpus is not None and "dense" not in absent:
             found["cosine"] = self._similarity(query, candidates, self.corpus)
         if self.settings.dynamax and "tokens" not in absent:
-            inclusion = candidates.inclusion if self.stored_inclusion else self._inclusion(query, candidates)
+            inclusion = candidates.inclusion if self.retrieved else self._inclusion(query, candidates)
             assert inclusion is not None
             own, usual = without_length(
                 inclusion.scores,
@@ -306,14 +297,18 @@ class AutoReranker:
         self, query: Query, candidates: Candidates, corpus: Ensemble
     ) -> tuple[Float64Array, Float64Array]:
         share = self.settings.hub_share(_question_length(query))
-        cosine = CosineScorer(corpus)
+        cosine = CosineScorer(corpus, retrieved=self.cosines)
         if not share:
             return _normalized(cosine, query, candidates)
         raw = np.asarray(cosine.scores(query, candidates), np.float64)
         # <q, v> - h <m, v> is a product with another question, so its moments are exact as well.
         asked = prepared(query.require_dense()[None], corpus.similarity)[0]
-        shifted = asked - share * _relative_length(asked, corpus) * corpus.mean
-        own = row_products(prepared(candidates.require_dense(), corpus.similarity), shifted)
+        subtracted = share * _relative_length(asked, corpus)
+        shifted = asked - subtracted * corpus.mean
+        if self.cosines:
+            own = raw - subtracted * candidates.scores[MEAN_SIMILARITY]
+        else:
+            own = row_products(prepared(candidates.require_dense(), corpus.similarity), shifted)
         return raw, surprise_normalized(own, _moments_of(shifted, corpus))
 
     def _inclusion(self, query: Query, candidates: Candidates) -> Inclusion:
@@ -356,11 +351,6 @@ class AutoReranker:
             share = np.empty(len(order))
             share[order] = shares(_total(parts, candidates)[order], ids)
             parts["words"] = own.words * surprise_normalized(*self.words.to_mixture(candidates.terms, share))
-        if own.neighbours and self.corpus is not None and not who_lacks("dense", query, candidates):
-            total, vectors = _total(parts, candidates)[order], _unit(candidates.require_dense()[order])
-            support = np.empty(len(order))
-            support[order] = neighbour_support(total, vectors, ids, own.nearest)
-            parts["neighbours"] = own.neighbours * support
         if is_flat:
             # All candidates have the same score: there is nothing to feed back.
             parts |= {name: np.zeros(len(order)) for name in parts if name not in z}
@@ -434,12 +424,6 @@ def _relative_length(asked: Float32Array, corpus: Ensemble) -> float:
     if not usual > 0 or max(abs(own - 1), abs(usual - 1)) < _UNIT:
         return 1.0
     return own / usual
-
-
-def _unit(vectors: Float32Array) -> Float32Array:
-    """(n, d) vectors of length 1; unit vectors as they are."""
-    lengths = row_norms(vectors)
-    return vectors if (np.abs(lengths - 1) < _UNIT).all() else unit_rows(vectors, lengths)
 
 
 def _order(candidates: Candidates) -> list[int]:

@@ -1,9 +1,8 @@
-"""Feedback from a pool: which documents are probably relevant, and which are similar to those.
+"""Feedback from a pool: which documents are probably relevant, and how far a scorer is to be trusted.
 
 Documents that answer one question resemble each other (the cluster hypothesis: van Rijsbergen, 'Information
 Retrieval', 1979). So the best documents of a first ranking serve as a second question, weighted by their
-ranks (Rocchio, 'Relevance feedback in information retrieval', 1971). Then scores are smoothed over
-neighbours in the pool.
+ranks (Rocchio, 'Relevance feedback in information retrieval', 1971).
 """
 
 from __future__ import annotations
@@ -12,13 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from surprise_rerank.core.arrays import Float64Array, FloatArray, IntArray
-from surprise_rerank.core.threads import using_threads
+from surprise_rerank.core.arrays import Float64Array, IntArray
 
 # How many of a scorer's best documents are looked at when scorers are compared.
 COMPARED = 10
-# Candidates whose products with all documents of the pool are held at a time.
-_ROWS = 256
 
 
 def representatives(total: Float64Array, ids: Sequence[str]) -> IntArray:
@@ -44,37 +40,6 @@ def shares(total: Float64Array, ids: Sequence[str]) -> Float64Array:
         weights = (counts.cumsum() - (counts - 1) / 2)[place] ** -2.0
         found[rows] = weights / weights.sum()
     return found
-
-
-def neighbour_support(
-    total: Float64Array, vectors: FloatArray, ids: Sequence[str], nearest: int
-) -> Float64Array:
-    """(n,) what each candidate's k `nearest` other documents score, weighted by similarity of (n, d) vectors.
-
-        s_i = 1/k sum over the k nearest j of max(0, <v_i, v_j>) b_j,   |v_i| = 1, b the scores so far
-
-    The best passage of a document stands for it. Of equally near documents the first in the pool counts.
-    """
-    import torch
-
-    support, rows = np.zeros(len(total)), representatives(total, ids)
-    wide = torch.from_numpy(np.array(vectors, np.float64, order="C"))
-    place = {ids[row]: column for column, row in enumerate(rows.tolist())}
-    own = np.array([place[name] for name in ids], dtype=np.int64)
-    for start in range(0, len(total), _ROWS):
-        block = slice(start, min(start + _ROWS, len(total)))
-        with using_threads(1):
-            left = (wide[block] @ wide[rows].T).numpy()
-        each = np.arange(block.stop - start)
-        left[each, own[block]] = -np.inf
-        total_near = np.zeros(len(each))
-        counted = min(nearest, len(rows) - 1)
-        for _ in range(counted):
-            near = left.argmax(axis=1)
-            total_near += left[each, near].clip(0.0) * total[rows[near]]
-            left[each, near] = -np.inf
-        support[block] = total_near / max(counted, 1)
-    return support
 
 
 def agreement(scores: Float64Array, others: Sequence[Float64Array]) -> float:

@@ -128,15 +128,27 @@ class DynaMaxReranker:
     Attributes:
         threads: to use; by default one for a pool of some milliseconds, and torch's number for a larger one.
         device: where to multiply: `cpu`, `cuda`, ...
+        retrieved: whether the candidates come with inclusion that their store has computed, so that no token
+            vectors are needed here.
     """
 
     similarity: DynaMax = field(default_factory=DynaMax)
     threads: int | None = None
     device: str = "cpu"
-    needs: ClassVar[frozenset[Field]] = frozenset({"tokens"})
+    retrieved: bool = False
+
+    @property
+    def needs(self) -> frozenset[Field]:
+        """Token vectors, where they are compared here."""
+        return frozenset() if self.retrieved else frozenset({"tokens"})
 
     def rerank(self, query: Query, candidates: Candidates) -> Ranking:
         """The pool by similarity of tokens; a DataError if these are missing or of another dimension."""
+        if self.retrieved:
+            query.require_tokens()
+            # Last what the store gave no score, as it was deleted meanwhile.
+            found = np.nan_to_num(candidates.require_inclusion().scores, nan=0.0)
+            return Ranking.order(candidates, found, {"dynamax": found})
         asked, documents = query.require_tokens(), candidates.require_tokens()
         scores = self.similarity.pool(asked, documents, threads=self.threads, device=self.device)
         notes = []
@@ -144,23 +156,6 @@ class DynaMaxReranker:
             # Word vectors know none of the words, or the encoder gives no tokens.
             notes.append("neither the question nor any candidate has a token vector, so all scores are 0")
         return Ranking.order(candidates, scores, {"dynamax": scores}, notes)
-
-
-@dataclass(frozen=True, slots=True)
-class StoredInclusionReranker:
-    """Orders documents by inclusion of the query's tokens, which their retriever had the store compute."""
-
-    needs: ClassVar[frozenset[Field]] = frozenset()
-
-    def rerank(self, query: Query, candidates: Candidates) -> Ranking:
-        """The pool by inclusion; last what the store gave no score, as it was deleted meanwhile.
-
-        Raises:
-            DataError: if the store computed none.
-        """
-        query.require_tokens()
-        scores = np.nan_to_num(candidates.require_inclusion().scores, nan=0.0)
-        return Ranking.order(candidates, scores, {"dynamax": scores})
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,10 @@ FIELD_NAMES: Mapping[Field, str] = {
 }
 
 
+# A candidate's similarity to the corpus' mean vector, where the retriever has it beside the cosine.
+MEAN_SIMILARITY = "mean similarity"
+
+
 class Scorer(Protocol):
     """One of the scores that a fusion adds up."""
 
@@ -75,19 +79,32 @@ class CosineScorer:
 
 @dataclass(frozen=True, slots=True)
 class DynaMaxScorer:
-    """DynaMax over token vectors, with moments over a uniform `sample` of the corpus."""
+    """DynaMax over token vectors, with moments over a uniform `sample` of the corpus.
+
+    Where it is `retrieved`, the candidates come with inclusion that their store has computed, and no token
+    vectors are needed here.
+    """
 
     sample: TokenBatch
     similarity: DynaMax = field(default_factory=DynaMax)
     name: str = "dynamax"
-    needs: ClassVar[frozenset[Field]] = frozenset({"tokens"})
+    retrieved: bool = False
+
+    @property
+    def needs(self) -> frozenset[Field]:
+        """Token vectors, where they are compared here."""
+        return frozenset() if self.retrieved else frozenset({"tokens"})
 
     def scores(self, query: Query, candidates: Candidates) -> FloatArray:
         """(n,) similarities."""
+        if self.retrieved:
+            return candidates.require_inclusion().scores
         return self.similarity.pool(query.require_tokens(), candidates.require_tokens())
 
     def moments(self, query: Query, candidates: Candidates) -> Moments:
         """Moments over the sample of the corpus."""
+        if self.retrieved:
+            return Moments.of(candidates.require_inclusion().usual)
         return Moments.of(self.similarity.pool(query.require_tokens(), self.sample))
 
 
@@ -110,22 +127,6 @@ class RetrievedScorer:
         if self.name not in candidates.corpus_moments:
             raise DataError(f"the retriever {self.name!r} gave no moments over the corpus; use rrf or minmax")
         return candidates.corpus_moments[self.name]
-
-
-@dataclass(frozen=True, slots=True)
-class StoredInclusionScorer:
-    """Inclusion that the candidates' store has computed, with its moments over the sample that it took."""
-
-    name: str = "dynamax"
-    needs: ClassVar[frozenset[Field]] = frozenset()
-
-    def scores(self, query: Query, candidates: Candidates) -> FloatArray:
-        """(n,) as the store gave them; a DataError if it gave none."""
-        return candidates.require_inclusion().scores
-
-    def moments(self, query: Query, candidates: Candidates) -> Moments:
-        """Moments over the sample; a DataError if the store gave none."""
-        return Moments.of(candidates.require_inclusion().usual)
 
 
 def dense_similarities(query: Query, candidates: Candidates, similarity: VectorSimilarity) -> Float64Array:
@@ -159,7 +160,7 @@ def who_lacks_inclusion(query: Query, candidates: Candidates) -> str:
 def absence(scorer: Scorer, query: Query, candidates: Candidates) -> str:
     """A sentence that says why a scorer is left out of a sum; empty where it can score the candidates."""
     lacking = {name: who_lacks(name, query, candidates) for name in sorted(scorer.needs)}
-    if isinstance(scorer, StoredInclusionScorer):
+    if isinstance(scorer, DynaMaxScorer) and scorer.retrieved:
         lacking["tokens"] = who_lacks_inclusion(query, candidates)
     for name, who in lacking.items():
         if who:

@@ -218,12 +218,8 @@ def word_lists(
 
 def known_tokens(tokens: TokenBatch) -> npt.NDArray[np.bool_]:
     """(total,) whether a token's vector is not zero."""
-    known: npt.NDArray[np.bool_] = tokens.norms > 0
-    if tokens.code is None:  # a code's factor is 0 where a vector is its text's mean, too
-        known &= tokens.scales > 0
-    if tokens.storage in ("float32", "float16", "bfloat16"):  # others have the scale 0 for zero vectors
-        known &= tokens.directions.any(axis=1)
-    return known
+    known: npt.NDArray[np.bool_] = (tokens.norms > 0) & (tokens.scales > 0)
+    return known & tokens.directions.any(axis=1)
 
 
 def with_lengths(tokens: TokenBatch, lengths: FloatArray) -> TokenBatch:

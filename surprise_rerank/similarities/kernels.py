@@ -20,10 +20,7 @@ from surprise_rerank.core.arrays import Float32Array, FloatArray, IntArray, row_
 from surprise_rerank.core.device import device_of
 from surprise_rerank.core.threads import using_threads
 from surprise_rerank.core.tokens.batch import TokenBatch
-from surprise_rerank.core.tokens.form import TokenForm
-from surprise_rerank.core.tokens.rotation import rotated
 from surprise_rerank.errors import DataError
-from surprise_rerank.similarities.products import multiplier
 
 Texts: TypeAlias = tuple[int, int]  # from one position to before another
 
@@ -84,23 +81,20 @@ def pool_maxima(
     place = device_of(device)
     chunks = _chunks(documents.offsets, m, place) if m else []
     factors = torch.from_numpy(documents.scales if unit_tokens else documents.scales * documents.norms)
-    lengths, stored = torch.from_numpy(documents.lengths), _tensor(documents)
-    x = torch.from_numpy(query if documents.code is None else rotated(query))
+    lengths, stored = torch.from_numpy(documents.lengths), torch.from_numpy(documents.directions)
+    x = torch.from_numpy(query).to(place).T
 
+    # New memory for each product can take as long as the product: the system maps it page by page.
     largest = max((int(documents.offsets[b] - documents.offsets[a]) for a, b in chunks), default=0)
-    lasting = torch.from_numpy((documents.norms > 0).astype(np.float32) if unit_tokens else documents.norms)
+    out = torch.empty((largest, m), device=place)
     with using_threads(_threads(documents, threads)):
-        multiply = multiplier(x.to(place), documents.code or stored.dtype, largest)
-        # Codes are of residuals: <q, x> = <q, x - m> + <q, m>, where x is not zero.
-        of_means = None if documents.centers is None else torch.from_numpy(documents.centers) @ x.T
         for start, stop in chunks:
             rows = slice(int(documents.offsets[start]), int(documents.offsets[stop]))
             if rows.start == rows.stop:
                 continue
-            products = multiply(stored[rows].to(place)).mul_(factors[rows, None].to(place))
+            own = stored[rows].to(place, torch.float32)
+            products = torch.mm(own, x, out=out[: len(own)]).mul_(factors[rows, None].to(place))
             owners = torch.repeat_interleave(torch.arange(stop - start), lengths[start:stop]).to(place)
-            if of_means is not None:
-                products.addcmul_(of_means[start:stop].to(place)[owners], lasting[rows, None].to(place))
             best = torch.zeros((stop - start, m), device=place)  # the floor that maxima start from
             best.scatter_reduce_(0, owners[:, None].expand(-1, m), products, "amax")
             in_query[start:stop] = best.cpu()
@@ -129,10 +123,7 @@ def own_memberships(documents: TokenBatch, *, threads: int | None = None) -> Flo
             at = 0
             for part in torch.split(tokens, max(1, _CHUNK_PRODUCTS // len(tokens))):
                 rows = slice(first + at, first + at + len(part))
-                products = part @ tokens.T
-                if documents.code is not None:  # which is unbiased for another vector, but not for itself
-                    products.diagonal(at).copy_(torch.from_numpy(documents.norms[rows] ** 2))
-                own[rows] = products.amax(dim=1).clamp_min_(0.0)
+                own[rows] = (part @ tokens.T).amax(dim=1).clamp_min_(0.0)
                 at += len(part)
     return own.numpy()
 
@@ -140,22 +131,6 @@ def own_memberships(documents: TokenBatch, *, threads: int | None = None) -> Flo
 def with_own_memberships(documents: TokenBatch) -> TokenBatch:
     """The batch with its `own_memberships`, so that they are not computed for each question."""
     return replace(documents, own=own_memberships(documents))
-
-
-def in_form(tokens: TokenBatch, form: TokenForm) -> TokenBatch:
-    """Token vectors as they are stored: in a form, with their own memberships where this is no code.
-
-    Of a code, they are computed when a question asks for them, which few do.
-    """
-    stored = form.of(tokens)
-    return stored if stored.code is not None else with_own_memberships(stored)
-
-
-def _tensor(documents: TokenBatch) -> torch.Tensor:
-    """(total, d) stored directions, without a copy."""
-    if documents.storage == "bfloat16":
-        return torch.from_numpy(documents.directions.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(documents.directions)
 
 
 def _require_in_range(one: FloatArray, other: FloatArray) -> None:

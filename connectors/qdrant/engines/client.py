@@ -29,8 +29,7 @@ from surprise_rerank.connectors.qdrant.engines.retries import CollectionExists
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.location import EngineKind, RetryPolicy
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
-from surprise_rerank.connectors.qdrant.multivectors import CODED, TokenStorage, datatype
-from surprise_rerank.connectors.qdrant.multivectors import dimension as token_dimension
+from surprise_rerank.connectors.qdrant.multivectors import CODED_FROM
 from surprise_rerank.connectors.qdrant.schema import (
     BM25,
     DENSE,
@@ -44,7 +43,6 @@ from surprise_rerank.connectors.qdrant.schema import (
 )
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.files import disk_errors
-from surprise_rerank.core.tokens.codes import Bits
 from surprise_rerank.errors import MADE_ANEW, DataError, StoreError, UnreadableIndexError, did_you_mean
 
 T = TypeVar("T")
@@ -118,10 +116,8 @@ class ClientEngine:
             DataError: if there is no such setting of a collection, or local mode has no such storage.
         """
         manifest.check_engine(self.kind, self.where)
-        if self.kind == "server" and manifest.options.token_vectors in CODED:
-            versions.require(versions.Feature.TURBO_QUANT, self.nodes, "choose token_vectors='float16'")
         made = self.create_of(
-            _vector_params(manifest),
+            _vector_params(manifest, self.token_numbers(manifest.token_dimension)),
             settings,
             sparse_vectors_config=_sparse_params(manifest),
             on_disk_payload=True,
@@ -135,6 +131,12 @@ class ClientEngine:
                     schema = models.KeywordIndexParams(type=own, is_tenant=True)
                 self._index_payload(path, schema)
         return made
+
+    def token_numbers(self, d: int) -> models.Datatype:
+        """The numbers of token vectors of d components: the smallest that the server has, and are as good."""
+        version = versions.server_version(self.nodes) if self.kind == "server" else None
+        is_new = version is not None and version >= versions.Feature.TURBO_NUMBERS.since
+        return models.Datatype.TURBO4 if is_new and d >= CODED_FROM else models.Datatype.FLOAT16
 
     def create_of(
         self, vectors: Mapping[str, models.VectorParams], settings: Mapping[str, Any], **defaults: Any
@@ -255,19 +257,35 @@ class ClientEngine:
         for start in range(0, len(points), step):
             self._update_vectors(points[start : start + step], shard)
 
-    def add_sparse_vector(self, name: str) -> None:
-        """Give points a further sparse vector, by name; nothing happens if it is there.
+    def add_vectors(self, added: Mapping[str, models.VectorParams | models.SparseVectorParams]) -> None:
+        """Give points further vectors, by name; nothing happens to those that are there.
 
         Raises:
             StoreError: if the server cannot add vectors to a collection that exists.
         """
         config = self.info().config.params
-        if name in (config.sparse_vectors or {}):
-            return
-        own = models.SparseVectorConfig()
-        added = models.SparseVectorNameConfig(sparse=own)
-        with versions.needing(versions.Feature.NAMED_VECTORS, self.nodes, "add words beside the collection"):
-            self._call(lambda client: client.create_vector_name(self.collection, name, added, wait=True))
+        dense = config.vectors if isinstance(config.vectors, dict) else {}
+        known = {*dense, *(config.sparse_vectors or {})}
+        for name, own in added.items():
+            if name in known:
+                continue
+            instead = "add them beside the collection"
+            with versions.needing(versions.Feature.NAMED_VECTORS, self.nodes, instead):
+                self._call(self._adding(name, own))
+
+    def _adding(
+        self, name: str, own: models.VectorParams | models.SparseVectorParams
+    ) -> Callable[[QdrantClient], Any]:
+        made: models.VectorNameConfig = models.SparseVectorNameConfig(sparse=models.SparseVectorConfig())
+        if isinstance(own, models.VectorParams):
+            dense = models.DenseVectorConfig(
+                size=own.size,
+                distance=own.distance,
+                multivector_config=own.multivector_config,
+                datatype=None if own.datatype is None else models.VectorStorageDatatype(own.datatype.value),
+            )
+            made = models.DenseVectorNameConfig(dense=dense)
+        return lambda client: client.create_vector_name(self.collection, name, made, wait=True)
 
     def delete_vector(self, name: str) -> None:
         """Take a named vector off all points."""
@@ -460,7 +478,7 @@ def _chosen(vectors: Sequence[str]) -> Any:
     return True if UNNAMED in vectors else list(vectors) or False
 
 
-def _vector_params(manifest: Manifest) -> dict[str, models.VectorParams]:
+def _vector_params(manifest: Manifest, numbers: models.Datatype) -> dict[str, models.VectorParams]:
     options, d = manifest.options, manifest.dimension
     dot, on_disk = models.Distance.DOT, options.on_disk or None
     quantization = _quantization(options)
@@ -469,19 +487,18 @@ def _vector_params(manifest: Manifest) -> dict[str, models.VectorParams]:
     }
     if options.surprise_vector:
         params[SURPRISE] = models.VectorParams(size=d + 1, distance=dot, on_disk=on_disk)
-    if options.token_vectors is not None:
-        params[TOKEN_VECTORS] = _token_params(manifest.token_dimension, options.token_vectors)
+    if options.tokens:
+        params[TOKEN_VECTORS] = token_params(manifest.token_dimension, numbers)
     return params
 
 
-def _token_params(d: int, storage: TokenStorage) -> models.VectorParams:
-    bits = CODED.get(storage)
+def token_params(d: int, numbers: models.Datatype) -> models.VectorParams:
+    """What token vectors of d components are in a collection."""
     return models.VectorParams(
-        size=token_dimension(d, storage),
+        size=d,
         distance=models.Distance.DOT,
         multivector_config=models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM),
-        datatype=models.Datatype(datatype(storage)),
-        quantization_config=None if bits is None else _turbo(bits),
+        datatype=numbers,
         # They only re-score what another stage found: a graph of them would be built in vain.
         hnsw_config=models.HnswConfigDiff(m=0),
         on_disk=True,
@@ -503,11 +520,6 @@ def _quantization(options: IndexOptions) -> models.QuantizationConfig | None:
             return models.BinaryQuantization(binary=models.BinaryQuantizationConfig())
         case _:
             return None
-
-
-def _turbo(bits: Bits) -> models.TurboQuantization:
-    size = models.TurboQuantBitSize(f"bits{bits}")
-    return models.TurboQuantization(turbo=models.TurboQuantQuantizationConfig(bits=size, always_ram=True))
 
 
 def _vectors(vectors: Mapping[str, StoredVector]) -> Any:

@@ -22,8 +22,7 @@ from surprise_rerank.connectors.qdrant.engines.edge_shard import Shard
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.location import EngineKind
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
-from surprise_rerank.connectors.qdrant.multivectors import CODED, TokenStorage, datatype
-from surprise_rerank.connectors.qdrant.multivectors import dimension as token_dimension
+from surprise_rerank.connectors.qdrant.multivectors import CODED_FROM
 from surprise_rerank.connectors.qdrant.schema import (
     BM25,
     DENSE,
@@ -37,7 +36,6 @@ from surprise_rerank.connectors.qdrant.schema import (
 )
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.extras import import_extra
-from surprise_rerank.core.tokens.codes import Bits
 
 if TYPE_CHECKING:
     import qdrant_edge
@@ -232,31 +230,22 @@ def _config(manifest: Manifest) -> qdrant_edge.EdgeConfig:
     vectors = {DENSE: qdrant_edge.EdgeVectorParams(d, dot, quantization_config=quantization, memory=memory)}
     if options.surprise_vector:
         vectors[SURPRISE] = qdrant_edge.EdgeVectorParams(d + 1, dot, memory=memory)
-    if options.token_vectors is not None:
-        vectors[TOKEN_VECTORS] = _token_params(manifest.token_dimension, options.token_vectors)
+    if options.tokens:
+        vectors[TOKEN_VECTORS] = _token_params(manifest.token_dimension)
     sparse = {BM25: qdrant_edge.EdgeSparseVectorParams()}
     return qdrant_edge.EdgeConfig(vectors=vectors, sparse_vectors=sparse if options.bm25 else None)
 
 
-def _token_params(d: int, storage: TokenStorage) -> qdrant_edge.EdgeVectorParams:
-    kinds = qdrant_edge.VectorStorageDatatype
-    bits = CODED.get(storage)
+def _token_params(d: int) -> qdrant_edge.EdgeVectorParams:
+    kinds: Any = qdrant_edge.VectorStorageDatatype  # whose stubs lack the first
     return qdrant_edge.EdgeVectorParams(
-        size=token_dimension(d, storage),
+        size=d,
         distance=qdrant_edge.Distance.Dot,
         multivector_config=qdrant_edge.MultiVectorConfig(qdrant_edge.MultiVectorComparator.MaxSim),
-        datatype=kinds.Uint8 if datatype(storage) == "uint8" else kinds.Float16,
-        quantization_config=None if bits is None else _turbo(bits),
-        memory=None if bits is None else qdrant_edge.Memory.Cold,
+        datatype=kinds.Turbo4 if d >= CODED_FROM else kinds.Float16,
         # They only re-score what another stage found: a graph of them would be built in vain.
         hnsw_config=qdrant_edge.HnswIndexConfig(m=0, ef_construct=100, full_scan_threshold=10_000),
     )
-
-
-def _turbo(bits: Bits) -> Any:
-    sizes = qdrant_edge.TurboQuantBitSize
-    size = {4: sizes.Bits4, 2: sizes.Bits2, 1: sizes.Bits1}[bits]
-    return qdrant_edge.TurboQuantQuantizationConfig(bits=size, memory=qdrant_edge.Memory.Pinned)
 
 
 def _quantization(options: IndexOptions) -> Any:

@@ -38,11 +38,11 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-# A server compresses its answers for clients that say they read gzip, as both kinds of client do. A pool's
-# token vectors are as good as random: they take ten times as long then, and are hardly smaller.
+# A server compresses its answers for clients that say they read gzip, as both kinds of client do. Vectors are
+# as good as random: they take ten times as long then, and are hardly smaller.
 _GRPC_UNCOMPRESSED = {"grpc.compression_enabled_algorithms_bitset": 1}
 _REST_UNCOMPRESSED = {"Accept-Encoding": "identity"}
-# What is sent before the reader has said that it goes on: the token vectors of a pool in one go.
+# What is sent before the reader has said that it goes on: the answer to a question in one go.
 _GRPC_WINDOW = {"grpc.http2.lookahead_bytes": 8 * 2**20, "grpc.http2.max_frame_size": 2**20}
 # gRPC tries a lost connection again by itself; at first after a second, and by default after two minutes.
 _RECONNECT = {"grpc.initial_reconnect_backoff_ms": 200, "grpc.max_reconnect_backoff_ms": 2000}

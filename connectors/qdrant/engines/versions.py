@@ -24,7 +24,7 @@ class Feature(Enum):
     INDEX = "metadata of collections, which an index is recognised by", (1, 15, 4)
     FORMULA = "formula queries", (1, 14, 0)
     NAMED_VECTORS = "vectors that are added to a collection that exists", (1, 18, 0)
-    TURBO_QUANT = "TurboQuant", (1, 18, 0)
+    TURBO_NUMBERS = "vectors in TurboQuant's numbers", (1, 19, 0)
 
     @property
     def words(self) -> str:
@@ -38,14 +38,15 @@ class Feature(Enum):
 
 
 def server_version(nodes: Nodes) -> Version | None:
-    """The version of a server, which it tells everybody; None where a proxy keeps that back."""
-    with contextlib.suppress(StoreError):
-        once = RetryPolicy(attempts=1)
-        told = nodes.call(lambda client: client.info(), nodes.place, reads=True, policy=once)
-        found = _NUMBERS.match(told.version)
-        if found is not None:
-            return int(found[1]), int(found[2]), int(found[3])
-    return None
+    """The version of a server, of the oldest node that answers; None where a proxy keeps that back."""
+    found = []
+    for node in nodes.nodes:
+        own = Nodes([node], nodes.kind, nodes.place, RetryPolicy(attempts=1))
+        with contextlib.suppress(StoreError):
+            told = _NUMBERS.match(own.call(lambda client: client.info(), nodes.place, reads=True).version)
+            if told is not None:
+                found.append((int(told[1]), int(told[2]), int(told[3])))
+    return min(found, default=None)
 
 
 def require(feature: Feature, nodes: Nodes, otherwise: str = "") -> None:

@@ -1,4 +1,4 @@
-"""First-stage retrieval from a `DocumentIndex`: by cosine, by surprise in three places, and by MaxSim."""
+"""First-stage retrieval from a `DocumentIndex`: by cosine, and by surprise in three places."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
-from surprise_rerank.connectors.qdrant.multivectors import TokenStorage, query_vectors, similarities
 from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever, in_words
 from surprise_rerank.connectors.qdrant.search.pools import Search
 from surprise_rerank.connectors.qdrant.search.queries import (
@@ -21,7 +20,6 @@ from surprise_rerank.connectors.qdrant.search.queries import (
     dense_stage,
     dense_vector,
     formula_stage,
-    maxsim_stage,
     surprise_stage,
 )
 from surprise_rerank.connectors.qdrant.search.searched import Searched
@@ -201,67 +199,6 @@ class SurpriseRetriever(ExplainingRetriever):
             found = replace(found, dense=None)
         ordered = _ordered(found, z)
         return _documents(_above(ordered, self.options), skipped, skipped + depth)
-
-
-@dataclass(frozen=True, slots=True)
-class MaxSimRetriever(ExplainingRetriever):
-    """The nearest by cosine, re-scored inside Qdrant by MaxSim: inclusion over the query's universe.
-
-    Scores are the mean over the query's tokens of the largest cosine, which is what `DynaMaxReranker` gives
-    but for negative cosines, and for the storage's rounding. Where the index merges tokens, they are of the
-    merged ones. The index needs `IndexOptions(token_vectors="float16")` or another of them. Codes (`"turbo4"`
-    and fewer bits) are not scored again with the vectors that they were made of.
-
-    Attributes:
-        index: where the documents are.
-        pool: how many documents are taken by cosine before they are re-scored; `depth` where None.
-        exact: search without the approximate index, where the engine has built one.
-        options: filter, offset and parameters of Qdrant; a threshold is on the score.
-
-    Raises:
-        DataError: if the index has no token vectors.
-    """
-
-    index: QdrantIndex
-    pool: int | None = None
-    exact: bool = False
-    options: SearchOptions = NO_OPTIONS
-
-    def __post_init__(self) -> None:
-        if self.index.manifest.options.token_vectors is None:
-            raise DataError(
-                "the index stores no multivectors; make it with IndexOptions(token_vectors='float16'), or "
-                "re-rank with DynaMaxReranker"
-            )
-
-    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
-        """The `depth` best documents, with what the re-ranker needs."""
-        tokens = query.require_tokens()
-        options = self.options.exactly() if self.exact else self.options
-        # Qdrant's score has another zero and scale, so the threshold is applied here.
-        plain = replace(options, score_threshold=None)
-        search = Search(lambda limit: self._stages(query, limit), depth, fields, plain)
-        found = self.index.pools.run(search, "maxsim")
-        scores = similarities(found.scores["maxsim"], tokens, self._storage) / max(len(tokens), 1)
-        found = replace(found, scores={"maxsim": scores})
-        least = self.options.score_threshold
-        kept = [i for i in range(len(found)) if least is None or scores[i] >= least]
-        return found.take(sorted(kept, key=lambda i: (-scores[i], found.ids[i])))
-
-    def steps(self, query: Query, depth: int) -> list[str]:
-        """What `retrieve` does, in words."""
-        return in_words(self.index, self._stages(query, depth), self.options)
-
-    @property
-    def _storage(self) -> TokenStorage:
-        storage = self.index.manifest.options.token_vectors
-        assert storage is not None
-        return storage
-
-    def _stages(self, query: Query, limit: int) -> list[Stage]:
-        vectors = query_vectors(query.require_tokens(), self._storage)
-        wide = _points(self.index, self.pool, limit)
-        return [dense_stage(dense_vector(query), wide), maxsim_stage(vectors, limit)]
 
 
 def _points(index: QdrantIndex, pool: int | None, limit: int) -> int:

@@ -11,12 +11,13 @@ import numpy as np
 from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field, Query
+from surprise_rerank.connectors.qdrant.multivectors import TOKEN_COUNT
 from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever
 from surprise_rerank.connectors.qdrant.retrievers.dense import DenseRetriever
-from surprise_rerank.connectors.qdrant.retrievers.inclusion import QdrantInclusion, token_lengths
 from surprise_rerank.connectors.qdrant.retrievers.sparse import SparseRetriever, best_of
 from surprise_rerank.connectors.qdrant.schema import ID, NUMBER, Record
-from surprise_rerank.connectors.qdrant.search.pools import Search
+from surprise_rerank.connectors.qdrant.search.inclusion import AskedInclusion, TokenSample
+from surprise_rerank.connectors.qdrant.search.pools import Asked, Search, among
 from surprise_rerank.connectors.qdrant.search.queries import (
     NO_OPTIONS,
     SearchOptions,
@@ -24,10 +25,11 @@ from surprise_rerank.connectors.qdrant.search.queries import (
     dense_vector,
 )
 from surprise_rerank.connectors.qdrant.search.searched import Searched
-from surprise_rerank.core.arrays import Float64Array
+from surprise_rerank.core.arrays import Float32Array, Float64Array
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Retriever
+from surprise_rerank.rerank.scorers import MEAN_SIMILARITY
 
 
 class LexicalIndex(Protocol):
@@ -59,18 +61,21 @@ class HybridRetriever(ExplainingRetriever):
         exact: dense search without the approximate index.
         options: filter and parameters of the dense search. The lexical index has its own: give a
             `SparseRetriever` the same filter.
-        inclusion: of the question's tokens, which Qdrant is asked for with the scores that are missing; of
-            an index with its own words.
+        sample: what inclusion of the question's tokens is measured against, where Qdrant is asked for it.
         cosines: whether Qdrant is asked for the cosine of what only BM25 found, too, so that nobody needs its
             vector; of an index with its own words.
+        mean: (d,) the corpus' mean vector, where Qdrant is asked for `MEAN_SIMILARITY`, too.
+        long: it is for questions of more tokens than this.
     """
 
     index: Searched
     lexical: LexicalIndex
     exact: bool = False
     options: SearchOptions = NO_OPTIONS
-    inclusion: QdrantInclusion | None = None
+    sample: TokenSample | None = None
     cosines: bool = False
+    mean: Float32Array | None = None
+    long: int = 0
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """At most 2 x `depth` candidates: cosine's first, then what only BM25 found.
@@ -88,7 +93,9 @@ class HybridRetriever(ExplainingRetriever):
         missing = [name for name in found if name not in dense_ids]
         if missing:
             pool = pool.join(self.index.fetch(missing, fields, options=self.options))
-        return with_words(pool, words, query.text, dict(zip(found, scores.tolist(), strict=True)))
+        pool = with_words(pool, words, query.text, dict(zip(found, scores.tolist(), strict=True)))
+        asked = None if self.sample is None else self.sample.asked(query)
+        return pool if asked is None else self.index.with_inclusion(pool, asked, self.options)
 
     def _together(
         self, words: SparseRetriever, query: Query, depth: int, fields: frozenset[Field]
@@ -102,14 +109,16 @@ class HybridRetriever(ExplainingRetriever):
         known = best_of(by_words.records)
         ids = dict.fromkeys(record.payload[ID] for record in near.records)
         missing = [name for name in known if name not in ids]
-        inclusion = None if self.inclusion is None else self.inclusion.asked(query)
+        inclusion = None if self.sample is None else self.sample.asked(query)
         asked = {"bm25": words.scoring(sparse, [name for name in ids if name not in known])}
         if not measures:
             asked["best"] = words.measuring(sparse)
         if inclusion is not None:
-            asked["inclusion"] = inclusion.of([record.id for record in near.records], missing)
+            asked["inclusion"] = _inclusion_of(inclusion, near.records, missing)
         if self.cosines:
             asked["cosine"] = pools.cosines(dense, missing, options)
+        if self.mean is not None and (query.tokens is None or len(query.tokens) > self.long):
+            asked["mean"] = pools.cosines(self.mean, [*ids, *missing], options)
         if pools.splits:
             asked["further"] = pools.of_documents(missing, fields, (r.tenant for r in by_words.records))
             answers = pools.every(asked, options)
@@ -122,18 +131,26 @@ class HybridRetriever(ExplainingRetriever):
         cosines = {record.id: record.score for record in answers.get("cosine", ())}
         near_to = [r.score for r in near.records]
         near_to += [cosines.get(r.id, np.nan) for r in records[len(near_to) :]]
-        pool = pools.made(records, fields, {"cosine": np.array(near_to, np.float64)}, answers)
+        found_scores = {"cosine": np.array(near_to, np.float64)}
+        if "mean" in answers:
+            means = {record.id: record.score for record in answers["mean"]}
+            found_scores[MEAN_SIMILARITY] = np.array([means.get(r.id, np.nan) for r in records], np.float64)
+        pool = pools.made(records, fields, found_scores, answers)
         left = set(pool.ids)  # a document can be deleted meanwhile
         records = [record for record in records if record.payload[ID] in left]
         known |= best_of(answers["bm25"])
         scores = np.array([known.get(name, 0.0) for name in pool.ids], np.float64)
         best = by_words.every if measures else answers["best"]
-        found = None if inclusion is None else inclusion.found(answers["inclusion"])
+        found = None
+        if inclusion is not None:
+            lengths = np.array([record.payload[TOKEN_COUNT] for record in records], np.int64)
+            points = [record.id for record in records]
+            found = inclusion.inclusion(inclusion.found(answers["inclusion"]), points, lengths)
         return replace(
             pool,
             scores={**pool.scores, "bm25": scores},
             corpus_moments={"bm25": words.measured(sparse, best)},
-            inclusion=None if found is None else found.of([r.id for r in records], token_lengths(records)),
+            inclusion=found,
         )
 
     def among(self, condition: models.Filter) -> HybridRetriever:
@@ -155,8 +172,18 @@ class HybridRetriever(ExplainingRetriever):
         lexical = [f"words: BM25 over all {len(self.index)} documents"]
         if isinstance(self.lexical, ExplainingRetriever):
             lexical = self.lexical.steps(query, depth)
-        more = [] if self.inclusion is None else [self.inclusion.step()]
+        more = [] if self.sample is None else [self.sample.step(self.index.engine)]
         return [*dense, *lexical, f"union: the {depth} best of each, with both scores", *more]
+
+
+def _inclusion_of(
+    asked: AskedInclusion, records: Sequence[Record], documents: Sequence[str]
+) -> tuple[Asked, int]:
+    """A request for inclusion in these points and all points of these documents, for `Pools.every`."""
+    wanted = models.Filter(should=[models.HasIdCondition(has_id=[record.id for record in records])])
+    if documents:
+        wanted = models.Filter(should=[wanted, among(documents)])
+    return (lambda limit: asked.among(wanted, limit)), len(records) + len(documents)
 
 
 def _in_order(records: Sequence[Record], ids: Sequence[str]) -> list[Record]:

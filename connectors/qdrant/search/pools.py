@@ -11,6 +11,7 @@ from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field
 from surprise_rerank.connectors.qdrant.engines.base import Consistency
+from surprise_rerank.connectors.qdrant.multivectors import TOKEN_COUNT, TOKEN_FIELDS, stored_tokens
 from surprise_rerank.connectors.qdrant.schema import (
     BM25,
     DENSE,
@@ -19,8 +20,7 @@ from surprise_rerank.connectors.qdrant.schema import (
     NUMBER,
     PASSAGE_FIELDS,
     PASSAGES,
-    TOKEN_COUNT,
-    TOKENS,
+    TOKEN_VECTORS,
     Record,
     point_id,
     to_document,
@@ -40,8 +40,8 @@ from surprise_rerank.connectors.qdrant.search.queries import (
     tenants_in,
 )
 from surprise_rerank.connectors.qdrant.storage.base import Storage
-from surprise_rerank.connectors.qdrant.storage.tokens import to_token_batch, token_points
 from surprise_rerank.core.arrays import Float32Array, Float64Array
+from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
 
@@ -316,19 +316,22 @@ class Pools:
         """Names of the vectors that fields are made of.
 
         Raises:
-            DataError: if the index stores no sparse vectors, and terms are asked for.
+            DataError: if the index stores none, and terms or tokens are asked for.
         """
+        if "tokens" in fields and not self.storage.manifest.options.tokens:
+            raise DataError("the index stores no token vectors; make it with IndexOptions(tokens=True)")
         if "terms" in fields and self.storage.manifest.options.bm25 is None:
             raise DataError("the index stores no sparse vectors; make it with IndexOptions(bm25=Bm25())")
-        return (DENSE,) * ("dense" in fields) + (BM25,) * ("terms" in fields)
+        names: dict[Field, str] = {"dense": DENSE, "terms": BM25, "tokens": TOKEN_VECTORS}
+        return tuple(name for field, name in names.items() if field in fields)
 
     def _payload_fields(self, fields: frozenset[Field]) -> tuple[str, ...]:
         names: tuple[str, ...] = DOCUMENT_FIELDS if "documents" in fields else (ID,)
         if self.splits:
             names = (*names, *PASSAGE_FIELDS)
-        if self.storage.manifest.options.token_vectors is not None:
-            names = (*names, TOKEN_COUNT)
-        return names
+        if "tokens" in fields:
+            return (*names, *TOKEN_FIELDS)
+        return (*names, TOKEN_COUNT) if self.storage.manifest.options.tokens else names
 
     def candidates(
         self,
@@ -337,7 +340,7 @@ class Pools:
         scores: Mapping[str, Float64Array],
         options: SearchOptions = NO_OPTIONS,
     ) -> Candidates:
-        """Points as candidates, with their token vectors and whole documents where they are asked for.
+        """Points as candidates, with whole documents where they are asked for.
 
         Args:
             records: n points, with the payload and the vectors that the fields need.
@@ -349,15 +352,12 @@ class Pools:
         return self.made(records, fields, scores, answers)
 
     def parts(self, records: Sequence[Record], fields: frozenset[Field]) -> dict[str, models.QueryRequest]:
-        """What is read of other points to make candidates of these: packed tokens, and whole documents."""
-        asked, tenants = dict[str, models.QueryRequest](), [record.tenant for record in records]
-        holders = token_points(self.storage.manifest, records) if "tokens" in fields else ()
-        if holders:
-            asked["tokens"] = by_id(holders, (TOKENS,), tenants)
+        """What is read of other points to make candidates of these: whole documents."""
         headless = _headless(records) if "documents" in fields else []
-        if headless:
-            asked["documents"] = by_id([point_id(name) for name in headless], DOCUMENT_FIELDS, tenants)
-        return asked
+        if not headless:
+            return {}
+        tenants = [record.tenant for record in records]
+        return {"documents": by_id([point_id(name) for name in headless], DOCUMENT_FIELDS, tenants)}
 
     def made(
         self,
@@ -380,15 +380,26 @@ class Pools:
             ids=tuple(p[ID] for p in payloads),
             scores=scores,
             dense=_dense(records, manifest.dimension) if "dense" in fields else None,
-            tokens=to_token_batch(manifest, records, answers.get("tokens", ()))
-            if "tokens" in fields
-            else None,
+            tokens=self.tokens_of(records) if "tokens" in fields else None,
             terms=to_terms(records) if "terms" in fields else None,
             documents=tuple(documents[p[ID]] for p in payloads) if "documents" in fields else None,
         )
         if passages is None:
             return found
         return replace(found, passages=tuple(to_passage(p) for p in payloads), best=passages.best)
+
+    def tokens_of(self, records: Sequence[Record]) -> TokenBatch:
+        """The token vectors of points that came with them.
+
+        Raises:
+            DataError: if some are damaged; names the document.
+        """
+        return stored_tokens(
+            [record.vectors.get(TOKEN_VECTORS, ()) for record in records],
+            [record.payload for record in records],
+            self.storage.manifest.token_dimension,
+            [f"of document {record.payload[ID]!r}" for record in records],
+        )
 
 
 def _documents_of(records: Iterable[Record]) -> list[str]:

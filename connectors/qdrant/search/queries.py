@@ -13,7 +13,7 @@ from surprise_rerank.candidates import Query
 from surprise_rerank.connectors.qdrant.engines.base import Consistency
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.manifest import Quantization
-from surprise_rerank.connectors.qdrant.schema import DENSE, MU, SIGMA, SURPRISE, TOKEN_VECTORS, PointId
+from surprise_rerank.connectors.qdrant.schema import DENSE, MU, SIGMA, SURPRISE, PointId
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.errors import DataError
 from surprise_rerank.surprise.linear_form import augmented_query
@@ -129,13 +129,9 @@ def sparse_stage(query: SparseVector, using: str, limit: int) -> Stage:
     return Stage(models.NearestQuery(nearest=vector), using, "BM25 of sparse vectors", limit)
 
 
-def maxsim_stage(query_vectors: Any, limit: int) -> Stage:
-    """MaxSim of token vectors: of their codes, where there are some.
-
-    Every point of the pool would be scored again with the vectors themselves, at the price of both.
-    """
-    own = models.SearchParams(quantization=models.QuantizationSearchParams(rescore=False))
-    return Stage(_nearest(query_vectors.tolist()), TOKEN_VECTORS, "MaxSim of token vectors", limit, own)
+def maxsim_stage(query_vectors: Float32Array, using: str, limit: int) -> Stage:
+    """MaxSim of token vectors."""
+    return Stage(_nearest(query_vectors.tolist()), using, "MaxSim of token vectors", limit)
 
 
 def formula_stage(limit: int, mu: str = MU, sigma: str = SIGMA) -> Stage:

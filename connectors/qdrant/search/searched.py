@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.qdrant.location import EngineKind
+from surprise_rerank.connectors.qdrant.search.inclusion import AskedInclusion
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
 from surprise_rerank.connectors.qdrant.storage.files import Files
-from surprise_rerank.core.tokens import TokenForm
+from surprise_rerank.core.tokens import TokenBatch, TokenForm
 from surprise_rerank.core.vectors import VectorSimilarity
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder
@@ -88,6 +89,24 @@ class Searched(ABC):
     @abstractmethod
     def sample_documents(self, size: int) -> tuple[Document, ...]:
         """A uniform sample of so many documents, the same in every run; all where there are fewer."""
+
+    @abstractmethod
+    def token_sample(self, size: int) -> tuple[tuple[str, ...], TokenBatch]:
+        """Ids and token vectors of a uniform sample of documents, or passages; all where there are fewer.
+
+        Raises:
+            DataError: if none are stored.
+        """
+
+    @abstractmethod
+    def with_inclusion(self, pool: Candidates, asked: AskedInclusion, options: SearchOptions) -> Candidates:
+        """Candidates with inclusion of a question's tokens, which Qdrant computes.
+
+        Args:
+            pool: of this collection.
+            asked: the question.
+            options: the consistency of the search that this is a part of.
+        """
 
     @abstractmethod
     def search(

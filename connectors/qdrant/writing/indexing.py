@@ -19,15 +19,13 @@ from surprise_rerank.connectors.qdrant.schema import (
     ID,
     NUMBER,
     PASSAGES,
-    WITH_VECTORS,
+    Point,
     point_id,
     stored_hash,
 )
-from surprise_rerank.connectors.qdrant.writing.carrying import CarriedVectors
 from surprise_rerank.connectors.qdrant.writing.pipeline import (
     Job,
     StoppedError,
-    Unit,
     Writer,
     delete_documents,
 )
@@ -89,7 +87,6 @@ class Indexer:
         maker: makes their points.
         work: is told of the documents and their lengths: of those that are known, and those that are stored.
         on_progress: called with the number of documents of every finished part.
-        carried: has the vectors of documents that have not changed since the version before.
     """
 
     engine: Engine
@@ -97,7 +94,6 @@ class Indexer:
     maker: PointMaker
     work: Work
     on_progress: Callable[[int], None] | None = None
-    carried: CarriedVectors | None = None
     _counts: _Counts = field(default_factory=_Counts)
     _seen: dict[str, None] = field(default_factory=dict)  # ids, in their order
 
@@ -153,7 +149,7 @@ class Indexer:
         rows.sort(key=lambda i: -len(documents[i].content))
         for window in self._windows(rows, documents):
             pieces = [piece for own in window.values() for piece in own]
-            units = self._units(pieces, list(window), encoded)
+            points = self._points_of(pieces, list(window), encoded)
             parts = []
             for i, own in window.items():
                 before = stored.get(documents[i].id)
@@ -161,7 +157,7 @@ class Indexer:
                 self._counts.updated += before is not None
                 self._counts.added += before is None
                 self._counts.split += len(own) > 1
-            writer.put(partial(_jobs, parts, units))
+            writer.put(partial(_jobs, parts, points))
             self._told(writer)
 
     def _windows(
@@ -181,10 +177,10 @@ class Indexer:
         if window:
             yield window
 
-    def _units(
+    def _points_of(
         self, pieces: Sequence[Piece], rows: Sequence[int], encoded: Encoded | None
-    ) -> Callable[[], list[Unit]]:
-        """What makes what is stored of pieces, which are encoded; of a long document it is made already."""
+    ) -> Callable[[], list[Point]]:
+        """What makes the points of pieces, which are encoded; of a long document they are made already."""
         # Such a document is encoded some pieces at a time, too, and its vectors would fill the memory.
         if encoded is not None:
             if len(pieces) != len(rows):
@@ -196,16 +192,14 @@ class Indexer:
             return partial(self.maker.points, pieces, encoded.take(rows))
         if len(pieces) <= _WINDOW:
             return partial(self.maker.points, pieces, self._encoded(pieces))
-        units: list[Unit] = []
+        points: list[Point] = []
         for start in range(0, len(pieces), _WINDOW):
             part = pieces[start : start + _WINDOW]
-            units += self.maker.points(part, self._encoded(part))
-        return lambda: units
+            points += self.maker.points(part, self._encoded(part))
+        return lambda: points
 
     def _encoded(self, pieces: Sequence[Piece]) -> Encoded:
         self.engine.claim()  # before the work, not after it
-        if self.carried is not None:
-            return self.carried.encoded(pieces)
         return encode_documents(self.maker.encoder, [piece.text for piece in pieces])
 
     def _require_unique(self, documents: Sequence[Document]) -> None:
@@ -217,7 +211,7 @@ class Indexer:
             self._seen[document.id] = None
 
     def _all_stored(self) -> Iterator[tuple[str, Stored]]:
-        for batch in self.engine.scroll((ID, HASH, PASSAGES, NUMBER), batch=5000, condition=WITH_VECTORS):
+        for batch in self.engine.scroll((ID, HASH, PASSAGES, NUMBER), batch=5000):
             for record in batch:
                 if record.payload.get(NUMBER, 0) == 0:
                     yield record.payload[ID], _stored(record.payload)
@@ -243,9 +237,9 @@ class Indexer:
             self.on_progress(count)
 
 
-def _jobs(parts: Sequence[tuple[Document, int, int]], units: Callable[[], list[Unit]]) -> list[Job]:
+def _jobs(parts: Sequence[tuple[Document, int, int]], points: Callable[[], list[Point]]) -> list[Job]:
     """What is to be stored of documents: each with how many pieces it has now, and had before."""
-    made = iter(units())
+    made = iter(points())
     return [Job(document, list(islice(made, count)), before) for document, count, before in parts]
 
 

@@ -16,7 +16,6 @@ from surprise_rerank.connectors.qdrant.schema import (
     Payload,
     Point,
     point_id,
-    tokens_id,
 )
 from surprise_rerank.connectors.qdrant.writing.term_upkeep import PointWriter
 from surprise_rerank.core.threads import using_threads
@@ -24,10 +23,9 @@ from surprise_rerank.documents import Document
 from surprise_rerank.errors import IndexingError, StoreError
 
 T = TypeVar("T")
-Unit: TypeAlias = tuple[Point, ...]  # what is stored of a document or a passage; its own point is the last
-_Named: TypeAlias = tuple[str, Unit]  # with the document's id
+_Named: TypeAlias = tuple[str, Point]  # with the document's id
 
-_UPSERT_UNITS = 64
+_UPSERT_POINTS = 64
 _UPSERT_BYTES = 8 * 2**20  # a quarter of what a Qdrant server accepts in one request
 _QUEUED = 1  # beside the window that is stored: its vectors are in memory
 _NAMED = 5  # ids that an error shows
@@ -35,10 +33,10 @@ _NAMED = 5  # ids that an error shows
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A document to store: a unit for each of its passages, and how many it had before."""
+    """A document to store: a point for each of its passages, and how many it had before."""
 
     document: Document
-    units: Sequence[Unit]
+    points: Sequence[Point]
     before: int
 
 
@@ -49,7 +47,7 @@ class StoppedError(Exception):
 class Writer:
     """A thread that makes the points of windows, and stores them in their order.
 
-    Tokens are merged and packed here, while the next window is encoded. An error stops the thread; one of the
+    Tokens are merged here, while the next window is encoded. An error stops the thread; one of the
     store is raised as an `IndexingError`.
     """
 
@@ -161,9 +159,9 @@ class Writer:
 
     def _store(self, jobs: Sequence[Job]) -> None:
         """A window. A document of several points counts as stored when the last of them is."""
-        single = [job for job in jobs if len(job.units) == 1 and job.before <= 1]
-        several = [job for job in jobs if not (len(job.units) == 1 and job.before <= 1)]
-        for batch in _batches([(job.document.id, job.units[0]) for job in single]):
+        single = [job for job in jobs if len(job.points) == 1 and job.before <= 1]
+        several = [job for job in jobs if not (len(job.points) == 1 and job.before <= 1)]
+        for batch in _batches([(job.document.id, job.points[0]) for job in single]):
             failed = self._upsert(batch)
             stored = {name for name, _ in batch} - failed
             self.acknowledge(stored, [job.document for job in single if job.document.id in stored])
@@ -171,21 +169,20 @@ class Writer:
             return
         failed = set()
         firsts = [(job.document.id, _incomplete(job)) for job in several]
-        others = [(job.document.id, unit) for job in several for unit in job.units[1:]]
+        others = [(job.document.id, point) for job in several for point in job.points[1:]]
         for batch in (*_batches(firsts), *_batches(others)):
             failed |= self._upsert(batch)
         whole = [job for job in several if job.document.id not in failed]
-        surplus = [p for job in whole for p in points_of(job.document.id, range(len(job.units), job.before))]
+        surplus = [p for job in whole for p in points_of(job.document.id, range(len(job.points), job.before))]
         self._points.delete(surplus)
-        self._points.set_payloads([(job.units[0][-1].id, _completed(job)) for job in whole])
+        self._points.set_payloads([(job.points[0].id, _completed(job)) for job in whole])
         self.acknowledge({job.document.id for job in whole}, [job.document for job in whole])
 
     def _upsert(self, batch: Sequence[_Named]) -> set[str]:
         """Store points; returns the ids of documents whose point no request can hold."""
         try:
-            self._points.upsert([point for _, unit in batch for point in unit])
+            self._points.upsert([point for _, point in batch])
         except TooLarge as error:
-            # A unit goes in one request, or a document's point could be of another text than its tokens.
             if len(batch) > 1:
                 half = len(batch) // 2
                 return self._upsert(batch[:half]) | self._upsert(batch[half:])
@@ -195,36 +192,31 @@ class Writer:
         return set()
 
 
-def points_of(document_id: str, numbers: Iterable[int]) -> Iterator[str]:
-    """Ids of the points of some passages: of what is found before what it needs."""
-    for number in numbers:
-        point = point_id(document_id, number)
-        yield point
-        yield tokens_id(point)
+def points_of(document_id: str, numbers: Iterable[int]) -> list[str]:
+    """Ids of the points of some passages."""
+    return [point_id(document_id, number) for number in numbers]
 
 
-def _incomplete(job: Job) -> Unit:
-    """The first unit, marked until the others are stored; it knows of every passage that may exist."""
-    *tokens, first = job.units[0]
-    marked: Payload = {HASH: INCOMPLETE, PASSAGES: max(len(job.units), job.before)}
-    return (*tokens, replace(first, payload={**first.payload, **marked}))
+def _incomplete(job: Job) -> Point:
+    """The first point, marked until the others are stored; it knows of every passage that may exist."""
+    marked: Payload = {HASH: INCOMPLETE, PASSAGES: max(len(job.points), job.before)}
+    return replace(job.points[0], payload={**job.points[0].payload, **marked})
 
 
 def _completed(job: Job) -> Payload:
-    return {HASH: job.units[0][-1].payload[HASH], PASSAGES: len(job.units)}
+    return {HASH: job.points[0].payload[HASH], PASSAGES: len(job.points)}
 
 
-def _batches(units: Iterable[_Named]) -> Iterator[list[_Named]]:
-    """Batches bounded by count and by bytes; a unit larger than the bound is a batch of its own."""
+def _batches(points: Iterable[_Named]) -> Iterator[list[_Named]]:
+    """Batches bounded by count and by bytes; a point larger than the bound is a batch of its own."""
     batch: list[_Named] = []
     size = 0
-    for name, unit in units:
-        own = sum(point.size for point in unit)
-        if batch and (len(batch) == _UPSERT_UNITS or size + own > _UPSERT_BYTES):
+    for name, point in points:
+        if batch and (len(batch) == _UPSERT_POINTS or size + point.size > _UPSERT_BYTES):
             yield batch
             batch, size = [], 0
-        batch.append((name, unit))
-        size += own
+        batch.append((name, point))
+        size += point.size
     if batch:
         yield batch
 

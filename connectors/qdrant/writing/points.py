@@ -7,29 +7,24 @@ from dataclasses import dataclass
 
 from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions
-from surprise_rerank.connectors.qdrant.multivectors import document_vectors
+from surprise_rerank.connectors.qdrant.multivectors import document_vectors, token_payload
 from surprise_rerank.connectors.qdrant.schema import (
     BM25,
     DENSE,
     PASSAGES,
     SURPRISE,
-    TOKEN_COUNT,
     TOKEN_VECTORS,
-    TOKENS,
     Payload,
     Point,
     StoredVector,
     document_payload,
-    packed_text,
     passage_payload,
     point_id,
     tenant_of,
-    tokens_id,
 )
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.tokens.batch import TokenBatch
-from surprise_rerank.core.tokens.packing import pack_tokens
 from surprise_rerank.documents import Document, Passage
 from surprise_rerank.encoders.base import Encoded, Encoder, token_dimension
 from surprise_rerank.errors import DataError
@@ -86,8 +81,8 @@ class PointMaker:
         key = self.options.tenant if self.options.shard_by_tenant else None
         return [None if key is None else tenant_of(document, key) for document in documents]
 
-    def points(self, pieces: Sequence[Piece], encoded: Encoded) -> list[tuple[Point, ...]]:
-        """The points of n pieces and their encodings: the packed tokens' before the one that is found.
+    def points(self, pieces: Sequence[Piece], encoded: Encoded) -> list[Point]:
+        """The points of n pieces, from their encodings.
 
         Raises:
             DataError: if there is not one vector of the index's dimension for every piece, or the index
@@ -100,29 +95,19 @@ class PointMaker:
             )
         vectors: list[dict[str, StoredVector]] = [{DENSE: row} for row in encoded.dense]
         payloads = [_payload(piece) for piece in pieces]
-        tokens = self._tokens(encoded, len(pieces))
-        if tokens is not None and self.options.token_vectors is not None:
-            tokens = self.options.token_form.merged(tokens)
+        if self.options.tokens:
+            tokens = self.options.token_form.of(self._tokens(encoded, len(pieces)))
             for i, own in enumerate(vectors):
-                own[TOKEN_VECTORS] = document_vectors(tokens.text(i, unit=True), self.options.token_vectors)
-                payloads[i][TOKEN_COUNT] = int(tokens.token_counts[i])
+                own[TOKEN_VECTORS] = document_vectors(tokens, i)
+                payloads[i].update(token_payload(tokens, i))
         self._add_statistics(encoded.dense, vectors, payloads)
         if self.options.bm25 is not None:
             self._add_terms(self.options.bm25, [piece.text for piece in pieces], vectors)
-        found = [
+        return [
             Point(point_id(p.document.id, p.passage.number if p.passage else 0), own, payload, whose)
             for p, own, payload, whose in zip(
                 pieces, vectors, payloads, self.tenants([p.document for p in pieces]), strict=True
             )
-        ]
-        if tokens is None or not self.options.packed_tokens:
-            return [(point,) for point in found]
-        from surprise_rerank.similarities.kernels import in_form  # which needs torch
-
-        packed = pack_tokens(in_form(tokens, self.options.token_form))
-        return [
-            (Point(tokens_id(point.id), {}, {TOKENS: packed_text(own)}, point.tenant), point)
-            for point, own in zip(found, packed, strict=True)
         ]
 
     def _add_terms(self, bm25: Bm25, texts: Sequence[str], vectors: list[dict[str, StoredVector]]) -> None:
@@ -131,10 +116,8 @@ class PointMaker:
             if len(sparse.indices):
                 own[BM25] = sparse
 
-    def _tokens(self, encoded: Encoded, count: int) -> TokenBatch | None:
-        """The token vectors of so many texts, where the index stores any."""
-        if not self.options.stores_tokens:
-            return None
+    def _tokens(self, encoded: Encoded, count: int) -> TokenBatch:
+        """The token vectors of so many texts."""
         tokens, dimension = encoded.require_tokens(), token_dimension(self.encoder)
         if (len(tokens), tokens.dimension) != (count, dimension):
             raise DataError(

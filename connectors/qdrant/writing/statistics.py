@@ -16,7 +16,6 @@ from surprise_rerank.connectors.qdrant.schema import (
     SIGMA,
     STATISTICS,
     SURPRISE,
-    WITH_VECTORS,
     Payload,
     Record,
 )
@@ -238,4 +237,4 @@ def _forget(storage: Storage, record: StatisticsRecord | None) -> None:
 
 def _outdated(record: StatisticsRecord) -> models.Filter:
     current = models.FieldCondition(key=STATISTICS, match=models.MatchValue(value=record.version))
-    return models.Filter(must=WITH_VECTORS.must, must_not=[current])
+    return models.Filter(must_not=[current])

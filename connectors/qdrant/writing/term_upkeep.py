@@ -23,8 +23,6 @@ from surprise_rerank.connectors.qdrant.engines.base import Engine
 from surprise_rerank.connectors.qdrant.engines.retries import CollectionGone, TooLarge
 from surprise_rerank.connectors.qdrant.schema import (
     BM25,
-    ID,
-    WITH_VECTORS,
     Payload,
     Point,
     PointId,
@@ -213,11 +211,11 @@ class KeptTerms:
         self._is_guess = content.startswith((_CHANGING, _STALE))
 
     def _count(self) -> int:
-        return self._storage.engine.count(WITH_VECTORS)
+        return self._storage.engine.count()
 
     def _counted(self) -> TermStatistics:
         total, parts = TermStatistics.total([]), list[TermStatistics]()
-        for records in self._storage.engine.scroll((), (BM25,), condition=WITH_VECTORS):
+        for records in self._storage.engine.scroll((), (BM25,)):
             parts.append(TermStatistics.of(to_terms(records)))
             if sum(len(part.terms) for part in parts) > _PENDING:
                 total, parts = TermStatistics.total([total, *parts]), []
@@ -248,10 +246,9 @@ class _Counted:
         for start in range(0, len(point_ids), _DELETED):
             part = point_ids[start : start + _DELETED]
             with self._change():
-                before = self._points.retrieve(part, (ID,), (BM25,))
+                before = self._points.retrieve(part, (), (BM25,))
                 self._points.delete(part)
-                # The points of packed tokens have no document's id.
-                self._kept.change(TermBatch.empty(0), to_terms([r for r in before if ID in r.payload]))
+                self._kept.change(TermBatch.empty(0), to_terms(before))
 
     def set_payloads(self, changes: Sequence[tuple[PointId, Payload]]) -> None:
         """Set some fields of points, which have no terms."""

@@ -9,7 +9,6 @@ import click
 
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.core.settings import option
-from surprise_rerank.eval.retrieval.settings import TokenStorage
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant import Bm25, IndexOptions
@@ -45,27 +44,16 @@ class IndexArguments:
     bm25_language: str | None = option(
         None, metavar="NAME", help="Of stems and stop words.  [default: english]"
     )
-    packed_tokens: bool | None = option(
+    tokens: bool | None = option(
         None,
-        flag="--packed-tokens/--no-packed-tokens",
-        help="Token vectors for auto, dynamax and fusion.  [default: packed-tokens]",
-    )
-    token_storage: TokenStorage | None = option(
-        None,
-        help="Bits of their components.  [default: as the index has them; in a new one 1bit, under 256 "
-        "dimensions 2bit or 4bit]",
+        flag="--tokens/--no-tokens",
+        help="Token vectors for auto, dynamax and fusion.  [default: tokens]",
     )
     pooling: float | None = option(
         None,
         low=1,
         metavar="N",
-        help="Tokens that are merged into one vector, on average.  [default: as the index has them; in a new "
-        "one 3.5, of int8 none]",
-    )
-    tokens: str | None = option(
-        None,
-        choices=("float16", "uint8", "turbo4", "turbo2", "turbo1", _NONE),
-        help="Token vectors for MaxSim inside Qdrant.  [default: none]",
+        help="Tokens that are merged into one vector, on average.  [default: 3.5]",
     )
     surprise_vector: bool | None = option(
         None,
@@ -112,15 +100,14 @@ class IndexArguments:
             MissingExtraError: if BM25 is wanted, and the package that computes it is not installed.
         """
         from surprise_rerank.connectors.qdrant import IndexOptions
+        from surprise_rerank.core.tokens.form import POOLING
 
         base = existing or IndexOptions()
         given: dict[str, Any] = {
             "passages": self._passages(base.passages),
             "bm25": self._bm25(base.bm25),
-            "packed_tokens": self.packed_tokens,
-            "token_storage": self.token_storage,
+            "tokens": self.tokens,
             "pooling": self.pooling,
-            "token_vectors": self.tokens,
             "surprise_vector": self.surprise_vector,
             "quantization": self.quantization,
             "on_disk": self.on_disk,
@@ -131,12 +118,13 @@ class IndexArguments:
         changes: dict[str, Any] = {
             name: None if value == _NONE else value for name, value in given.items() if value is not None
         }
-        chosen = replace(base, **changes)
-        if chosen.stores_tokens:
-            return chosen
-        if self.token_storage or self.pooling:
-            raise click.UsageError("--no-packed-tokens goes without --token-storage and --pooling")
-        return replace(chosen, token_storage=None, pooling=None)
+        if changes.get("tokens", base.tokens):
+            return replace(base, **changes)
+        if self.pooling and self.tokens is None:
+            raise click.UsageError("--pooling is of token vectors, and the index stores none; add --tokens")
+        if self.pooling:
+            raise click.UsageError("--no-tokens goes without --pooling")
+        return replace(base, **{**changes, "pooling": POOLING})
 
     def _passages(self, before: Passages | None) -> Passages | str | None:
         from surprise_rerank.encoders.passages import Passages

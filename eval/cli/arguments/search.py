@@ -17,10 +17,10 @@ from surprise_rerank.eval.cli.options import options_of
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant import SearchOptions
-    from surprise_rerank.connectors.systems.built import Mode
+    from surprise_rerank.connectors.qdrant.retrievers.dense import SurpriseMode
     from surprise_rerank.rerank.diversity import DiversityOptions
 else:
-    Mode = str
+    SurpriseMode = str
 
 
 class _Scored(Protocol):
@@ -109,11 +109,10 @@ class SearchArguments(DiversityArguments):
         kind=SystemChoice(),
         help="What ranks.  [default: the best that the index stores enough for]",
     )
-    mode: Mode | None = option(
+    mode: SurpriseMode | None = option(
         None,
         choices=MODES,
-        help="Where scores are computed: surprise here, by Qdrant's formula (its default), or by augmented "
-        "vectors; tokens of auto, fusion and dynamax here, or by Qdrant's MaxSim.",
+        help="Where surprise is computed: here, by Qdrant's formula (its default), or by augmented vectors.",
     )
     top: int = option(10, low=1, help="How many are shown.")
     pool: int = pool_field()

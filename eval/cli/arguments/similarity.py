@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from surprise_rerank.core.settings import option
-from surprise_rerank.eval.retrieval.settings import TokenStorage
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant import DocumentIndex
@@ -46,10 +45,6 @@ class SimilarityArguments:
         low=1,
         metavar="N",
         help="For `both`: how many candidates are scored again.  [default: 100]",
-    )
-    token_storage: TokenStorage | None = option(
-        None,
-        help="For DynaMax: bits of the components of tokens.  [default: int8, or as they are stored]",
     )
     pooling: float | None = option(
         None,
@@ -95,9 +90,8 @@ class SimilarityArguments:
         self._require(self.similarity == "both", "--similarity both", pool=self.pool)
         self._require(self.mode == "index", "--mode index", ef=self.ef, sample_check=self.sample_check)
         self._require(self.groups is not None, "--groups FILE", duplicate=self.duplicate)
-        of_tokens = {"token_storage": self.token_storage, "pooling": self.pooling}
-        self._require(self.similarity != "cosine", "--similarity dynamax or both", **of_tokens)
-        asked: dict[str, Any] = {"pool": self.pool, "ef": self.ef, **of_tokens}
+        self._require(self.similarity != "cosine", "--similarity dynamax or both", pooling=self.pooling)
+        asked: dict[str, Any] = {"pool": self.pool, "ef": self.ef, "pooling": self.pooling}
         given = {name: value for name, value in asked.items() if value is not None}
         if self.duplicate is not None:
             from surprise_rerank.connectors.similar.groups import require_threshold

@@ -29,7 +29,6 @@ from surprise_rerank.eval.retrieval.settings import (
     DEFAULTS,
     RetrievalSettings,
     Test,
-    TokenStorage,
 )
 
 # Not inside the parentheses of a measure's parameters: RBP(p=0.8, rel=1).
@@ -162,12 +161,6 @@ Shell completion (bash; zsh and fish likewise):
     default=DEFAULTS.passages,
     help="Split documents that are longer than the model reads; their best passage counts. Without it they "
     "are cut, as published figures assume.  [default: no-passages]",
-)
-@click.option(
-    "--token-storage",
-    type=click.Choice(get_args(TokenStorage)),
-    help="Bits of the stored token vectors; int8 is that of most published figures.  [default: as "
-    "in an index]",
 )
 @click.option(
     "--pooling",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,7 +11,6 @@ from surprise_rerank.eval.cli.arguments.attached import AttachedArguments
 from surprise_rerank.eval.cli.arguments.location import load_model, takes_index
 from surprise_rerank.eval.cli.options import takes
 from surprise_rerank.eval.cli.output.console import Output
-from surprise_rerank.eval.retrieval.settings import TokenStorage
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant.location import Location
@@ -35,15 +34,10 @@ Examples:
 )
 @click.option("--tokens/--no-tokens", default=True, help="Add token vectors.  [default: yes]")
 @click.option(
-    "--token-storage",
-    type=click.Choice(get_args(TokenStorage)),
-    help="Bits of the components of token vectors.  [default: as they are, or as a new index has them]",
-)
-@click.option(
     "--pooling",
     metavar="N",
     type=click.FloatRange(min=1),
-    help="Tokens that are merged into one vector, on average.  [default: as they are, or 3.5, of int8 none]",
+    help="Tokens that are merged into one vector, on average.  [default: as they are, or 3.5]",
 )
 @click.option("--words/--no-words", default=True, help="Add the words, for BM25.  [default: yes]")
 @click.option("--moments", is_flag=True, help="Add moments for surprise inside Qdrant; with --in-place.")
@@ -61,7 +55,6 @@ def enrich(
     words: bool,
     moments: bool,
     in_place: bool,
-    token_storage: TokenStorage | None,
     pooling: float | None,
     dry_run: bool,
     remove: bool,
@@ -80,8 +73,8 @@ def enrich(
             "--qdrant-url and --collection say which collection; an index of surprise-rerank (--index) has "
             "all of it already"
         )
-    if not tokens and (token_storage or pooling):
-        raise click.UsageError("--no-tokens goes without --token-storage and --pooling")
+    if not tokens and pooling:
+        raise click.UsageError("--no-tokens goes without --pooling")
     model = load_model(token_model) if tokens and not remove else None
     with Collection.attach(location, location.collection, token_encoder=model, **keys.given()) as collection:
         if remove:
@@ -93,7 +86,6 @@ def enrich(
             words=words,
             moments=moments,
             in_place=in_place,
-            token_storage=token_storage,
             pooling=pooling,
             dry_run=dry_run,
             show_progress=out.shows_progress,

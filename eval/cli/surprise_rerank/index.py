@@ -34,7 +34,7 @@ Examples:
   surprise-rerank index letters/ --index my-index
   surprise-rerank index letters/ --index my-index --prune
   surprise-rerank index a.jsonl b.csv --index my-index --on-error skip
-  surprise-rerank index beir/scifact --index scifact --tokens float16
+  surprise-rerank index beir/scifact --index scifact --pooling 2
   surprise-rerank index news.csv --id-field key --text-field story --index news \\
       --payload-index metadata.year=integer
   surprise-rerank index letters/ --index my-index --rebuild --passage-tokens 128
@@ -65,10 +65,8 @@ Examples:
     "--rebuild",
     is_flag=True,
     help="Index everything anew, with the model and the options that are given; the old version answers "
-    "until the new one is complete. Documents that have not changed keep their vectors, where the model and "
-    "the form of the vectors allow it.",
+    "until the new one is complete.",
 )
-@click.option("--encode-again", is_flag=True, help="With --rebuild: encode every document again.")
 @click.option(
     "--engine",
     type=click.Choice(("edge", "local")),
@@ -95,7 +93,6 @@ def index(
     precision: Precision | None,
     prune: bool,
     rebuild: bool,
-    encode_again: bool,
     engine: EngineKind | None,
     background: bool,
 ) -> None:
@@ -108,8 +105,6 @@ def index(
     """
     if engine is not None and location.url is not None:
         raise click.UsageError("--engine is for a folder; a server is its own engine")
-    if encode_again and not rebuild:
-        raise click.UsageError("--encode-again goes with --rebuild")
     settings = cluster.settings(location)
     sources = inputs.open(",".join(location.urls) or None)
     sources.require_readable()
@@ -122,8 +117,7 @@ def index(
                 raise
             lost = error
             out.note(f"{error}: options that are not given are those of a new index")
-        before = None if existing is None else existing.options_when_rebuilt if rebuild else existing.options
-        options = storing.options(before)
+        options = storing.options(None if existing is None else existing.options)
         encoder = _encoder(
             model or (existing.model if existing else lost.model if lost else "") or DEFAULTS.model,
             backend,
@@ -158,7 +152,6 @@ def index(
                 encoder=encoder,
                 options=options,
                 collection_settings=settings,
-                encode_again=encode_again,
                 show_progress=shown,
                 background=background,
             )

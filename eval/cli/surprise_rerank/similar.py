@@ -291,11 +291,10 @@ class _Summary:
 
     def group(self, target: Target, threshold: float | None) -> None:
         """Write near-duplicate groups."""
-        from surprise_rerank.connectors.similar.groups import near_duplicates, usual_threshold, write_groups
+        from surprise_rerank.connectors.similar.groups import DUPLICATE, near_duplicates, write_groups
 
         job, settings = self._job, self._job.settings
-        usual = usual_threshold(settings.similarity, job.documents.token_form)
-        least = usual if threshold is None else threshold
+        least = DUPLICATE[settings.similarity] if threshold is None else threshold
         against = self._against
         self._groups = found = near_duplicates(job.parts(), job.documents, against, settings, least)
         write_groups(target, found, job.documents, against)

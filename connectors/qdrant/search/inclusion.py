@@ -1,0 +1,99 @@
+"""Inclusion of a question's tokens, computed by Qdrant from multivectors: only ids and scores travel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from qdrant_client import models
+
+from surprise_rerank.candidates import Inclusion, Query
+from surprise_rerank.connectors.qdrant.multivectors import query_vectors
+from surprise_rerank.connectors.qdrant.schema import TOKEN_VECTORS, Record
+from surprise_rerank.connectors.qdrant.search.queries import SearchOptions, maxsim_stage, request
+from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray
+from surprise_rerank.core.threads import row_products
+from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.rerank.token_weights import measured_weights
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TokenSample:
+    """What a question's inclusion is measured against: token vectors of a uniform sample of the corpus.
+
+        sum_j w_j max_y <x_j, y> / sum_j w_j,   unit tokens
+
+    Weights multiply the question's vectors: MaxSim is linear in each.
+
+    Attributes:
+        tokens: of s texts, at hand; of none where only the order counts.
+        weighs: whether the question's tokens are weighted by them.
+    """
+
+    tokens: TokenBatch
+    weighs: bool
+
+    def asked(self, query: Query) -> AskedInclusion | None:
+        """The question, as it is sent; None where it has no token vectors.
+
+        Raises:
+            DataError: if they are of another dimension.
+        """
+        if query.tokens is None:
+            return None
+        weights, maxima = measured_weights(query.tokens, self.tokens)
+        if not self.weighs:
+            weights = np.ones(len(query.tokens))
+        total = float(weights.sum())
+        usual = row_products(maxima, weights) / total if total > 0 else np.zeros(len(maxima))
+        return AskedInclusion(query.tokens, weights, usual, self.tokens.token_counts)
+
+    def step(self, engine: str) -> str:
+        """What is done, in words."""
+        weighted = "weighted " if self.weighs else ""
+        return f"{engine}: MaxSim of {weighted}tokens over the candidates"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AskedInclusion:
+    """A question whose inclusion is asked for.
+
+    Attributes:
+        tokens: (m, d) the question's.
+        weights: (m,) of these.
+        usual: (s,) inclusion in the sample.
+        usual_lengths: (s,) numbers of tokens of the sample.
+    """
+
+    tokens: Float32Array
+    weights: Float64Array
+    usual: Float64Array
+    usual_lengths: IntArray
+
+    def among(self, wanted: models.Filter, limit: int, using: str = TOKEN_VECTORS) -> models.QueryRequest:
+        """A request for MaxSim of the points that a filter lets through.
+
+        Args:
+            wanted: the filter.
+            limit: how many points that are, at most.
+            using: name of the multivector.
+        """
+        stage = maxsim_stage(query_vectors(self.tokens, self.weights), using, limit)
+        return request([stage], limit, (), (), SearchOptions(wanted))
+
+    def found(self, records: Sequence[Record]) -> dict[str, float]:
+        """Point -> inclusion in it, of what Qdrant answered."""
+        total = float(self.weights.sum())
+        return {record.id: record.score / total if total > 0 else 0.0 for record in records}
+
+    def inclusion(self, scores: Mapping[str, float], points: Sequence[str], lengths: IntArray) -> Inclusion:
+        """Of n candidates.
+
+        Args:
+            scores: what `found` gave.
+            points: n ids; NaN is the score of one that was not found.
+            lengths: n numbers of tokens.
+        """
+        own = np.array([scores.get(point, np.nan) for point in points], np.float64)
+        return Inclusion(own, lengths, self.usual, self.usual_lengths)

@@ -1,0 +1,139 @@
+"""Token vectors as Qdrant's multivectors: what goes in comes out, and Qdrant's MaxSim is our inclusion."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pybase64
+import pytest
+from conftest import NEEDS_EDGE
+
+from surprise_rerank import DynaMax
+from surprise_rerank.connectors.qdrant.multivectors import (
+    TOKEN_COUNT,
+    TOKEN_SHAPE,
+    document_vectors,
+    query_vectors,
+    stored_tokens,
+    token_payload,
+)
+from surprise_rerank.core.arrays import Float32Array, unit_rows
+from surprise_rerank.core.tokens import TokenBatch, pooled_tokens
+from surprise_rerank.errors import DataError
+
+D = 8
+
+
+def texts(*lengths: int, dimension: int = D) -> TokenBatch:
+    """Tokens of lengths that differ; the first of a text is unknown to its model, a vector of zeros."""
+    rng = np.random.default_rng(sum(lengths))
+    made = [rng.normal(size=(n, dimension)) * rng.uniform(0.5, 3, (n, 1)) for n in lengths]
+    for text in made:
+        text[:1] = 0
+    return TokenBatch.from_arrays(made, dimension)
+
+
+def stored(tokens: TokenBatch) -> tuple[list[Float32Array], list[dict[str, Any]], list[str]]:
+    """What is stored of a batch, and the names of its texts."""
+    each = range(len(tokens))
+    names = [f"of document {i}" for i in each]
+    return [document_vectors(tokens, i) for i in each], [token_payload(tokens, i) for i in each], names
+
+
+@pytest.mark.parametrize("factor", [1, 2.5])
+@pytest.mark.parametrize("lengths", [(), (0,), (5, 0, 1, 40), (300, 2), (900, 0)], ids=str)
+def test_tokens_come_back_as_they_were_stored(lengths: tuple[int, ...], factor: float) -> None:
+    tokens = pooled_tokens(texts(*lengths), factor)
+    vectors, payloads, names = stored(tokens)
+    assert all(len(own) for own in vectors), "Qdrant refuses empty multivectors"
+    back = stored_tokens([own.tolist() for own in vectors], payloads, D, names)
+    assert (len(back), back.dimension) == (len(lengths), D)
+    assert back.token_counts.tolist() == list(lengths)
+    np.testing.assert_array_equal(back.offsets, tokens.offsets)
+    np.testing.assert_array_equal(back.norms, tokens.norms)
+    np.testing.assert_array_equal(back.weights, tokens.weights)
+    np.testing.assert_allclose(back.directions, tokens.directions, atol=1e-6)
+    np.testing.assert_array_equal(back.expanded().lengths, lengths)
+
+
+def test_merged_tokens_take_a_byte_each_and_two_where_there_are_many_vectors() -> None:
+    for length, width in ((500, 1), (1000, 2)):
+        tokens = pooled_tokens(texts(length), 3)
+        shape = pybase64.b64decode(token_payload(tokens, 0)[TOKEN_SHAPE])
+        assert len(shape) == 4 * len(tokens.norms) + width * length
+
+
+@pytest.mark.parametrize("factor", [1, 2.5])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {TOKEN_COUNT: None},
+        {TOKEN_COUNT: "many"},
+        {TOKEN_COUNT: 0},
+        {TOKEN_SHAPE: 7},
+        {TOKEN_SHAPE: "no base64!"},
+        {TOKEN_SHAPE: ""},
+        {TOKEN_SHAPE: "AAAA"},
+        {TOKEN_SHAPE: pybase64.b64encode(b"\xff" * 200).decode()},
+    ],
+    ids=str,
+)
+def test_damaged_payloads_are_told_with_their_text(damage: dict[str, Any], factor: float) -> None:
+    vectors, payloads, names = stored(pooled_tokens(texts(9, 20), factor))
+    for wrong in ({**payloads[1], **damage}, {k: v for k, v in payloads[1].items() if k not in damage}):
+        with pytest.raises(DataError, match="the token vectors of document 1 are damaged"):
+            stored_tokens(vectors, [payloads[0], wrong], D, names)
+
+
+@pytest.mark.parametrize("rows", [0, 3, 21])
+def test_other_vectors_than_the_payload_tells_of_are_damage(rows: int) -> None:
+    _, payloads, names = stored(pooled_tokens(texts(20), 2.5))
+    for width in (D, D - 1):
+        with pytest.raises(DataError, match="of document 0 are damaged"):
+            stored_tokens([np.ones((rows, width))], payloads, D, names)
+
+
+def test_a_payload_that_has_lost_its_members_is_damage() -> None:
+    vectors, payloads, names = stored(pooled_tokens(texts(20, 30), 2.5))
+    shape = pybase64.b64decode(payloads[1][TOKEN_SHAPE])[: 4 * len(vectors[1])]
+    cut = {**payloads[1], TOKEN_SHAPE: pybase64.b64encode(shape).decode()}
+    for places in ([1], [0, 1]):
+        given = [[own[i] for i in places] for own in (vectors, [payloads[0], cut], names)]
+        with pytest.raises(DataError, match="of document 1 are damaged"):
+            stored_tokens(given[0], given[1], D, given[2])
+
+
+def test_a_questions_vectors_have_the_length_of_their_weights() -> None:
+    tokens, weights = texts(4)[0] * 5, np.array([1.0, 0.0, 2.5, 4])
+    lengths = np.linalg.norm(query_vectors(tokens, weights), axis=1)
+    np.testing.assert_allclose(lengths, [0, 0, 2.5, 4], atol=1e-6)
+    np.testing.assert_allclose(query_vectors(tokens), unit_rows(tokens))
+    assert query_vectors(np.zeros((0, D), np.float32)).tolist() == [[0.0] * D]
+
+
+@NEEDS_EDGE
+@pytest.mark.parametrize("weighted", [False, True])
+def test_maxsim_of_qdrant_is_inclusion_but_for_the_rounding_of_its_codes(
+    tmp_path: Path, weighted: bool
+) -> None:
+    import qdrant_edge
+
+    from surprise_rerank.connectors.qdrant.engines.edge import _token_params
+
+    tokens = pooled_tokens(texts(40, 0, 90, 3, 300, dimension=384), 3.5, 16)
+    query = texts(13, dimension=384)[0][1:] + tokens[2][:12]
+    weights = np.arange(1.0, 13) if weighted else None
+    config = qdrant_edge.EdgeConfig(vectors={"tokens": _token_params(384)})
+    shard = qdrant_edge.EdgeShard.create(str(tmp_path / "shard"), config)
+    points = [qdrant_edge.Point(i, {"tokens": document_vectors(tokens, i).tolist()}) for i in range(5)]
+    shard.update(qdrant_edge.UpdateOperation.upsert_points(points))
+    asked = qdrant_edge.Query.Nearest(query_vectors(query, weights).tolist(), using="tokens")
+    found = {p.id: p.score for p in shard.query(qdrant_edge.QueryRequest(limit=5, query=asked))}
+    shard.close()
+    scores = np.array([found[i] for i in range(5)]) / (12 if weights is None else weights.sum())
+    expected = DynaMax().pool(query, tokens, query_weights=weights)
+    assert np.ptp(expected) > 0.3
+    np.testing.assert_allclose(scores, expected, atol=0.01)
+    assert scores[1] == 0
