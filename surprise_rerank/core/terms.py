@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -42,15 +43,13 @@ class TermBatch:
             )
 
     @classmethod
-    def of(cls, texts: Sequence[tuple[npt.ArrayLike, npt.ArrayLike]]) -> TermBatch:
+    def of(cls, texts: Sequence[tuple[Collection[int], Collection[float]]]) -> TermBatch:
         """A batch of (terms, values) pairs, a pair for each text."""
-        terms = [np.asarray(own, dtype=np.uint32).reshape(-1) for own, _ in texts]
-        values = [np.asarray(own, dtype=np.float64).reshape(-1) for _, own in texts]
-        lengths = np.array([len(own) for own in terms], dtype=np.int64)
+        lengths = [len(own) for own, _ in texts]
         return cls(
             np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-            np.concatenate([np.zeros(0, np.uint32), *terms]),
-            np.concatenate([np.zeros(0), *values]),
+            np.fromiter(chain.from_iterable(own for own, _ in texts), np.uint32),
+            np.fromiter(chain.from_iterable(own for _, own in texts), np.float64),
         )
 
     @classmethod
@@ -87,7 +86,11 @@ class TermBatch:
 
     def take(self, rows: npt.ArrayLike) -> TermBatch:
         """The texts at these positions, in this order."""
-        return TermBatch.of([self[int(i)] for i in np.asarray(rows, dtype=np.int64)])
+        chosen = np.asarray(rows, dtype=np.int64)
+        lengths = self.lengths[chosen]
+        ends = np.cumsum(lengths)
+        entries = np.arange(lengths.sum()) + np.repeat(self.offsets[chosen] - ends + lengths, lengths)
+        return TermBatch(np.concatenate([[0], ends]), self.terms[entries], self.values[entries])
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,17 +8,23 @@ sparse vectors, which take 2 to read. Connections, headers and errors are the cl
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from qdrant_client import QdrantClient, grpc, models
 from qdrant_client.conversions.conversion import GrpcToRest, RestToGrpc
 
 from surprise_rerank.connectors.qdrant.engines.base import UNNAMED, Consistency, read_consistency
-from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.schema import Record
 
 _SECONDS = 5  # until a request by gRPC counts as failed, as qdrant-client has it where nobody says
+
+
+class _Sparse(NamedTuple):
+    """A sparse vector as it came; `to_terms` makes arrays of all of them at once."""
+
+    indices: Sequence[int]
+    values: Sequence[float]
 
 
 def query_batch(
@@ -63,10 +69,7 @@ def _from_json(point: Mapping[str, Any]) -> Record:
     own = point.get("vector") or {}
     named = own if isinstance(own, dict) else {UNNAMED: own}
     vectors = {
-        name: SparseVector(np.array(v["indices"], np.uint32), np.array(v["values"], np.float32))
-        if isinstance(v, dict)
-        else v
-        for name, v in named.items()
+        name: _Sparse(v["indices"], v["values"]) if isinstance(v, dict) else v for name, v in named.items()
     }
     whose = point.get("shard_key")
     return Record(str(point["id"]), point.get("payload") or {}, vectors, float(point["score"]), whose)
@@ -107,5 +110,5 @@ def _vector(vector: Any) -> Any:
             return np.array(vector.dense.data, np.float32)
         case "sparse":
             own = vector.sparse
-            return SparseVector(np.array(own.indices, np.uint32), np.array(own.values, np.float32))
+            return _Sparse(own.indices, own.values)
     return GrpcToRest.convert_vector_output(vector)
