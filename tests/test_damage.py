@@ -167,16 +167,18 @@ def test_a_damaged_folder_of_local_mode_answers_as_before_or_says_what_is_damage
 
 
 @NEEDS_EDGE
+@pytest.mark.parametrize("name", ["edge_config.json", "segment.json"])
 @pytest.mark.parametrize(("size", "is_whole"), [(D, True), (D + 1, False)])
 def test_settings_that_edge_has_written_in_another_order_are_not_damaged(
-    edge: Path, tmp_path: Path, size: int, is_whole: bool
+    edge: Path, tmp_path: Path, name: str, size: int, is_whole: bool
 ) -> None:
-    """As a writer leaves them that was killed when it had loaded the shard."""
+    """As a program leaves them that was killed when it had loaded the shard, or had closed it."""
     folder = copied(edge, tmp_path / "copy")
-    path = folder / "1" / "edge" / "edge_config.json"
-    config = json.loads(path.read_text(encoding="utf-8"))
-    config["vectors"]["dense"]["size"] = size
-    length = path.stat().st_size
+    path = next((folder / "1" / "edge").rglob(name))
+    config, length = json.loads(path.read_text(encoding="utf-8")), path.stat().st_size
+    for kinds in (config.get("vectors"), config.get("config", {}).get("vector_data")):
+        if kinds is not None:
+            kinds["dense"]["size"] = size
     path.write_text(json.dumps(dict(reversed(config.items())), separators=(",", ":")), encoding="utf-8")
     assert path.stat().st_size == length
     assert outcome(lambda: answers(folder), answers(edge), folder) == ("same" if is_whole else "told")

@@ -9,7 +9,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from conftest import NEEDS_EDGE
 from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.qdrant.engines.edge_sharing import open_to_read
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import StoreError
 from surprise_rerank.eval.cli.surprise_rerank.main import main
@@ -255,6 +258,23 @@ def test_an_index_without_its_list_of_files_is_read_by_several(folder: Path) -> 
     (folder / "1" / "edge.files.json").unlink()
     with program(folder, READS) as one, program(folder, READS) as other:
         assert (said(one), said(other)) == ("done", "done")
+
+
+def test_readers_that_settle_an_index_at_once_find_it_whole(folder: Path) -> None:
+    shard, together = folder / "1" / "edge", threading.Barrier(4)
+
+    def read(_: int) -> None:
+        for _ in range(10):
+            if together.wait(60) == 0:
+                (folder / "1" / "edge.files.json").unlink(missing_ok=True)
+            together.wait(60)
+            opened, lock = open_to_read(shard)
+            together.wait(60)
+            del opened
+            lock.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(read, range(4))) == [None] * 4
 
 
 def test_a_reader_sees_nothing_of_a_version_that_is_replaced_while_it_opens(

@@ -125,6 +125,8 @@ def open_to_change(folder: Path) -> tuple[qdrant_edge.EdgeShard, FolderLock]:
 def settle(folder: Path) -> None:
     """After a shard was closed: write what opening it would write, so that readers write nothing.
 
+    Who calls it has the folder locked: the list is of files that nobody writes meanwhile.
+
     Raises:
         BlockingIOError: if another program has it open.
         Exception: of Edge, if the shard cannot be opened.
@@ -166,10 +168,11 @@ def _locked_to_read(folder: Path) -> tuple[FolderLock, bool]:
     """The lock, and whether the log holds nothing more than the segments."""
     mark = _list_of_files(folder)
     if not mark.exists():
-        with suppress(_ReadOnlyError, PermissionError):
-            with closing(_loaded(folder)) as shard:
-                shard.flush()
-            settle(folder)
+        with suppress(_ReadOnlyError, PermissionError), closing(FolderLock(folder, shared=False)):
+            if not mark.exists():  # nobody else did it meanwhile
+                with closing(_loaded(folder)) as shard:
+                    shard.flush()
+                settle(folder)
     lock = FolderLock(folder / _LOG, shared=True)
     if mark.exists() or not os.access(folder, os.W_OK):
         return lock, mark.exists()
@@ -241,9 +244,10 @@ def _list_of_files(folder: Path) -> Path:
 
 
 def _size_and_head(path: Path) -> list[int]:
+    is_json = path.suffix == ".json"
     with path.open("rb") as file:
-        head = file.read(_HEAD) if path.name != _CONFIG else file.read()
-    if path.name == _CONFIG:  # Edge writes it whenever it loads a shard, its keys in any order
+        head = file.read() if is_json else file.read(_HEAD)
+    if is_json:  # Edge writes some whenever it loads or closes a shard, their keys in any order
         with suppress(ValueError):  # it is damaged: its bytes are compared
             head = json.dumps(json.loads(head), sort_keys=True).encode()
     return [path.stat().st_size, zlib.crc32(head)]
