@@ -32,7 +32,6 @@ from surprise_rerank.connectors.qdrant.multivectors import (
 )
 from surprise_rerank.connectors.qdrant.schema import Payload, Record, to_terms
 from surprise_rerank.connectors.qdrant.search.inclusion import AskedInclusion
-from surprise_rerank.connectors.qdrant.search.queries import by_id
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.terms import TermBatch
@@ -205,17 +204,13 @@ class Enriched:
 
     def with_inclusion(self, pool: Candidates, points: Sequence[str], asked: AskedInclusion) -> Candidates:
         """Candidates with the inclusion of a question's tokens; `points` are the candidates'."""
-        scores, stored = [], []
-        if points:
-            ids = [point_id(own) for own in points]
-            among = models.Filter(must=[models.HasIdCondition(has_id=[*ids])])
-            wanted = asked.among(among, len(points), TOKENS)
-            scores, stored = self.points.query_batch([wanted, by_id(ids, (TOKEN_COUNT, HASH))])
-        found, payloads = asked.found(scores), {record.id: record.payload for record in stored}
+        requests = asked.of_points([point_id(own) for own in points], (TOKEN_COUNT, HASH), TOKENS)
+        found, stored = self.points.query_batch(requests) if requests else ([], [])
+        there, payloads = {record.id for record in found}, {record.id: record.payload for record in stored}
         lengths = np.array([payloads.get(point, {}).get(TOKEN_COUNT, 0) for point in points], np.int64)
         documents = pool.documents or (None,) * len(pool)
         old = sum(
-            point not in found or (own is not None and payloads[point].get(HASH) != own.content_hash)
+            point not in there or (own is not None and payloads.get(point, {}).get(HASH) != own.content_hash)
             for point, own in zip(points, documents, strict=True)
         )
         notes = (*pool.notes, _OLD_TOKENS.format(old, len(pool), ";")) if old else pool.notes

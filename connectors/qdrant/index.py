@@ -41,7 +41,6 @@ from surprise_rerank.connectors.qdrant.search.pools import Pools, Search
 from surprise_rerank.connectors.qdrant.search.queries import (
     NO_OPTIONS,
     SearchOptions,
-    by_id,
     dense_stage,
     dense_vector,
 )
@@ -421,15 +420,10 @@ class QdrantIndex(Searched):
         """Candidates with inclusion of a question's tokens; see `Searched.with_inclusion`."""
         numbers = [0] * len(pool) if pool.passages is None else [own.number for own in pool.passages]
         points = [point_id(name, number) for name, number in zip(pool.ids, numbers, strict=True)]
-        if not points:
-            return replace(pool, inclusion=asked.inclusion({}, (), np.zeros(0, np.int64)))
-        own = models.Filter(must=[models.HasIdCondition(has_id=list(points))])
-        scores, stored = self.pools.ask(
-            [asked.among(own, len(points)), by_id(points, (TOKEN_COUNT,))], options
-        )
+        found, stored = self.pools.ask(asked.of_points(points, (TOKEN_COUNT,)), options) or ([], [])
         counts = {record.id: record.payload[TOKEN_COUNT] for record in stored}
         lengths = np.array([counts.get(point, 0) for point in points], np.int64)
-        return replace(pool, inclusion=asked.inclusion(asked.found(scores), points, lengths))
+        return replace(pool, inclusion=asked.inclusion(found, points, lengths))
 
     def term_statistics(self) -> TermStatistics:
         """What every term weighs over all documents; over their passages, where they are split.

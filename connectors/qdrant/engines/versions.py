@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import TypeAlias
 
+from surprise_rerank.connectors.qdrant.engines import retries
 from surprise_rerank.connectors.qdrant.engines.nodes import Nodes
 from surprise_rerank.connectors.qdrant.location import RetryPolicy
 from surprise_rerank.errors import StoreError
@@ -39,11 +40,11 @@ class Feature(Enum):
 
 def server_version(nodes: Nodes) -> Version | None:
     """The version of a server, of the oldest node that answers; None where a proxy keeps that back."""
-    found = []
+    found, once = [], RetryPolicy(attempts=1)
     for node in nodes.nodes:
-        own = Nodes([node], nodes.kind, nodes.place, RetryPolicy(attempts=1))
+        client = node.client if len(nodes.nodes) == 1 else node.quick  # one that keeps still has others
         with contextlib.suppress(StoreError):
-            told = _NUMBERS.match(own.call(lambda client: client.info(), nodes.place, reads=True).version)
+            told = _NUMBERS.match(retries.call(client.info, nodes.place, once).version)
             if told is not None:
                 found.append((int(told[1]), int(told[2]), int(told[3])))
     return min(found, default=None)

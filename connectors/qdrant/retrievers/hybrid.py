@@ -144,8 +144,7 @@ class HybridRetriever(ExplainingRetriever):
         found = None
         if inclusion is not None:
             lengths = np.array([record.payload[TOKEN_COUNT] for record in records], np.int64)
-            points = [record.id for record in records]
-            found = inclusion.inclusion(inclusion.found(answers["inclusion"]), points, lengths)
+            found = inclusion.inclusion(answers["inclusion"], [record.id for record in records], lengths)
         return replace(
             pool,
             scores={**pool.scores, "bm25": scores},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,8 +10,8 @@ from qdrant_client import models
 
 from surprise_rerank.candidates import Inclusion, Query
 from surprise_rerank.connectors.qdrant.multivectors import query_vectors
-from surprise_rerank.connectors.qdrant.schema import TOKEN_VECTORS, Record
-from surprise_rerank.connectors.qdrant.search.queries import SearchOptions, maxsim_stage, request
+from surprise_rerank.connectors.qdrant.schema import TOKEN_VECTORS, PointId, Record
+from surprise_rerank.connectors.qdrant.search.queries import SearchOptions, by_id, maxsim_stage, request
 from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray
 from surprise_rerank.core.threads import row_products
 from surprise_rerank.core.tokens import TokenBatch
@@ -82,18 +82,24 @@ class AskedInclusion:
         stage = maxsim_stage(query_vectors(self.tokens, self.weights), using, limit)
         return request([stage], limit, (), (), SearchOptions(wanted))
 
-    def found(self, records: Sequence[Record]) -> dict[str, float]:
-        """Point -> inclusion in it, of what Qdrant answered."""
-        total = float(self.weights.sum())
-        return {record.id: record.score / total if total > 0 else 0.0 for record in records}
+    def of_points(
+        self, points: Sequence[PointId], fields: Sequence[str], using: str = TOKEN_VECTORS
+    ) -> list[models.QueryRequest]:
+        """Requests for MaxSim of points, and for fields of their payload; none for no points."""
+        if not points:
+            return []
+        own = models.Filter(must=[models.HasIdCondition(has_id=list(points))])
+        return [self.among(own, len(points), using), by_id(points, fields)]
 
-    def inclusion(self, scores: Mapping[str, float], points: Sequence[str], lengths: IntArray) -> Inclusion:
+    def inclusion(self, found: Sequence[Record], points: Sequence[str], lengths: IntArray) -> Inclusion:
         """Of n candidates.
 
         Args:
-            scores: what `found` gave.
+            found: what Qdrant answered to `among`.
             points: n ids; NaN is the score of one that was not found.
             lengths: n numbers of tokens.
         """
+        total = float(self.weights.sum())
+        scores = {record.id: record.score / total if total > 0 else 0.0 for record in found}
         own = np.array([scores.get(point, np.nan) for point in points], np.float64)
         return Inclusion(own, lengths, self.usual, self.usual_lengths)
