@@ -392,6 +392,31 @@ def test_a_run_that_is_not_finished_is_read_by_nobody(store: Store) -> None:
     assert reader.remove_enrichment()
 
 
+@pytest.mark.parametrize("in_place", [False, True], ids=["beside", "in place"])
+def test_a_document_that_is_deleted_while_a_question_is_answered_is_left_out(
+    store: Store, in_place: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = WordEncoder()
+    store.make(encoder, payload=lambda i, text: {"text": text, "id": f"document {i}"})
+    collection = Collection.attach(store.client, store.name, embed=encoder, id="id")
+    collection.enrich(in_place=in_place, moments=in_place)
+    search, deleted = Collection.search, []
+
+    def searched(self: Collection, *args: Any, **more: Any) -> Any:
+        found = search(self, *args, **more)
+        deleted.append(found.ids[0])
+        number = int(found.ids[0].removeprefix("document "))
+        store.client.delete(store.name, models.PointIdsList(points=[number]), wait=True)
+        return found
+
+    monkeypatch.setattr(Collection, "search", searched)
+    for system in ("dynamax", "auto"):
+        found = collection.pipeline(system).search(QUESTION, 5)
+        assert len(found) == 5
+        assert deleted[-1] not in found.ids
+    assert len(set(deleted)) == 2
+
+
 def test_a_killed_run_leaves_no_old_statistics_of_words(
     local: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

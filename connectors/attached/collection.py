@@ -453,6 +453,12 @@ class AttachedCollection(Searched):
         }
         return {name: found.get(name) for name in ids}
 
+    def there(self, pool: Candidates) -> tuple[Candidates, list[str]]:
+        """The candidates whose documents were not deleted meanwhile, and their points."""
+        points = self.points_of(pool.ids)
+        kept = [i for i, name in enumerate(pool.ids) if points[name] is not None]
+        return pool.take(kept), [str(points[pool.ids[i]]) for i in kept]
+
     def _name_of(self, record: Record) -> str:
         return self.payloads.document_id(record.id, record.payload)
 
@@ -533,15 +539,15 @@ class AttachedCollection(Searched):
 
     def with_inclusion(self, pool: Candidates, asked: AskedInclusion, options: SearchOptions) -> Candidates:
         """Candidates with inclusion of a question's tokens in what was added; `Searched.with_inclusion`."""
-        points = self.points_of(pool.ids)
-        return self.enriched.with_inclusion(pool, [str(points[name]) for name in pool.ids], asked)
+        pool, points = self.there(pool)
+        return self.enriched.with_inclusion(pool, points, asked)
 
     def notes_of_words(self, pool: Candidates) -> tuple[str, ...]:
         """What a reader of a ranking by added words must know: of how many documents they are out of date."""
-        points = self.points_of(pool.ids)
+        pool, points = self.there(pool)
         if pool.documents is None or not len(pool):
             return ()
-        _, old = self.enriched.words_of([str(points[name]) for name in pool.ids], pool.documents)
+        _, old = self.enriched.words_of(points, pool.documents)
         return _old_words(old, len(pool))
 
     def _terms(

@@ -42,8 +42,8 @@ class MomentsRetriever(ExplainingRetriever):
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """The `depth` best documents, with what the re-ranker needs."""
         found = self.index.running(self._stages(query, depth), depth, fields, "surprise", self.options)
-        points = self.index.points_of(found.ids)
-        behind = self.index.enriched.behind([str(point) for point in points.values()]) if points else 0
+        _, points = self.index.there(found)
+        behind = self.index.enriched.behind(points) if points else 0
         if behind:
             found = self._computed(query, depth, fields)
             note = f"{behind} of {len(found)} documents carry no moments of the ensemble; run sync"
