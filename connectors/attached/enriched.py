@@ -204,17 +204,16 @@ class Enriched:
 
     def with_inclusion(self, pool: Candidates, points: Sequence[str], asked: AskedInclusion) -> Candidates:
         """Candidates with the inclusion of a question's tokens; `points` are the candidates'."""
-        requests = asked.of_points([point_id(own) for own in points], (TOKEN_COUNT, HASH), TOKENS)
-        found, stored = self.points.query_batch(requests) if requests else ([], [])
-        there, payloads = {record.id for record in found}, {record.id: record.payload for record in stored}
-        lengths = np.array([payloads.get(point, {}).get(TOKEN_COUNT, 0) for point in points], np.int64)
+        asks = asked.of_points([point_id(own) for own in points], TOKENS, (TOKEN_COUNT, HASH))
+        found = [record for answer in self.points.query_batch(asks) for record in answer] if asks else []
+        hashes = {record.id: record.payload[HASH] for record in found}
         documents = pool.documents or (None,) * len(pool)
         old = sum(
-            point not in there or (own is not None and payloads.get(point, {}).get(HASH) != own.content_hash)
+            point not in hashes or (own is not None and hashes[point] != own.content_hash)
             for point, own in zip(points, documents, strict=True)
         )
         notes = (*pool.notes, _OLD_TOKENS.format(old, len(pool), ";")) if old else pool.notes
-        return replace(pool, inclusion=asked.inclusion(found, points, lengths), notes=notes)
+        return replace(pool, inclusion=asked.inclusion(found, points, TOKEN_COUNT), notes=notes)
 
     def ensemble(self) -> Ensemble:
         """The ensemble that points carry moments of.

@@ -26,7 +26,7 @@ from surprise_rerank.connectors.qdrant.location import (
     RetryPolicy,
 )
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, IndexStatus, Manifest, StatisticsRecord
-from surprise_rerank.connectors.qdrant.multivectors import TOKEN_COUNT, TOKEN_FIELDS
+from surprise_rerank.connectors.qdrant.multivectors import TOKEN_FIELDS
 from surprise_rerank.connectors.qdrant.schema import (
     DENSE,
     ID,
@@ -420,10 +420,8 @@ class QdrantIndex(Searched):
         """Candidates with inclusion of a question's tokens; see `Searched.with_inclusion`."""
         numbers = [0] * len(pool) if pool.passages is None else [own.number for own in pool.passages]
         points = [point_id(name, number) for name, number in zip(pool.ids, numbers, strict=True)]
-        found, stored = self.pools.ask(asked.of_points(points, (TOKEN_COUNT,)), options) or ([], [])
-        counts = {record.id: record.payload[TOKEN_COUNT] for record in stored}
-        lengths = np.array([counts.get(point, 0) for point in points], np.int64)
-        return replace(pool, inclusion=asked.inclusion(found, points, lengths))
+        found = [record for answer in self.pools.ask(asked.of_points(points), options) for record in answer]
+        return replace(pool, inclusion=asked.inclusion(found, points))
 
     def term_statistics(self) -> TermStatistics:
         """What every term weighs over all documents; over their passages, where they are split.

@@ -11,7 +11,6 @@ import numpy as np
 from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field, Query
-from surprise_rerank.connectors.qdrant.multivectors import TOKEN_COUNT
 from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever
 from surprise_rerank.connectors.qdrant.retrievers.dense import DenseRetriever
 from surprise_rerank.connectors.qdrant.retrievers.sparse import SparseRetriever, best_of
@@ -143,8 +142,7 @@ class HybridRetriever(ExplainingRetriever):
         best = by_words.every if measures else answers["best"]
         found = None
         if inclusion is not None:
-            lengths = np.array([record.payload[TOKEN_COUNT] for record in records], np.int64)
-            found = inclusion.inclusion(answers["inclusion"], [record.id for record in records], lengths)
+            found = inclusion.inclusion(answers["inclusion"], [record.id for record in records])
         return replace(
             pool,
             scores={**pool.scores, "bm25": scores},

@@ -9,9 +9,9 @@ import numpy as np
 from qdrant_client import models
 
 from surprise_rerank.candidates import Inclusion, Query
-from surprise_rerank.connectors.qdrant.multivectors import query_vectors
+from surprise_rerank.connectors.qdrant.multivectors import TOKEN_COUNT, query_vectors
 from surprise_rerank.connectors.qdrant.schema import TOKEN_VECTORS, PointId, Record
-from surprise_rerank.connectors.qdrant.search.queries import SearchOptions, by_id, maxsim_stage, request
+from surprise_rerank.connectors.qdrant.search.queries import SearchOptions, maxsim_stage, request
 from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray
 from surprise_rerank.core.threads import row_products
 from surprise_rerank.core.tokens import TokenBatch
@@ -71,35 +71,49 @@ class AskedInclusion:
     usual: Float64Array
     usual_lengths: IntArray
 
-    def among(self, wanted: models.Filter, limit: int, using: str = TOKEN_VECTORS) -> models.QueryRequest:
+    def among(
+        self,
+        wanted: models.Filter,
+        limit: int,
+        using: str = TOKEN_VECTORS,
+        fields: Sequence[str] = (TOKEN_COUNT,),
+    ) -> models.QueryRequest:
         """A request for MaxSim of the points that a filter lets through.
 
         Args:
             wanted: the filter.
             limit: how many points that are, at most.
             using: name of the multivector.
+            fields: of the payload.
         """
         stage = maxsim_stage(query_vectors(self.tokens, self.weights), using, limit)
-        return request([stage], limit, (), (), SearchOptions(wanted))
+        return request([stage], limit, fields, (), SearchOptions(wanted))
 
     def of_points(
-        self, points: Sequence[PointId], fields: Sequence[str], using: str = TOKEN_VECTORS
+        self,
+        points: Sequence[PointId],
+        using: str = TOKEN_VECTORS,
+        fields: Sequence[str] = (TOKEN_COUNT,),
     ) -> list[models.QueryRequest]:
-        """Requests for MaxSim of points, and for fields of their payload; none for no points."""
+        """A request for MaxSim of points; none for no points."""
         if not points:
             return []
         own = models.Filter(must=[models.HasIdCondition(has_id=list(points))])
-        return [self.among(own, len(points), using), by_id(points, fields)]
+        return [self.among(own, len(points), using, fields)]
 
-    def inclusion(self, found: Sequence[Record], points: Sequence[str], lengths: IntArray) -> Inclusion:
+    def inclusion(
+        self, found: Sequence[Record], points: Sequence[str], count: str = TOKEN_COUNT
+    ) -> Inclusion:
         """Of n candidates.
 
         Args:
-            found: what Qdrant answered to `among`.
+            found: what Qdrant answered.
             points: n ids; NaN is the score of one that was not found.
-            lengths: n numbers of tokens.
+            count: the key of the number of tokens in the payload.
         """
         total = float(self.weights.sum())
         scores = {record.id: record.score / total if total > 0 else 0.0 for record in found}
+        counts = {record.id: record.payload[count] for record in found}
         own = np.array([scores.get(point, np.nan) for point in points], np.float64)
+        lengths = np.array([counts.get(point, 0) for point in points], np.int64)
         return Inclusion(own, lengths, self.usual, self.usual_lengths)

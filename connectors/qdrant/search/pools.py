@@ -11,7 +11,7 @@ from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field
 from surprise_rerank.connectors.qdrant.engines.base import Consistency
-from surprise_rerank.connectors.qdrant.multivectors import TOKEN_COUNT, TOKEN_FIELDS, stored_tokens
+from surprise_rerank.connectors.qdrant.multivectors import TOKEN_FIELDS, stored_tokens
 from surprise_rerank.connectors.qdrant.schema import (
     BM25,
     DENSE,
@@ -329,9 +329,7 @@ class Pools:
         names: tuple[str, ...] = DOCUMENT_FIELDS if "documents" in fields else (ID,)
         if self.splits:
             names = (*names, *PASSAGE_FIELDS)
-        if "tokens" in fields:
-            return (*names, *TOKEN_FIELDS)
-        return (*names, TOKEN_COUNT) if self.storage.manifest.options.tokens else names
+        return (*names, *TOKEN_FIELDS) if "tokens" in fields else names
 
     def candidates(
         self,
