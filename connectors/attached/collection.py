@@ -38,7 +38,7 @@ from surprise_rerank.connectors.attached.statistics import (
     tokens_of,
 )
 from surprise_rerank.connectors.attached.vectors import VectorLayout
-from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, PayloadChoice
+from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, PayloadChoice, payload_selector
 from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
 from surprise_rerank.connectors.qdrant.location import EngineKind
 from surprise_rerank.connectors.qdrant.schema import PointId, Record
@@ -235,10 +235,8 @@ class AttachedCollection(Searched):
     ) -> Candidates:
         """The best documents by what stages of Qdrant rank by; `scores` says what its scores mean here."""
         _require_plain(options)
-        asked = request(stages, depth, (), (), options)
-        asked = asked.model_copy(
-            update={"with_payload": self._payload(fields), "with_vector": list(self._vectors(fields))}
-        )
+        asked = request(stages, depth, (), self._vectors(fields), options)
+        asked = asked.model_copy(update={"with_payload": payload_selector(self._payload(fields))})
         records = self._engine.query(asked)
         values = scores(np.array([record.score for record in records], np.float32))
         return replace(self._candidates(records, fields), scores={name: np.asarray(values, np.float64)})

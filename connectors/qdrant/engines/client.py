@@ -343,7 +343,7 @@ class ClientEngine:
             lambda client, name: client.retrieve(
                 name,
                 ids=list(point_ids),
-                with_payload=_payload(fields),
+                with_payload=payload_selector(fields),
                 with_vectors=_chosen(vectors),
                 **self._agreeing(consistency),
             )
@@ -367,7 +367,7 @@ class ClientEngine:
                     scroll_filter=condition,
                     limit=batch,
                     offset=offset,
-                    with_payload=_payload(fields),
+                    with_payload=payload_selector(fields),
                     with_vectors=_chosen(vectors),
                 ),
                 patient=True,  # many points in a page: a slow one is not sent again
@@ -467,7 +467,8 @@ class ClientEngine:
         self.collection = name
 
 
-def _payload(fields: PayloadChoice) -> Any:
+def payload_selector(fields: PayloadChoice) -> Any:
+    """What a request to Qdrant has for it."""
     if fields is None or isinstance(fields, models.PayloadSelectorExclude):
         return True if fields is None else fields
     return list(fields) or False
