@@ -23,6 +23,15 @@ from qdrant_refusals import refusal
 
 MIB = 2**20
 
+_IDS = re.compile(rb'"(has_id|ids|points)":\[((?:"[^"]*"|[\d,])*)\]')
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}")
+_NO_ID = "is not a valid point ID, valid values are either an unsigned integer or a UUID"
+_NO_CONDITION = (
+    'Expected some form of condition, which can be a field condition (like {"key": ..., "match": ... }), or '
+    "some other mentioned in the documentation: "
+    "https://qdrant.tech/documentation/concepts/filtering/#filtering-conditions"
+)
+
 
 class LocalApi:
     """The API over one local client, which is `store`; one request at a time, whichever thread it comes in.
@@ -68,6 +77,8 @@ class LocalApi:
 
     def _carry_out(self, act: Callable[[_Request], Any], request: _Request) -> tuple[int, bytes]:
         begin = time.perf_counter()
+        if (reason := _wrong_id(request.body)) is not None:
+            return error_answer(400, f"Format error in JSON body: {reason}")
         try:
             with self.lock:
                 result = act(request)
@@ -83,6 +94,15 @@ class LocalApi:
         if isinstance(result, bytes):
             return 200, result
         return 200, to_json({"result": result, "status": "ok", "time": time.perf_counter() - begin})
+
+
+def _wrong_id(body: bytes) -> str | None:
+    """What a server says of ids that are neither numbers nor UUIDs, which local mode takes."""
+    for key, ids in _IDS.findall(body):
+        for own in re.findall(r'"([^"]*)"', ids.decode()):
+            if not _UUID.fullmatch(own):
+                return _NO_CONDITION if key == b"has_id" else f"value {own} {_NO_ID}"
+    return None
 
 
 def error_answer(code: int, reason: str) -> tuple[int, bytes]:
