@@ -87,7 +87,7 @@ def test_documents_are_found_by_ids_of_any_kind(key: str, value: Callable[[int],
 
 def test_a_point_with_an_id_of_its_own_is_not_found_by_its_number():
     collection = collection_of(lambda i: {"text": TEXTS[i], "docno": f"d{i}"}, id="docno")
-    assert collection.points_of(["3", "d3"]) == {"3": None, "d3": 3}
+    assert collection.pools.points_of(["3", "d3"]) == {"3": None, "d3": 3}
 
 
 def test_the_likeliest_kind_of_ids_is_looked_for_first():

@@ -10,51 +10,42 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-import numpy as np
-from qdrant_client import models
-
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.attached.enriched import (
-    KEYS,
+    HASH,
     SUFFIX,
     WORD_STATISTICS,
+    WORDS,
     Enriched,
     EnrichmentRecord,
 )
 from surprise_rerank.connectors.attached.payloads import (
     PayloadLayout,
-    haystack_point,
     is_random,
-    one_id,
     point_id,
-    point_of,
 )
+from surprise_rerank.connectors.attached.pools import ForeignPools, old_words
 from surprise_rerank.connectors.attached.statistics import (
     Changes,
     CollectionScan,
     CollectionStatistics,
-    dense_of,
-    terms_of,
-    tokens_of,
 )
 from surprise_rerank.connectors.attached.vectors import VectorLayout
-from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, PayloadChoice, payload_selector
+from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
 from surprise_rerank.connectors.qdrant.location import EngineKind
 from surprise_rerank.connectors.qdrant.schema import PointId, Record
-from surprise_rerank.connectors.qdrant.search.inclusion import AskedInclusion
+from surprise_rerank.connectors.qdrant.search.pools import Search
 from surprise_rerank.connectors.qdrant.search.queries import (
     NO_OPTIONS,
     SearchOptions,
-    Stage,
+    by_id,
     dense_vector,
-    request,
 )
-from surprise_rerank.connectors.qdrant.search.searched import Searched
+from surprise_rerank.connectors.qdrant.search.searched import Searched, Words
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files, digest_of
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
-from surprise_rerank.core.arrays import Float32Array
-from surprise_rerank.core.terms import TermBatch
+from surprise_rerank.core.extras import is_installed
 from surprise_rerank.core.tokens import TokenBatch, TokenForm
 from surprise_rerank.core.vectors import VectorSimilarity
 from surprise_rerank.documents import Document
@@ -140,6 +131,21 @@ class AttachedCollection(Searched):
         return self._engine.where
 
     @property
+    def pools(self) -> ForeignPools:
+        """Candidates from requests to the engine; what retrievers are made of."""
+        return ForeignPools(self._engine, self.vectors, self.payloads, self.enriched, self.token_encoder)
+
+    @property
+    def words(self) -> Words | None:
+        """The words of documents: those that were added, or the collection's own sparse vectors."""
+        own, added = self.vectors, self.enriched.words
+        if added is not None and is_installed("qdrant_edge"):
+            return Words(WORDS, self._weighted, self.added_terms, kind="words")
+        if self.sparse is None or own.sparse is None:
+            return None
+        return Words(own.sparse, self.sparse, self._own_terms, own.idf, kind="words")
+
+    @property
     def encoder(self) -> Encoder:
         """The model of questions.
 
@@ -187,12 +193,12 @@ class AttachedCollection(Searched):
     @property
     def has_tokens(self) -> bool:
         """Whether token vectors of documents are stored that a question's can be compared with."""
-        return self.vectors.tokens is not None or self.reads_added
+        return self.vectors.tokens is not None or self.pools.reads_added
 
     @property
     def token_form(self) -> TokenForm:
         """The form of the token vectors that are fetched: multivectors come as they are."""
-        return self.enriched.token_form if self.reads_added else TokenForm(pooling=1)
+        return self.enriched.token_form if self.pools.reads_added else TokenForm(pooling=1)
 
     @property
     def tokens_of_another(self) -> str:
@@ -200,11 +206,6 @@ class AttachedCollection(Searched):
         record = self.enriched.record
         model = "" if record is None else record.model
         return f"its token vectors are of {model!r}; attach it with that model as token_encoder="
-
-    @property
-    def reads_added(self) -> bool:
-        """Whether token vectors were added that a question's can be compared with."""
-        return self.enriched.has_tokens and self.token_encoder is not None
 
     def __len__(self) -> int:
         return self._engine.count()
@@ -219,27 +220,9 @@ class AttachedCollection(Searched):
         options: SearchOptions = NO_OPTIONS,
     ) -> Candidates:
         """The documents nearest to a query; see `Searched.search`."""
-        vector = models.NearestQuery.model_construct(nearest=dense_vector(query).tolist())
-        stage = Stage(vector, self.vectors.using, f"{self.vectors.score} of dense vectors", depth)
+        dense, pools = dense_vector(query), self.pools
         chosen = options.exactly() if exact else options
-        return self.running([stage], depth, fields, self.vectors.score, chosen, self.vectors.scores)
-
-    def running(
-        self,
-        stages: Sequence[Stage],
-        depth: int,
-        fields: frozenset[Field],
-        name: str,
-        options: SearchOptions,
-        scores: Callable[[Float32Array], Float32Array] = lambda found: found,
-    ) -> Candidates:
-        """The best documents by what stages of Qdrant rank by; `scores` says what its scores mean here."""
-        _require_plain(options)
-        asked = request(stages, depth, (), self._vectors(fields), options)
-        asked = asked.model_copy(update={"with_payload": payload_selector(self._payload(fields))})
-        records = self._engine.query(asked)
-        values = scores(np.array([record.score for record in records], np.float32))
-        return replace(self._candidates(records, fields), scores={name: np.asarray(values, np.float64)})
+        return pools.run(Search(lambda limit: [pools.near(dense, limit)], depth, fields, chosen))
 
     def fetch(
         self,
@@ -250,11 +233,11 @@ class AttachedCollection(Searched):
         options: SearchOptions = NO_OPTIONS,
     ) -> Candidates:
         """Documents by id; see `Searched.fetch`."""
-        points = self.points_of(ids)
+        points = self.pools.points_of(ids)
         found = self._engine.retrieve(
             [point for point in points.values() if point is not None],
-            self._payload(fields),
-            self._vectors(fields),
+            self.pools.payload_of(fields),
+            self.pools.vectors_of(fields),
         )
         records = {record.id: record for record in found}
         there = {name: records[str(p)] for name, p in points.items() if p is not None and str(p) in records}
@@ -266,7 +249,7 @@ class AttachedCollection(Searched):
             )
         # Under the names that were asked for: a UUID can be written in several ways.
         names = [name for name in dict.fromkeys(ids) if name in there]
-        return self._candidates([there[name] for name in names], fields, names)
+        return self._found([there[name] for name in names], fields, names)
 
     def sample(self, size: int, fields: frozenset[Field]) -> Candidates:
         """A uniform sample of the documents, the same for the same points.
@@ -280,10 +263,10 @@ class AttachedCollection(Searched):
             if ids is None:
                 ids = self._samples[size] = self._sampled(size)
         records = self._engine.retrieve(
-            [point_id(name) for name in ids], self._payload(fields), self._vectors(fields)
+            [point_id(name) for name in ids], self.pools.payload_of(fields), self.pools.vectors_of(fields)
         )
         found = {record.id: record for record in records}
-        return self._candidates([found[name] for name in ids if name in found], fields)
+        return self._found([found[name] for name in ids if name in found], fields)
 
     def statistics(self, advance: Callable[[int], None] = lambda n: None) -> CollectionStatistics:
         """The statistics of all points; counted in one scroll where none are kept that fit.
@@ -386,6 +369,16 @@ class AttachedCollection(Searched):
                 self._looked = time.monotonic()
             return self._added[1]
 
+    def _own_terms(self) -> TermStatistics:
+        terms = self.statistics().terms
+        assert terms is not None  # the layout has a sparse vector
+        return terms
+
+    def _weighted(self, text: str) -> SparseVector:
+        """A question's words with their weights over those that were added."""
+        assert self.enriched.words is not None
+        return self.added_terms().weighted(self.enriched.words.query(text))
+
     def _found_enriched(self) -> Enriched:
         name = self._engine.collection + SUFFIX
         files = CollectionFiles(self._open_engine(f"{name}.files"), self._engine.spread)
@@ -429,148 +422,33 @@ class AttachedCollection(Searched):
         ids = [record.id for page in self._engine.scroll((), batch=_PAGE) for record in page]
         return tuple(sorted(ids, key=_hashed)[:size])
 
-    def points_of(self, ids: Sequence[str]) -> dict[str, PointId | None]:
-        """The point of each document; None for what can be no document's id."""
-        if self.payloads.hashed_ids:
-            return {name: haystack_point(name) for name in ids}
-        if not self.payloads.id:
-            return {name: point_of(name) for name in ids}
-        found: dict[str, PointId] = {}
-        for condition in self.payloads.id_conditions(ids):
-            if any(name not in found for name in ids):
-                pages = self._engine.scroll(
-                    self.payloads.id_fields, condition=models.Filter(must=[condition])
-                )
-                found |= {self._name_of(record): point_id(record.id) for page in pages for record in page}
-        others = {name: point_of(name) for name in ids if name not in found}
-        asked = [point for point in others.values() if point is not None]
-        there = self._engine.retrieve(asked, self.payloads.id_fields)
-        unnamed = {record.id for record in there if self._name_of(record) == record.id}
-        found |= {
-            name: point for name, point in others.items() if point is not None and str(point) in unnamed
-        }
-        return {name: found.get(name) for name in ids}
-
-    def there(self, pool: Candidates) -> tuple[Candidates, list[str]]:
+    def there(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
         """The candidates whose documents were not deleted meanwhile, and their points."""
-        points = self.points_of(pool.ids)
-        kept = [i for i, name in enumerate(pool.ids) if points[name] is not None]
-        return pool.take(kept), [str(points[pool.ids[i]]) for i in kept]
+        points = self.pools.points_of(pool.ids)
+        kept = {i: own for i, name in enumerate(pool.ids) if (own := points[name]) is not None}
+        return pool.take(list(kept)), list(kept.values())
 
-    def _name_of(self, record: Record) -> str:
-        return self.payloads.document_id(record.id, record.payload)
-
-    def names_of(self, points: Sequence[str]) -> dict[str, str]:
-        """Point -> its document's id, of the points that are there."""
-        found = self._engine.retrieve([point_id(name) for name in points], self.payloads.id_fields)
-        return {record.id: self.payloads.document_id(record.id, record.payload) for record in found}
-
-    def among(self, points: Sequence[str], condition: models.Filter) -> frozenset[str]:
-        """Those of these points that a filter lets through."""
-        ids = models.HasIdCondition(has_id=[point_id(name) for name in points])
-        narrowed = models.Filter(must=[ids, condition])
-        pages = self._engine.scroll((), batch=max(len(points), 1), condition=narrowed) if points else ()
-        return frozenset(record.id for page in pages for record in page)
-
-    def _payload(self, fields: frozenset[Field]) -> PayloadChoice:
-        if "documents" in fields or ("tokens" in fields and self.reads_added):
-            return models.PayloadSelectorExclude(exclude=list(KEYS))
-        return self.payloads.id_fields
-
-    def _vectors(self, fields: frozenset[Field]) -> tuple[str, ...]:
-        own = self.vectors
-        names = [own.dense] * ("dense" in fields)
-        if "tokens" in fields and own.tokens is not None and not self.reads_added:
-            names.append(own.tokens)
-        if "terms" in fields and own.sparse is not None and self.enriched.words is None:
-            names.append(own.sparse)
-        return tuple(names)
-
-    def _candidates(
+    def _found(
         self, records: Sequence[Record], fields: frozenset[Field], names: Sequence[str] | None = None
     ) -> Candidates:
-        """The pool; points without a dense vector are left out where those are asked for.
-
-        Several points of one id are refused, where the ids were not asked for by `names`.
-        """
-        if names is None:
-            names = [self.payloads.document_id(record.id, record.payload) for record in records]
-            if self.payloads.id and len(set(names)) < len(names):
-                raise one_id(self.where, self.payloads.id, names)
-        dense = None
-        if "dense" in fields:
-            dense, rows = dense_of(records, self.vectors)
-            records, names = [records[i] for i in rows], [names[i] for i in rows]
-        documents = None
-        if "documents" in fields or ("tokens" in fields and self.reads_added):
-            documents = tuple(self.payloads.document(record.id, record.payload) for record in records)
-        tokens: TokenBatch | None = None
-        notes: tuple[str, ...] = ()
-        if "tokens" in fields:
-            tokens, notes = self._tokens(records, documents)
-        terms: TermBatch | None = None
-        if "terms" in fields:
-            terms, more = self._terms(records, documents)
-            notes += more
-        return Candidates(
-            ids=tuple(names),
-            dense=dense,
-            tokens=tokens,
-            terms=terms,
-            documents=documents if "documents" in fields else None,
-            notes=notes,
-        )
-
-    def _tokens(
-        self, records: Sequence[Record], documents: Sequence[Document] | None
-    ) -> tuple[TokenBatch, tuple[str, ...]]:
-        """Token vectors of points: multivectors, or what was added; computed now where that is behind."""
-        if not self.reads_added or documents is None:
-            return tokens_of(records, self.vectors, self.where), ()
-        assert self.token_encoder is not None  # a record of tokens is read with one only
-        return self.enriched.tokens_of([record.id for record in records], documents, self.token_encoder)
+        """The pool of points that were asked for by id."""
+        answers = self.pools.answered(self.pools.parts(records, fields), NO_OPTIONS)
+        return self.pools.candidates(records, fields, answers.get("terms", ()), names)
 
     def token_sample(self, size: int) -> tuple[tuple[str, ...], TokenBatch]:
         """Ids and token vectors of a uniform sample of the documents; see `Searched.token_sample`."""
         found = self.sample(size, frozenset({"tokens"}))
         return found.ids, found.require_tokens()
 
-    def with_inclusion(self, pool: Candidates, asked: AskedInclusion, options: SearchOptions) -> Candidates:
-        """Candidates with inclusion of a question's tokens in what was added; `Searched.with_inclusion`."""
-        pool, points = self.there(pool)
-        return self.enriched.with_inclusion(pool, points, asked)
-
     def notes_of_words(self, pool: Candidates) -> tuple[str, ...]:
         """What a reader of a ranking by added words must know: of how many documents they are out of date."""
         pool, points = self.there(pool)
-        if pool.documents is None or not len(pool):
+        if pool.documents is None or not points or self.enriched.words is None:
             return ()
-        _, old = self.enriched.words_of(points, pool.documents)
-        return _old_words(old, len(pool))
-
-    def _terms(
-        self, records: Sequence[Record], documents: Sequence[Document] | None
-    ) -> tuple[TermBatch, tuple[str, ...]]:
-        """The words of points: their own sparse vectors, or what was added."""
-        if self.enriched.words is None:
-            return terms_of(records, self.vectors), ()
-        terms, old = self.enriched.words_of([record.id for record in records], documents)
-        return terms, _old_words(old, len(records))
-
-
-def _require_plain(options: SearchOptions) -> None:
-    """Refuse what is for an index."""
-    for name in ("consistency", "tenant"):
-        if getattr(options, name) is not None:
-            raise DataError(
-                f"{name}={getattr(options, name)!r} is for an index of surprise-rerank; leave it away for a "
-                "collection that somebody else made"
-            )
-
-
-def _old_words(old: int, count: int) -> tuple[str, ...]:
-    note = f"words of {old} of {count} documents are not stored, or of an earlier text; run sync"
-    return (note,) if old else ()
+        records = self.pools.answered({"hashes": by_id(points, (HASH,), vectors=(WORDS,))}, NO_OPTIONS)
+        names = [str(point) for point in points]
+        _, old = self.enriched.words_of(names, pool.documents, records["hashes"])
+        return old_words(old, len(pool))
 
 
 def _hashed(name: str) -> int:

@@ -202,10 +202,14 @@ class Enriched:
         note = _OLD_TOKENS.format(len(missing), len(points), ", and were computed now;")
         return TokenBatch.concatenate([stored[i] for i in range(len(points))]), (note,)
 
-    def with_inclusion(self, pool: Candidates, points: Sequence[str], asked: AskedInclusion) -> Candidates:
-        """Candidates with the inclusion of a question's tokens; `points` are the candidates'."""
-        asks = asked.of_points([point_id(own) for own in points], TOKENS, (TOKEN_COUNT, HASH))
-        found = [record for answer in self.points.query_batch(asks) for record in answer] if asks else []
+    def inclusion(self, asked: AskedInclusion, wanted: models.Filter, limit: int) -> models.QueryRequest:
+        """A request for inclusion of a question's tokens in points that a filter lets through."""
+        return asked.among(wanted, limit, TOKENS, (TOKEN_COUNT, HASH))
+
+    def included(
+        self, pool: Candidates, points: Sequence[str], asked: AskedInclusion, found: Sequence[Record]
+    ) -> Candidates:
+        """Candidates, whose points these are, with what was found by `inclusion`."""
         hashes = {record.id: record.payload[HASH] for record in found}
         documents = pool.documents or (None,) * len(pool)
         old = sum(
@@ -233,9 +237,11 @@ class Enriched:
         among = models.HasIdCondition(has_id=[point_id(own) for own in points])
         return self.points.count(models.Filter(must=[among], must_not=[match]))
 
-    def words_of(self, points: Sequence[str], documents: Sequence[Document] | None) -> tuple[TermBatch, int]:
-        """The words of points; and how many of the documents, where given, have other texts now."""
-        found = self._read(points, (HASH,), (WORDS,))
+    def words_of(
+        self, points: Sequence[str], documents: Sequence[Document] | None, records: Sequence[Record]
+    ) -> tuple[TermBatch, int]:
+        """The words of points, of records with them; and how many of the documents have other texts now."""
+        found = {record.id: record for record in records}
         own = [found.get(point, Record(point, {}, {})) for point in points]
         terms = to_terms(own, WORDS)
         if documents is None:

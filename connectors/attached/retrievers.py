@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.attached.collection import AttachedCollection
 from surprise_rerank.connectors.attached.enriched import MU, SIGMA
 from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever, in_words
+from surprise_rerank.connectors.qdrant.search.pools import Search
 from surprise_rerank.connectors.qdrant.search.queries import (
     NO_OPTIONS,
     SearchOptions,
@@ -41,9 +41,10 @@ class MomentsRetriever(ExplainingRetriever):
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """The `depth` best documents, with what the re-ranker needs."""
-        found = self.index.running(self._stages(query, depth), depth, fields, "surprise", self.options)
+        search = Search(lambda limit: self._stages(query, limit), depth, fields, self.options)
+        found = self.index.pools.run(search, "surprise")
         _, points = self.index.there(found)
-        behind = self.index.enriched.behind(points) if points else 0
+        behind = self.index.enriched.behind([str(point) for point in points]) if points else 0
         if behind:
             found = self._computed(query, depth, fields)
             note = f"{behind} of {len(found)} documents carry no moments of the ensemble; run sync"
@@ -64,19 +65,7 @@ class MomentsRetriever(ExplainingRetriever):
 
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
-        return in_words(self.index, self._stages(query, depth), self.options)
+        return in_words(self.index, self._stages(query, depth + (self.options.offset or 0)), self.options)
 
-    def _stages(self, query: Query, depth: int) -> Sequence[Stage]:
-        wide = _wide(depth, self.options)
-        return [_dense(self.index, query, wide), formula_stage(depth, MU, SIGMA)]
-
-
-def _wide(depth: int, options: SearchOptions) -> int:
-    """Points that a stage passes on, with those that are skipped."""
-    return depth + (options.offset or 0)
-
-
-def _dense(collection: AttachedCollection, query: Query, limit: int) -> Stage:
-    vector = models.NearestQuery.model_construct(nearest=dense_vector(query).tolist())
-    own = collection.vectors
-    return Stage(vector, own.using, f"{own.score} of dense vectors", limit)
+    def _stages(self, query: Query, limit: int) -> Sequence[Stage]:
+        return [self.index.pools.near(dense_vector(query), limit), formula_stage(limit, MU, SIGMA)]

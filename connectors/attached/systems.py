@@ -8,12 +8,9 @@ from surprise_rerank.candidates import Field
 from surprise_rerank.connectors.attached.collection import AttachedCollection
 from surprise_rerank.connectors.attached.enriched import WORDS
 from surprise_rerank.connectors.attached.retrievers import MomentsRetriever
-from surprise_rerank.connectors.attached.words import SparseWords
-from surprise_rerank.connectors.qdrant.lexical import SparseVector
-from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
+from surprise_rerank.connectors.qdrant.retrievers.sparse import SparseRetriever
 from surprise_rerank.connectors.systems.built import SAMPLE_SIZE, BuiltSystem
 from surprise_rerank.connectors.systems.inputs import Sample, SystemInputs
-from surprise_rerank.core.extras import is_installed
 from surprise_rerank.core.terms import TermSpace
 from surprise_rerank.core.vectors import is_linear
 from surprise_rerank.errors import DataError
@@ -52,16 +49,9 @@ class AttachedInputs(SystemInputs):
         return [name for name, is_there in there.items() if is_there]
 
     @property
-    def words(self) -> SparseWords | None:
-        """The words of documents: those that were added, or the collection's own sparse vectors."""
-        own, added = self.index, self.index.enriched.words
-        if added is not None and is_installed("qdrant_edge"):
-            points, terms = own.enriched.points, own.added_terms
-            return SparseWords(own, points, WORDS, False, self._weighted, terms, self.options)
-        if own.sparse is None or own.vectors.sparse is None:
-            return None
-        name, idf = own.vectors.sparse, own.vectors.idf
-        return SparseWords(own, own.points, name, idf, own.sparse, self._own_terms, self.options)
+    def words(self) -> SparseRetriever | None:
+        """The words of documents, where they can be asked."""
+        return None if self.index.words is None else SparseRetriever(self.index, self.options)
 
     @property
     def has_tokens(self) -> bool:
@@ -71,7 +61,12 @@ class AttachedInputs(SystemInputs):
     @property
     def compares_here(self) -> bool:
         """Also the collection's own multivectors: Qdrant scales the rows of those compared by the cosine."""
-        return self.of_texts or not self.index.reads_added
+        return self.of_texts or not self.index.pools.reads_added
+
+    @property
+    def gives_cosines(self) -> bool:
+        """Not for sure: questions need not be of length 1, and vectors can be compared by distances."""
+        return False
 
     @property
     def lacks(self) -> str:
@@ -94,7 +89,7 @@ class AttachedInputs(SystemInputs):
         """Documents that stand for the collection; see `SystemInputs.sample`."""
         own, words, fields = self.index, self.words, set[Field]({"dense"})
         # Learned sparse vectors are weighted already.
-        if terms and words is not None and (words.idf or words.vector == WORDS):
+        if terms and words is not None and (words.words.idf or words.words.vector == WORDS):
             fields.add("terms")
         found = own.sample(SAMPLE_SIZE, frozenset(fields))
         corpus = Ensemble.from_vectors(
@@ -122,14 +117,3 @@ class AttachedInputs(SystemInputs):
             return DataError(f"{own.where}: {own.tokens_of_another}")
         plain = what.replace("sparse vectors", "words")
         return DataError(f"{own.where} has no {plain}; choose another system, or {_REMEDIES[option]}")
-
-    def _own_terms(self) -> TermStatistics:
-        terms = self.index.statistics().terms
-        assert terms is not None  # the layout has a sparse vector
-        return terms
-
-    def _weighted(self, text: str) -> SparseVector:
-        """A question's words with their weights over those that were added."""
-        own = self.index
-        assert own.enriched.words is not None
-        return own.added_terms().weighted(own.enriched.words.query(text))

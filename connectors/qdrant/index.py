@@ -6,7 +6,6 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,7 +16,7 @@ from qdrant_client import models
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.progress import Terminal, total_of
 from surprise_rerank.connectors.qdrant.engines.placement import Placement
-from surprise_rerank.connectors.qdrant.lexical import Bm25
+from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
 from surprise_rerank.connectors.qdrant.location import (
     DEFAULT_RETRIES,
     MEMORY,
@@ -28,23 +27,25 @@ from surprise_rerank.connectors.qdrant.location import (
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, IndexStatus, Manifest, StatisticsRecord
 from surprise_rerank.connectors.qdrant.multivectors import TOKEN_FIELDS
 from surprise_rerank.connectors.qdrant.schema import (
+    BM25,
     DENSE,
     ID,
     METADATA,
     NUMBER,
     PASSAGES,
     TOKEN_VECTORS,
+    PointId,
     point_id,
 )
-from surprise_rerank.connectors.qdrant.search.inclusion import AskedInclusion
-from surprise_rerank.connectors.qdrant.search.pools import Pools, Search
+from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools
+from surprise_rerank.connectors.qdrant.search.pools import Search
 from surprise_rerank.connectors.qdrant.search.queries import (
     NO_OPTIONS,
     SearchOptions,
     dense_stage,
     dense_vector,
 )
-from surprise_rerank.connectors.qdrant.search.searched import Searched
+from surprise_rerank.connectors.qdrant.search.searched import Searched, Words
 from surprise_rerank.connectors.qdrant.storage.base import Storage
 from surprise_rerank.connectors.qdrant.storage.files import Files
 from surprise_rerank.connectors.qdrant.storage.folder import FolderStorage
@@ -248,12 +249,19 @@ class QdrantIndex(Searched):
         return self._encoder
 
     @property
-    def pools(self) -> Pools:
+    def pools(self) -> IndexPools:
         """Candidates from requests to the engine; what retrievers are made of."""
         if self._density is None:
             points = self.storage.engine.count() if self.manifest.options.passages else 0
             self._density = points / max(len(self), 1) if points else 1.0
-        return Pools(self.storage, self._density)
+        return IndexPools(self.storage, self._density)
+
+    @property
+    def words(self) -> Words | None:
+        """BM25's sparse vectors; None where none are stored."""
+        if self.manifest.options.bm25 is None:
+            return None
+        return Words(BM25, self._weighted, self.term_statistics)
 
     def __len__(self) -> int:
         splits = self.manifest.options.passages is not None
@@ -374,7 +382,7 @@ class QdrantIndex(Searched):
         dense = dense_vector(query)
         chosen = options.exactly() if exact else options
         search = Search(lambda limit: [dense_stage(dense, limit)], depth, fields, chosen)
-        return self.pools.run(search, "cosine")
+        return self.pools.run(search)
 
     def fetch(
         self,
@@ -416,12 +424,10 @@ class QdrantIndex(Searched):
         records = [found[point] for point in points if point in found]
         return tuple(record.payload[ID] for record in records), self.pools.tokens_of(records)
 
-    def with_inclusion(self, pool: Candidates, asked: AskedInclusion, options: SearchOptions) -> Candidates:
-        """Candidates with inclusion of a question's tokens; see `Searched.with_inclusion`."""
+    def there(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
+        """The candidates and their points."""
         numbers = [0] * len(pool) if pool.passages is None else [own.number for own in pool.passages]
-        points = [point_id(name, number) for name, number in zip(pool.ids, numbers, strict=True)]
-        found = [record for answer in self.pools.ask(asked.of_points(points), options) for record in answer]
-        return replace(pool, inclusion=asked.inclusion(found, points))
+        return pool, [point_id(name, number) for name, number in zip(pool.ids, numbers, strict=True)]
 
     def term_statistics(self) -> TermStatistics:
         """What every term weighs over all documents; over their passages, where they are split.
@@ -435,6 +441,11 @@ class QdrantIndex(Searched):
         if self.manifest.options.bm25 is None:
             raise DataError("the index stores no sparse vectors; rebuild it with IndexOptions(bm25=Bm25())")
         return self._terms.statistics()
+
+    def _weighted(self, question: str) -> SparseVector:
+        """A question's words with their weights."""
+        words = (self.manifest.options.bm25 or Bm25()).query(question)
+        return self.term_statistics().weighted(words) if len(words.indices) else words
 
     def _changing_points(self) -> AbstractContextManager[PointWriter]:
         counts = self.manifest.options.bm25 is not None

@@ -196,7 +196,7 @@ def _measured(size: int, *, all_words: bool) -> str:
 def _is_asked_together(inputs: SystemInputs) -> bool:
     """Whether Qdrant gives all scores of a pool of its own, so that no dense vectors travel."""
     is_own = isinstance(inputs.words, SparseRetriever) and inputs.first_stage is None
-    return is_own and not inputs.of_texts
+    return is_own and inputs.gives_cosines and not inputs.of_texts
 
 
 def _hybrid(inputs: SystemInputs, tokens: TokenSample | None, *, cosines: bool) -> Retriever:

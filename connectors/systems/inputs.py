@@ -107,6 +107,11 @@ class SystemInputs:
         return self.of_texts
 
     @property
+    def gives_cosines(self) -> bool:
+        """Whether what Qdrant compares by is the cosine that is measured here."""
+        return True
+
+    @property
     def lacks(self) -> str:
         """What is left out of a sum of scorers, and why; empty where nothing is."""
         there = {

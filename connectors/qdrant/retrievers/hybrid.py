@@ -14,13 +14,12 @@ from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever
 from surprise_rerank.connectors.qdrant.retrievers.dense import DenseRetriever
 from surprise_rerank.connectors.qdrant.retrievers.sparse import SparseRetriever, best_of
-from surprise_rerank.connectors.qdrant.schema import ID, NUMBER, Record
+from surprise_rerank.connectors.qdrant.schema import NUMBER, Record
 from surprise_rerank.connectors.qdrant.search.inclusion import AskedInclusion, TokenSample
-from surprise_rerank.connectors.qdrant.search.pools import Asked, Search, among
+from surprise_rerank.connectors.qdrant.search.pools import Asked, Pools, Search, once
 from surprise_rerank.connectors.qdrant.search.queries import (
     NO_OPTIONS,
     SearchOptions,
-    dense_stage,
     dense_vector,
 )
 from surprise_rerank.connectors.qdrant.search.searched import Searched
@@ -79,9 +78,9 @@ class HybridRetriever(ExplainingRetriever):
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """At most 2 x `depth` candidates: cosine's first, then what only BM25 found.
 
-        An index and its own words are asked together, in two requests. Where documents are split it takes a
-        third for token vectors or texts, and one more where several passages of a document count. Words that
-        are elsewhere take more.
+        A collection and its own words are asked together, in two requests. Where documents are split it takes
+        a third for token vectors or texts, and one more where several passages of a document count. What was
+        added beside a collection takes two more. Words that are elsewhere take more.
         """
         words = self.lexical
         if isinstance(words, SparseRetriever) and words.index is self.index:
@@ -99,56 +98,54 @@ class HybridRetriever(ExplainingRetriever):
     def _together(
         self, words: SparseRetriever, query: Query, depth: int, fields: frozenset[Field]
     ) -> Candidates:
-        pools, dense, sparse = words.index.pools, dense_vector(query), words.vector(query.text)
+        pools, dense, sparse = self.index.pools, dense_vector(query), words.vector(query.text)
         options = self.options.exactly() if self.exact else self.options
-        lexical, measures = words.finding(sparse, depth, frozenset() if pools.splits else fields)
+        # What only words find comes with its fields, or by another request.
+        apart = pools.splits or pools.is_apart(words.words.vector)
+        lexical, measures = words.finding(sparse, depth, frozenset() if apart else fields)
         near, by_words = pools.best(
-            Search(lambda limit: [dense_stage(dense, limit)], depth, fields, options), lexical
+            Search(lambda limit: [pools.near(dense, limit)], depth, fields, options), lexical
         )
-        known = best_of(by_words.records)
-        ids = dict.fromkeys(record.payload[ID] for record in near.records)
-        missing = [name for name in known if name not in ids]
+        known = best_of(by_words.records, pools)
+        keys = dict.fromkeys(pools.key(record) for record in near.records)
+        missing = [key for key in known if key not in keys]
         inclusion = None if self.sample is None else self.sample.asked(query)
-        asked = {"bm25": words.scoring(sparse, [name for name in ids if name not in known])}
+        asked = {"bm25": words.scoring(sparse, [key for key in keys if key not in known])}
         if not measures:
             asked["best"] = words.measuring(sparse)
         if inclusion is not None:
-            asked["inclusion"] = _inclusion_of(inclusion, near.records, missing)
+            asked["inclusion"] = _inclusion_of(inclusion, pools, near.records, missing)
         if self.cosines:
-            asked["cosine"] = pools.cosines(dense, missing, options)
+            asked["cosine"] = pools.nearness_of(dense, missing, options)
         if self.mean is not None and (query.tokens is None or len(query.tokens) > self.long):
-            asked["mean"] = pools.cosines(self.mean, [*ids, *missing], options)
-        if pools.splits:
+            asked["mean"] = pools.nearness_of(self.mean, [*keys, *missing], options)
+        if apart:
             asked["further"] = pools.of_documents(missing, fields, (r.tenant for r in by_words.records))
-            answers = pools.every(asked, options)
-            records = [*near.records, *_in_order(answers["further"], missing)]
+        others = [] if pools.splits else _in_order(by_words.records, missing, pools)
+        parts = {} if pools.splits else pools.parts([*near.records, *others], fields)
+        answers = pools.every(asked | once(parts), options)
+        if apart:
+            others = _in_order(answers["further"], missing, pools)
+        records = [*near.records, *others]
+        if pools.splits:
             answers |= pools.answered(pools.parts(records, fields), options)
-        else:
-            records = [*near.records, *_in_order(by_words.records, missing)]
-            parts = pools.parts(records, fields)
-            answers = pools.every(asked | pools.once(parts), options)
+        records = pools.whole(records, fields, answers)
+        name, near_to = pools.nearness(records)
         cosines = {record.id: record.score for record in answers.get("cosine", ())}
-        near_to = [r.score for r in near.records]
-        near_to += [cosines.get(r.id, np.nan) for r in records[len(near_to) :]]
-        found_scores = {"cosine": np.array(near_to, np.float64)}
+        is_near = [pools.key(record) in keys for record in records]
+        further = [cosines.get(record.id, np.nan) for record in records]
+        found_scores = {name: np.where(is_near, near_to, further)}
         if "mean" in answers:
             means = {record.id: record.score for record in answers["mean"]}
             found_scores[MEAN_SIMILARITY] = np.array([means.get(r.id, np.nan) for r in records], np.float64)
+        known |= best_of(answers["bm25"], pools)
+        found_scores["bm25"] = np.array([known.get(pools.key(r), 0.0) for r in records], np.float64)
         pool = pools.made(records, fields, found_scores, answers)
-        left = set(pool.ids)  # a document can be deleted meanwhile
-        records = [record for record in records if record.payload[ID] in left]
-        known |= best_of(answers["bm25"])
-        scores = np.array([known.get(name, 0.0) for name in pool.ids], np.float64)
         best = by_words.every if measures else answers["best"]
-        found = None
-        if inclusion is not None:
-            found = inclusion.inclusion(answers["inclusion"], [record.id for record in records])
-        return replace(
-            pool,
-            scores={**pool.scores, "bm25": scores},
-            corpus_moments={"bm25": words.measured(sparse, best)},
-            inclusion=found,
-        )
+        pool = replace(pool, corpus_moments={"bm25": words.measured(sparse, best)})
+        if inclusion is None:
+            return pool
+        return pools.included(pool, [record.id for record in records], inclusion, answers["inclusion"])
 
     def among(self, condition: models.Filter) -> HybridRetriever:
         """The same over the documents that a filter lets through, by both.
@@ -174,20 +171,20 @@ class HybridRetriever(ExplainingRetriever):
 
 
 def _inclusion_of(
-    asked: AskedInclusion, records: Sequence[Record], documents: Sequence[str]
+    asked: AskedInclusion, pools: Pools, records: Sequence[Record], keys: Sequence[str]
 ) -> tuple[Asked, int]:
     """A request for inclusion in these points and all points of these documents, for `Pools.every`."""
-    wanted = models.Filter(should=[models.HasIdCondition(has_id=[record.id for record in records])])
-    if documents:
-        wanted = models.Filter(should=[wanted, among(documents)])
-    return (lambda limit: asked.among(wanted, limit)), len(records) + len(documents)
+    wanted = pools.these(records)
+    if keys:
+        wanted = models.Filter(should=[wanted, pools.among(keys)])
+    return (lambda limit: pools.inclusion(asked, wanted, limit)), len(records) + len(keys)
 
 
-def _in_order(records: Sequence[Record], ids: Sequence[str]) -> list[Record]:
-    """The points of some documents, in the order of the ids and of the passages."""
-    place = {name: i for i, name in enumerate(ids)}
-    own = [record for record in records if record.payload[ID] in place]
-    return sorted(own, key=lambda r: (place[r.payload[ID]], r.payload.get(NUMBER, 0)))
+def _in_order(records: Sequence[Record], keys: Sequence[str], pools: Pools) -> list[Record]:
+    """The points of some documents, in the order of the keys and of the passages."""
+    place = {key: i for i, key in enumerate(keys)}
+    own = [record for record in records if pools.key(record) in place]
+    return sorted(own, key=lambda r: (place[pools.key(r)], r.payload.get(NUMBER, 0) if pools.splits else 0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from qdrant_client import models
 
 from surprise_rerank.candidates import Inclusion, Query
 from surprise_rerank.connectors.qdrant.multivectors import TOKEN_COUNT, query_vectors
-from surprise_rerank.connectors.qdrant.schema import TOKEN_VECTORS, PointId, Record
+from surprise_rerank.connectors.qdrant.schema import TOKEN_VECTORS, Record
 from surprise_rerank.connectors.qdrant.search.queries import SearchOptions, maxsim_stage, request
 from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray
 from surprise_rerank.core.threads import row_products
@@ -88,18 +88,6 @@ class AskedInclusion:
         """
         stage = maxsim_stage(query_vectors(self.tokens, self.weights), using, limit)
         return request([stage], limit, fields, (), SearchOptions(wanted))
-
-    def of_points(
-        self,
-        points: Sequence[PointId],
-        using: str = TOKEN_VECTORS,
-        fields: Sequence[str] = (TOKEN_COUNT,),
-    ) -> list[models.QueryRequest]:
-        """A request for MaxSim of points; none for no points."""
-        if not points:
-            return []
-        own = models.Filter(must=[models.HasIdCondition(has_id=list(points))])
-        return [self.among(own, len(points), using, fields)]
 
     def inclusion(
         self, found: Sequence[Record], points: Sequence[str], count: str = TOKEN_COUNT

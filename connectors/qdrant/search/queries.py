@@ -115,23 +115,23 @@ def dense_vector(query: Query) -> Float32Array:
 
 def dense_stage(query: Float32Array, limit: int) -> Stage:
     """Cosine of dense vectors."""
-    return Stage(_nearest(query.tolist()), DENSE, "cosine of dense vectors", limit)
+    return Stage(nearest(query), DENSE, "cosine of dense vectors", limit)
 
 
 def surprise_stage(query: Float32Array, limit: int) -> Stage:
     """The augmented vectors' dot product, which is the surprise z but for float32's rounding."""
-    return Stage(_nearest(augmented_query(query).tolist()), SURPRISE, "surprise by augmented vectors", limit)
+    return Stage(nearest(augmented_query(query)), SURPRISE, "surprise by augmented vectors", limit)
 
 
-def sparse_stage(query: SparseVector, using: str, limit: int) -> Stage:
-    """BM25 of sparse vectors."""
+def sparse_stage(query: SparseVector, using: str, limit: int, kind: str = "BM25") -> Stage:
+    """BM25, or another kind of words, of sparse vectors."""
     vector = models.SparseVector(indices=query.indices.tolist(), values=query.values.tolist())
-    return Stage(models.NearestQuery(nearest=vector), using, "BM25 of sparse vectors", limit)
+    return Stage(models.NearestQuery(nearest=vector), using, f"{kind} of sparse vectors", limit)
 
 
 def maxsim_stage(query_vectors: Float32Array, using: str, limit: int) -> Stage:
     """MaxSim of token vectors."""
-    return Stage(_nearest(query_vectors.tolist()), using, "MaxSim of token vectors", limit)
+    return Stage(nearest(query_vectors), using, "MaxSim of token vectors", limit)
 
 
 def formula_stage(limit: int, mu: str = MU, sigma: str = SIGMA) -> Stage:
@@ -154,9 +154,10 @@ def _surprise_formula(mu: str, sigma: str) -> models.FormulaQuery:
     return models.FormulaQuery(formula=models.DivExpression(div=divided), defaults={mu: 0.0, sigma: 1.0})
 
 
-def _nearest(vector: Any) -> models.NearestQuery:
+def nearest(vector: Float32Array) -> models.NearestQuery:
+    """A query by a vector, or by the vectors of tokens."""
     # Without pydantic's look at every number, which takes as long as a small collection's search.
-    return models.NearestQuery.model_construct(nearest=vector)
+    return models.NearestQuery.model_construct(nearest=vector.tolist())
 
 
 def request(
@@ -214,7 +215,10 @@ def shard_keys(tenants: Iterable[str | None]) -> list[int | str] | None:
 
 
 def by_id(
-    points: Sequence[PointId], fields: Sequence[str], tenants: Iterable[str | None] = ()
+    points: Sequence[PointId],
+    fields: Sequence[str],
+    tenants: Iterable[str | None] = (),
+    vectors: Sequence[str] = (),
 ) -> models.QueryRequest:
     """A request for points by id, in any order; unknown ids are left out.
 
@@ -222,10 +226,15 @@ def by_id(
         points: ids.
         fields: of the payload.
         tenants: in whose shards they are; in any where not given.
+        vectors: by name.
     """
     among = models.Filter(must=[models.HasIdCondition(has_id=list(points))])
     return models.QueryRequest(
-        filter=among, limit=max(len(points), 1), with_payload=list(fields), shard_key=shard_keys(tenants)
+        filter=among,
+        limit=max(len(points), 1),
+        with_payload=list(fields),
+        with_vector=list(vectors) or False,
+        shard_key=shard_keys(tenants),
     )
 
 

@@ -3,17 +3,43 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field, Query
+from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.location import EngineKind
+from surprise_rerank.connectors.qdrant.schema import PointId
 from surprise_rerank.connectors.qdrant.search.inclusion import AskedInclusion
+from surprise_rerank.connectors.qdrant.search.pools import Pools
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
 from surprise_rerank.connectors.qdrant.storage.files import Files
+from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.core.tokens import TokenBatch, TokenForm
 from surprise_rerank.core.vectors import VectorSimilarity
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The sparse vectors of a collection.
+
+    Attributes:
+        vector: their name.
+        embed: a question's, with its weights.
+        statistics: of all terms.
+        idf: whether Qdrant multiplies with the IDF.
+        kind: what they are compared by, in words.
+    """
+
+    vector: str
+    embed: Callable[[str], SparseVector]
+    statistics: Callable[[], TermStatistics]
+    idf: bool = False
+    kind: str = "BM25"
 
 
 class Searched(ABC):
@@ -83,6 +109,16 @@ class Searched(ABC):
     def ensemble_version(self) -> str:
         """What tells apart the ensembles that surprise is measured against; empty without one."""
 
+    @property
+    @abstractmethod
+    def pools(self) -> Pools:
+        """Candidates from requests to the engine; what retrievers are made of."""
+
+    @property
+    @abstractmethod
+    def words(self) -> Words | None:
+        """Its sparse vectors; None without them, or where it is not known how a question becomes one."""
+
     @abstractmethod
     def __len__(self) -> int: ...
 
@@ -99,6 +135,13 @@ class Searched(ABC):
         """
 
     @abstractmethod
+    def there(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
+        """The candidates that are not known to be deleted, and their points."""
+
+    def notes_of_words(self, pool: Candidates) -> tuple[str, ...]:
+        """What a reader of a ranking by words must know of these candidates."""
+        return ()
+
     def with_inclusion(self, pool: Candidates, asked: AskedInclusion, options: SearchOptions) -> Candidates:
         """Candidates with inclusion of a question's tokens, which Qdrant computes.
 
@@ -107,6 +150,11 @@ class Searched(ABC):
             asked: the question.
             options: the consistency of the search that this is a part of.
         """
+        pools, (pool, points) = self.pools, self.there(pool)
+        wanted = models.Filter(must=[models.HasIdCondition(has_id=list(points))])
+        asks = {"inclusion": (lambda limit: pools.inclusion(asked, wanted, limit), len(points))}
+        found = pools.every(asks, options)["inclusion"]
+        return pools.included(pool, [str(point) for point in points], asked, found)
 
     @abstractmethod
     def search(

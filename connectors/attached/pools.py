@@ -1,0 +1,328 @@
+"""Candidates of a foreign collection, and of what was added to it or beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from qdrant_client import models
+
+from surprise_rerank.candidates import Candidates, Field
+from surprise_rerank.connectors.attached.enriched import HASH, KEYS, TOKENS, WORDS, Enriched
+from surprise_rerank.connectors.attached.payloads import (
+    PayloadLayout,
+    haystack_point,
+    one_id,
+    point_id,
+    point_of,
+)
+from surprise_rerank.connectors.attached.statistics import dense_of, terms_of, tokens_of
+from surprise_rerank.connectors.attached.vectors import VectorLayout
+from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, PayloadChoice, payload_selector
+from surprise_rerank.connectors.qdrant.schema import PointId, Record
+from surprise_rerank.connectors.qdrant.search.inclusion import AskedInclusion
+from surprise_rerank.connectors.qdrant.search.pools import Asked, Found, Pools, Search
+from surprise_rerank.connectors.qdrant.search.queries import (
+    NO_OPTIONS,
+    SearchOptions,
+    Stage,
+    by_id,
+    nearest,
+    request,
+)
+from surprise_rerank.core.arrays import Float32Array, Float64Array
+from surprise_rerank.core.terms import TermBatch
+from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.documents import Document
+from surprise_rerank.encoders.base import Encoder
+from surprise_rerank.errors import DataError
+
+_ADDED = frozenset({WORDS, TOKENS})
+_FILTERED = 4  # times as many are asked for, where a filter is on another collection
+
+
+@dataclass(frozen=True)
+class ForeignPools(Pools):
+    """Makes candidate pools of a foreign collection; a key is the id of a point.
+
+    Attributes:
+        points: of the collection.
+        vectors: which are compared.
+        payloads: how points become documents.
+        enriched: what was added.
+        token_encoder: of token vectors that were added; None where they are not read.
+    """
+
+    points: ClientEngine
+    vectors: VectorLayout
+    payloads: PayloadLayout
+    enriched: Enriched
+    token_encoder: Encoder | None
+
+    @property
+    def reads_added(self) -> bool:
+        """Whether token vectors were added that a question's can be compared with."""
+        return self.enriched.has_tokens and self.token_encoder is not None
+
+    def ask(
+        self, requests: Sequence[models.QueryRequest], options: SearchOptions = NO_OPTIONS
+    ) -> list[list[Record]]:
+        """The points that each of several queries finds: in one request, two where some are beside."""
+        beside = [i for i, own in enumerate(requests) if self._is_beside(own)]
+        others = [i for i in range(len(requests)) if i not in beside]
+        found: list[list[Record]] = [[] for _ in requests]
+        places = ((self.points, others), (self.enriched.points, beside))
+        for engine, chosen in places:
+            if chosen:
+                answers = engine.query_batch([requests[i] for i in chosen])
+                for i, answer in zip(chosen, answers, strict=True):
+                    found[i] = answer
+        return found
+
+    def best(self, *searches: Search) -> list[Found]:
+        """The points of the best documents of each search; a filter never reaches what is beside."""
+        filtered = [own for own in searches if own.options.filter is not None and self._is_apart(own)]
+        others = [own for own in searches if own not in filtered]
+        found = dict(zip(map(id, others), super().best(*others) if others else (), strict=True))
+        found |= {id(own): self._filtered(own) for own in filtered}
+        return [found[id(own)] for own in searches]
+
+    def request(
+        self, stages: Sequence[Stage], limit: int, search: Search, options: SearchOptions
+    ) -> models.QueryRequest:
+        """A request for a number of points of a search, with stages and options in place of its own."""
+        for name in ("consistency", "tenant"):
+            if getattr(options, name) is not None:
+                raise DataError(
+                    f"{name}={getattr(options, name)!r} is for an index of surprise-rerank; leave it away "
+                    "for a collection that somebody else made"
+                )
+        if self._is_apart(search):
+            return request(stages, limit, (), search.vectors, options)
+        vectors = tuple(dict.fromkeys((*self.vectors_of(search.fields), *search.vectors)))
+        asked = request(stages, limit, (), vectors, options)
+        return asked.model_copy(update={"with_payload": self._payload(search.fields)})
+
+    def key(self, record: Record) -> str:
+        """The id of the point."""
+        return record.id
+
+    def names(self, records: Sequence[Record]) -> dict[str, str]:
+        """Point -> its document's id, of those that are there."""
+        points = [point_id(record.id) for record in records]
+        return {own.id: self._name_of(own) for own in self.points.retrieve(points, self.payloads.id_fields)}
+
+    def keys(self, ids: Sequence[str]) -> dict[str, str]:
+        """Document's id -> its point, where it has one."""
+        return {name: str(point) for name, point in self.points_of(ids).items() if point is not None}
+
+    def among(self, keys: Sequence[str]) -> models.Filter:
+        """A filter for these points."""
+        return models.Filter(must=[models.HasIdCondition(has_id=[point_id(key) for key in keys])])
+
+    def these(self, records: Sequence[Record]) -> models.Filter:
+        """A filter for these points."""
+        return self.among([record.id for record in records])
+
+    def near(self, dense: Float32Array, limit: int) -> Stage:
+        """The nearest as the collection compares its vectors."""
+        own = self.vectors
+        return Stage(nearest(dense), own.using, f"{own.score} of dense vectors", limit)
+
+    def nearness(self, records: Sequence[Record]) -> tuple[str, Float64Array]:
+        """What Qdrant compares by, as higher for nearer."""
+        own = self.vectors
+        values = own.scores(np.array([record.score for record in records], np.float32))
+        return own.score, np.asarray(values, np.float64)
+
+    def nearness_of(
+        self, dense: Float32Array, keys: Sequence[str], options: SearchOptions
+    ) -> tuple[Asked, int]:
+        """A request for Qdrant's scores of these points; see `Pools.nearness_of`."""
+        narrowed = replace(options, filter=self.among(keys), offset=None, score_threshold=None)
+        return (lambda limit: request([self.near(dense, limit)], limit, (), (), narrowed)), len(keys)
+
+    def is_apart(self, vector: str) -> bool:
+        """Whether a vector was added beside the collection."""
+        return vector in _ADDED and self.enriched.points is not self.points
+
+    def of_documents(
+        self, keys: Sequence[str], fields: frozenset[Field], tenants: Iterable[str | None] = ()
+    ) -> tuple[Asked, int]:
+        """A request for these points; see `Pools.of_documents`."""
+        asked = models.QueryRequest(
+            filter=self.among(keys),
+            with_payload=self._payload(fields),
+            with_vector=list(self.vectors_of(fields)) or False,
+        )
+        return (lambda limit: asked.model_copy(update={"limit": limit})), len(keys)
+
+    def parts(self, records: Sequence[Record], fields: frozenset[Field]) -> dict[str, models.QueryRequest]:
+        """The words of these points that were added."""
+        if "terms" not in fields or self.enriched.words is None or not records:
+            return {}
+        points = [point_id(record.id) for record in records]
+        return {"terms": by_id(points, (HASH,), vectors=(WORDS,))}
+
+    def whole(
+        self, records: Sequence[Record], fields: frozenset[Field], answers: Mapping[str, Sequence[Record]]
+    ) -> list[Record]:
+        """Those with a dense vector, where that is asked for."""
+        dense = self.vectors.dense
+        return [
+            record for record in records if "dense" not in fields or record.vectors.get(dense) is not None
+        ]
+
+    def made(
+        self,
+        records: Sequence[Record],
+        fields: frozenset[Field],
+        scores: Mapping[str, Float64Array],
+        answers: Mapping[str, Sequence[Record]],
+    ) -> Candidates:
+        """Points as candidates; see `Pools.made`."""
+        return replace(self.candidates(records, fields, answers.get("terms", ())), scores=scores)
+
+    def inclusion(self, asked: AskedInclusion, wanted: models.Filter, limit: int) -> models.QueryRequest:
+        """A request for inclusion of a question's tokens in what was added to points."""
+        return self.enriched.inclusion(asked, wanted, limit)
+
+    def included(
+        self, pool: Candidates, points: Sequence[str], asked: AskedInclusion, found: Sequence[Record]
+    ) -> Candidates:
+        """Candidates with what was found by `inclusion`, and a note where that is of earlier texts."""
+        return self.enriched.included(pool, points, asked, found)
+
+    def points_of(self, ids: Sequence[str]) -> dict[str, PointId | None]:
+        """The point of each document; None for what can be no document's id."""
+        if self.payloads.hashed_ids:
+            return {name: haystack_point(name) for name in ids}
+        if not self.payloads.id:
+            return {name: point_of(name) for name in ids}
+        found: dict[str, PointId] = {}
+        for condition in self.payloads.id_conditions(ids):
+            if any(name not in found for name in ids):
+                pages = self.points.scroll(self.payloads.id_fields, condition=models.Filter(must=[condition]))
+                found |= {self._name_of(record): point_id(record.id) for page in pages for record in page}
+        others = {name: point_of(name) for name in ids if name not in found}
+        asked = [point for point in others.values() if point is not None]
+        there = self.points.retrieve(asked, self.payloads.id_fields)
+        unnamed = {record.id for record in there if self._name_of(record) == record.id}
+        found |= {
+            name: point for name, point in others.items() if point is not None and str(point) in unnamed
+        }
+        return {name: found.get(name) for name in ids}
+
+    def _name_of(self, record: Record) -> str:
+        return self.payloads.document_id(record.id, record.payload)
+
+    def payload_of(self, fields: frozenset[Field]) -> PayloadChoice:
+        """What to fetch of points' payloads for candidates with these fields."""
+        if "documents" in fields or ("tokens" in fields and self.reads_added):
+            return models.PayloadSelectorExclude(exclude=list(KEYS))
+        return self.payloads.id_fields
+
+    def vectors_of(self, fields: frozenset[Field]) -> tuple[str, ...]:
+        """Names of the vectors to fetch for candidates with these fields."""
+        own = self.vectors
+        names = [own.dense] * ("dense" in fields)
+        if "tokens" in fields and own.tokens is not None and not self.reads_added:
+            names.append(own.tokens)
+        if "terms" in fields and own.sparse is not None and self.enriched.words is None:
+            names.append(own.sparse)
+        return tuple(names)
+
+    def candidates(
+        self,
+        records: Sequence[Record],
+        fields: frozenset[Field],
+        added: Sequence[Record],
+        names: Sequence[str] | None = None,
+    ) -> Candidates:
+        """The pool of points; those without a dense vector are left out where these are asked for.
+
+        Args:
+            records: points with what the fields need.
+            fields: what the candidates have.
+            added: the points with their words, where these were added and are asked for.
+            names: ids of the documents; several points of one id are refused where they are not given.
+        """
+        if names is None:
+            names = [self.payloads.document_id(record.id, record.payload) for record in records]
+            if self.payloads.id and len(set(names)) < len(names):
+                raise one_id(self.points.where, self.payloads.id, names)
+        dense = None
+        if "dense" in fields:
+            dense, rows = dense_of(records, self.vectors)
+            records, names = [records[i] for i in rows], [names[i] for i in rows]
+        documents = None
+        if "documents" in fields or ("tokens" in fields and self.reads_added):
+            documents = tuple(self.payloads.document(record.id, record.payload) for record in records)
+        tokens: TokenBatch | None = None
+        notes: tuple[str, ...] = ()
+        if "tokens" in fields:
+            tokens, notes = self._tokens(records, documents)
+        terms: TermBatch | None = None
+        if "terms" in fields:
+            terms, more = self._terms(records, documents, added)
+            notes += more
+        return Candidates(
+            ids=tuple(names),
+            dense=dense,
+            tokens=tokens,
+            terms=terms,
+            documents=documents if "documents" in fields else None,
+            notes=notes,
+        )
+
+    def _tokens(
+        self, records: Sequence[Record], documents: Sequence[Document] | None
+    ) -> tuple[TokenBatch, tuple[str, ...]]:
+        """Token vectors of points: multivectors, or what was added; computed now where that is behind."""
+        if not self.reads_added or documents is None:
+            return tokens_of(records, self.vectors, self.points.where), ()
+        assert self.token_encoder is not None  # a record of tokens is read with one only
+        return self.enriched.tokens_of([record.id for record in records], documents, self.token_encoder)
+
+    def _terms(
+        self, records: Sequence[Record], documents: Sequence[Document] | None, added: Sequence[Record]
+    ) -> tuple[TermBatch, tuple[str, ...]]:
+        """The words of points: their own sparse vectors, or what was added."""
+        if self.enriched.words is None:
+            return terms_of(records, self.vectors), ()
+        terms, old = self.enriched.words_of([record.id for record in records], documents, added)
+        return terms, old_words(old, len(records))
+
+    def _payload(self, fields: frozenset[Field]) -> Any:
+        return payload_selector(self.payload_of(fields))
+
+    def _is_apart(self, search: Search) -> bool:
+        return self.is_apart(search.plan(1)[0].using or "")
+
+    def _is_beside(self, asked: models.QueryRequest) -> bool:
+        vectors = asked.with_vector if isinstance(asked.with_vector, list) else ()
+        return any(self.is_apart(name) for name in (asked.using or "", *vectors))
+
+    def _filtered(self, search: Search) -> Found:
+        """The best points of a search beside, that the filter on the collection lets through."""
+        own, limit, skipped = search.options, _FILTERED * search.depth, search.options.offset or 0
+        assert own.filter is not None
+        unfiltered = replace(own, filter=None, offset=None)
+        while True:
+            ((found),) = self.ask([self.request(search.plan(limit), limit, search, unfiltered)])
+            ids = models.HasIdCondition(has_id=[point_id(record.id) for record in found])
+            narrowed = models.Filter(must=[ids, own.filter])
+            pages = self.points.scroll((), batch=max(len(found), 1), condition=narrowed) if found else ()
+            allowed = {record.id for page in pages for record in page}
+            kept = [record for record in found if record.id in allowed]
+            if len(kept) >= search.wanted or len(found) < limit:
+                return Found(kept[skipped : search.wanted], found)
+            limit *= _FILTERED
+
+
+def old_words(old: int, count: int) -> tuple[str, ...]:
+    """The note on a ranking some of whose words are of other texts."""
+    note = f"words of {old} of {count} documents are not stored, or of an earlier text; run sync"
+    return (note,) if old else ()
