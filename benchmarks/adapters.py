@@ -73,7 +73,7 @@ class Answered(TextReranker):
         texts: Sequence[str],
         *,
         ids: Sequence[str | None] | None = None,
-        top_n: int | None = None,
+        top_k: int | None = None,
     ) -> list[RankedText]:
         """The texts, turned round."""
         return self.ANSWER
@@ -167,7 +167,9 @@ def main() -> None:
     ]
     print(describe("langchain-core", "rerankers", "pyterrier", "llama-index-core", "haystack-ai"))
     count = len(documents)
-    Answered.ANSWER = [RankedText(i, i / count, None, {"dynamax": i / count}) for i in reversed(range(count))]
+    Answered.ANSWER = [
+        RankedText(str(i), i / count, {"dynamax": i / count}, position=i) for i in reversed(range(count))
+    ]
     encoder = KnownEncoder()
     alone = works(Answered(encoder), documents)
     report("on the fly", works(TextReranker(encoder), documents), alone, given.rounds)

@@ -163,10 +163,9 @@ def judged_metadata(
 
 def found_metadata(hit: Hit, verdict: Verdict | None) -> dict[str, Any]:
     """Of a document that a pipeline has found: its own, its title, and what is ours."""
-    document = hit.document
-    found = {} if document is None else dict(document.metadata)
-    if document is not None and document.title:
-        found.setdefault(TITLE, document.title)
+    found = dict(hit.metadata)
+    if hit.title:
+        found.setdefault(TITLE, hit.title)
     surprise = found.get(SURPRISE) if hit.surprise is None else hit.surprise
     return judged_metadata(found, surprise, hit.duplicates, verdict)
 

@@ -24,7 +24,7 @@ from surprise_rerank.connectors.components import (
     stored_names,
 )
 from surprise_rerank.connectors.haystack_filters import to_qdrant_filter
-from surprise_rerank.connectors.qdrant.retrievers.base import filterable, filtered
+from surprise_rerank.connectors.qdrant.retrievers.base import filterable
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.errors import DataError, MissingExtraError
 from surprise_rerank.pipeline import Pipeline
@@ -200,7 +200,7 @@ class SurpriseRanker(_Loaded):
         most = self.top_k if top_k is None else _positive(top_k)
         given = _deduplicated(documents)
         ranked = self._lazy.get().rank(
-            query, self._texts(given), ids=_ids(given), vectors=_vectors(given), top_n=most
+            query, self._texts(given), ids=_ids(given), vectors=_vectors(given), top_k=most
         )
         return _scored(given, ranked)
 
@@ -222,7 +222,7 @@ class SurpriseRanker(_Loaded):
         given = _deduplicated(documents)
         reranker = await self._lazy.aget()
         ranked = await reranker.arank(
-            query, self._texts(given), ids=_ids(given), vectors=_vectors(given), top_n=most
+            query, self._texts(given), ids=_ids(given), vectors=_vectors(given), top_k=most
         )
         return _scored(given, ranked)
 
@@ -430,7 +430,7 @@ def _scored(given: Sequence[Document], ranked: RankedTexts) -> dict[str, Any]:
     """What a ranker puts out."""
     found = []
     for line in ranked:
-        document, duplicates = given[line.position], [given[i].id for i in line.duplicates]
+        document, duplicates = given[line.position], [given[i].id for i in line.folded]
         meta = judged_metadata(document.meta, line.surprise, duplicates, ranked.verdict)
         found.append(replace(document, score=line.relevance, meta=meta))
     return {"documents": found, "verdict": verdict_json(ranked.verdict)}
@@ -452,4 +452,4 @@ def _filtered(pipeline: Pipeline, filters: dict[str, Any] | None) -> Pipeline:
     if not filters:
         return pipeline
     index = filterable(pipeline).index
-    return filtered(pipeline, to_qdrant_filter(filters, index.metadata_key, index.id_key))
+    return pipeline.changed(filter=to_qdrant_filter(filters, index.metadata_key, index.id_key))

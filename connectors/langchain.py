@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, GetPydanticSchema
@@ -19,7 +18,6 @@ from surprise_rerank.connectors.components import (
     least_surprise,
     stored_names,
 )
-from surprise_rerank.connectors.qdrant.retrievers.base import filtered
 from surprise_rerank.connectors.systems.loading import PipelineSettings
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.errors import MissingExtraError
@@ -136,7 +134,7 @@ class SurpriseRerank(BaseDocumentCompressor):
             callbacks: get the verdict, as the custom event `surprise_verdict`.
         """
         ids = self._ids(documents)
-        ranked = self.reranker.rank(query, _texts(documents), ids=ids, top_n=self.top_n)
+        ranked = self.reranker.rank(query, _texts(documents), ids=ids, top_k=self.top_n)
         _tell(CallbackManager.configure(callbacks), ranked.verdict)
         return _scored(documents, ranked, ids)
 
@@ -151,7 +149,7 @@ class SurpriseRerank(BaseDocumentCompressor):
             callbacks: get the verdict.
         """
         ids = self._ids(documents)
-        ranked = await self.reranker.arank(query, _texts(documents), ids=ids, top_n=self.top_n)
+        ranked = await self.reranker.arank(query, _texts(documents), ids=ids, top_k=self.top_n)
         await _atell(AsyncCallbackManager.configure(callbacks), ranked.verdict)
         return _scored(documents, ranked, ids)
 
@@ -265,8 +263,7 @@ class SurpriseRetriever(BaseRetriever):
 
     def _asked(self, condition: models.Filter | None, least: float | None) -> Pipeline:
         """The pipeline by the keywords of one call."""
-        pipeline = filtered(filtered(self.pipeline, self.filter), condition)
-        return pipeline if least is None else replace(pipeline, min_surprise=least)
+        return self.pipeline.changed(filter=self.filter).changed(filter=condition, min_surprise=least)
 
     def _documents(self, found: Ranking) -> list[Document]:
         return [_found(hit, self.id_key, found.verdict) for hit in found]
@@ -306,7 +303,7 @@ def _scored(
 
     def copy(document: Document, line: RankedText) -> Document:
         scored = {**document.metadata, _RELEVANCE: line.relevance}
-        duplicates = [names[i] for i in line.duplicates]
+        duplicates = [names[i] for i in line.folded]
         metadata = judged_metadata(scored, line.surprise, duplicates, ranked.verdict)
         return document.model_copy(update={"metadata": metadata})
 
@@ -317,4 +314,4 @@ def _found(hit: Hit, id_key: str, verdict: Verdict | None) -> Document:
     metadata = found_metadata(hit, verdict)
     metadata[id_key] = hit.id  # whatever the stored document's own metadata call so
     metadata[_RELEVANCE] = hit.relevance
-    return Document(page_content=hit.text or "", id=hit.id, metadata=metadata)
+    return Document(page_content=hit.text, id=hit.id, metadata=metadata)

@@ -27,7 +27,7 @@ from surprise_rerank.connectors.components import (
     stored_names,
 )
 from surprise_rerank.connectors.llama_index_filters import to_qdrant_filter
-from surprise_rerank.connectors.qdrant.retrievers.base import filterable, filtered
+from surprise_rerank.connectors.qdrant.retrievers.base import filterable
 from surprise_rerank.connectors.systems.loading import PipelineSettings
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.errors import DataError, MissingExtraError, refuse_unknown
@@ -203,7 +203,7 @@ class SurpriseRerank(BaseNodePostprocessor):
         reranker = self._current().get()
         with self._reported(nodes, query_bundle, reranker.encoder.name) as (question, found):
             ranked = reranker.rank(
-                question, _texts(nodes), ids=_ids(nodes), vectors=_vectors(nodes), top_n=self.top_n
+                question, _texts(nodes), ids=_ids(nodes), vectors=_vectors(nodes), top_k=self.top_n
             )
             _tell(question, ranked.verdict)
             found += self._picked(nodes, ranked)
@@ -215,7 +215,7 @@ class SurpriseRerank(BaseNodePostprocessor):
         reranker = await self._current().aget()
         with self._reported(nodes, query_bundle, reranker.encoder.name) as (question, found):
             ranked = await reranker.arank(
-                question, _texts(nodes), ids=_ids(nodes), vectors=_vectors(nodes), top_n=self.top_n
+                question, _texts(nodes), ids=_ids(nodes), vectors=_vectors(nodes), top_k=self.top_n
             )
             _tell(question, ranked.verdict)
             found += self._picked(nodes, ranked)
@@ -273,7 +273,7 @@ class SurpriseRerank(BaseNodePostprocessor):
         found = []
         for line in ranked:
             given = nodes[line.position]
-            duplicates = [nodes[i].node.node_id for i in line.duplicates]
+            duplicates = [nodes[i].node.node_id for i in line.folded]
             metadata = judged_metadata(given.node.metadata, line.surprise, duplicates, ranked.verdict)
             if self.keep_retrieval_score:
                 metadata[_RETRIEVAL_SCORE] = given.score
@@ -386,7 +386,7 @@ def _filtered(pipeline: Pipeline, filters: MetadataFilters | models.Filter | Non
     """The same over the documents that the filters let through."""
     if isinstance(filters, MetadataFilters):
         filters = to_qdrant_filter(filters, filterable(pipeline).index.metadata_key)
-    return filtered(pipeline, filters)
+    return pipeline.changed(filter=filters)
 
 
 def _texts(nodes: Sequence[NodeWithScore]) -> list[str]:
@@ -428,8 +428,7 @@ def _nodes(question: str, ranking: Ranking) -> list[NodeWithScore]:
 
 
 def _node(hit: Hit, verdict: Verdict | None) -> NodeWithScore:
-    text = hit.text or ""
-    title = "" if hit.document is None else hit.document.title
+    text, title = hit.text, hit.title
     # A text that begins with its title does not need it twice.
     hidden = [*OURS, TITLE] if title and text.startswith(title) else list(OURS)
     node = TextNode(

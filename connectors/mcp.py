@@ -33,7 +33,6 @@ from surprise_rerank.connectors.context_window import (
     search_answer,
     status_answer,
 )
-from surprise_rerank.connectors.qdrant.retrievers.base import filtered
 from surprise_rerank.connectors.server import ranking
 from surprise_rerank.connectors.server.answers import (
     App,
@@ -521,7 +520,7 @@ def _explained(opened: Opened, asked: ExplainArguments, encoder: RequestEncoder)
     pipeline = replace(opened.pipeline_of(system), encoder=encoder)
     if opened.index is None:
         raise RefusedError(404, "there is no index whose rankings could be explained")
-    pipeline = filtered(pipeline, ranking.condition_of(asked.filter))
+    pipeline = pipeline.changed(filter=ranking.condition_of(asked.filter))
     query = encoded_question(encoder, asked.question)
     pool, found = pipeline.pooled(query, pipeline.depth, frozenset({"documents"}))
     places = {own: row for row, own in enumerate(found.ids)}
@@ -532,7 +531,7 @@ def _explained(opened: Opened, asked: ExplainArguments, encoder: RequestEncoder)
     explanation = explain_ranking(built, encoder, query, found, rows, pipeline.background)
     hits = list(found.take(rows))
     documents = [
-        {**own, "title": "" if hit.document is None else hit.document.title, "score": hit.score}
+        {**own, "title": hit.title, "score": hit.score}
         for own, hit in zip(explanation.to_json()["candidates"], hits, strict=True)
     ]
     return {

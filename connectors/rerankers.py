@@ -153,7 +153,7 @@ def _results(query: str, documents: Sequence[Document], ranked: RankedTexts) -> 
     for rank, line in enumerate(ranked, start=1):
         document = documents[line.position]
         # `Result` shows metadata as attributes.
-        duplicates = [documents[i].doc_id for i in line.duplicates]
+        duplicates = [documents[i].doc_id for i in line.folded]
         document.metadata = judged_metadata(document.metadata, line.surprise, duplicates, ranked.verdict)
         results.append(Result(document=document, score=line.relevance, rank=rank))
     shown = RankedResults(results=results, query=query, has_scores=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -238,11 +238,20 @@ class Hit:
         return self.score if self.surprise is None else self.surprise
 
     @property
-    def text(self) -> str | None:
-        """The best passage, or the whole content where there are no passages; None without a document."""
-        if self.document is None or self.passage is None:
-            return None if self.document is None else self.document.content
-        return self.document.content[self.passage.start : self.passage.end]
+    def text(self) -> str:
+        """The best passage, or the whole content where there are none; empty without a document."""
+        content = "" if self.document is None else self.document.content
+        return content if self.passage is None else content[self.passage.start : self.passage.end]
+
+    @property
+    def title(self) -> str:
+        """The document's."""
+        return "" if self.document is None else self.document.title
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """The document's."""
+        return {} if self.document is None else self.document.metadata
 
 
 Status: TypeAlias = Literal["answered", "weak", "off-topic"]
@@ -357,16 +366,32 @@ class Ranking:
         return len(self.ids)
 
     def __iter__(self) -> Iterator[Hit]:
-        for i, name in enumerate(self.ids):
-            yield Hit(
-                id=name,
-                score=float(self.scores[i]),
-                parts={part: float(values[i]) for part, values in self.parts.items()},
-                document=None if self.documents is None else self.documents[i],
-                passage=None if self.passages is None else self.passages[i],
-                surprise=None if self.surprise is None else float(self.surprise[i]),
-                duplicates=() if self.duplicates is None else self.duplicates[i],
-            )
+        return map(self._hit, range(len(self)))
+
+    @overload
+    def __getitem__(self, place: int) -> Hit: ...
+    @overload
+    def __getitem__(self, place: slice) -> Ranking: ...
+    def __getitem__(self, place: int | slice) -> Hit | Ranking:
+        """One line, from 0 on, or the ranking of some."""
+        chosen = range(len(self))[place]
+        return self._hit(chosen) if isinstance(chosen, int) else self.take(chosen)
+
+    def __repr__(self) -> str:
+        best = f", best {self.ids[0]!r} with {self.scores[0]:.4g}" if len(self) else ""
+        verdict = "" if self.verdict is None else f", {self.verdict.status}"
+        return f"<Ranking of {len(self)} documents{best}{verdict}>"
+
+    def _hit(self, i: int) -> Hit:
+        return Hit(
+            id=self.ids[i],
+            score=float(self.scores[i]),
+            parts={part: float(values[i]) for part, values in self.parts.items()},
+            document=None if self.documents is None else self.documents[i],
+            passage=None if self.passages is None else self.passages[i],
+            surprise=None if self.surprise is None else float(self.surprise[i]),
+            duplicates=() if self.duplicates is None else self.duplicates[i],
+        )
 
     def top(self, k: int) -> Ranking:
         """The first k documents."""

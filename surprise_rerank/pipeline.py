@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Protocol, Unpack
+from typing import Any, Protocol, Self, Unpack, cast, runtime_checkable
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from surprise_rerank.candidates import Candidates, Field, Query, Ranking
 from surprise_rerank.core.threads import using_threads
 from surprise_rerank.core.tracing import Counts, Known, span
 from surprise_rerank.encoders.base import Encoder, encode_queries
-from surprise_rerank.errors import DataError
+from surprise_rerank.errors import DataError, refuse_unknown
 from surprise_rerank.rerank.diversity import NO_DIVERSITY, Diversity, DiversityOptions
 from surprise_rerank.rerank.rerankers import Reranker
 from surprise_rerank.rerank.weight_fitting import Weighted, WeightFit, fit_guarded
@@ -40,6 +40,26 @@ class Retriever(Protocol):
 
         The scores that they are ordered by are the first of `Candidates.scores`.
         """
+        ...
+
+
+class CallOptions(DiversityOptions, total=False):
+    """What one search may have in place of the pipeline's own; None is as left out.
+
+    `filter` comes beside the pipeline's own filter, and is what its retriever takes: of Qdrant for ours.
+    """
+
+    filter: Any
+    min_surprise: float | None
+    depth: int | None
+
+
+@runtime_checkable
+class FilterableRetriever(Retriever, Protocol):
+    """A retriever that can be kept to some documents."""
+
+    def among(self, condition: Any) -> Self:
+        """The same over the documents that a filter lets through, beside its own filter."""
         ...
 
 
@@ -78,33 +98,94 @@ class Pipeline:
         if self.min_surprise is not None:
             require_background(self.background, self.min_surprise)
 
-    def search(self, question: str, top_k: int = 10, **diversity: Unpack[DiversityOptions]) -> Ranking:
+    def search(self, question: str, top_k: int = 10, **options: Unpack[CallOptions]) -> Ranking:
         """The best documents for a question, with their text; none, where none is surprising enough.
 
         Args:
             question: in words.
             top_k: the most that are returned. With diversity they are chosen from the whole pool.
-            diversity: `diversity=` (or `mmr=`) and `collapse=` in place of the pipeline's own.
+            options: `filter=`, `min_surprise=`, `depth=`, `diversity=` (or `mmr=`) and `collapse=`.
 
         Raises:
-            DataError: if top_k is not positive, neither a re-ranker nor the retriever has scores, or an
-                option of diversity is out of its range.
+            DataError: if top_k is not positive, or neither a re-ranker nor the retriever has scores; as
+                `changed`.
         """
-        if top_k < 1:
-            raise DataError(f"top_k must be at least 1, got {top_k}")
-        wanted = self.diversity.changed(**diversity)
+        _require_count("top_k", top_k)
+        own = self.changed(**options)
         with searching(top_k) as counts:
-            fields: frozenset[Field] = wanted.needs | {"documents"}
-            reads = self.encodes or fields_for(self.reranker, self.background) & {"dense", "tokens"}
-            query = encoded_question(self.encoder, question) if reads else Query(question)
-            pool, ranking = self.pooled(query, max(self.depth, top_k), fields, top_k=top_k)
-            shown = first_of(ranking, pool, wanted, top_k, self.min_surprise)
+            query = encoded_question(own.encoder, question) if own._reads_vectors else Query(question)
+            shown = own._first(query, top_k)
             counts.update(outcome(shown))
         return shown
 
-    async def asearch(self, question: str, top_k: int = 10, **diversity: Unpack[DiversityOptions]) -> Ranking:
+    async def asearch(self, question: str, top_k: int = 10, **options: Unpack[CallOptions]) -> Ranking:
         """`search` for an event loop: a thread searches, and the loop goes on meanwhile."""
-        return await asyncio.to_thread(self.search, question, top_k, **diversity)
+        return await asyncio.to_thread(self.search, question, top_k, **options)
+
+    def search_many(
+        self, questions: Sequence[str], top_k: int = 10, **options: Unpack[CallOptions]
+    ) -> list[Ranking]:
+        """`search` for each of several questions, which are encoded together.
+
+        Raises:
+            DataError: if it is one string; as `search`.
+        """
+        _require_count("top_k", top_k)
+        if isinstance(questions, str):
+            raise DataError("questions must be a list of strings, got one string; use search for it")
+        own, found = self.changed(**options), []
+        queries = map(Query, questions)
+        for query in encode_queries(own.encoder, questions) if own._reads_vectors else queries:
+            with searching(top_k) as counts:
+                found.append(own._first(query, top_k))
+                counts.update(outcome(found[-1]))
+        return found
+
+    def changed(self, **options: Unpack[CallOptions]) -> Pipeline:
+        """The same with these in place of its own, and with a filter beside its own.
+
+        Raises:
+            DataError: if there is no such option or one is out of its range, the retriever takes no filter,
+                or min_surprise has no background.
+        """
+        refuse_unknown(options, CallOptions.__annotations__, "search")
+        variety = DiversityOptions.__annotations__
+        diversity = {name: own for name, own in options.items() if name in variety}
+        condition, least, depth = options.get("filter"), options.get("min_surprise"), options.get("depth")
+        retriever = self.retriever
+        if condition is not None:
+            if not isinstance(retriever, FilterableRetriever):
+                raise DataError(
+                    f"filters go to a retriever of an index, not to a {type(retriever).__name__}; "
+                    "leave them out"
+                )
+            retriever = retriever.among(condition)
+        if depth is not None:
+            _require_count("depth", depth)
+        return replace(
+            self,
+            retriever=retriever,
+            depth=self.depth if depth is None else depth,
+            min_surprise=self.min_surprise if least is None else least,
+            diversity=self.diversity.changed(**cast(DiversityOptions, diversity)),
+        )
+
+    def __repr__(self) -> str:
+        parts = (self.retriever, self.reranker, self.encoder)
+        retriever, reranker, encoder = (type(own).__name__ for own in parts)
+        if self.reranker is None:
+            reranker = "its own order"
+        return f"<Pipeline: {retriever}, {reranker}, {encoder}, depth {self.depth}>"
+
+    @property
+    def _reads_vectors(self) -> bool:
+        return self.encodes or bool(fields_for(self.reranker, self.background) & {"dense", "tokens"})
+
+    def _first(self, query: Query, top_k: int) -> Ranking:
+        """What is shown for an encoded question."""
+        fields: frozenset[Field] = self.diversity.needs | {"documents"}
+        pool, ranking = self.pooled(query, max(self.depth, top_k), fields, top_k=top_k)
+        return first_of(ranking, pool, self.diversity, top_k, self.min_surprise)
 
     def rank(self, query: Query, depth: int | None = None, *, texts: bool = True) -> Ranking:
         """All candidates of an encoded question in order, whatever their surprise and diversity.
@@ -391,6 +472,11 @@ def as_retrieved(pool: Candidates) -> Ranking:
     name, scores = next(iter(pool.scores.items()), ("score", np.zeros(0)))
     values = np.where(np.isnan(scores), -np.inf, scores)
     return Ranking.order(pool, values, pool.scores, raw={name: values})
+
+
+def _require_count(name: str, value: object) -> None:
+    if not isinstance(value, int) or value < 1:
+        raise DataError(f"{name} must be a whole number of at least 1, got {value!r}")
 
 
 def _require_texts(questions: Mapping[str, str], qrels: Mapping[str, Mapping[str, float]]) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Unpack
 
 from surprise_rerank.candidates import Candidates, Hit, Query, Ranking, Verdict
 from surprise_rerank.core.tracing import span
-from surprise_rerank.documents import Passage
+from surprise_rerank.documents import Document, Passage
 from surprise_rerank.encoders.adapting import as_encoder
 from surprise_rerank.encoders.base import Encoder, encode_queries, token_dimension
 from surprise_rerank.encoders.passages import Passages
@@ -26,28 +26,22 @@ from surprise_rerank.thresholds.background import (
 
 
 @dataclass(frozen=True, slots=True)
-class RankedText:
-    """One line of a re-ranked list.
+class RankedText(Hit):
+    """One line of a re-ranked list; its id is the one that was given, or the position.
 
     Attributes:
-        position: where the text stood in the list that was given. score: the re-ranker's. surprise: the share
-        of background questions whose best candidate has less for it; None without any. parts: what each
-        scorer gave it. passage: the best part of a text that is longer than the model reads; None for one
-        that was read whole. duplicates: positions of the near-duplicates that were folded into it, best
-        first.
+        position: where the text stood in the list that was given.
+        folded: positions of its `duplicates`.
     """
 
-    position: int
-    score: float
-    surprise: float | None
-    parts: Mapping[str, float]
-    passage: Passage | None = None
-    duplicates: tuple[int, ...] = ()
+    position: int = 0
+    folded: tuple[int, ...] = ()
 
     @property
-    def relevance(self) -> float:
-        """What a host shows as the score: the surprise where there is one, else the re-ranker's score."""
-        return self.score if self.surprise is None else self.surprise
+    def text(self) -> str:
+        """The text as it was given, or its best passage."""
+        whole = "" if self.document is None else self.document.text
+        return whole if self.passage is None else whole[self.passage.start : self.passage.end]
 
 
 class RankedTexts(list[RankedText]):
@@ -102,6 +96,10 @@ class TextReranker:
         if self.min_surprise is not None:
             require_background(self.background, self.min_surprise)
 
+    def __repr__(self) -> str:
+        stored = "nothing stored" if self.stored is None else "stored vectors"
+        return f"<TextReranker: {type(self.reranker).__name__}, {type(self.encoder).__name__}, {stored}>"
+
     def rank(
         self,
         question: str,
@@ -109,7 +107,8 @@ class TextReranker:
         *,
         ids: Ids | None = None,
         vectors: Vectors | None = None,
-        top_n: int | None = None,
+        top_k: int | None = None,
+        min_surprise: float | None = None,
         **diversity: Unpack[DiversityOptions],
     ) -> RankedTexts:
         """The texts in order, best first; equal ones stay in the order that they came in.
@@ -121,14 +120,18 @@ class TextReranker:
                 first that is stored counts.
             vectors: n dense vectors of these texts, for those that have one, of the encoder's model. They are
                 taken instead of encoding. Vectors of another model are not used, which a note says.
-            top_n: the most that are returned; all by default.
+            top_k: the most that are returned; all by default.
+            min_surprise: in place of the re-ranker's own.
             diversity: `diversity=` (or `mmr=`) and `collapse=` in place of the re-ranker's own.
 
         Raises:
             DataError: if ids or vectors are not as many as texts, vectors are of several dimensions or hold
-                NaN, top_n is not positive, or an input is no string.
+                NaN, top_k is not positive, an input is no string, or min_surprise has no background.
         """
-        _check(question, top_n)
+        _check(question, top_k)
+        least = self.min_surprise if min_surprise is None else min_surprise
+        if min_surprise is not None:
+            require_background(self.background, min_surprise)
         wanted = self.diversity.changed(**diversity)
         own = GivenTexts.checked(texts, ids, vectors)
         if not texts:
@@ -136,11 +139,11 @@ class TextReranker:
         with span("CHAIN", "surprise_rerank.rank_texts", {"surprise_rerank.texts": len(texts)}) as counts:
             query = encoded_question(self.encoder, question)
             pool = self._pools.pool(query, own, fields_for(self.reranker, self.background, wanted))
-            with reranking(self.reranker, pool.candidates, top_n):
-                ranking = ranked(query, pool.candidates, self.reranker, self.background, self.min_surprise)
-            shown = first_of(ranking, pool.candidates, wanted, top_n, self.min_surprise)
+            with reranking(self.reranker, pool.candidates, top_k):
+                ranking = ranked(query, pool.candidates, self.reranker, self.background, least)
+            shown = first_of(ranking, pool.candidates, wanted, top_k, least)
             counts.update(outcome(shown))
-        return _ranked_texts(shown, pool)
+        return _ranked_texts(shown, pool, own)
 
     async def arank(
         self,
@@ -149,12 +152,20 @@ class TextReranker:
         *,
         ids: Ids | None = None,
         vectors: Vectors | None = None,
-        top_n: int | None = None,
+        top_k: int | None = None,
+        min_surprise: float | None = None,
         **diversity: Unpack[DiversityOptions],
     ) -> RankedTexts:
         """`rank` in another thread, while the event loop goes on."""
         return await asyncio.to_thread(
-            self.rank, question, texts, ids=ids, vectors=vectors, top_n=top_n, **diversity
+            self.rank,
+            question,
+            texts,
+            ids=ids,
+            vectors=vectors,
+            top_k=top_k,
+            min_surprise=min_surprise,
+            **diversity,
         )
 
     def with_background(
@@ -176,11 +187,23 @@ class TextReranker:
         return replace(self, background=QuestionBackground.measured(queries, rank, scorer))
 
 
-def _ranked_texts(ranking: Ranking, pool: TextPool) -> RankedTexts:
+def _ranked_texts(ranking: Ranking, pool: TextPool, given: GivenTexts) -> RankedTexts:
+    names = [own[0] if own else str(position) for position, own in enumerate(given.ids)]
     lines = []
     for hit in ranking:
-        folded, place = tuple(map(int, hit.duplicates)), _place(hit, pool)
-        lines.append(RankedText(int(hit.id), hit.score, hit.surprise, hit.parts, place, folded))
+        position, folded = int(hit.id), tuple(map(int, hit.duplicates))
+        own = RankedText(
+            id=names[position],
+            score=hit.score,
+            parts=hit.parts,
+            document=Document(names[position], given.texts[position]),
+            passage=_place(hit, pool),
+            surprise=hit.surprise,
+            duplicates=tuple(names[i] for i in folded),
+            position=position,
+            folded=folded,
+        )
+        lines.append(own)
     return RankedTexts(lines, (*pool.notes, *ranking.notes), ranking.verdict)
 
 
@@ -192,8 +215,8 @@ def _place(hit: Hit, pool: TextPool) -> Passage | None:
     return replace(hit.passage, start=hit.passage.start + before, end=hit.passage.end + before)
 
 
-def _check(question: str, top_n: int | None) -> None:
+def _check(question: str, top_k: int | None) -> None:
     if not isinstance(question, str):
         raise DataError(f"the question must be a string, got {type(question).__name__}")
-    if top_n is not None and not (isinstance(top_n, int) and top_n >= 1):
-        raise DataError(f"top_n must be a whole number of at least 1, got {top_n!r}")
+    if top_k is not None and not (isinstance(top_k, int) and top_k >= 1):
+        raise DataError(f"top_k must be a whole number of at least 1, got {top_k!r}")

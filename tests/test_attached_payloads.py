@@ -185,7 +185,7 @@ def test_unit_vectors_by_manhattan_are_ranked_by_manhattan():
     nearest = np.argsort(np.abs(ENCODER.encode(TEXTS).dense - query).sum(axis=1), kind="stable")[:8]
     assert collection.vectors.similarity == "manhattan"
     ranked = collection.text_reranker("cosine").rank(
-        "dogs number3", TEXTS, ids=[str(i) for i in range(COUNT)], top_n=8
+        "dogs number3", TEXTS, ids=[str(i) for i in range(COUNT)], top_k=8
     )
     assert [own.position for own in ranked] == nearest.tolist()
     with pytest.raises(DataError, match="compares its vectors by Manhattan"):

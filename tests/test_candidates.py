@@ -272,4 +272,20 @@ def test_the_text_of_a_hit_is_its_passage_or_all_of_its_document():
     document = Document(id="a", title="On", text="wings")
     assert Hit("a", 1.0, {}, document, Passage(1, 3, 5)).text == "wi"
     assert Hit("a", 1.0, {}, document).text == "On wings"
-    assert Hit("a", 1.0, {}, None, Passage(1, 3, 5)).text is None
+    assert Hit("a", 1.0, {}, None, Passage(1, 3, 5)).text == ""
+
+
+def test_a_ranking_reads_as_a_list_of_hits():
+    documents = tuple(Document(f"d{i}", f"text {i}", f"title {i}", {"year": i}) for i in range(5))
+    candidates = Candidates(ids=tuple(d.id for d in documents), documents=documents)
+    ranking = Ranking.order(candidates, np.arange(5.0))
+    assert (ranking[0].id, ranking[-1].id, ranking[:3].ids) == ("d4", "d0", ("d4", "d3", "d2"))
+    assert list(ranking) == [ranking[i] for i in range(5)]
+    hit = ranking[1]
+    assert (hit.text, hit.title, hit.metadata) == ("title 3 text 3", "title 3", {"year": 3})
+    with pytest.raises(IndexError):
+        ranking[5]
+    bare = Ranking.order(Candidates(ids=("a",)), np.zeros(1))[0]
+    assert (bare.text, bare.title, bare.metadata) == ("", "", {})
+    assert repr(ranking) == "<Ranking of 5 documents, best 'd4' with 4>"
+    assert repr(ranking[:0]) == "<Ranking of 0 documents>"

@@ -237,10 +237,10 @@ def test_vectors_are_fetched_only_for_what_compares_them():
 
 def test_given_texts_are_told_apart_by_their_vectors():
     reranker = TextReranker(WordEncoder(), DynaMaxReranker())
-    lines = reranker.rank("wing lift air", TEXTS, top_n=2, collapse=0.9)
-    assert [(line.position, line.duplicates) for line in lines] == [(0, (1,)), (2, ())]
+    lines = reranker.rank("wing lift air", TEXTS, top_k=2, collapse=0.9)
+    assert [(line.position, line.folded) for line in lines] == [(0, (1,)), (2, ())]
     diverse = TextReranker(WordEncoder(), CosineReranker(), diversity=Diversity(0.6))
-    assert {line.position for line in diverse.rank("wing lift air", TEXTS, top_n=3)} != {0, 1, 2}
+    assert {line.position for line in diverse.rank("wing lift air", TEXTS, top_k=3)} != {0, 1, 2}
     assert [line.position for line in diverse.rank("wing lift air", TEXTS, diversity=0)] == [
         line.position for line in TextReranker(WordEncoder(), CosineReranker()).rank("wing lift air", TEXTS)
     ]

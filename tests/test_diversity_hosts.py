@@ -56,7 +56,7 @@ def test_an_index_gives_pipelines_and_re_rankers_that_have_it(index: DocumentInd
     assert NAMES[COPY] not in {hit.id for hit in others}
     reranker = index.text_reranker("cosine", diversity=0.25, collapse=0.9)
     assert reranker.diversity == pipeline.diversity
-    assert reranker.rank(QUESTION, TEXTS, ids=NAMES)[0].duplicates == (COPY,)
+    assert reranker.rank(QUESTION, TEXTS, ids=NAMES)[0].folded == (COPY,)
     with pytest.raises(DataError, match="both diversity= and mmr= are given"):
         index.pipeline("cosine", diversity=0.25, mmr=0.75)
 

@@ -117,7 +117,7 @@ def test_nodes_come_back_best_first_and_those_given_stay_as_they_are():
     before = copy.deepcopy(nodes)
     found = rerank(top_n=3, keep_retrieval_score=True).postprocess_nodes(nodes, query_str="dog barks")
     texts = [node.get_content(MetadataMode.EMBED) for node in before]
-    ranked = TextReranker(WordEncoder()).rank("dog barks", texts, top_n=3)
+    ranked = TextReranker(WordEncoder()).rank("dog barks", texts, top_k=3)
     assert [node.node_id for node in found] == [f"n{line.position}" for line in ranked]
     assert [node.score for node in found] == [line.score for line in ranked]
     assert {node.node_id for node in found[:2]} == {"n1", "n2"}

@@ -99,5 +99,29 @@ def test_asearch_gives_what_search_gives_from_another_thread():
 
 
 def test_asearch_raises_what_search_raises():
-    with pytest.raises(DataError, match="top_k must be at least 1, got 0"):
+    with pytest.raises(DataError, match="top_k must be a whole number of at least 1, got 0"):
         asyncio.run(Pipeline(WordEncoder(), Pool(pool())).asearch("wing", 0))
+
+
+def test_a_call_has_its_own_options():
+    retriever = Pool(pool(bm25=[3.0, 2.0, 1.0]))
+    pipeline = Pipeline(WordEncoder(), retriever, depth=50)
+    assert pipeline.search("wing", 1, depth=7).ids == ("d0",)
+    assert retriever.asked[-1][1] == 7
+    pipeline.search("wing", depth=None, filter=None, min_surprise=None)
+    assert retriever.asked[-1][1] == pipeline.depth == 50
+    for options, message in [
+        ({"depth": 0}, "depth must be a whole number of at least 1, got 0"),
+        ({"dept": 3}, "search has no setting 'dept'; did you mean 'depth'.*collapse.*filter.*min_surprise"),
+        ({"filter": object()}, "filters go to a retriever of an index, not to a Pool; leave them out"),
+        ({"min_surprise": 0.5}, "min_surprise"),
+    ]:
+        with pytest.raises(DataError, match=message):
+            pipeline.search("wing", **options)
+    with pytest.raises(DataError, match="top_k must be a whole number of at least 1, got 0"):
+        pipeline.search("wing", 0)
+
+
+def test_a_pipeline_is_written_in_one_line():
+    written = repr(Pipeline(WordEncoder(), Pool(pool()), DynaMaxReranker()))
+    assert written == "<Pipeline: Pool, DynaMaxReranker, WordEncoder, depth 100>"

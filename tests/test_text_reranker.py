@@ -57,10 +57,10 @@ def test_many_equal_texts_stay_in_their_order(reranker: TextReranker, count: int
     assert [own.position for own in reranker.rank("wing", ["wing"] * count)] == list(range(count))
 
 
-def test_lists_of_any_length_and_any_top_n(reranker: TextReranker):
+def test_lists_of_any_length_and_any_top_k(reranker: TextReranker):
     assert reranker.rank("wing", []) == []
-    assert [own.position for own in reranker.rank("wing", ["wing"], top_n=5)] == [0]
-    assert [own.position for own in reranker.rank("wing lift", TEXTS, top_n=2)] == [1, 3]
+    assert [own.position for own in reranker.rank("wing", ["wing"], top_k=5)] == [0]
+    assert [own.position for own in reranker.rank("wing lift", TEXTS, top_k=2)] == [1, 3]
     assert [own.score for own in reranker.rank("", ["", "wing"])] == [0.0, 0.0]
 
 
@@ -70,7 +70,7 @@ def test_lists_of_any_length_and_any_top_n(reranker: TextReranker):
         ({"texts": "wing"}, "a list of strings, got one string"),
         ({"texts": ["wing", None]}, r"texts\[1\] must be a string, got NoneType"),
         ({"texts": ["wing"], "ids": ["a", "b"]}, "2 ids for 1 texts"),
-        ({"texts": ["wing"], "top_n": 0}, "top_n must be a whole number of at least 1, got 0"),
+        ({"texts": ["wing"], "top_k": 0}, "top_k must be a whole number of at least 1, got 0"),
         ({"texts": ["wing"], "question": 3}, "the question must be a string, got int"),
     ],
 )
@@ -150,7 +150,7 @@ def test_threads_and_tasks_share_one(reranker: TextReranker):
         assert list(pool.map(lambda _: reranker.rank("wing lift", TEXTS), range(40))) == [expected] * 40
 
     async def together():
-        return await asyncio.gather(*(reranker.arank("wing lift", TEXTS, top_n=2) for _ in range(20)))
+        return await asyncio.gather(*(reranker.arank("wing lift", TEXTS, top_k=2) for _ in range(20)))
 
     assert asyncio.run(together()) == [expected[:2]] * 20
 

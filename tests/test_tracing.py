@@ -169,7 +169,7 @@ def test_a_search_in_another_thread_is_a_child_of_the_callers_span(
 
 
 def test_given_texts_are_encoded_and_ranked(spans: Callable[[], list[ReadableSpan]]) -> None:
-    TextReranker(WordEncoder(name="/models/SECRETuser/model")).rank(QUESTION, TEXTS, top_n=2)
+    TextReranker(WordEncoder(name="/models/SECRETuser/model")).rank(QUESTION, TEXTS, top_k=2)
     ended = spans()
     assert [own.name for own in ended] == [
         "CreateEmbeddings",

@@ -12,7 +12,6 @@ from qdrant_client import models
 
 from surprise_rerank.candidates import Hit, Query, Ranking, verdict_json
 from surprise_rerank.connectors.highlights import excerpts
-from surprise_rerank.connectors.qdrant.retrievers.base import filtered
 from surprise_rerank.connectors.qdrant.search.filters import filter_of
 from surprise_rerank.connectors.server.answers import RefusedError
 from surprise_rerank.connectors.server.options import ServerOptions
@@ -55,7 +54,7 @@ def rerank(opened: Opened, asked: RerankRequest, encoder: RequestEncoder) -> dic
     ]
     if shown.collapse is not None:
         for result, text in zip(results, ranked, strict=True):
-            result["duplicates"] = list(text.duplicates)
+            result["duplicates"] = list(text.folded)
     if asked.return_documents:
         for result in results:
             result["document"] = _shown(asked.documents[result["index"]])
@@ -141,7 +140,7 @@ def _ranked(
 ) -> tuple[Ranking, Ranking]:
     """What a request is shown of a pool, and all of it."""
     try:
-        pipeline = replace(filtered(pipeline, condition), min_surprise=least)
+        pipeline = replace(pipeline.changed(filter=condition), min_surprise=least)
     except DataError as error:
         raise RefusedError(422, f"filter: {error}") from error
     diversity = varied(asked, pipeline.diversity)
@@ -295,16 +294,15 @@ def _shown(document: str | DocumentObject) -> Mapping[str, Any]:
 
 
 def _hit(hit: Hit) -> dict[str, Any]:
-    document = hit.document
     return {
         "id": hit.id,
         "relevance_score": hit.relevance,
         "score": hit.score,
         "surprise": hit.surprise,
-        "title": "" if document is None else document.title,
-        "text": hit.text or "",
+        "title": hit.title,
+        "text": hit.text,
         "passage": None if hit.passage is None else asdict(hit.passage),
-        "metadata": {} if document is None else dict(document.metadata),
+        "metadata": dict(hit.metadata),
         "parts": dict(hit.parts),
         "duplicates": list(hit.duplicates),
     }

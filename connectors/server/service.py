@@ -52,7 +52,7 @@ class Opened:
     ) -> RankedTexts:
         """`TextReranker.rank`, for one request."""
         reranker = replace(self.reranker, encoder=encoder, min_surprise=min_surprise, diversity=diversity)
-        return reranker.rank(question, texts, ids=ids, top_n=top_n)
+        return reranker.rank(question, texts, ids=ids, top_k=top_n)
 
     def pipeline_of(self, system: str | None = None) -> Pipeline:
         """The pipeline of a system; the first one by default.

@@ -80,17 +80,6 @@ def filterable(pipeline: Pipeline) -> ExplainingRetriever:
     )
 
 
-def filtered(pipeline: Pipeline, condition: models.Filter | None) -> Pipeline:
-    """The same over the documents that a filter of Qdrant lets through; all of them where None.
-
-    Raises:
-        DataError: if the pipeline has no retriever that takes filters, or it is no filter of Qdrant.
-    """
-    if condition is None:
-        return pipeline
-    return replace(pipeline, retriever=filterable(pipeline).among(condition))
-
-
 def in_words(index: Searched, stages: Sequence[Stage], options: SearchOptions) -> list[str]:
     """The stages in words."""
     first = f"all {len(index)} documents"

@@ -122,6 +122,9 @@ class Searched(ABC):
     @abstractmethod
     def __len__(self) -> int: ...
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.where}>"
+
     @abstractmethod
     def sample_documents(self, size: int) -> tuple[Document, ...]:
         """A uniform sample of so many documents, the same in every run; all where there are fewer."""

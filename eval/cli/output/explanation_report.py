@@ -125,8 +125,8 @@ def _documents(hits: Sequence[Hit], explanation: RankingExplanation, language: s
     places = _before(explanation)
     bodies = [
         without_title(
-            hit.text or "",
-            hit.document.title if hit.document else "",
+            hit.text,
+            hit.title,
             hit.passage.start if hit.passage else 0,
         )
         for hit in hits
@@ -149,8 +149,8 @@ def _documents(hits: Sequence[Hit], explanation: RankingExplanation, language: s
 
 def _heading(hit: Hit) -> str:
     """The title; else the beginning of the text, or the id."""
-    title = hit.document.title if hit.document else ""
-    return title or shortened(hit.text or "", _HEADING) or hit.id
+    title = hit.title
+    return title or shortened(hit.text, _HEADING) or hit.id
 
 
 def _steps(values: Mapping[str, Any]) -> Table:
@@ -198,7 +198,7 @@ def _candidates(hits: Sequence[Hit], explanation: RankingExplanation) -> Table:
 
 def _text(hit: Hit) -> str:
     """The passage with the title before it, which the first one of a document begins with."""
-    title, text = hit.document.title if hit.document else "", hit.text or ""
+    title, text = hit.title, hit.text
     return text if text.startswith(title) else f"{title}: {text}"
 
 

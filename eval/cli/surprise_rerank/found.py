@@ -40,7 +40,7 @@ class FoundHit:
     surprise: float | None
     parts: Mapping[str, float]
     title: str
-    text: str | None
+    text: str
     passage: Mapping[str, int] | None
     metadata: Mapping[str, Any]
     duplicates: tuple[str, ...] = ()
@@ -50,21 +50,20 @@ class FoundHit:
     def body(self) -> str:
         """The text without the title, which is shown before it."""
         start = 0 if self.passage is None else self.passage["start"]
-        return without_title(self.text or "", self.title, start)
+        return without_title(self.text, self.title, start)
 
     @classmethod
     def of(cls, hit: Hit) -> FoundHit:
         """A hit of a ranking."""
-        document = hit.document
         return cls(
             hit.id,
             hit.score,
             hit.surprise,
             dict(hit.parts),
-            "" if document is None else document.title,
+            hit.title,
             hit.text,
             None if hit.passage is None else asdict(hit.passage),
-            {} if document is None else dict(document.metadata),
+            dict(hit.metadata),
             hit.duplicates,
         )
 
@@ -79,7 +78,7 @@ class FoundHit:
             values.get("surprise"),
             numbers,
             values.get("title", ""),
-            values.get("text"),
+            values.get("text") or "",
             values.get("passage"),
             values.get("metadata", {}),
             tuple(values.get("duplicates", ())),
