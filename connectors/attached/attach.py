@@ -22,6 +22,7 @@ from surprise_rerank.connectors.attached.enriching import (
     remove_enrichment,
 )
 from surprise_rerank.connectors.attached.payloads import PayloadKeys, PayloadLayout, find_layout
+from surprise_rerank.connectors.attached.probing import require_same_model
 from surprise_rerank.connectors.attached.statistics import dense_of, terms_of
 from surprise_rerank.connectors.attached.systems import AttachedInputs
 from surprise_rerank.connectors.attached.vectors import VectorLayout, are_unit, find_vectors
@@ -107,8 +108,8 @@ class Collection(AttachedCollection, Ranked):
 
         Raises:
             StoreError: if the server cannot be reached, or has no such collection.
-            DataError: if the text's key, or one of several vectors, must be named; if the model's dimension
-                is another one; if a setting is of a wrong kind.
+            DataError: if the text's key, or one of several vectors, must be named; if the vectors are of
+                another model; if a setting is of a wrong kind.
             IndexMismatchError: if the collection is an index of surprise-rerank, or was enriched with another
                 model of tokens.
         """
@@ -126,7 +127,11 @@ class Collection(AttachedCollection, Ranked):
             encoder, tokens_of = _both(model, own_tokens)
             layout, notes = _with_tokens(tokens_of, layout, multivector, engine.where)
             files = _files(keep, connection, engine)
-            name = "" if model is None else _dense_model(model).name
+            name, differs = "", tuple[str, ...]()
+            if model is not None:
+                own = _dense_model(model)
+                name = own.name
+                differs = require_same_model(records, layout, payloads, own, engine.where)
             embed_sparse, more = _sparse_of(sparse, layout, payloads, records)
             made = cls(
                 engine, layout, payloads, encoder, name, files, connection.engine, tokens_of, embed_sparse
@@ -135,7 +140,7 @@ class Collection(AttachedCollection, Ranked):
             connection.close()
             raise
         made._connection = connection
-        made._notes = (*notes, *more)
+        made._notes = (*notes, *more, *differs)
         made._measures = background and is_automatic()
         return made
 
