@@ -321,7 +321,6 @@ class TestIndex:
             "on_disk": True,
             "payload_indexes": {"metadata.year": "integer", "metadata.author": "keyword"},
             "tenant": "customer",
-            "shard_by_tenant": False,
         }
 
     @NEEDS_EDGE

@@ -155,15 +155,15 @@ def test_of_many_shards_those_are_shown_that_are_not_active() -> None:
     from surprise_rerank.eval.cli.surprise_rerank.status import _shard_facts
 
     def shard(number: int, state: str) -> Shard:
-        return Shard(number, f"customer {number}", (Replica(7, "http://a:6335/", state, 3),))
+        return Shard(number, (Replica(7, "http://a:6335/", state, 3),))
 
-    lost = Shard(41, None, (Replica(7, "http://a:6335/", "Active", None, is_reached=False),))
+    lost = Shard(41, (Replica(7, "http://a:6335/", "Active", None, is_reached=False),))
     assert not lost.is_active
     assert str(lost) == "http://a:6335/ active, not reached"
     own = (*(shard(i, "Active") for i in range(40)), shard(40, "Dead"))
     first, dead, others = _shard_facts(Placement("x@1", 2, 1, own))
-    assert first == ("shards", "41 shards of 41 tenants, 2 copies of each, a write waits for 1")
-    assert dead == ("shard 40 of 'customer 40'", "http://a:6335/ dead, 3 points")
+    assert first == ("shards", "41 shards, 2 copies of each, a write waits for 1")
+    assert dead == ("shard 40", "http://a:6335/ dead, 3 points")
     assert others == ("", "40 others are active")
 
 

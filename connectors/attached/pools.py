@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -148,9 +148,7 @@ class ForeignPools(Pools):
         """Whether a vector was added beside the collection."""
         return vector in _ADDED and self.enriched.points is not self.points
 
-    def of_documents(
-        self, keys: Sequence[str], fields: frozenset[Field], tenants: Iterable[str | None] = ()
-    ) -> tuple[Asked, int]:
+    def of_documents(self, keys: Sequence[str], fields: frozenset[Field]) -> tuple[Asked, int]:
         """A request for these points; see `Pools.of_documents`."""
         asked = models.QueryRequest(
             filter=self.among(keys),

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, TypeAlias, get_args
 
 from surprise_rerank.connectors.qdrant.lexical import Bm25
-from surprise_rerank.connectors.qdrant.location import EngineKind
 from surprise_rerank.connectors.qdrant.schema import METADATA, SCHEMA_VERSION
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.core.tokens.form import POOLING, TokenForm
@@ -42,8 +41,6 @@ class IndexOptions:
         payload_indexes: path such as `metadata.year` -> its type, for filters on large collections.
         tenant: key of the metadata that says whose a document is, where many customers share an index. A
             server stores a tenant's points together, so that a search with a filter by it reads less.
-        shard_by_tenant: every tenant has a shard of its own, on a server that is a cluster: a filter by a
-            tenant asks that shard alone. Every document must have a tenant then.
     """
 
     passages: Passages | None = field(default_factory=Passages)
@@ -55,7 +52,6 @@ class IndexOptions:
     on_disk: bool = False
     payload_indexes: Mapping[str, PayloadType] = field(default_factory=dict)
     tenant: str | None = None
-    shard_by_tenant: bool = False
 
     def __post_init__(self) -> None:
         if self.quantization not in (None, *get_args(Quantization)):
@@ -63,10 +59,6 @@ class IndexOptions:
             raise DataError(f"quantization={self.quantization!r} is not known; choose None or one of {known}")
         if self.tenant is not None and not all(self.tenant.split(".")):
             raise DataError(f"tenant={self.tenant!r} is no key of the metadata; give one such as 'customer'")
-        if self.shard_by_tenant and self.tenant is None:
-            raise DataError(
-                "shard_by_tenant needs tenant, the key of the metadata that says whose a document is"
-            )
         _ = self.token_form  # refuses a pooling that is none
         if not self.tokens and self.pooling != POOLING:
             raise DataError(
@@ -252,18 +244,6 @@ class Manifest:
                 f"the documents of {where} are encoded in {self.precision}, the encoder computes in "
                 f"{precision_of(encoder)}; add documents with precision={self.precision!r} (load_encoder, or "
                 "--precision), or rebuild the index with this one"
-            )
-
-    def check_engine(self, kind: EngineKind, where: str) -> None:
-        """Refuse an engine that cannot store what the options say.
-
-        Raises:
-            DataError: if it is no server, and every tenant is to have a shard.
-        """
-        if self.options.shard_by_tenant and kind != "server":
-            raise DataError(
-                f"shard_by_tenant is for a Qdrant server that is a cluster, and {where} is none; leave it "
-                "away, a filter by tenant finds the same"
             )
 
     def check_options(self, expected: IndexOptions, where: str) -> None:

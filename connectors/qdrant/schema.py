@@ -58,13 +58,11 @@ class Point:
         id: see `point_id`; a number where the point is a vector alone.
         vectors: name -> (d,) dense, (n, d) token vectors, or a sparse vector.
         payload: document, content hash, moments.
-        tenant: whose shard it belongs into; None where tenants have no shards of their own.
     """
 
     id: PointId
     vectors: Mapping[str, StoredVector]
     payload: Payload
-    tenant: str | None = None
 
     @property
     def size(self) -> int:
@@ -85,14 +83,12 @@ class Record:
         payload: the fields that were asked for.
         vectors: name -> numbers, where asked for.
         score: what the query's last stage gave it.
-        tenant: whose shard it comes from; None where tenants have no shards of their own.
     """
 
     id: str
     payload: Mapping[str, Any]
     vectors: Mapping[str, Any]
     score: float = 0.0
-    tenant: str | None = None
 
 
 def stored_hash(document: Document) -> str:
@@ -105,28 +101,6 @@ def stored_hash(document: Document) -> str:
         return document.content_hash
     metadata = json.dumps(_json(document), sort_keys=True)
     return hashlib.sha256(f"{document.content_hash}{metadata}".encode()).hexdigest()
-
-
-def tenant_of(document: Document, key: str) -> str:
-    """Whose a document is.
-
-    Args:
-        document: with metadata.
-        key: of the metadata; a dot leads into an object.
-
-    Raises:
-        DataError: if it has no tenant, or something else than a text there.
-    """
-    value: Any = document.metadata
-    for part in key.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    if not isinstance(value, str) or not value:
-        found = "nothing" if value is None else repr(value)
-        raise DataError(
-            f"document {document.id!r} has no tenant: its metadata has {found} at {key!r}, expected a text; "
-            "every document needs one where tenants have shards of their own"
-        )
-    return value
 
 
 def document_payload(document: Document) -> Payload:

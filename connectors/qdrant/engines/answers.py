@@ -71,8 +71,7 @@ def _from_json(point: Mapping[str, Any]) -> Record:
     vectors = {
         name: _Sparse(v["indices"], v["values"]) if isinstance(v, dict) else v for name, v in named.items()
     }
-    whose = point.get("shard_key")
-    return Record(str(point["id"]), point.get("payload") or {}, vectors, float(point["score"]), whose)
+    return Record(str(point["id"]), point.get("payload") or {}, vectors, float(point["score"]))
 
 
 def _grpc_batch(
@@ -100,8 +99,7 @@ def _from_grpc(point: Any) -> Record:
         named = own.vectors.vectors.items() if own.HasField("vectors") else [(UNNAMED, own.vector)]
         vectors = {name: _vector(vector) for name, vector in named}
     payload = GrpcToRest.convert_payload(point.payload) if point.payload else {}
-    whose = point.shard_key.keyword if point.HasField("shard_key") else None
-    return Record(str(point.id.uuid or point.id.num), payload, vectors, float(point.score), whose)
+    return Record(str(point.id.uuid or point.id.num), payload, vectors, float(point.score))
 
 
 def _vector(vector: Any) -> Any:

@@ -182,9 +182,7 @@ def to_record(point: Any, score: float = 0.0) -> Record:
     """A point that Edge or a client has found; its only vector may have no name."""
     vectors = point.vector or {}
     named = vectors if isinstance(vectors, dict) else {UNNAMED: vectors}
-    key = getattr(point, "shard_key", None)  # Edge has none
-    whose = None if key is None else str(key)
-    return Record(str(point.id), point.payload or {}, named, float(score), whose)
+    return Record(str(point.id), point.payload or {}, named, float(score))
 
 
 def pages(read: Callable[[Any], tuple[Sequence[Any], Any]]) -> Iterator[list[Record]]:

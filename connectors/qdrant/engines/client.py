@@ -115,7 +115,6 @@ class ClientEngine:
         Raises:
             DataError: if there is no such setting of a collection, or local mode has no such storage.
         """
-        manifest.check_engine(self.kind, self.where)
         made = self.create_of(
             _vector_params(manifest, self.token_numbers(manifest.token_dimension)),
             settings,
@@ -218,44 +217,35 @@ class ClientEngine:
         """Number of stored points, or of those that a filter lets through."""
         return self._read(lambda client, name: client.count(name, count_filter=condition, exact=True)).count
 
-    def upsert(self, points: Sequence[Point], shard: str | None = None) -> None:
-        """Store points, or replace those of the same id; waits until they are applied.
-
-        Args:
-            points: to be stored.
-            shard: of a tenant, where they have shards of their own; likewise for the other changes.
-        """
+    def upsert(self, points: Sequence[Point]) -> None:
+        """Store points, or replace those of the same id; waits until they are applied."""
         batch = [
             models.PointStruct(id=p.id, vector=_vectors(p.vectors), payload=p.payload or None) for p in points
         ]
-        self._call(lambda client: client.upsert(self.collection, batch, wait=True, shard_key_selector=shard))
+        self._call(lambda client: client.upsert(self.collection, batch, wait=True))
 
-    def delete(self, point_ids: Sequence[PointId], shard: str | None = None) -> None:
+    def delete(self, point_ids: Sequence[PointId]) -> None:
         """Remove points; waits until they are gone."""
         for start in range(0, len(point_ids), 10 * _OPERATIONS):
             part = models.PointIdsList(points=list(point_ids[start : start + 10 * _OPERATIONS]))
-            self._delete(part, shard)
+            self._delete(part)
 
-    def set_payloads(self, changes: Sequence[tuple[PointId, Payload]], shard: str | None = None) -> None:
+    def set_payloads(self, changes: Sequence[tuple[PointId, Payload]]) -> None:
         """Set some fields of points."""
         operations = [
-            models.SetPayloadOperation(
-                set_payload=models.SetPayload(payload=payload, points=[name], shard_key=shard)
-            )
+            models.SetPayloadOperation(set_payload=models.SetPayload(payload=payload, points=[name]))
             for name, payload in changes
         ]
         for start in range(0, len(operations), _OPERATIONS):
             self._update(operations[start : start + _OPERATIONS])
 
-    def set_vectors(
-        self, changes: Sequence[tuple[PointId, Mapping[str, StoredVector]]], shard: str | None = None
-    ) -> None:
+    def set_vectors(self, changes: Sequence[tuple[PointId, Mapping[str, StoredVector]]]) -> None:
         """Set some vectors of points."""
         points = [models.PointVectors(id=name, vector=_vectors(vectors)) for name, vectors in changes]
         widest = max((Point("", vectors, {}).size for _, vectors in changes), default=1)
         step = max(1, min(_OPERATIONS, REQUEST_BYTES // widest))
         for start in range(0, len(points), step):
-            self._update_vectors(points[start : start + step], shard)
+            self._update_vectors(points[start : start + step])
 
     def add_vectors(self, added: Mapping[str, models.VectorParams | models.SparseVectorParams]) -> None:
         """Give points further vectors, by name; nothing happens to those that are there.
@@ -412,16 +402,14 @@ class ClientEngine:
         """The argument of a read; none where nothing is asked for, as local mode knows no such argument."""
         return {} if consistency is None else {"consistency": read_consistency(consistency)}
 
-    def _delete(self, points: models.PointIdsList, shard: str | None) -> None:
-        self._call(lambda client: client.delete(self.collection, points, wait=True, shard_key_selector=shard))
+    def _delete(self, points: models.PointIdsList) -> None:
+        self._call(lambda client: client.delete(self.collection, points, wait=True))
 
     def _update(self, operations: Sequence[models.UpdateOperation]) -> None:
         self._call(lambda client: client.batch_update_points(self.collection, operations, wait=True))
 
-    def _update_vectors(self, points: Sequence[models.PointVectors], shard: str | None) -> None:
-        self._call(
-            lambda client: client.update_vectors(self.collection, points, wait=True, shard_key_selector=shard)
-        )
+    def _update_vectors(self, points: Sequence[models.PointVectors]) -> None:
+        self._call(lambda client: client.update_vectors(self.collection, points, wait=True))
 
     def _index_payload(self, path: str, schema: models.PayloadFieldSchema) -> None:
         self._call(lambda client: client.create_payload_index(self.collection, path, schema, wait=True))

@@ -58,12 +58,10 @@ class Shard:
 
     Attributes:
         number: Qdrant's id of it.
-        key: the tenant that it is of, where tenants have shards of their own.
         replicas: its copies.
     """
 
     number: int
-    key: str | None
     replicas: tuple[Replica, ...]
 
     @property
@@ -94,10 +92,8 @@ class Placement:
 
     def __str__(self) -> str:
         shards, copies, waits = len(self.shards), self.replication_factor, self.write_consistency_factor
-        keys = len({own.key for own in self.shards if own.key is not None})
-        own = f" of {keys} tenants" if keys else ""
         return (
-            f"{shards} {'shard' if shards == 1 else 'shards'}{own}, {copies} "
+            f"{shards} {'shard' if shards == 1 else 'shards'}, {copies} "
             f"{'copy' if copies == 1 else 'copies'} of each, a write waits for {waits}"
         )
 
@@ -120,18 +116,16 @@ def placement(
     """
     found = client.collection_cluster_info(collection)
     copies: dict[int, list[Replica]] = {}
-    keys: dict[int, str | None] = {}
     listed: list[tuple[models.LocalShardInfo | models.RemoteShardInfo, int, int | None]]
     listed = [(own, found.peer_id, own.points_count) for own in found.local_shards]
     listed += [(own, own.peer_id, None) for own in found.remote_shards]
     for own, node, points in listed:
-        keys[own.shard_id] = None if own.shard_key is None else str(own.shard_key)
         address = addresses.get(node)
         state = models.ReplicaState(own.state).value
         replica = Replica(node, address, state, points, is_reached=address not in away)
         copies.setdefault(own.shard_id, []).append(replica)
     shards = (
-        Shard(number, keys[number], tuple(sorted(own, key=lambda copy: copy.node)))
+        Shard(number, tuple(sorted(own, key=lambda copy: copy.node)))
         for number, own in sorted(copies.items())
     )
     return Placement(

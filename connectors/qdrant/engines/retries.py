@@ -51,8 +51,6 @@ _TOO_LARGE = re.compile(
     re.IGNORECASE,
 )
 _NO_COLLECTION = re.compile(r"collection .*(doesn't exist|does not exist|not found)", re.IGNORECASE)
-_NO_SHARD = re.compile(r"shard key .* not found", re.IGNORECASE)
-_SHARD_EXISTS = re.compile(r"sharding key .* already exists", re.IGNORECASE)
 _COLLECTION_EXISTS = re.compile(r"collection .*already exists", re.IGNORECASE)
 # Qdrant's reasons to refuse a change. It names no other right than these where somebody may read.
 _WRITING = re.compile(r"write access|manage access|read-only", re.IGNORECASE)
@@ -79,10 +77,6 @@ class CollectionGone(StoreError):  # noqa: N818
 
 class NoAccess(StoreError):  # noqa: N818
     """A request that the key or the token does not allow."""
-
-
-class NoShard(StoreError):  # noqa: N818
-    """A request to the shard of a tenant that has none."""
 
 
 class CollectionExists(StoreError):  # noqa: N818
@@ -383,10 +377,6 @@ def _answered(where: str, shown: str, reason: str, advice: str = "") -> StoreErr
     """The error for a reason that has no kind of its own."""
     if _NO_ROOM.search(reason):
         return StoreError(f"the disk of {where} is full ({reason}); make room there, and run it again")
-    if _NO_SHARD.search(reason):
-        return NoShard(f"{where}: {reason}")
-    if _SHARD_EXISTS.search(reason):
-        return _exists(where)
     strict = _STRICT.search(reason)
     if strict is None:
         return StoreError(f"{where} answered {shown}: {reason or 'without a reason'}{advice}")

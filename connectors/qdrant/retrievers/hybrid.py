@@ -120,7 +120,7 @@ class HybridRetriever(ExplainingRetriever):
         if self.mean is not None and (query.tokens is None or len(query.tokens) > self.long):
             asked["mean"] = pools.nearness_of(self.mean, [*keys, *missing], options)
         if apart:
-            asked["further"] = pools.of_documents(missing, fields, (r.tenant for r in by_words.records))
+            asked["further"] = pools.of_documents(missing, fields)
         others = [] if pools.splits else _in_order(by_words.records, missing, pools)
         parts = {} if pools.splits else pools.parts([*near.records, *others], fields)
         answers = pools.every(asked | once(parts), options)

@@ -1,4 +1,4 @@
-"""Candidates of an index of ours: passages of a document stay together, tenants are asked in their shards."""
+"""Candidates of an index of ours: passages of a document stay together."""
 
 from __future__ import annotations
 
@@ -37,8 +37,6 @@ from surprise_rerank.connectors.qdrant.search.queries import (
     of_tenant,
     request,
     rescored,
-    shard_keys,
-    tenants_in,
 )
 from surprise_rerank.connectors.qdrant.storage.base import Storage
 from surprise_rerank.core.arrays import Float32Array, Float64Array
@@ -119,14 +117,10 @@ class IndexPools(Pools):
         plain = replace(search, vectors=())
         return lambda limit: self.request(search.plan(limit), limit, plain, options)
 
-    def of_documents(
-        self, keys: Sequence[str], fields: frozenset[Field], tenants: Iterable[str | None] = ()
-    ) -> tuple[Asked, int]:
+    def of_documents(self, keys: Sequence[str], fields: frozenset[Field]) -> tuple[Asked, int]:
         """A request for all points of some documents; see `Pools.of_documents`."""
         payload, vectors = list(self._payload_fields(fields)), list(self._vectors(fields)) or False
-        asked = models.QueryRequest(
-            filter=self.among(keys), with_payload=payload, with_vector=vectors, shard_key=shard_keys(tenants)
-        )
+        asked = models.QueryRequest(filter=self.among(keys), with_payload=payload, with_vector=vectors)
         return (lambda limit: asked.model_copy(update={"limit": limit})), len(keys)
 
     def nearness_of(
@@ -203,23 +197,10 @@ class IndexPools(Pools):
         self, stages: Sequence[Stage], limit: int, search: Search, options: SearchOptions
     ) -> models.QueryRequest:
         """A request for a number of points of a search, with stages and options in place of its own."""
-        chosen = rescored(options, self.storage.manifest.options.quantization)
-        every = tuple(dict.fromkeys((*self._vectors(search.fields), *search.vectors)))
-        return self._routed(stages, limit, self._payload_fields(search.fields), every, chosen)
-
-    def _routed(
-        self,
-        stages: Sequence[Stage],
-        limit: int,
-        fields: Sequence[str],
-        vectors: Sequence[str],
-        options: SearchOptions,
-    ) -> models.QueryRequest:
-        """A request to the shards of the tenants that the options name, where tenants have shards."""
         own = self.storage.manifest.options
-        chosen = of_tenant(options, own.tenant_path)
-        tenants = tenants_in(chosen.filter, own.tenant_path) if own.shard_by_tenant else None
-        return request(stages, limit, fields, vectors, chosen, tenants)
+        chosen = rescored(of_tenant(options, own.tenant_path), own.quantization)
+        every = tuple(dict.fromkeys((*self._vectors(search.fields), *search.vectors)))
+        return request(stages, limit, self._payload_fields(search.fields), every, chosen)
 
     def _vectors(self, fields: frozenset[Field]) -> tuple[str, ...]:
         """Names of the vectors that fields are made of.
@@ -245,8 +226,7 @@ class IndexPools(Pools):
         headless = _headless(records) if "documents" in fields else []
         if not headless:
             return {}
-        tenants = [record.tenant for record in records]
-        return {"documents": by_id([point_id(name) for name in headless], DOCUMENT_FIELDS, tenants)}
+        return {"documents": by_id([point_id(name) for name in headless], DOCUMENT_FIELDS)}
 
     def whole(
         self, records: Sequence[Record], fields: frozenset[Field], answers: Mapping[str, Sequence[Record]]

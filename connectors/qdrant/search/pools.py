@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -135,15 +135,12 @@ class Pools(ABC):
         """Whether a vector is in another collection than the documents."""
 
     @abstractmethod
-    def of_documents(
-        self, keys: Sequence[str], fields: frozenset[Field], tenants: Iterable[str | None] = ()
-    ) -> tuple[Asked, int]:
+    def of_documents(self, keys: Sequence[str], fields: frozenset[Field]) -> tuple[Asked, int]:
         """A request for all points of some documents, for `every`.
 
         Args:
             keys: of the documents.
             fields: what to fetch.
-            tenants: in whose shards they are; in any where not given.
         """
 
     @abstractmethod

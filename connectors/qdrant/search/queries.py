@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -166,7 +166,6 @@ def request(
     fields: Sequence[str],
     vectors: Sequence[str],
     options: SearchOptions = NO_OPTIONS,
-    tenants: Sequence[str] | None = None,
 ) -> models.QueryRequest:
     """One request of several stages, each over what the one before it found.
 
@@ -179,7 +178,6 @@ def request(
         fields: of the payload.
         vectors: by name.
         options: see `SearchOptions`.
-        tenants: whose shards are asked; all where None.
     """
     first, last = stages[0], stages[-1]
     inner: models.Prefetch | None = None
@@ -204,20 +202,12 @@ def request(
         params=options.params if is_single else last.params,
         with_payload=list(fields) or False,
         with_vector=list(vectors) or False,
-        shard_key=None if tenants is None else list(tenants),
     )
-
-
-def shard_keys(tenants: Iterable[str | None]) -> list[int | str] | None:
-    """The shards of these tenants, for a request; None for all, as where tenants have none of their own."""
-    found = dict.fromkeys(tenants)
-    return None if None in found else [own for own in found if own is not None] or None
 
 
 def by_id(
     points: Sequence[PointId],
     fields: Sequence[str],
-    tenants: Iterable[str | None] = (),
     vectors: Sequence[str] = (),
 ) -> models.QueryRequest:
     """A request for points by id, in any order; unknown ids are left out.
@@ -225,7 +215,6 @@ def by_id(
     Args:
         points: ids.
         fields: of the payload.
-        tenants: in whose shards they are; in any where not given.
         vectors: by name.
     """
     among = models.Filter(must=[models.HasIdCondition(has_id=list(points))])
@@ -234,7 +223,6 @@ def by_id(
         limit=max(len(points), 1),
         with_payload=list(fields),
         with_vector=list(vectors) or False,
-        shard_key=shard_keys(tenants),
     )
 
 
@@ -257,21 +245,3 @@ def of_tenant(options: SearchOptions, path: str) -> SearchOptions:
         )
     own = models.FieldCondition(key=path, match=models.MatchValue(value=options.tenant))
     return replace(options, tenant=None).among(models.Filter(must=[own]))
-
-
-def tenants_in(condition: models.Filter | None, path: str) -> list[str] | None:
-    """The tenants that a filter lets through, as far as it names them in `must`; None for all."""
-    must = () if condition is None else condition.must or ()
-    for part in must if isinstance(must, Sequence) else (must,):
-        found: list[Any] | None = None
-        if isinstance(part, models.Filter):
-            found = tenants_in(part, path)
-        elif isinstance(part, models.FieldCondition) and part.key == path:
-            match part.match:
-                case models.MatchValue(value=value):
-                    found = [value]
-                case models.MatchAny(any=values):
-                    found = list(values)
-        if found and all(isinstance(own, str) for own in found):
-            return found
-    return None

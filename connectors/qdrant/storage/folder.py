@@ -49,7 +49,6 @@ class FolderStorage(FolderFiles):
 
     def __init__(self, folder: Path, version: int, kind: EngineKind, manifest: Manifest) -> None:
         self.where = str(folder)
-        manifest.check_engine(kind, self.where)
         self._folder, self._version, self._kind = folder, version, kind
         self._own = folder / str(version)
         super().__init__(self._own, self.where)
@@ -97,7 +96,6 @@ class FolderStorage(FolderFiles):
                 raise _no_index(folder)
             _require_free(folder)
             chosen: EngineKind = kind or ("edge" if is_installed("qdrant_edge") else "local")
-            expected.check_engine(chosen, str(folder))
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             made = cls(folder, 1, chosen, expected)
             made.promote()  # last: where a version is named, all of it has been there

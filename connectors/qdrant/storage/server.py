@@ -16,7 +16,6 @@ from surprise_rerank.connectors.qdrant.engines import retries, versions
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.engines.nodes import Nodes
 from surprise_rerank.connectors.qdrant.engines.placement import difference
-from surprise_rerank.connectors.qdrant.engines.tenants import TenantEngine
 from surprise_rerank.connectors.qdrant.location import MEMORY, Location
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest, is_index
 from surprise_rerank.connectors.qdrant.storage.base import check, differs
@@ -65,11 +64,11 @@ class ServerStorage:
         self._location, self._settings = location, settings
         self._before: str | None = None
         self._owns_client = True
-        self.engine = self._engine(manifest.options)
+        self.engine = self._engine()
         self._files = self._beside()
         self._is_made_here = not self.engine.exists() and self.engine.create(manifest, settings)
         self.manifest = Manifest.from_json(self.engine.metadata(), self.engine.where)
-        self.engine = self._engine(self.manifest.options)
+        self.engine = self._engine()
 
     @classmethod
     def open(
@@ -211,10 +210,7 @@ class ServerStorage:
         self._require_in_use(self._version)
         version = _next(self._version, manifest)
         wanted = {**self._settings, **settings}
-        before = self.engine.spread()
-        if manifest.options.shard_by_tenant != self.manifest.options.shard_by_tenant:
-            before.pop("shard_number", None)  # of a tenant, or of all
-        chosen = {**before, **wanted}
+        chosen = {**self.engine.spread(), **wanted}
         made = ServerStorage(self._nodes, self._location, version, manifest, chosen)
         made.check_settings(wanted)
         made._owns_client = False
@@ -267,9 +263,8 @@ class ServerStorage:
     def _points(self, collection: str, moved: Callable[[], str | None]) -> ClientEngine:
         return ClientEngine(self._nodes, collection, moved)
 
-    def _engine(self, options: IndexOptions) -> ClientEngine:
-        kind = TenantEngine if options.shard_by_tenant else ClientEngine
-        return kind(self._nodes, f"{self._name}@{self._version}", self._moved)
+    def _engine(self) -> ClientEngine:
+        return self._points(f"{self._name}@{self._version}", self._moved)
 
     def _beside(self) -> CollectionFiles:
         """The files of this version: one small shard, with as many copies as the points have."""

@@ -135,7 +135,6 @@ class Indexer:
         self._require_unique(documents)
         writer.expect([d.id for d in documents])
         # This also finds what cannot be stored before anything is encoded.
-        self.maker.tenants(documents)
         hashes = [stored_hash(d) for d in documents]
         stored = known if known is not None else self._stored(documents, writer)
         pairs = zip(documents, hashes, strict=True)

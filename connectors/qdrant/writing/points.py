@@ -20,7 +20,6 @@ from surprise_rerank.connectors.qdrant.schema import (
     document_payload,
     passage_payload,
     point_id,
-    tenant_of,
 )
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 from surprise_rerank.core.arrays import Float32Array
@@ -72,15 +71,6 @@ class PointMaker:
             for d, own, shown in zip(documents, split, texts, strict=True)
         ]
 
-    def tenants(self, documents: Sequence[Document]) -> list[str | None]:
-        """Whose shard each document belongs into.
-
-        Raises:
-            DataError: if one has no tenant, and tenants have shards; names it.
-        """
-        key = self.options.tenant if self.options.shard_by_tenant else None
-        return [None if key is None else tenant_of(document, key) for document in documents]
-
     def points(self, pieces: Sequence[Piece], encoded: Encoded) -> list[Point]:
         """The points of n pieces, from their encodings.
 
@@ -104,10 +94,8 @@ class PointMaker:
         if self.options.bm25 is not None:
             self._add_terms(self.options.bm25, [piece.text for piece in pieces], vectors)
         return [
-            Point(point_id(p.document.id, p.passage.number if p.passage else 0), own, payload, whose)
-            for p, own, payload, whose in zip(
-                pieces, vectors, payloads, self.tenants([p.document for p in pieces]), strict=True
-            )
+            Point(point_id(p.document.id, p.passage.number if p.passage else 0), own, payload)
+            for p, own, payload in zip(pieces, vectors, payloads, strict=True)
         ]
 
     def _add_terms(self, bm25: Bm25, texts: Sequence[str], vectors: list[dict[str, StoredVector]]) -> None:

@@ -83,11 +83,6 @@ class IndexArguments:
         metavar="KEY",
         help="The key of the metadata that says whose a document is, where many customers share an index.",
     )
-    shard_by_tenant: bool | None = option(
-        None,
-        flag="--shard-by-tenant/--no-shard-by-tenant",
-        help="A shard for each tenant, on a server that is a cluster.  [default: no-shard-by-tenant]",
-    )
 
     def options(self, existing: IndexOptions | None) -> IndexOptions:
         """The options of an index: the given ones, and for the rest those that it has, or the defaults.
@@ -113,7 +108,6 @@ class IndexArguments:
             "on_disk": self.on_disk,
             "payload_indexes": dict(map(_path_and_type, self.payload_indexes)) or None,
             "tenant": self.tenant,
-            "shard_by_tenant": self.shard_by_tenant,
         }
         changes: dict[str, Any] = {
             name: None if value == _NONE else value for name, value in given.items() if value is not None

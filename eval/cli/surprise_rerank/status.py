@@ -104,7 +104,7 @@ def _shard_facts(spread: Placement | None) -> list[tuple[str, str]]:
         return []
     own = spread.shards
     shown = own if len(own) <= _MANY_SHARDS else [shard for shard in own if not shard.is_active]
-    names = (f"shard {shard.number}{f' of {shard.key!r}' if shard.key else ''}" for shard in shown)
+    names = (f"shard {shard.number}" for shard in shown)
     facts = [("shards", str(spread)), *zip(names, map(str, shown), strict=True)]
     return facts if len(shown) == len(own) else [*facts, ("", f"{len(own) - len(shown)} others are active")]
 
