@@ -3,7 +3,7 @@
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
-EXTRAS ?= edge,pyserini,offline,dev
+EXTRAS ?= pyserini,offline,dev
 DATASET ?= demo
 ARGS ?=
 # A process more than cores, and one thread in each: a file's tests stay together, as they share fixtures. A process

@@ -29,7 +29,7 @@ def seconds(action: Callable[[], object]) -> float:
     return time.perf_counter() - begun
 
 
-def encoded_and_stored(documents: list[Document], encoder: Encoder, engine: str, rounds: int) -> None:
+def encoded_and_stored(documents: list[Document], encoder: Encoder, rounds: int) -> None:
     """Print indexing from texts as a multiple of encoding alone: the same texts in the same batches, in turn.
 
     Without passages: they are more text than what is left of documents that are cut.
@@ -43,12 +43,12 @@ def encoded_and_stored(documents: list[Document], encoder: Encoder, engine: str,
         bare.append(seconds(lambda: [encoder.encode(window) for window in windows]))
         with (
             tempfile.TemporaryDirectory() as folder,
-            DocumentIndex.open(Path(folder) / "index", encoder, options=options, engine=engine) as index,
+            DocumentIndex.open(Path(folder) / "index", encoder, options=options) as index,
         ):
             indexed.append(seconds(lambda index=index: index.sync(documents, background=False)))  # type: ignore[misc]
     ratios = [b / a for a, b in zip(bare, indexed, strict=True)]
     print(
-        f"{engine}: {len(documents)} documents encoded in {np.median(bare):.1f} s, indexed with tokens in "
+        f"{len(documents)} documents encoded in {np.median(bare):.1f} s, indexed with tokens in "
         f"{np.median(indexed):.1f} s; ratio {np.median(ratios):.3f} (of {rounds} rounds: "
         f"{', '.join(f'{ratio:.3f}' for ratio in ratios)})",
         flush=True,
@@ -84,9 +84,7 @@ def given_vectors(documents: list[Document], dimension: int, url: str | None, ro
             place = None if url else Path(folder) / "index"
             # It is never called: the vectors are given.
             encoder = FunctionEncoder(list, name="given", dimension=dimension)
-            with DocumentIndex.open(
-                place, encoder, engine=None if url else "local", url=url, collection=name, options=options
-            ) as index:
+            with DocumentIndex.open(place, encoder, url=url, collection=name, options=options) as index:
                 ours.append(
                     seconds(lambda index=index: index.sync(documents, encoded=encoded, background=False))
                 )  # type: ignore[misc]
@@ -105,7 +103,6 @@ def main() -> None:
     parser.add_argument("--dataset", default="beir/scifact")
     parser.add_argument("--documents", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--engines", default="edge,local")
     parser.add_argument("--url", help="of a server, for the vectors that are given")
     given = parser.parse_args()
     documents = list(load_dataset(given.dataset, None).documents)
@@ -113,8 +110,7 @@ def main() -> None:
     if given.url:
         given_vectors(documents, 384, given.url, given.rounds)
     encoder = load_encoder()
-    for engine in given.engines.split(","):
-        encoded_and_stored(documents[: given.documents], encoder, engine, given.rounds)
+    encoded_and_stored(documents[: given.documents], encoder, given.rounds)
 
 
 if __name__ == "__main__":

@@ -36,12 +36,13 @@ from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.eval.cli.options import present, report_option
-from surprise_rerank.eval.reports.report import Cell, Column, Report, Table
+from surprise_rerank.eval.reports.report import Column, Report, Table
 from surprise_rerank.eval.retrieval.datasets import load_dataset
 
 SYSTEMS = "cosine,bm25,surprise/formula,surprise/vector,dynamax,fusion,auto"
 EDGE, REST, GRPC = "Edge", "REST", "gRPC"
-_COMPRESSED = {REST: "REST, compressed", GRPC: "gRPC, compressed"}
+# How a server is asked: name -> what a location is told.
+_KINDS: dict[str, dict[str, Any]] = {REST: {}, GRPC: {"prefer_grpc": True}}
 _TURN = 10
 Way = Callable[[Query], Ranking]
 
@@ -113,14 +114,6 @@ def costs(way: Way, index: DocumentIndex, relay: Relay, queries: list[Query]) ->
     return counting.asked / len(queries), up / len(queries), down / len(queries)
 
 
-def server_kinds(*, compressed: bool) -> dict[str, dict[str, Any]]:
-    """How a server is asked: name -> what a location is told."""
-    kinds: dict[str, dict[str, Any]] = {REST: {}, GRPC: {"prefer_grpc": True}}
-    if compressed:
-        kinds |= {_COMPRESSED[kind]: {**how, "compression": True} for kind, how in kinds.items()}
-    return kinds
-
-
 def show_profile(own: Way, queries: list[Query]) -> None:
     """Print where the time goes."""
     profiler = cProfile.Profile()
@@ -139,7 +132,6 @@ def show_profile(own: Way, queries: list[Query]) -> None:
 @click.option("--systems", default=SYSTEMS, show_default=True)
 @click.option("--depth", default=100, show_default=True)
 @click.option("--questions", type=int, help="How many of them; all by default.")
-@click.option("--compressed", is_flag=True, help="With compressed answers, too, and for which networks.")
 @click.option("--keep", is_flag=True, help="Leave the server's collection for another run.")
 @click.option("--profile", default="", help="Show where the time of ENGINE:SYSTEM goes, such as gRPC:auto.")
 @report_option
@@ -152,7 +144,6 @@ def main(
     systems: str,
     depth: int,
     questions: int | None,
-    compressed: bool,
     keep: bool,
     profile: str,
     reports: tuple[Path, ...],
@@ -163,7 +154,6 @@ def main(
     texts = dict(list(data.queries.items())[:questions])
     queries = encode_queries(encoder, list(texts.values()), list(texts))
     options, names = IndexOptions(surprise_vector=True), systems.split(",")
-    kinds = server_kinds(compressed=compressed)
     with ExitStack() as stack:
 
         def opened(where: Location) -> DocumentIndex:
@@ -181,14 +171,14 @@ def main(
             if not keep:
                 stack.callback(drop, client, collection)
             server = Location(url=url, collection=collection, grpc_port=grpc_port)
-            indexes |= {kind: opened(replace(server, **how)) for kind, how in kinds.items()}
+            indexes |= {kind: opened(replace(server, **how)) for kind, how in _KINDS.items()}
             settle(client, collection)
         ways = {(name, kind): way(name, index, depth) for name in names for kind, index in indexes.items()}
         seconds, runs = timed(ways, queries)
         spent: dict[tuple[str, str], tuple[float, float, float]] = {}
         if url is not None:
             relay = stack.enter_context(Relay(url, grpc_port))
-            for kind, how in kinds.items():
+            for kind, how in _KINDS.items():
                 index = opened(replace(server, url=relay.url, grpc_port=relay.grpc_port, **how))
                 for name in names:
                     spent[name, kind] = costs(way(name, index, depth), index, relay, queries)
@@ -219,10 +209,7 @@ def main(
         Column("nDCG@10"),
         Column("same ten as Edge", digits=3),
     )
-    tables = [Table("system", title, columns, tuple(rows), keys=1)]
-    if compressed and url is not None:
-        tables.append(_networks(names, seconds, spent))
-    present(Report(title, tuple(tables)), reports)
+    present(Report(title, (Table("system", title, columns, tuple(rows), keys=1),)), reports)
 
 
 def _times(
@@ -249,29 +236,6 @@ def _ndcg(judged: dict[str, dict[str, int]], run: dict[str, dict[str, float]]) -
 def _alike(run: dict[str, dict[str, float]], other: dict[str, dict[str, float]]) -> float:
     """Share of questions with the same first ten."""
     return float(np.mean([_order(run[name]) == _order(other[name]) for name in run]))
-
-
-def _networks(
-    names: list[str],
-    seconds: dict[tuple[str, str], list[tuple[float, float]]],
-    spent: dict[tuple[str, str], tuple[float, float, float]],
-) -> Table:
-    """Below how many megabits a second fewer bytes are worth the time that compressing them takes."""
-    rows: list[tuple[Cell, ...]] = []
-    for name in names:
-        for kind, packed in _COMPRESSED.items():
-            plain, small = (float(np.median(np.array(seconds[name, own])[:, 0])) for own in (kind, packed))
-            saved = spent[name, kind][2] - spent[name, packed][2]
-            rows.append(
-                (f"{name}, {kind}", saved / 1000, 1000 * (small - plain), 8e-6 * saved / (small - plain))
-            )
-    columns = (
-        Column("system, engine"),
-        Column("kB saved", digits=1),
-        Column("ms longer", digits=1),
-        Column("pays below, Mbit/s", digits=0),
-    )
-    return Table("network", "Compressed answers", columns, tuple(rows), keys=1)
 
 
 def _order(scores: dict[str, float]) -> list[str]:

@@ -1,10 +1,10 @@
 """Surprise on the client, by formula and by augmented vectors: one order, and what each costs.
 
     rerank-eval --dataset beir/scifact --systems cosine --cache CACHE
-    python benchmarks/surprise_routes.py --dataset beir/scifact --cache CACHE --engines edge,local
+    python benchmarks/surprise_routes.py --dataset beir/scifact --cache CACHE
 
 The documents' vectors are those of the index that rerank-eval made, and the ensemble is of the documents.
-With `--engines server --url URL` a server is asked.
+With `--url URL` a server is asked, too.
 """
 
 from __future__ import annotations
@@ -30,14 +30,11 @@ MODES = ("client", "formula", "vector")
 
 
 @contextmanager
-def opened(engine: str, encoder: Encoder, url: str | None) -> Iterator[DocumentIndex]:
-    """A new index of this engine."""
+def opened(encoder: Encoder, url: str | None) -> Iterator[DocumentIndex]:
+    """A new index on a server, or in a folder."""
     with tempfile.TemporaryDirectory() as folder:
-        if engine == "server":
-            index = DocumentIndex.open(None, encoder, url=url, collection="routes", options=OPTIONS)
-        else:
-            index = DocumentIndex.open(Path(folder) / "index", encoder, engine=engine, options=OPTIONS)
-        with index:
+        place = None if url else Path(folder) / "index"
+        with DocumentIndex.open(place, encoder, url=url, collection="routes", options=OPTIONS) as index:
             yield index
 
 
@@ -66,7 +63,6 @@ def main() -> None:
     parser.add_argument("--dataset", default="beir/scifact")
     parser.add_argument("--split")
     parser.add_argument("--cache", type=Path, required=True)
-    parser.add_argument("--engines", default="edge,local")
     parser.add_argument("--url")
     parser.add_argument("--every", type=int, default=1, help="ask every n-th question only")
     given = parser.parse_args()
@@ -75,15 +71,15 @@ def main() -> None:
     documents, encoded = documents_of(given.dataset, given.cache, encoder)
     queries = encode_queries(encoder, list(dataset.queries.values()))[:: given.every]
     plain = Encoded(encoded.dense, encoded.tokens)
-    for engine in given.engines.split(","):
-        with opened(engine, encoder, given.url) as index:
+    for url in dict.fromkeys((None, given.url)):
+        with opened(encoder, url) as index:
             index.sync(documents, encoded=plain, background=False)
             index.set_ensemble(index.ensemble(), source="documents")
             everything = len(documents)
             same, times = agreeing(index, queries, pool=everything, depth=100)
             shown = ", ".join(f"{mode} {ms:.1f} ms" for mode, ms in zip(MODES, times, strict=True))
             print(
-                f"{given.dataset} {engine}: {same} of {len(queries)} questions in one order and with equal "
+                f"{given.dataset}, {index.engine}: {same} of {len(queries)} questions in one order, equal "
                 f"scores (100 best, pool of all {everything}); {shown}",
                 flush=True,
             )

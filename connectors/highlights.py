@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from surprise_rerank.connectors.qdrant.lexical import Bm25, term_hashes
-from surprise_rerank.core.extras import is_installed
 from surprise_rerank.encoders.sentence_boundaries import sentence_starts, within_character
 from surprise_rerank.errors import DataError
 
@@ -71,8 +70,7 @@ def excerpts(
     Args:
         question: in words.
         texts: n of them, such as the results of a search; how rare a word is, is counted among them.
-        language: of stop words and stems; one of `lexical.LANGUAGES`. Without the package qdrant_edge, words
-            of three letters and more are the same where they are spelled alike.
+        language: of stop words and stems; one of `lexical.LANGUAGES`.
         most: characters of an excerpt, 20 or more.
 
     Raises:
@@ -96,11 +94,8 @@ def excerpts(
 
 def _terms(language: str) -> Callable[[str], frozenset[object]]:
     """What a word is counted as; nothing for a stop word."""
-    settings = Bm25(language=language)
-    if is_installed("qdrant_edge"):
-        hashes = term_hashes(settings)
-        return lambda word: frozenset(hashes(word))
-    return lambda word: frozenset((word.casefold(),) if len(word) >= _SHORTEST else ())
+    hashes = term_hashes(Bm25(language=language))
+    return lambda word: frozenset(hashes(word))
 
 
 def _words(

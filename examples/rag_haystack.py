@@ -2,7 +2,7 @@
 
 Retrieval and re-ranking are real; the generator only quotes what it would read.
 
-    pip install 'surprise-rerank[edge,haystack,offline]'
+    pip install 'surprise-rerank[haystack,offline]'
     HAYSTACK_TELEMETRY_ENABLED=False python examples/rag_haystack.py
 """
 

@@ -2,7 +2,7 @@
 
 Retrieval and re-ranking are real; the generator only quotes what it would read.
 
-    pip install 'surprise-rerank[edge,langchain,offline]'
+    pip install 'surprise-rerank[langchain,offline]'
     python examples/rag_langchain.py
 """
 

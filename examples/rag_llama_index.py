@@ -2,7 +2,7 @@
 
 Retrieval and re-ranking are real; the generator only quotes what it would read.
 
-    pip install 'surprise-rerank[edge,llama-index,offline]'
+    pip install 'surprise-rerank[llama-index,offline]'
     python examples/rag_llama_index.py
 """
 

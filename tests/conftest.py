@@ -29,10 +29,7 @@ from surprise_rerank.candidates import Candidates
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.connectors.qdrant.writing.term_upkeep import KeptTerms
-from surprise_rerank.core.extras import is_installed
 from surprise_rerank.errors import StoreError
-
-NEEDS_EDGE = pytest.mark.skipif(not is_installed("qdrant_edge"), reason="the extra 'edge' is not installed")
 
 # Opens the same index again and again: an encoder, and options of `DocumentIndex.open`.
 Opener: TypeAlias = Callable[..., DocumentIndex]
@@ -88,8 +85,7 @@ def rest() -> Iterator[QdrantRest]:
 
 @pytest.fixture(
     params=[
-        pytest.param("edge", marks=NEEDS_EDGE),
-        "local",
+        "edge",
         "rest",
         pytest.param("server", marks=pytest.mark.server),
     ]
@@ -97,8 +93,8 @@ def rest() -> Iterator[QdrantRest]:
 def open_index(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
     """A function that opens the same index again and again, in every storage that is available."""
     kind = request.param
-    if kind in ("edge", "local"):
-        yield lambda encoder, **more: DocumentIndex.open(tmp_path / "index", encoder, engine=kind, **more)
+    if kind == "edge":
+        yield lambda encoder, **more: DocumentIndex.open(tmp_path / "index", encoder, **more)
         return
     url = request.getfixturevalue("rest").url if kind == "rest" else server_url()
     collection = f"test-{uuid.uuid4()}"

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import NEEDS_EDGE
 from qdrant_client import AsyncQdrantClient, QdrantClient, models
 from qdrant_rest import QdrantRest, Status
 from real_server import server_url
@@ -44,7 +43,7 @@ from surprise_rerank.errors import (
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.thresholds.varied_questions import varied_questions
 
-pytestmark = [NEEDS_EDGE, pytest.mark.filterwarnings("ignore:Payload indexes:UserWarning")]
+pytestmark = [pytest.mark.filterwarnings("ignore:Payload indexes:UserWarning")]
 
 TOPICS = ("cats purr on mats", "dogs bark at night", "stocks fell on monday", "bread needs flour and water")
 TEXTS = [

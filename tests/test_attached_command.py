@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from conftest import NEEDS_EDGE
 from qdrant_client import QdrantClient, models
 from qdrant_rest import QdrantRest
 from words import WordEncoder
@@ -19,8 +18,6 @@ from surprise_rerank.documents import Document
 from surprise_rerank.encoders import loading
 from surprise_rerank.errors import SurpriseRerankError
 from surprise_rerank.eval.cli.surprise_rerank.main import command
-
-pytestmark = NEEDS_EDGE
 
 
 class Desk:

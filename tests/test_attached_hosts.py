@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import NEEDS_EDGE
 from qdrant_client import AsyncQdrantClient, QdrantClient, models
 from real_server import server_url
 from words import WordEncoder
@@ -375,7 +374,6 @@ def test_a_filter_reaches_the_collection(host: Host, system: str):
     assert host.among(host.store, "none such", QUESTION, system=system) == []
 
 
-@NEEDS_EDGE
 def test_a_filter_reaches_what_was_added_beside(host: Host):
     collection = attached(host, token_encoder=WordEncoder(32, name="tokens"))
     collection.enrich()
@@ -402,7 +400,6 @@ def test_off_topic_questions_come_back_empty_with_a_background(host: Host, tmp_p
     assert host.retrieved(retriever, "x7 y8 z2") == []
 
 
-@NEEDS_EDGE
 def test_what_is_added_beside_is_used_and_can_be_taken_away(host: Host):
     before = everything(host)
     tokens = WordEncoder(32, name="tokens")

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import NEEDS_EDGE
 from qdrant_client import QdrantClient, models
 from words import WordEncoder
 
@@ -178,7 +177,6 @@ def test_a_watched_key_that_no_point_has_is_refused():
     assert late.refresh(watch="seen").counted_again
 
 
-@NEEDS_EDGE
 def test_unit_vectors_by_manhattan_are_ranked_by_manhattan():
     collection = collection_of(lambda i: {"text": TEXTS[i]}, models.Distance.MANHATTAN)
     (query,) = ENCODER.encode(["dogs number3"]).dense

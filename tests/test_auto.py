@@ -20,7 +20,6 @@ from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
 from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.connectors.systems.explaining import explain_ranking
 from surprise_rerank.connectors.systems.loading import pipeline_of, text_reranker_of
-from surprise_rerank.core.extras import is_installed
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.terms import TermBatch, TermSpace
 from surprise_rerank.core.tokens import TokenBatch
@@ -34,7 +33,6 @@ from surprise_rerank.rerank.token_weights import weighted_inclusion
 from surprise_rerank.surprise.ensemble import Ensemble
 
 D = 5
-NEEDS_EDGE = pytest.mark.skipif(not is_installed("qdrant_edge"), reason="the extra 'edge' is not installed")
 
 
 class Drawn:
@@ -416,7 +414,6 @@ def _filled(path: Path, corpus: list[Document]) -> Iterator[DocumentIndex]:
         yield index
 
 
-@NEEDS_EDGE
 @given(text=ODD_QUESTIONS, which=st.integers(0, 3), system=st.sampled_from(["auto", "fusion"]))
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_question_and_no_corpus_gives_a_score_without_bounds(odd_corpora, text, which, system):
@@ -431,7 +428,6 @@ def test_no_question_and_no_corpus_gives_a_score_without_bounds(odd_corpora, tex
         assert np.abs(part).max(initial=0.0) <= 1.5 * bound + 1e-6, name
 
 
-@NEEDS_EDGE
 def test_an_index_is_searched_by_auto(tmp_path: Path):
     encoder = WordEncoder()
     with DocumentIndex.open(tmp_path / "index", encoder) as index:
@@ -451,7 +447,6 @@ def test_an_index_is_searched_by_auto(tmp_path: Path):
         assert best.position == 1
 
 
-@NEEDS_EDGE
 def test_an_index_without_words_is_searched_by_auto_without_them(tmp_path: Path):
     with DocumentIndex.open(tmp_path / "index", WordEncoder(), options=IndexOptions(bm25=None)) as index:
         index.sync(documents(60))

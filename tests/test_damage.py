@@ -12,14 +12,13 @@ from typing import Any
 
 import pytest
 from calling import exit_code
-from conftest import NEEDS_EDGE
 from qdrant_rest import QdrantRest
 from words import WordEncoder
 
 from surprise_rerank import Document
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.qdrant.engines.edge_sharing import _copy_file
-from surprise_rerank.connectors.qdrant.location import EngineKind, Location
+from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import NoIndexError, SurpriseRerankError, UnreadableIndexError
 from surprise_rerank.eval.cli.surprise_rerank.main import main
@@ -31,8 +30,8 @@ OPTIONS = IndexOptions(passages=Passages(tokens=24, overlap=4))
 SYSTEMS = ("surprise", "bm25", "dynamax")
 
 
-def made(folder: Path, engine: EngineKind) -> Path:
-    with DocumentIndex.open(folder, WordEncoder(D), options=OPTIONS, engine=engine) as index:
+def made(folder: Path) -> Path:
+    with DocumentIndex.open(folder, WordEncoder(D), options=OPTIONS) as index:
         index.sync(DOCUMENTS)
         index.set_ensemble(index.ensemble(), source="documents")
         index.store_background([f"word{i} word{i + 3} word{i * i % 29}" for i in range(30)], "bm25")
@@ -41,12 +40,7 @@ def made(folder: Path, engine: EngineKind) -> Path:
 
 @pytest.fixture(scope="module")
 def edge(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made(tmp_path_factory.mktemp("whole") / "index", "edge")
-
-
-@pytest.fixture(scope="module")
-def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made(tmp_path_factory.mktemp("whole") / "index", "local")
+    return made(tmp_path_factory.mktemp("whole") / "index")
 
 
 def answers(folder: Path, documents: list[Document] | None = None) -> Any:
@@ -152,7 +146,6 @@ def failures(whole: Path, folder: Path, ways: int = len(DAMAGES)) -> list[str]:
     return found
 
 
-@NEEDS_EDGE
 @pytest.mark.slow
 def test_a_damaged_folder_of_edge_answers_as_before_or_says_what_is_damaged(
     edge: Path, tmp_path: Path
@@ -160,13 +153,6 @@ def test_a_damaged_folder_of_edge_answers_as_before_or_says_what_is_damaged(
     assert failures(edge, tmp_path / "copy", ways=1) == []  # in all ways it takes five times as long
 
 
-def test_a_damaged_folder_of_local_mode_answers_as_before_or_says_what_is_damaged(
-    local: Path, tmp_path: Path
-) -> None:
-    assert failures(local, tmp_path / "copy") == []
-
-
-@NEEDS_EDGE
 @pytest.mark.parametrize("name", ["edge_config.json", "segment.json"])
 @pytest.mark.parametrize(("size", "is_whole"), [(D, True), (D + 1, False)])
 def test_settings_that_edge_has_written_in_another_order_are_not_damaged(
@@ -198,11 +184,8 @@ UNREADABLE: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("how", UNREADABLE)
-@pytest.mark.parametrize("engine", [pytest.param("edge", marks=NEEDS_EDGE), "local"])
-def test_what_cannot_be_opened_is_made_anew(
-    request: pytest.FixtureRequest, tmp_path: Path, engine: EngineKind, how: str
-) -> None:
-    folder = copied(request.getfixturevalue(engine), tmp_path / "index")
+def test_what_cannot_be_opened_is_made_anew(edge: Path, tmp_path: Path, how: str) -> None:
+    folder = copied(edge, tmp_path / "index")
     UNREADABLE[how](folder)
     with pytest.raises(UnreadableIndexError, match="--rebuild"):
         DocumentIndex.open(folder, WordEncoder(D))
@@ -210,16 +193,16 @@ def test_what_cannot_be_opened_is_made_anew(
         DocumentIndex.open(folder, None)
     assert DocumentIndex.renew(folder, MORE, WordEncoder(D), options=OPTIONS).added == len(MORE)
     with DocumentIndex.open(folder, WordEncoder(D)) as index:
-        assert (len(index), index.engine) == (len(MORE), engine)
+        assert len(index) == len(MORE)
     assert sorted(path.name for path in folder.iterdir()) == ["2", "index.json"]
     with pytest.raises(NoIndexError):
         DocumentIndex.renew(tmp_path / "none", MORE, WordEncoder(D))
 
 
 def test_the_command_rebuilds_what_cannot_be_opened(
-    local: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    edge: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = copied(local, tmp_path / "index")
+    folder = copied(edge, tmp_path / "index")
     of_another_schema(folder)
     documents = tmp_path / "documents.jsonl"
     documents.write_text("".join(json.dumps({"id": d.id, "text": d.text}) + "\n" for d in DOCUMENTS))

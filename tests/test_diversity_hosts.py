@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from calling import exit_code
-from conftest import NEEDS_EDGE
 from serving import Log, served
 from words import WordEncoder
 
@@ -35,7 +34,7 @@ NAMES = tuple(f"d{i}" for i in range(len(TEXTS)))
 @pytest.fixture
 def index(tmp_path: Path) -> Iterator[DocumentIndex]:
     options = IndexOptions(passages=None, bm25=None)
-    with DocumentIndex.open(tmp_path / "index", WordEncoder(64), engine="local", options=options) as opened:
+    with DocumentIndex.open(tmp_path / "index", WordEncoder(64), options=options) as opened:
         opened.sync([Document(name, text) for name, text in zip(NAMES, TEXTS, strict=True)])
         yield opened
 
@@ -180,7 +179,6 @@ def test_what_a_server_was_started_with_can_be_said_otherwise(index: DocumentInd
     assert len(tei.json()) == len(TEXTS)
 
 
-@NEEDS_EDGE
 def test_the_command_line_has_it_for_an_index_and_for_a_server(
     tmp_path: Path, app: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,17 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import qdrant_edge
 from qdrant_client import QdrantClient, models
 
-from surprise_rerank.errors import StoreError
-
-qdrant_edge = pytest.importorskip("qdrant_edge", reason="the extra 'edge' is not installed")
-
-from surprise_rerank.connectors.qdrant.engines.edge_requests import (  # noqa: E402
+from surprise_rerank.connectors.qdrant.engines.edge_requests import (
     to_filter,
     to_params,
     to_query_request,
 )
+from surprise_rerank.errors import StoreError
 
 COUNT, DIMENSION = 60, 4
 COLLECTION = "points"

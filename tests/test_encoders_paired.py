@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import NEEDS_EDGE, Opener
+from conftest import Opener
 from words import WordEncoder
 
 from surprise_rerank import FunctionEncoder, PairedEncoder
@@ -126,7 +126,6 @@ def test_a_ranking_without_tokens_is_explained_without_words(open_index: Opener)
         assert "without tokens" in build_system("auto", index).note
 
 
-@NEEDS_EDGE
 def test_a_fusion_without_tokens_is_of_cosine_and_words(open_index: Opener):
     with open_index(api()) as index:
         index.sync(DOCUMENTS)

@@ -15,7 +15,6 @@ from qdrant_client import QdrantClient, models
 from qdrant_rest import QdrantRest
 from real_server import server_url
 
-from surprise_rerank.core.extras import is_installed
 from surprise_rerank.eval.cli.rerank_eval.main import command
 from surprise_rerank.eval.retrieval.evaluation import evaluate
 from surprise_rerank.eval.retrieval.settings import RetrievalSettings
@@ -24,7 +23,7 @@ SYSTEMS = (
     "cosine",
     "surprise",
     "dynamax",
-    *(("bm25", "fusion", "auto") if is_installed("qdrant_edge") else ()),
+    *("bm25", "fusion", "auto"),
 )
 OWN = f"corpus-{os.getpid()}"  # in the names of what is made, as others may use the server, too
 WORDS = [f"w{i}" for i in range(60)]

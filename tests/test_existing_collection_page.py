@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import NEEDS_EDGE
 from qdrant_client import QdrantClient, models
 from test_attached_hosts import Mem0Store
 from words import WordEncoder
@@ -209,7 +208,6 @@ def test_the_users_own_code(run: Run, names: dict[str, Any]):
     assert len(names["reranker"].rank("tyres", TEXTS[:3], ids=["0", "1", "2"])) == 3
 
 
-@NEEDS_EDGE
 @pytest.mark.parametrize("section", SECTIONS)
 def test_what_comes_after(run: Run, names: dict[str, Any], section: str):
     for printed, expected in zip(run(section, names), SECTIONS[section], strict=True):

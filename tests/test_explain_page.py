@@ -11,7 +11,6 @@ from bs4 import BeautifulSoup
 from click.testing import CliRunner
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.core.extras import is_installed
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.eval.cli.surprise_rerank.explain import explain
@@ -108,7 +107,7 @@ def test_a_browser_shows_tables_and_plots(seen: Seen) -> None:
     assert first == "Candidates, before and after"
     assert best == "The nearest token in each of the best documents"
     assert bars == "What each scorer gave to the score"
-    words = ["bm25"] if is_installed("qdrant_edge") else []
+    words = ["bm25"]
     assert [heading.split(":")[0] for heading in histograms] == [*words, "cosine", "dynamax"]
     assert shares == "Similarities by each scorer, and what they gave to the score"
     assert tokens == "Which token matched which"

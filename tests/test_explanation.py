@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import NEEDS_EDGE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from words import WordEncoder
@@ -19,7 +18,6 @@ from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
 from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.connectors.systems.explaining import explain_ranking
 from surprise_rerank.connectors.systems.loading import pipeline_of
-from surprise_rerank.core.extras import is_installed
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.tokens import TokenBatch, TokenForm, pooled_tokens
 from surprise_rerank.diagnosis.explanation import RankingExplanation, ScoreDistribution, ScorerShare, span
@@ -209,7 +207,7 @@ def index(
 ) -> Iterator[DocumentIndex]:
     options = IndexOptions(
         passages=request.param,
-        bm25=Bm25() if is_installed("qdrant_edge") else None,
+        bm25=Bm25(),
     )
     with DocumentIndex.open(tmp_path_factory.mktemp("i") / "index", ENCODER, options=options) as opened:
         opened.sync(documents())
@@ -227,7 +225,7 @@ def explained(
 
 SYSTEMS = [
     *("cosine", "surprise", "dynamax", "fusion"),
-    pytest.param("bm25", marks=NEEDS_EDGE),
+    "bm25",
 ]
 
 
@@ -338,7 +336,7 @@ def test_values_that_only_rounding_tells_apart_have_a_histogram() -> None:
 
 
 def test_an_empty_index_is_explained_in_few_words(tmp_path: Path) -> None:
-    with DocumentIndex.open(tmp_path / "index", ENCODER, engine="local") as opened:
+    with DocumentIndex.open(tmp_path / "index", ENCODER) as opened:
         for name in ("cosine", "dynamax", "fusion"):
             system = build_system(name, opened, NO_OPTIONS, None)
             found = search_once(system, ENCODER, QUESTION, 10)

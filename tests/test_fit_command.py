@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from conftest import NEEDS_EDGE, Opener
+from conftest import Opener
 from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
@@ -97,7 +97,6 @@ def values(result: Result) -> dict:
     return json.loads(result.stdout)
 
 
-@NEEDS_EDGE
 @pytest.mark.parametrize("system", ["auto", "fusion"])
 def test_weights_are_stored_shown_and_forgotten(run: Call, files, system: str):
     tried = values(run("fit", *files("train.tsv"), "--system", system, "--dry-run", "--json"))
@@ -119,7 +118,6 @@ def test_weights_are_stored_shown_and_forgotten(run: Call, files, system: str):
     assert f"no fitted weights of the system '{system}'" in str(refused.exception)
 
 
-@NEEDS_EDGE
 def test_what_was_found_is_told_in_a_sentence(run: Call, files):
     told = run("fit", *files("train.tsv"), "--dry-run")
     assert "auto: weights fitted on 40 questions: bm25 0." in told.stdout
@@ -232,7 +230,6 @@ def test_weights_survive_a_restart_everywhere(open_index: Opener):
         )
 
 
-@NEEDS_EDGE
 def test_weights_of_parts_that_auto_had_before_are_left_out_and_told(open_index: Opener):
     with open_index(WordEncoder()) as index:
         index.sync([Document("a", "wing lift")])
@@ -285,7 +282,6 @@ def test_weights_that_are_no_numbers_are_refused(tmp_path: Path, open_index: Ope
                 load_weights(index, "auto")
 
 
-@NEEDS_EDGE
 def test_a_damaged_file_is_told_and_a_new_fit_replaces_it(run: Call, files, place: Path):
     assert values(run("fit", *files("train.tsv"), "--json"))["stored"]
     (kept,) = place.rglob("weights-auto.json")
@@ -298,7 +294,6 @@ def test_a_damaged_file_is_told_and_a_new_fit_replaces_it(run: Call, files, plac
     assert run("fit", "--forget").exit_code == 0
 
 
-@NEEDS_EDGE
 def test_a_declined_fit_tells_that_earlier_weights_are_in_use(run: Call, files):
     assert values(run("fit", *files("train.tsv"), "--json"))["stored"]
     declined = values(run("fit", *files("few.tsv"), "--json"))
@@ -307,7 +302,6 @@ def test_a_declined_fit_tells_that_earlier_weights_are_in_use(run: Call, files):
     assert run("fit", "--forget").exit_code == 0
 
 
-@NEEDS_EDGE
 def test_weights_without_words_leave_those_of_words_alone(tmp_path: Path):
     with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
         index.sync([Document(str(i), f"word{i} other") for i in range(20)])

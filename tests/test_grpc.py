@@ -26,7 +26,6 @@ from surprise_rerank.connectors.qdrant import (
 )
 from surprise_rerank.connectors.qdrant.location import RetryPolicy
 from surprise_rerank.core.arrays import FloatArray
-from surprise_rerank.core.extras import is_installed
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.encoders.passages import Passages
@@ -56,7 +55,7 @@ ASKED = [" ".join(RANDOM.choice(WORDS, size=3)) for _ in range(8)]
 FULL = IndexOptions(
     passages=Passages(tokens=10, overlap=2),
     surprise_vector=True,
-    bm25=Bm25() if is_installed("qdrant_edge") else None,
+    bm25=Bm25(),
     payload_indexes={"metadata.year": "integer"},
 )
 SINCE_1995 = models.Filter(must=[models.FieldCondition(key="metadata.year", range=models.Range(gte=1995))])
@@ -218,7 +217,6 @@ def test_the_three_places_give_one_ranking(
         assert_same(formula, over_rest.retrieve(query, 15))
 
 
-@pytest.mark.skipif(not is_installed("qdrant_edge"), reason="the extra 'edge' is not installed")
 def test_bm25_is_what_it_is_over_rest(pair: tuple[DocumentIndex, DocumentIndex]) -> None:
     for query in queries():
         found, expected = (SparseRetriever(index).retrieve(query, 20) for index in pair)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from conftest import NEEDS_EDGE
 from words import WordEncoder
 
 from surprise_rerank import Document, Pipeline
@@ -110,12 +109,12 @@ FILTERS = [
 ]
 
 
-@pytest.fixture(scope="module", params=["local", pytest.param("edge", marks=NEEDS_EDGE)])
+@pytest.fixture(scope="module", params=["memory", "folder"])
 def index(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[DocumentIndex]:
-    folder = tmp_path_factory.mktemp("filters")
-    with DocumentIndex.open(folder, WordEncoder(), engine=request.param) as index:
+    place = ":memory:" if request.param == "memory" else tmp_path_factory.mktemp("filters")
+    with DocumentIndex.open(place, WordEncoder()) as index:
         index.sync(Document(str(i), f"text {i}", metadata=more) for i, more in enumerate(METADATA))
         yield index
 

@@ -19,7 +19,6 @@ from surprise_rerank.connectors.lucene.bm25 import BM25Index, BM25Retriever
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SearchOptions, SparseRetriever
 from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever
 from surprise_rerank.connectors.systems.loading import pipeline_of
-from surprise_rerank.core.extras import is_installed
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries
@@ -133,10 +132,8 @@ NARROWED = {
     "offset": SearchOptions(offset=2),
     "threshold": SearchOptions(score_threshold=0.5),
 }
-edge = pytest.mark.skipif(not is_installed("qdrant_edge"), reason="the extra 'edge' is not installed")
 
 
-@edge
 @pytest.mark.parametrize("form", PASSAGES)
 def test_what_is_asked_together_is_what_is_asked_part_by_part(open_index: Opener, form: str) -> None:
     with open_index(ENCODER, options=IndexOptions(passages=PASSAGES[form])) as index:
@@ -171,7 +168,6 @@ def _assert_same(found: Candidates, expected: Candidates) -> None:
     np.testing.assert_allclose([own.mean, own.deviation], [other.mean, other.deviation], rtol=1e-5, atol=1e-6)
 
 
-@edge
 @pytest.mark.parametrize(("form", "most"), [("whole", 2), ("split", 3), ("by three", 4)])
 @pytest.mark.parametrize("system", ["auto", "fusion"])
 def test_a_question_takes_few_requests(open_index: Opener, form: str, most: int, system: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import NEEDS_EDGE, Opener
+from conftest import Opener
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from words import WordEncoder
@@ -194,7 +194,6 @@ def test_an_empty_index_answers_with_an_empty_pool(open_index: Opener) -> None:
         assert Pipeline(encoder, DenseRetriever(index), DynaMaxReranker()).search("x").ids == ()
 
 
-@NEEDS_EDGE
 def test_a_killed_run_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     script = textwrap.dedent(
         """
@@ -230,15 +229,6 @@ def test_a_killed_run_loses_nothing_that_was_acknowledged(tmp_path: Path) -> Non
     assert report.unchanged == before
 
 
-def test_an_index_of_local_mode_is_open_once(tmp_path: Path) -> None:
-    with (
-        DocumentIndex.open(tmp_path, WordEncoder(), engine="local"),
-        pytest.raises(StoreError, match="another process"),
-    ):
-        DocumentIndex.open(tmp_path, WordEncoder())
-    DocumentIndex.open(tmp_path, WordEncoder()).close()
-
-
 def test_a_folder_that_is_not_an_index_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear")
     with pytest.raises(IndexMismatchError, match="not made by surprise-rerank"):
@@ -270,40 +260,21 @@ def test_an_index_of_another_schema_is_named(tmp_path: Path) -> None:
 
 def test_a_half_made_shard_is_made_again(tmp_path: Path) -> None:
     DocumentIndex.open(tmp_path / "index", WordEncoder()).close()
-    for engine in ("edge", "local"):
-        made = tmp_path / "index" / "1" / engine
-        if made.exists():
-            made.rename(made.with_name(f"{engine}.part"))
+    made = tmp_path / "index" / "1" / "edge"
+    made.rename(made.with_name("edge.part"))
     for last in (tmp_path / "index" / "index.json", tmp_path / "index" / "1" / "edge.files.json"):
         last.unlink(missing_ok=True)  # which are written last
     with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
         assert index.sync(DOCUMENTS).added == 5
 
 
-def test_a_damaged_local_store_is_named(tmp_path: Path) -> None:
-    with DocumentIndex.open(tmp_path / "index", WordEncoder(), engine="local") as index:
-        index.sync(DOCUMENTS)
-    (database,) = (tmp_path / "index").rglob("storage.sqlite")
-    for damaged in (database, tmp_path / "index" / "1" / "local" / "meta.json"):
-        damaged.write_bytes(b"nonsense" * 1000)
-        with pytest.raises(StoreError, match="damaged; make it anew"):
-            DocumentIndex.open(tmp_path / "index", WordEncoder())
-
-
-@NEEDS_EDGE
 def test_a_damaged_shard_is_named(tmp_path: Path) -> None:
-    with DocumentIndex.open(tmp_path / "index", WordEncoder(), engine="edge") as index:
+    with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
         index.sync(DOCUMENTS)
     for segment in (tmp_path / "index").rglob("segment.json"):
         segment.write_text("{")
     with pytest.raises(StoreError, match=r"segment.json is damaged: .*; make it anew"):
         DocumentIndex.open(tmp_path / "index", WordEncoder())
-
-
-def test_a_folder_is_no_server(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="needs a url"):
-        DocumentIndex.open(tmp_path / "index", WordEncoder(), engine="server")
-    assert not (tmp_path / "index").exists()
 
 
 @pytest.mark.parametrize("name", ["", "a:b", "a/b"])
@@ -348,10 +319,10 @@ def test_an_api_key_is_in_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_location_opens_what_its_parts_open(tmp_path: Path) -> None:
-    place = Location(tmp_path / "index", engine="local")
+    place = Location(tmp_path / "index")
     with DocumentIndex.open(place, WordEncoder()) as index:
         assert type(index) is DocumentIndex
-        assert index.engine == "local"
+        assert index.engine == "edge"
         index.sync(DOCUMENTS)
     with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
         assert len(index) == len(DOCUMENTS)
@@ -379,13 +350,12 @@ def test_a_place_where_nothing_can_be_written_is_named() -> None:
         DocumentIndex.open("/dev/null/index", WordEncoder())
 
 
-@NEEDS_EDGE
 def test_a_full_disk_is_told_before_the_engine_meets_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import shutil
 
-    with DocumentIndex.open(tmp_path / "index", WordEncoder(), engine="edge") as index:
+    with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
         index.sync(DOCUMENTS[:2])
         monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10**9, 10**9, 0))
         with pytest.raises(StoreError, match="disk is full"):

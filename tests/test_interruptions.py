@@ -14,7 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import NEEDS_EDGE
 from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SurpriseRetriever
@@ -39,7 +38,7 @@ NURSERY = textwrap.dedent(
     for line in sys.stdin:
         child = os.fork()
         if child == 0:
-            with opened(Path(sys.argv[1]), sys.argv[3]) as index:
+            with opened(Path(sys.argv[1])) as index:
                 print("open", flush=True)
                 getattr(index, line.strip())(documents())
                 print("done", flush=True)
@@ -54,8 +53,8 @@ NURSERY = textwrap.dedent(
 class Nursery:
     """Processes that fill one index, to be killed."""
 
-    def __init__(self, folder: Path, engine: str) -> None:
-        command = [sys.executable, "-P", "-c", NURSERY, str(folder), str(Path(__file__).parent), engine]
+    def __init__(self, folder: Path) -> None:
+        command = [sys.executable, "-P", "-c", NURSERY, str(folder), str(Path(__file__).parent)]
         self._parent = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def __enter__(self) -> Nursery:
@@ -87,31 +86,30 @@ def documents() -> list[Document]:
     return [Document(str(i), f"text w{i} " + "word. " * (40 if i % 5 == 0 else 3)) for i in range(TOTAL)]
 
 
-def opened(folder: Path, engine: str) -> DocumentIndex:
+def opened(folder: Path) -> DocumentIndex:
     """The index, with an ensemble."""
     encoder = WordEncoder(window=12)
-    index = DocumentIndex.open(folder, encoder, engine=engine, options=OPTIONS)
+    index = DocumentIndex.open(folder, encoder, options=OPTIONS)
     if index.manifest.statistics is None:
         index.set_ensemble(Ensemble.from_vectors(encoder.encode(QUESTIONS).dense))
     return index
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", [pytest.param("edge", marks=NEEDS_EDGE), "local"])
-def test_twenty_kills_lose_nothing_and_store_nothing_twice(tmp_path: Path, engine: str) -> None:
-    with opened(tmp_path / "unbroken", engine) as index:
+def test_twenty_kills_lose_nothing_and_store_nothing_twice(tmp_path: Path) -> None:
+    with opened(tmp_path / "unbroken") as index:
         index.sync(documents())
         expected = state(index)
     moments = random.Random(4)
     folder = tmp_path / "killed"
     before = 0
-    with Nursery(folder, engine) as nursery:
+    with Nursery(folder) as nursery:
         for kill in range(KILLS):
             # Every fourth one while it opens the index.
             longest = 0.6 if kill % 4 else 0.05
             seconds = moments.uniform(0.0, longest)
             said = nursery.kill("sync", lambda seconds=seconds: time.sleep(seconds), opened=kill % 4 > 0)
-            with opened(folder, engine) as index:
+            with opened(folder) as index:
                 now = len(index)
                 assert before <= now <= TOTAL
                 before = now
@@ -119,7 +117,7 @@ def test_twenty_kills_lose_nothing_and_store_nothing_twice(tmp_path: Path, engin
                     index.delete([str(i) for i in range(TOTAL)])
                     assert index.status().points == 0
                     before = 0
-    with opened(folder, engine) as index:
+    with opened(folder) as index:
         report = index.sync(documents())
         assert report.added + report.updated + report.unchanged == TOTAL
         assert state(index) == expected
@@ -152,10 +150,9 @@ def state(index: DocumentIndex) -> dict[tuple[str, int], tuple[object, ...]]:
     return points
 
 
-@pytest.mark.parametrize("engine", [pytest.param("edge", marks=NEEDS_EDGE), "local"])
-def test_a_killed_rebuild_leaves_the_old_version_in_use(tmp_path: Path, engine: str) -> None:
+def test_a_killed_rebuild_leaves_the_old_version_in_use(tmp_path: Path) -> None:
     folder = tmp_path / "index"
-    with opened(folder, engine) as index:
+    with opened(folder) as index:
         index.sync(documents()[:100])
 
     def begun() -> None:
@@ -163,9 +160,9 @@ def test_a_killed_rebuild_leaves_the_old_version_in_use(tmp_path: Path, engine: 
             time.sleep(0.01)
         time.sleep(0.2)
 
-    with Nursery(folder, engine) as nursery:
+    with Nursery(folder) as nursery:
         assert "done" not in nursery.kill("rebuild", begun, opened=True)
-    with opened(folder, engine) as index:
+    with opened(folder) as index:
         assert len(index) == 100
         index.rebuild(documents())
         assert len(index) == TOTAL

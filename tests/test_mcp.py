@@ -24,7 +24,6 @@ pytest.importorskip("structlog", reason="the extra 'mcp' is not installed")
 import httpx
 import httpx2
 from calling import exit_code
-from conftest import NEEDS_EDGE
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
@@ -57,7 +56,7 @@ OPEN = {"must": [{"key": "metadata.kind", "match": {"value": "open"}}]}
 
 @pytest.fixture
 def index(tmp_path: Path) -> Iterator[DocumentIndex]:
-    with DocumentIndex.open(tmp_path / "index", WordEncoder(), engine="local") as index:
+    with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
         index.sync(DOCUMENTS)
         background = pipeline_of(index, "dynamax").with_background(list(varied_questions(40))).background
         assert background is not None
@@ -285,7 +284,7 @@ HOSTILE = [
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DocumentIndex]:
     place = tmp_path_factory.mktemp("hostile") / "index"
-    with DocumentIndex.open(place, WordEncoder(), engine="local") as index:
+    with DocumentIndex.open(place, WordEncoder()) as index:
         index.sync([*HOSTILE, *(Document(f"f{i}", f"dogs bark {i} times " * 40) for i in range(44))])
         yield index
 
@@ -324,7 +323,7 @@ def test_an_explanation_keeps_its_limit_beside_ids_that_are_not_there(
 def test_status_keeps_its_limit_and_leaves_out_the_rarest_keys(tmp_path: Path, most: int) -> None:
     metadata = {f"{i:02}" + 'k"' * 99: i for i in range(30)}
     rare = {"rare" + "y" * 200: 1}
-    with DocumentIndex.open(tmp_path / "index", WordEncoder(), engine="local") as index:
+    with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
         index.sync(
             [
                 Document("a", "dogs bark", metadata={**metadata, **rare}),
@@ -530,7 +529,6 @@ def command(place: str) -> list[str]:
     return [sys.executable, "-c", CODE, "mcp", "--index", place]
 
 
-@NEEDS_EDGE
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 def test_a_process_speaks_the_protocol_over_its_standard_streams(named_index: str, mode: str) -> None:  # noqa: F811
     program, *arguments = command(named_index)
@@ -576,7 +574,6 @@ def started(place: str) -> subprocess.Popen[str]:
     return process
 
 
-@NEEDS_EDGE
 @pytest.mark.parametrize("how", ["closed", "interrupted", "terminated"])
 def test_a_process_ends_cleanly_with_its_input_or_a_signal(named_index: str, how: str) -> None:  # noqa: F811
     process = started(named_index)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pybase64
 import pytest
-from conftest import NEEDS_EDGE
+import qdrant_edge
 
 from surprise_rerank import DynaMax
 from surprise_rerank.connectors.qdrant.multivectors import (
@@ -113,13 +113,10 @@ def test_a_questions_vectors_have_the_length_of_their_weights() -> None:
     assert query_vectors(np.zeros((0, D), np.float32)).tolist() == [[0.0] * D]
 
 
-@NEEDS_EDGE
 @pytest.mark.parametrize("weighted", [False, True])
 def test_maxsim_of_qdrant_is_inclusion_but_for_the_rounding_of_its_codes(
     tmp_path: Path, weighted: bool
 ) -> None:
-    import qdrant_edge
-
     from surprise_rerank.connectors.qdrant.engines.edge import _token_params
 
     tokens = pooled_tokens(texts(40, 0, 90, 3, 300, dimension=384), 3.5, 16)

@@ -7,22 +7,20 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from conftest import NEEDS_EDGE
 from qdrant_rest import QdrantRest
 from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.connectors.qdrant.location import EngineKind, Location
+from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.eval.cli.surprise_rerank.index import _opened
 
 DOCUMENTS = [Document("a", "dogs bark"), Document("b", "cats sleep")]
-ENGINES = [pytest.param("edge", marks=NEEDS_EDGE), "local"]
 
 
-def fill(place: Path, engine: EngineKind = "local") -> None:
-    with DocumentIndex.open(place, WordEncoder(), engine=engine) as index:
+def fill(place: Path) -> None:
+    with DocumentIndex.open(place, WordEncoder()) as index:
         index.sync(DOCUMENTS)
 
 
@@ -31,8 +29,8 @@ def holds(place: Path) -> int:
         return len(index)
 
 
-def fill_and_fail(place: Path, engine: EngineKind) -> None:
-    fill(place, engine)
+def fill_and_fail(place: Path) -> None:
+    fill(place)
     raise DataError("wrong")
 
 
@@ -40,50 +38,45 @@ def opened_new(location: Location) -> AbstractContextManager[DocumentIndex]:
     return _opened(location, WordEncoder(), None, is_new=True)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_first_run_that_fails_leaves_no_folder_of_its_own(tmp_path: Path, engine: EngineKind) -> None:
+def test_a_first_run_that_fails_leaves_no_folder_of_its_own(tmp_path: Path) -> None:
     place = tmp_path / "new" / "deep" / "index"
-    with pytest.raises(DataError, match="wrong"), opened_new(Location(place, engine=engine)):
+    with pytest.raises(DataError, match="wrong"), opened_new(Location(place)):
         raise DataError("wrong")
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_an_empty_folder_that_was_there_stays(tmp_path: Path, engine: EngineKind) -> None:
+def test_an_empty_folder_that_was_there_stays(tmp_path: Path) -> None:
     place = tmp_path / "index"
     place.mkdir()
-    with pytest.raises(DataError, match="wrong"), opened_new(Location(place, engine=engine)):
+    with pytest.raises(DataError, match="wrong"), opened_new(Location(place)):
         raise DataError("wrong")
     assert list(place.iterdir()) == []
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_an_index_that_another_run_has_made_beside_it_stays(tmp_path: Path, engine: EngineKind) -> None:
+def test_an_index_that_another_run_has_made_beside_it_stays(tmp_path: Path) -> None:
     first, second = tmp_path / "new" / "a", tmp_path / "new" / "b"
-    with pytest.raises(DataError, match="wrong"), opened_new(Location(first, engine=engine)):
-        fill_and_fail(second, engine)
+    with pytest.raises(DataError, match="wrong"), opened_new(Location(first)):
+        fill_and_fail(second)
     assert not first.exists()
     assert holds(second) == 2
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_who_finds_a_folder_in_use_leaves_it_to_the_other(tmp_path: Path, engine: EngineKind) -> None:
+def test_who_finds_a_folder_in_use_leaves_it_to_the_other(tmp_path: Path) -> None:
     place = tmp_path / "new" / "index"
-    with DocumentIndex.open(place, WordEncoder(), engine=engine) as winner:
+    with DocumentIndex.open(place, WordEncoder()) as winner:
         winner.storage.engine.claim()
-        with pytest.raises(StoreError, match="close that one"), opened_new(Location(place, engine=engine)):
+        with pytest.raises(StoreError, match="close that one"), opened_new(Location(place)):
             pytest.fail("two may write")
         winner.sync(DOCUMENTS)
     assert holds(place) == 2
 
 
-@NEEDS_EDGE
 def test_an_index_that_another_run_reads_stays_until_it_is_filled(tmp_path: Path) -> None:
     place = tmp_path / "new" / "index"
-    with DocumentIndex.open(place, WordEncoder(), engine="edge"):
+    with DocumentIndex.open(place, WordEncoder()):
         pass
     with DocumentIndex.open(place, WordEncoder()) as other:
-        with pytest.raises(DataError, match="wrong"), opened_new(Location(place, engine="edge")):
+        with pytest.raises(DataError, match="wrong"), opened_new(Location(place)):
             raise DataError("wrong")
         other.sync(DOCUMENTS)
     assert holds(place) == 2

@@ -51,7 +51,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         Document(f"d{i}", text, title=f"Title {i}", metadata={"n": i}) for i, text in enumerate(USUAL)
     ]
     folder: Path = tmp_path_factory.mktemp("page") / "index"
-    with DocumentIndex.open(folder, WordEncoder(), engine="local") as index:
+    with DocumentIndex.open(folder, WordEncoder()) as index:
         index.sync([*documents, *HOSTILE], background=False)
         index.store_background(varied_questions(40), "auto")
         pipelines = IndexPipelines(index)

@@ -198,7 +198,7 @@ def test_indexing_counts_every_document_with_its_length(tmp_path: Path) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Terminal, "bar", contextlib.contextmanager(watched))
-        with DocumentIndex.open(tmp_path / "index", WordEncoder(), engine="local") as index:
+        with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
             index.sync(documents[:100], background=False)
             index.sync(from_iterable(documents), background=False)
     first, second = seen

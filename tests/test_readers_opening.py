@@ -322,7 +322,7 @@ def test_an_index_of_this_package_comes_back_without_its_token_vectors(tmp_path:
         Document("a", "dogs bark", "Pets", {"year": 1999, "hash": "mine"}),
         Document("b", "cats purr " * 500),
     ]
-    with DocumentIndex.open(tmp_path / "index", WordEncoder(), engine="local") as index:
+    with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
         index.sync(documents)
     (local,) = tmp_path.rglob("meta.json")
     client = QdrantClient(path=str(local.parent))

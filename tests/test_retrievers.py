@@ -22,7 +22,6 @@ from surprise_rerank.connectors.qdrant import (
     SurpriseRetriever,
 )
 from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever
-from surprise_rerank.core.extras import is_installed
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import DataError, IndexMismatchError
@@ -45,7 +44,7 @@ QUESTIONS = [" ".join(RANDOM.choice(WORDS, size=4)) for _ in range(25)]
 FULL = IndexOptions(
     passages=None,
     surprise_vector=True,
-    bm25=Bm25() if is_installed("qdrant_edge") else None,
+    bm25=Bm25(),
 )
 ASKED = [" ".join(RANDOM.choice(WORDS, size=3)) for _ in range(12)]
 MODES = ("client", "formula", "vector")
@@ -99,7 +98,6 @@ def test_pooled_statistics_rank_by_mean_alone(index: DocumentIndex) -> None:
             np.testing.assert_allclose(found.scores["surprise"], expected.scores, atol=2e-6)
 
 
-@pytest.mark.skipif(not is_installed("qdrant_edge"), reason="the extra 'edge' is not installed")
 def test_bm25_inside_the_engine_finds_the_words(index: DocumentIndex) -> None:
     retriever = SparseRetriever(index)
     (query,) = encode_queries(index.encoder, [DOCUMENTS[5].text])
@@ -112,7 +110,6 @@ def test_bm25_inside_the_engine_finds_the_words(index: DocumentIndex) -> None:
     assert retriever.moments(query.text).deviation > 0
 
 
-@pytest.mark.skipif(not is_installed("qdrant_edge"), reason="the extra 'edge' is not installed")
 def test_hybrid_search_needs_no_java(index: DocumentIndex) -> None:
     retriever = HybridRetriever(index, SparseRetriever(index))
     reranker = FusionReranker([RetrievedScorer("bm25")])
@@ -120,7 +117,6 @@ def test_hybrid_search_needs_no_java(index: DocumentIndex) -> None:
     assert ranking.ids[0] == "d3"
 
 
-@pytest.mark.skipif(not is_installed("qdrant_edge"), reason="the extra 'edge' is not installed")
 def test_every_retriever_can_be_narrowed_beside_its_own_filter(index: DocumentIndex) -> None:
     even = models.FieldCondition(key="metadata.even", match=models.MatchValue(value=True))
     own = SearchOptions(filter=YEARS)

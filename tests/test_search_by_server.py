@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 import pytest
 from calling import exit_code
-from conftest import NEEDS_EDGE
 from named_index import named_index  # noqa: F401 - a fixture
 from serving import Log, served, words_reranker
 from test_start_up import SLOW, imported
@@ -20,7 +19,6 @@ from surprise_rerank.connectors.systems.loading import PipelineSettings
 from surprise_rerank.eval.cli.surprise_rerank.main import main
 
 pytest.importorskip("fastapi")
-pytestmark = NEEDS_EDGE
 TOKEN = "a-token-of-this-test"
 
 
@@ -121,7 +119,7 @@ def test_a_threshold_of_surprise_is_the_servers_to_measure(search: Search, named
 
 
 def test_what_the_server_decides_is_refused_by_its_name(search: Search, url: str) -> None:
-    given = "--mode client,--exact,--model m,--index i,--compress,--tenant t,--consistency 1"
+    given = "--mode client,--exact,--model m,--index i,--tenant t,--consistency 1"
     for option in map(str.split, given.split(",")):
         assert f"{option[0]} cannot be used with --server" in search.refused("dog", "--server", url, *option)
 

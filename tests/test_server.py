@@ -45,7 +45,7 @@ def client() -> TestClient:
 
 @pytest.fixture
 def index(tmp_path: Path) -> Iterator[DocumentIndex]:
-    with DocumentIndex.open(tmp_path / "index", WordEncoder(), engine="local") as index:
+    with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
         index.sync(DOCUMENTS)
         background = pipeline_of(index, "dynamax").with_background(OTHERS).background
         assert background is not None

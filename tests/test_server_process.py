@@ -23,7 +23,6 @@ pytest.importorskip("fastapi", reason="the extra 'server' is not installed")
 import httpx
 import numpy as np
 from click.testing import CliRunner
-from conftest import NEEDS_EDGE
 from serving import Log, wait_until
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
@@ -115,7 +114,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def index(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("served") / "index"
-    with DocumentIndex.open(folder, load_encoder(str(model)), engine="local") as index:
+    with DocumentIndex.open(folder, load_encoder(str(model))) as index:
         index.sync([Document(f"d{i}", text) for i, text in enumerate(TEXTS)])
         pipeline = pipeline_of(index, "dynamax").with_background(OTHERS)
         assert pipeline.background is not None
@@ -201,10 +200,9 @@ def test_what_cannot_be_served_ends_the_server(model: Path, arguments: tuple[str
     assert said in str(done.exception)
 
 
-@NEEDS_EDGE
 def test_a_background_that_given_texts_lack_is_told_with_both_systems(model: Path, tmp_path: Path) -> None:
     folder = tmp_path / "index"
-    with DocumentIndex.open(folder, load_encoder(str(model)), engine="local") as index:
+    with DocumentIndex.open(folder, load_encoder(str(model))) as index:
         index.sync([Document(f"d{i}", text) for i, text in enumerate(TEXTS)])
         others = [f"{text} {own}" for text in TEXTS for own in OFF_TOPIC]  # which have words to find
         pipeline = pipeline_of(index, "bm25").with_background(others)

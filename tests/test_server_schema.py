@@ -32,7 +32,7 @@ TOKEN = "a-long-random-one"
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     folder: Path = tmp_path_factory.mktemp("schema")
-    with DocumentIndex.open(folder, WordEncoder(), engine="local") as index:
+    with DocumentIndex.open(folder, WordEncoder()) as index:
         index.sync([Document(str(i), f"text number {i}", metadata={"n": i}) for i in range(5)])
         yield create_app(
             text_reranker_of(index, "dynamax"),

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 from calling import exit_code
-from conftest import NEEDS_EDGE
 from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
@@ -26,7 +25,6 @@ from surprise_rerank.errors import StoreError
 from surprise_rerank.eval.cli.surprise_rerank.main import main
 
 pytestmark = [
-    NEEDS_EDGE,
     pytest.mark.skipif(sys.platform == "win32", reason="folders are not locked there"),
 ]
 

@@ -13,7 +13,6 @@ from typing import Any, get_args, get_type_hints
 import numpy as np
 import pytest
 from bs4 import BeautifulSoup
-from conftest import NEEDS_EDGE
 from interrupted import interrupted
 from qdrant_rest import QdrantRest
 from test_commands import Bench, corpus, error_line, write_model, write_rows
@@ -489,7 +488,6 @@ class TestStored:
 
 
 class TestIndexMode:
-    @NEEDS_EDGE
     def test_an_embedded_index_finds_what_the_exact_mode_does(self, desk: Desk) -> None:
         desk.compare("DOCS", "-k", "3")
         exact = desk.rows()

@@ -408,7 +408,6 @@ def test_a_corpus_of_one_document_has_no_neighbours(tmp_path):
 
 
 def test_candidates_may_come_from_an_index(tmp_path):
-    pytest.importorskip("qdrant_edge")
     settings = replace(SETTINGS, similarity="both", pool=10)
     exact = rows_of(job(tmp_path / "exact", settings))
     assert rows_of(job(tmp_path / "index", replace(settings, mode="index"))) == exact

@@ -36,15 +36,13 @@ from surprise_rerank.connectors.similar.scoring import PartScorer
 from surprise_rerank.connectors.similar.settings import SimilaritySettings
 from surprise_rerank.connectors.similar.threads import Threads
 from surprise_rerank.connectors.similar.workers import Sources
-from surprise_rerank.core.extras import is_installed
 from surprise_rerank.documents import Document
-from surprise_rerank.errors import DataError, MissingExtraError, StoreError
+from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.surprise import neighbours as module_of_neighbours
 
 pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
 
-NEEDS_EDGE = pytest.mark.skipif(not is_installed("qdrant_edge"), reason="the extra 'edge' is not installed")
 BLOCK = 128
 
 
@@ -57,7 +55,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(
     params=[
-        pytest.param("edge", marks=NEEDS_EDGE),
+        "edge",
         "rest",
         pytest.param("server", marks=pytest.mark.server),
     ]
@@ -180,7 +178,6 @@ def test_candidates_of_an_index_are_scored_again_by_dynamax(tmp_path, place):
     assert result(settings, "job", index=place) == result(exact(settings), "exact")
 
 
-@NEEDS_EDGE
 def test_what_a_graph_finds_is_scored_as_in_exact_mode(tmp_path):
     documents = given(clustered(8000, d=400))  # Edge builds graphs from 10 MB on
     job = prepared(tmp_path, replace(INDEXED, ef=64), documents)
@@ -320,7 +317,6 @@ def damage(job: SimilarityJob, rows: set[int]) -> None:
     parquet.write_table(type(table).from_pylist(kept, table.schema), path)
 
 
-@NEEDS_EDGE
 def test_a_check_counts_what_is_missing_and_what_is_wrong(tmp_path):
     job = prepared(tmp_path, INDEXED, given(clustered(400)))
     damage(job, set(range(0, 400, 4)))
@@ -333,7 +329,6 @@ def test_a_check_counts_what_is_missing_and_what_is_wrong(tmp_path):
     assert sample.low < sample.recall < sample.high
 
 
-@NEEDS_EDGE
 def test_a_check_of_a_threshold_counts_pairs(tmp_path):
     settings = replace(INDEXED, k=None, above=3.0)
     job = prepared(tmp_path, settings, given(clustered(400)))
@@ -345,7 +340,6 @@ def test_a_check_of_a_threshold_counts_pairs(tmp_path):
     assert asdict(sample_check(none)) | {"pairs": 0, "recall": 1.0} == asdict(sample_check(none))
 
 
-@NEEDS_EDGE
 def test_a_check_needs_a_sample(tmp_path):
     job = prepared(tmp_path, INDEXED, given(clustered(50)))
     with pytest.raises(DataError, match="a sample needs at least one document, got 0"):
@@ -451,7 +445,6 @@ def test_a_collection_that_was_deleted_is_told_and_made_again(tmp_path, rest):
     assert len(parts(job)) == 1
 
 
-@NEEDS_EDGE
 def test_a_shard_is_for_one_process_at_a_time(tmp_path):
     job = prepared(tmp_path, INDEXED, given(clustered(100)))
     with (
@@ -483,7 +476,6 @@ def test_whoever_stops_reading_a_result_lets_go_of_the_index(tmp_path, monkeypat
     assert len(kept) == 2
 
 
-@NEEDS_EDGE
 def test_an_index_that_is_finished_needs_no_room_on_the_disk(tmp_path, monkeypatch):
     job = prepared(tmp_path, INDEXED, given(clustered(100)))
     with opened(job) as index:
@@ -499,20 +491,11 @@ def test_an_index_that_is_finished_needs_no_room_on_the_disk(tmp_path, monkeypat
     assert len(parts(again)) == 1
 
 
-@NEEDS_EDGE
 def test_a_disk_without_room_is_told_before_anything_is_written(tmp_path, monkeypatch):
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=2**20))
     with pytest.raises(StoreError, match=r"the disk is full \(1 MiB are free, 256 MiB are needed\)"):
         prepared(tmp_path, INDEXED, given(clustered(100)))
-
-
-def test_without_edge_a_folder_needs_the_extra_or_a_server(tmp_path, monkeypatch):
-    monkeypatch.setattr(augmented, "is_installed", lambda _: False)
-    with pytest.raises(
-        MissingExtraError, match=r"qdrant_edge, which is not installed: run pip install .*edge.*url"
-    ):
-        prepared(tmp_path, INDEXED, given(clustered(50)))
 
 
 def test_a_place_is_a_folder_or_a_server(tmp_path):

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from calling import exit_code
-from conftest import NEEDS_EDGE
 from named_index import named_index, write_index  # noqa: F401 - a fixture among them
 
 from surprise_rerank import load_encoder
@@ -56,7 +55,6 @@ def special_alone(modules: set[str]) -> bool:
     return not modules & {"scipy.stats", "scipy.optimize", "scipy.cluster", "scipy.spatial"}
 
 
-@NEEDS_EDGE
 def test_status_and_a_search_by_words_import_no_library_of_models(named_index: str) -> None:  # noqa: F811
     modules = imported("surprise_rerank", "search", "--system", "bm25", "dog", "--index", named_index)
     assert not modules & {*SLOW, "opentelemetry"}
@@ -66,7 +64,6 @@ def test_status_and_a_search_by_words_import_no_library_of_models(named_index: s
     assert special_alone(modules)
 
 
-@NEEDS_EDGE
 def test_a_search_by_tokens_multiplies_by_torch_and_no_more(named_index: str) -> None:  # noqa: F811
     for system in ("dynamax", "auto"):
         modules = imported("surprise_rerank", "search", "--system", system, "dog", "--index", named_index)
@@ -74,7 +71,6 @@ def test_a_search_by_tokens_multiplies_by_torch_and_no_more(named_index: str) ->
         assert special_alone(modules)
 
 
-@NEEDS_EDGE
 def test_a_search_by_words_needs_no_model_and_others_say_that_it_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

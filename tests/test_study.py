@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from conftest import NEEDS_EDGE
 from words import WordEncoder
 
 from surprise_rerank.candidates import Candidates, Query
@@ -110,7 +109,6 @@ def of_the_product(case: Case, encoder: WordEncoder, dataset: RetrievalDataset) 
     return query, pool
 
 
-@NEEDS_EDGE
 @pytest.mark.parametrize(
     "settings",
     [
@@ -134,7 +132,6 @@ def test_the_row_auto_is_what_the_product_ranks(
         np.testing.assert_allclose([scores[name] for name in expected.ids], expected.scores, atol=2e-3)
 
 
-@NEEDS_EDGE
 def test_pools_and_scores_are_those_of_an_index(
     collection: Collection, encoder: WordEncoder, dataset: RetrievalDataset, tmp_path: Path
 ) -> None:
@@ -155,7 +152,6 @@ def test_pools_and_scores_are_those_of_an_index(
             assert apart.max() < 0.3
 
 
-@NEEDS_EDGE
 def test_what_was_read_is_read_from_the_cache(
     collection: Collection, dataset: RetrievalDataset, folder: Path, cache: Path
 ) -> None:
@@ -166,7 +162,6 @@ def test_what_was_read_is_read_from_the_cache(
         np.testing.assert_array_equal(Auto()(case), Auto()(other))
 
 
-@NEEDS_EDGE
 def test_nothing_is_chosen_on_what_is_left_out(collection: Collection) -> None:
     halves = (collection.cases[::2], collection.cases[1::2])
     parts = {
@@ -178,7 +173,6 @@ def test_nothing_is_chosen_on_what_is_left_out(collection: Collection) -> None:
     assert chosen == {"even": alone["odd"].chosen(["odd"]), "odd": alone["even"].chosen(["even"])}
 
 
-@NEEDS_EDGE
 def test_every_row_has_its_values(collection: Collection) -> None:
     study = Study({("words", "model"): collection})
     table = quality_table(study, "model", {"words": AUTO_DEFAULTS})
@@ -190,7 +184,6 @@ def test_every_row_has_its_values(collection: Collection) -> None:
     assert len(steps) == len(STEPS)
 
 
-@NEEDS_EDGE
 def test_the_command_prints_the_tables(
     folder: Path, cache: Path, encoder: WordEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

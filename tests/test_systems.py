@@ -19,7 +19,6 @@ from surprise_rerank.connectors.systems import register
 from surprise_rerank.connectors.systems.built import BuiltSystem
 from surprise_rerank.connectors.systems.inputs import SystemInputs
 from surprise_rerank.connectors.systems.register import SYSTEMS, System, find_system, register_system
-from surprise_rerank.core.extras import is_installed
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.rerank_eval.main import command as rerank_eval
 from surprise_rerank.eval.cli.surprise_rerank.main import command
@@ -100,7 +99,6 @@ def settings(folder: Path) -> RetrievalSettings:
     )
 
 
-@pytest.mark.skipif(not is_installed("qdrant_edge"), reason="the extra 'edge' is not installed")
 def test_a_question_has_one_order_on_an_index_and_in_an_evaluation(folder: Path, settings: RetrievalSettings):
     evaluated = evaluate(replace(settings, systems=tuple(BOTH)))
     assert [result.name for result in evaluated.results] == BOTH
@@ -116,9 +114,7 @@ def test_a_question_has_one_order_on_an_index_and_in_an_evaluation(folder: Path,
         assert found == ranked, result.name
 
 
-@pytest.mark.skipif(
-    not (is_installed("qdrant_edge") and has_lucene()), reason="the extras 'edge' and 'pyserini' are needed"
-)
+@pytest.mark.skipif(not has_lucene(), reason="the extra 'pyserini' is needed")
 @pytest.mark.parametrize("name", ["bm25", "bm25-lucene", "fusion", "fusion-lucene"])
 def test_a_systems_bm25_is_the_same_in_every_pool(name: str, settings: RetrievalSettings) -> None:
     def scores(pool: PoolName) -> dict[str, float]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from conftest import NEEDS_EDGE, Opener
+from conftest import Opener
 from qdrant_client import models
 from qdrant_rest import QdrantRest
 from words import WordEncoder
@@ -23,8 +23,6 @@ from surprise_rerank.encoders import loading
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import DataError, IndexMismatchError
 from surprise_rerank.eval.cli.surprise_rerank.main import command
-
-pytestmark = NEEDS_EDGE
 
 TENANTS = ("acme", "bolt", "cord")
 DOCUMENTS = [

@@ -16,7 +16,6 @@ from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex, IndexOptions
 from surprise_rerank.connectors.qdrant.retrievers.stored import StoredCandidates
 from surprise_rerank.connectors.systems.backgrounds import store_background
 from surprise_rerank.connectors.systems.loading import PipelineSettings, pipeline_of, text_reranker_of
-from surprise_rerank.core.extras import is_installed
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.function import FunctionEncoder
 from surprise_rerank.encoders.paired import PairedEncoder
@@ -37,7 +36,7 @@ def reranker() -> TextReranker:
 
 @pytest.fixture
 def index(tmp_path: Path):
-    options = IndexOptions(passages=None, bm25=Bm25() if is_installed("qdrant_edge") else None)
+    options = IndexOptions(passages=None, bm25=Bm25())
     with DocumentIndex.open(tmp_path / "index", WordEncoder(), options=options) as opened:
         opened.sync(DOCUMENTS)
         yield opened

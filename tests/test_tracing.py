@@ -15,7 +15,6 @@ import pytest
 pytest.importorskip("opentelemetry.sdk", reason="opentelemetry-sdk is not installed")
 
 from calling import exit_code
-from conftest import NEEDS_EDGE
 from named_index import named_index  # noqa: F401 - a fixture
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -76,7 +75,7 @@ def spans(exporter: InMemorySpanExporter) -> Iterator[Callable[[], list[Readable
 
 @pytest.fixture
 def index(tmp_path: Path) -> Iterator[DocumentIndex]:
-    with DocumentIndex.open(tmp_path / "index", WordEncoder(), engine="local") as index:
+    with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
         index.sync(DOCUMENTS)
         yield index
 
@@ -203,14 +202,13 @@ def test_texts_that_are_stored_are_fetched(
 def test_documents_are_counted_while_they_are_indexed(
     tmp_path: Path, spans: Callable[[], list[ReadableSpan]]
 ) -> None:
-    with DocumentIndex.open(tmp_path / "other", WordEncoder(), engine="local") as index:
+    with DocumentIndex.open(tmp_path / "other", WordEncoder()) as index:
         index.sync(DOCUMENTS)
     counted = [attributes(own) for own in spans() if own.name == "CreateEmbeddings"]
     assert sum(own["surprise_rerank.texts"] for own in counted) == len(DOCUMENTS)
     assert {own["surprise_rerank.side"] for own in counted} == {"document"}
 
 
-@NEEDS_EDGE
 @pytest.mark.filterwarnings("ignore:Payload indexes:UserWarning")
 def test_an_attached_collection_is_searched_in_spans_too(
     spans: Callable[[], list[ReadableSpan]],
@@ -229,7 +227,6 @@ def test_an_attached_collection_is_searched_in_spans_too(
     assert attributes(ended[2])["reranker.model_name"] == "FusionReranker"
 
 
-@NEEDS_EDGE
 def test_the_command_line_has_them_too(
     named_index: str,  # noqa: F811
     spans: Callable[[], list[ReadableSpan]],

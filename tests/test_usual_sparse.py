@@ -1,17 +1,13 @@
-"""Sparse vectors in every index, where they can be computed; and what an index does without them."""
+"""Sparse vectors in every index that is not told otherwise; and what one does without them."""
 
 from __future__ import annotations
 
-import dataclasses
-import sys
 from pathlib import Path
 
 import pytest
-from conftest import NEEDS_EDGE, Opener
+from conftest import Opener
 from words import WordEncoder
 
-from surprise_rerank import Passages
-from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant import (
     Bm25,
     DenseRetriever,
@@ -19,11 +15,9 @@ from surprise_rerank.connectors.qdrant import (
     IndexOptions,
     SparseRetriever,
 )
-from surprise_rerank.core.extras import is_installed
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries
-from surprise_rerank.errors import DataError, IndexMismatchError, MissingExtraError
-from surprise_rerank.eval.retrieval.workspace import Workspace
+from surprise_rerank.errors import DataError, IndexMismatchError
 
 DOCUMENTS = [
     Document("cat", "the cat sat on the mat"),
@@ -35,14 +29,6 @@ WITHOUT = IndexOptions(bm25=None)
 (QUERY,) = encode_queries(WordEncoder(), ["why do dogs bark at a cat"])
 
 
-@pytest.fixture
-def without_edge(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`qdrant_edge` cannot be found or imported from here on."""
-    monkeypatch.setitem(sys.modules, "qdrant_edge", None)
-    assert not is_installed("qdrant_edge")
-
-
-@NEEDS_EDGE
 def test_an_index_stores_sparse_vectors_unless_told_otherwise(open_index: Opener) -> None:
     with open_index(WordEncoder()) as index:
         index.sync(DOCUMENTS)
@@ -52,7 +38,6 @@ def test_an_index_stores_sparse_vectors_unless_told_otherwise(open_index: Opener
     assert found.ids[0] == "dog"
 
 
-@NEEDS_EDGE
 def test_documents_without_a_term_do_not_count_in_the_words_of_others(
     open_index: Opener, tmp_path: Path
 ) -> None:
@@ -81,7 +66,6 @@ def test_an_index_that_was_made_without_them_stays_as_it_is(open_index: Opener) 
         open_index(WordEncoder(), options=IndexOptions(bm25=Bm25()))
 
 
-@NEEDS_EDGE
 def test_a_rebuild_adds_them(open_index: Opener) -> None:
     with open_index(WordEncoder(), options=WITHOUT) as index:
         index.sync(DOCUMENTS)
@@ -89,48 +73,3 @@ def test_a_rebuild_adds_them(open_index: Opener) -> None:
         assert SparseRetriever(index).retrieve(QUERY, 1).ids == ("dog",)
     with open_index(WordEncoder(), options=IndexOptions()) as index:
         assert index.sync(DOCUMENTS).unchanged == 4
-
-
-def test_none_are_stored_where_nothing_computes_them(without_edge: None, tmp_path: Path) -> None:
-    assert IndexOptions() == WITHOUT
-    with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
-        assert index.sync(DOCUMENTS).added == 4
-        assert index.engine == "local"
-        assert index.manifest.options.bm25 is None
-
-
-@NEEDS_EDGE
-def test_an_index_that_has_them_opens_where_nothing_computes_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "index"
-    with DocumentIndex.open(folder, WordEncoder(), engine="local") as index:
-        index.sync(DOCUMENTS)
-        before = DenseRetriever(index).retrieve(QUERY, 10)
-    monkeypatch.setitem(sys.modules, "qdrant_edge", None)
-    with DocumentIndex.open(folder, WordEncoder()) as index:
-        assert index.manifest.options.bm25 == Bm25()
-        found = DenseRetriever(index).retrieve(QUERY, 10)
-        assert found.ids == before.ids
-        assert found.scores["cosine"].tolist() == before.scores["cosine"].tolist()
-        assert index.sync(DOCUMENTS).unchanged == 4
-        with pytest.raises(MissingExtraError, match=r"sparse vectors.*not installed: run pip install .*edge"):
-            SparseRetriever(index).retrieve(QUERY, 10)
-        with pytest.raises(MissingExtraError, match=r"sparse vectors.*not installed: run pip install .*edge"):
-            index.sync([*DOCUMENTS, Document("new", "a bird")])
-        assert len(index) == 4
-        assert index.delete(["none"]) == 1
-
-
-@NEEDS_EDGE
-@pytest.mark.parametrize("passages", [False, True])
-def test_caches_with_and_without_them_lie_apart(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, passages: bool
-) -> None:
-    space = Workspace(tmp_path, "demo", WordEncoder(), None, Terminal(quiet=True), passages)
-    with_words, stored = space.name, space.options
-    monkeypatch.setitem(sys.modules, "qdrant_edge", None)
-    assert space.options == dataclasses.replace(stored, bm25=None)
-    assert stored == IndexOptions(passages=Passages() if passages else None, bm25=Bm25())
-    assert "-sparse-" in with_words
-    assert "-sparse-" not in space.name

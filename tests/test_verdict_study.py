@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import NEEDS_EDGE
 from words import WordEncoder
 
 from surprise_rerank.connectors.progress import Terminal
@@ -76,7 +75,6 @@ def files(dataset: RetrievalDataset, encoder: WordEncoder, cache: Path, own: lis
     return files
 
 
-@NEEDS_EDGE
 @pytest.mark.parametrize("system", ["cosine", "dynamax", "fusion", "auto"])
 def test_the_surprise_is_the_one_of_a_search(
     system: str,
@@ -110,7 +108,6 @@ def test_the_surprise_is_the_one_of_a_search(
     np.testing.assert_allclose(known, chances, atol=1e-3)
 
 
-@NEEDS_EDGE
 def test_removed_questions_find_none_of_their_documents(files: dict[str, Path]) -> None:
     asked = Rankings.load(files["own"])
     assert asked.removed.sum() * 2 == len(asked.removed)

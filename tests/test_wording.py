@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
         ("data/engine=3/x.parquet: no such file", "data/engine=3/x.parquet: no such file"),
         ("engine=3/x.parquet: no such file", "engine=3/x.parquet: no such file"),
         ("a/min_surprise=0.9.csv: no such file", "a/min_surprise=0.9.csv: no such file"),
-        ("it has pooling=3.5. Give engine='edge'.", "it has --pooling 3.5. Give --engine edge."),
+        ("it has pooling=3.5. Give mode='client'.", "it has --pooling 3.5. Give --mode client."),
     ],
 )  # fmt: skip
 def test_python_names_become_options(said: str, shown: str) -> None:

@@ -13,7 +13,6 @@ import pytest
 from calling import exit_code
 from test_commands import Bench
 
-from surprise_rerank.core.extras import is_installed
 from surprise_rerank.eval.cli.rerank_eval.main import main as rerank_eval
 from surprise_rerank.eval.cli.surprise_rerank.main import main as surprise_rerank
 
@@ -161,7 +160,6 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
-@pytest.mark.skipif(not is_installed("qdrant_edge"), reason="the extra 'edge' is not installed")
 @pytest.mark.parametrize(("use", "named"), [*BEFORE, *AFTER])
 def test_a_wrong_use_is_one_line_and_leaves_nothing(desk: Path, use: str, named: str) -> None:
     arguments = shlex.split(use)

@@ -45,7 +45,6 @@ from surprise_rerank.connectors.qdrant.search.queries import (
 from surprise_rerank.connectors.qdrant.search.searched import Searched, Words
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files, digest_of
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
-from surprise_rerank.core.extras import is_installed
 from surprise_rerank.core.tokens import TokenBatch, TokenForm
 from surprise_rerank.core.vectors import VectorSimilarity
 from surprise_rerank.documents import Document
@@ -139,7 +138,7 @@ class AttachedCollection(Searched):
     def words(self) -> Words | None:
         """The words of documents: those that were added, or the collection's own sparse vectors."""
         own, added = self.vectors, self.enriched.words
-        if added is not None and is_installed("qdrant_edge"):
+        if added is not None:
             return Words(WORDS, self._weighted, self.added_terms, kind="words")
         if self.sparse is None or own.sparse is None:
             return None

@@ -10,7 +10,6 @@ import numpy as np
 from surprise_rerank.connectors.attached.collection import SparseEmbed
 from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
 from surprise_rerank.connectors.readers.fields import shown
-from surprise_rerank.core.extras import is_installed
 from surprise_rerank.core.terms import TermBatch
 from surprise_rerank.errors import DataError, ModelError, SurpriseRerankError
 
@@ -73,8 +72,6 @@ def _asked(given: Any) -> Callable[[str], Any]:
 
 def is_bm25(texts: Sequence[str], vectors: TermBatch, settings: Bm25) -> bool:
     """Whether stored sparse vectors are Qdrant's BM25 in a language: its terms of each text are there."""
-    if not is_installed("qdrant_edge"):
-        return False
     shares = []
     for i, text in enumerate(texts[:_COMPARED]):
         terms = settings.query(text).indices

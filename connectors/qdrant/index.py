@@ -102,12 +102,10 @@ class QdrantIndex(Searched):
         collection: str = "documents",
         url: str | Sequence[str] | None = None,
         api_key: str | None = None,
-        engine: EngineKind | None = None,
         prefer_grpc: bool = False,
         grpc_port: int | None = None,
         timeout: float = 60.0,
         retries: RetryPolicy = DEFAULT_RETRIES,
-        compression: bool = False,
         collection_settings: Mapping[str, Any] | None = None,
     ) -> Self:
         """Open an index, or make an empty one.
@@ -123,12 +121,10 @@ class QdrantIndex(Searched):
             collection: the collection's name, on a server or in memory.
             url: of a Qdrant server or cluster, such as http://localhost:6333; several for nodes of a cluster.
             api_key: for the server; the environment variable QDRANT_API_KEY by default.
-            engine: `edge` or `local` for a new folder; Edge where it is installed by default.
             prefer_grpc: send requests by gRPC instead of REST.
             grpc_port: where the server listens for gRPC; see `Location`.
             timeout: seconds until a request counts as failed.
             retries: how often and how long a failed request is sent again.
-            compression: let the server compress its answers; see `Location`.
             collection_settings: more for `QdrantClient.create_collection` on a server, such as
                 `shard_number`, `replication_factor`, `hnsw_config` or `optimizers_config`. An index that
                 exists must have those that are given.
@@ -147,16 +143,14 @@ class QdrantIndex(Searched):
             url,
             collection,
             api_key,
-            engine,
             prefer_grpc,
             grpc_port,
             timeout,
             retries,
-            compression,
         )
         if isinstance(location, Location):
             if where != Location():
-                raise DataError("a Location is given; put url, collection, api_key, engine and so on into it")
+                raise DataError("a Location is given; put url, collection, api_key and so on into it")
             where = location
         return cls(_open_storage(where, expected, options, collection_settings or {}), model)
 
@@ -594,6 +588,4 @@ def _open_storage(
         return ServerStorage.open(location, expected, options, settings if location.url is not None else {})
     if location.folder is None:
         raise StoreError("give a folder, ':memory:', or the url of a Qdrant server")
-    if location.engine == "server":
-        raise StoreError("the engine 'server' needs a url; choose edge or local for a folder")
-    return FolderStorage.open(Path(location.folder), expected, options, location.engine)
+    return FolderStorage.open(Path(location.folder), expected, options)

@@ -21,8 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from surprise_rerank.core.arrays import Float32Array
-from surprise_rerank.core.extras import import_extra, is_installed, pip_line
-from surprise_rerank.errors import DataError, MissingExtraError, near_or_all
+from surprise_rerank.errors import DataError, near_or_all
 
 if TYPE_CHECKING:
     import qdrant_edge
@@ -127,17 +126,12 @@ def _require(name: str, value: object, holds: bool, expected: str) -> None:
 
 
 def _model(settings: Bm25) -> qdrant_edge.Bm25:
-    if not is_installed("qdrant_edge"):
-        raise MissingExtraError(
-            "the index stores sparse vectors, which qdrant_edge computes; it is not installed: run "
-            + pip_line("edge")
-        )
-    edge = import_extra("qdrant_edge", "edge")
-    config = edge.Bm25Config(
+    import qdrant_edge  # 12 MB, which a look at settings does without
+
+    config = qdrant_edge.Bm25Config(
         k=settings.k, b=settings.b, avg_len=settings.average_length, language=settings.language
     )
-    model: qdrant_edge.Bm25 = edge.Bm25(config)
-    return model
+    return qdrant_edge.Bm25(config)
 
 
 def _text(text: str) -> str:

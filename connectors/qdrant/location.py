@@ -12,6 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 from surprise_rerank.core.settings import option
 from surprise_rerank.errors import DataError
 
+# Edge in a folder; qdrant-client's local mode in memory; a server.
 EngineKind: TypeAlias = Literal["edge", "local", "server"]
 MEMORY = ":memory:"
 _REST_PORT, _GRPC_PORT = 6333, 6334
@@ -58,13 +59,11 @@ class Location:
             nodes of a cluster. Requests go to the first that is up.
         collection: name of the collection, on a server or in memory.
         api_key: for the server; the environment variable QDRANT_API_KEY by default. It is never shown.
-        engine: `edge` or `local` for a new folder; Edge where it is installed by default.
         prefer_grpc: send requests by gRPC instead of REST.
         grpc_port: port of the server for gRPC; 6334 by default, and of several addresses the one after each
             address's own port.
         timeout: seconds until a request counts as failed.
         retries: how often and how long a failed request is sent again.
-        compression: let the server compress its answers: faster over slow networks, slower over others.
 
     Raises:
         DataError: if a url is empty, or both a folder and a url are given.
@@ -89,12 +88,10 @@ class Location:
     )
     collection: str = option("documents", metavar="NAME", help="The collection on the server.")
     api_key: str | None = None
-    engine: EngineKind | None = None
     prefer_grpc: bool = False
     grpc_port: int | None = None
     timeout: float = 60.0
     retries: RetryPolicy = DEFAULT_RETRIES
-    compression: bool = False
 
     def __post_init__(self) -> None:
         if self.url is not None:

@@ -9,7 +9,6 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.schema import METADATA, SCHEMA_VERSION
-from surprise_rerank.core.extras import is_installed
 from surprise_rerank.core.tokens.form import POOLING, TokenForm
 from surprise_rerank.encoders.backends.precision import precision_of
 from surprise_rerank.encoders.base import Encoder, token_dimension
@@ -18,10 +17,6 @@ from surprise_rerank.errors import MADE_ANEW, DataError, IndexMismatchError, Unr
 
 Quantization: TypeAlias = Literal["int8", "binary"]
 PayloadType: TypeAlias = Literal["keyword", "integer", "float", "bool", "datetime", "text", "uuid", "geo"]
-
-
-def _usual_bm25() -> Bm25 | None:
-    return Bm25() if is_installed("qdrant_edge") else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +29,7 @@ class IndexOptions:
         tokens: whether token vectors are stored, as multivectors, for MaxSim inside Qdrant.
         pooling: tokens of a document that are merged into one of them, on average; 1 merges none.
         surprise_vector: whether the augmented vector is stored, for first-stage search by surprise.
-        bm25: settings of the sparse vectors for lexical search inside Qdrant; None stores none, and is the
-            default where `qdrant_edge`, which computes them, is not installed.
+        bm25: settings of the sparse vectors for lexical search inside Qdrant; None stores none.
         quantization: of the dense vectors; searches are rescored with the originals.
         on_disk: dense vectors are read from disk instead of held in memory.
         payload_indexes: path such as `metadata.year` -> its type, for filters on large collections.
@@ -47,7 +41,7 @@ class IndexOptions:
     tokens: bool = True
     pooling: float = POOLING
     surprise_vector: bool = False
-    bm25: Bm25 | None = field(default_factory=_usual_bm25)
+    bm25: Bm25 | None = field(default_factory=Bm25)
     quantization: Quantization | None = None
     on_disk: bool = False
     payload_indexes: Mapping[str, PayloadType] = field(default_factory=dict)

@@ -19,7 +19,6 @@ from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.connectors.systems.built import BuiltSystem
 from surprise_rerank.connectors.systems.inputs import inputs_of
 from surprise_rerank.connectors.systems.register import SYSTEMS, all_systems, find_system
-from surprise_rerank.core.extras import is_installed, pip_line
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.errors import DataError, StoreError
@@ -126,9 +125,7 @@ def background_for(
     """
     found = load_background(index, built.name)
     problem = "" if found is None else _problem(index, built, found)
-    # What would be measured where words cannot be asked would leave them out for those who can.
-    asks_all = found is None or not _counts_unasked_words(built, found)
-    is_able = encoder is not None and find_system(built.name).encodes and asks_all
+    is_able = encoder is not None and find_system(built.name).encodes
     if (found is None or problem) and is_able and is_automatic():
         kept = found if found is not None else next(iter(all_backgrounds(index).values()), None)
         if (kept is not None or first) and len(index):
@@ -180,21 +177,11 @@ def _problem(index: Searched, built: BuiltSystem, background: QuestionBackground
         counts = {name for name in _PARTS if name in background.names}
         if not built.scorers or counts == {name for name in _PARTS if name in built.scorers}:
             return ""
-        if _counts_unasked_words(built, background):
-            return (
-                f"the background of {index.where} for {built.name!r} counts words, which cannot be asked "
-                f"here: run {pip_line('edge')}"
-            )
     return (
         f"{index.where}: the background for {built.name!r} is of {known} "
         f"({', '.join(background.names)}), and the system has another model or other scorers now; make it "
         "again with store_background"
     )
-
-
-def _counts_unasked_words(built: BuiltSystem, background: QuestionBackground) -> bool:
-    """Whether it counts BM25, which this machine cannot ask: questions become terms in Edge's code."""
-    return "bm25" in set(background.names) - set(built.scorers) and not is_installed("qdrant_edge")
 
 
 def _made_by(index: Searched, system: str) -> str:

@@ -20,7 +20,6 @@ from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchO
 from surprise_rerank.connectors.qdrant.search.searched import Searched
 from surprise_rerank.connectors.systems.built import SAMPLE_SIZE, BuiltSystem
 from surprise_rerank.connectors.systems.register import all_systems
-from surprise_rerank.core.extras import is_installed
 from surprise_rerank.core.terms import TermSpace
 from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Retriever
@@ -91,8 +90,8 @@ class SystemInputs:
 
     @property
     def words(self) -> LexicalIndex | None:
-        """The documents' words, where they can be asked: questions become terms in Edge's code."""
-        if self.index.manifest.options.bm25 is None or not is_installed("qdrant_edge"):
+        """The documents' words, where they are stored."""
+        if self.index.manifest.options.bm25 is None:
             return None
         return SparseRetriever(self.index, self.options)
 

@@ -46,7 +46,7 @@ _PHRASES: tuple[tuple[str, str], ...] = (
     (_NO_PATH + r"tokens=False" + _TO_ITS_END, "--no-tokens"),
     (_NO_PATH + r"tokens=True" + _TO_ITS_END, "--tokens"),
     (r"\bmultivector= ", "--multivector "),
-    (_NO_PATH + r"(backend|precision|pooling|engine|mode|device|quantization)=" + _VALUE, r"--\1 \2"),
+    (_NO_PATH + r"(backend|precision|pooling|mode|device|quantization)=" + _VALUE, r"--\1 \2"),
     (_NO_PATH + r"min_surprise=" + _VALUE, r"--min-surprise \1"),
     (_NO_PATH + r"min_surprise(?!=)" + _TO_ITS_END, "--min-surprise"),
     (r"attach it as it is with Collection\.attach", "search or enrich it as it is, without 'index'"),

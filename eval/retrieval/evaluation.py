@@ -329,8 +329,6 @@ def _missing(system: System) -> str:
     """What a system needs and this evaluation lacks, with the remedy; empty, where it can run."""
     if "lucene" in system.needs and not has_lucene():
         return f"Pyserini is not installed: run {pip_line('pyserini')}"
-    if "sparse" in system.needs and not is_installed("qdrant_edge"):
-        return f"qdrant_edge is not installed, which makes sparse vectors: run {pip_line('edge')}"
     if "multivectors" in system.needs:
         return "the index of an evaluation stores no multivectors; search an index of your own with it"
     if system.module and not is_installed(system.module):

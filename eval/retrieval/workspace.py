@@ -186,7 +186,7 @@ class Workspace:
     def _report(self, done: SyncReport, index: DocumentIndex) -> None:
         place = {
             "edge": "embedded Qdrant Edge",
-            "local": "embedded Qdrant, local mode",
+            "local": "Qdrant in memory",
             "server": shown_url(self.url or ""),
         }
         if not (done.added or done.updated or done.removed):

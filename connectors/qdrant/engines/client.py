@@ -1,4 +1,4 @@
-"""qdrant-client: a server or a cluster, or the client's own local mode in a folder or in memory."""
+"""qdrant-client: a server or a cluster, or the client's own local mode in memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from qdrant_client import QdrantClient, models
@@ -42,8 +41,7 @@ from surprise_rerank.connectors.qdrant.schema import (
     StoredVector,
 )
 from surprise_rerank.core.arrays import Float32Array
-from surprise_rerank.core.files import disk_errors
-from surprise_rerank.errors import MADE_ANEW, DataError, StoreError, UnreadableIndexError, did_you_mean
+from surprise_rerank.errors import DataError, StoreError, did_you_mean
 
 T = TypeVar("T")
 
@@ -55,27 +53,6 @@ _OPERATIONS = 500
 REQUEST_BYTES = 8 * 2**20  # a quarter of what a server takes
 # Arguments of `QdrantClient.create_collection` that are not the user's.
 _OURS = frozenset({"self", "collection_name", "vectors_config", "sparse_vectors_config", "kwargs"})
-
-
-def open_local(folder: Path) -> QdrantClient:
-    """The client's local mode in a folder: plain Python, brute force.
-
-    Raises:
-        StoreError: if another process has it open.
-        UnreadableIndexError: if it is damaged.
-    """
-    with disk_errors(str(folder)):
-        try:
-            # Our lock keeps threads apart; sqlite would refuse all threads but the first.
-            return QdrantClient(path=str(folder), force_disable_check_same_thread=True)
-        except RuntimeError as error:
-            raise StoreError(
-                f"{folder} is open in another process; close that one, or use a server"
-            ) from error
-        except OSError:
-            raise
-        except Exception as error:  # of sqlite, JSON and what it reads by them
-            raise UnreadableIndexError(f"{folder} is damaged; {MADE_ANEW}") from error
 
 
 class ClientEngine:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import qdrant_edge
 from qdrant_client import models
 
 from surprise_rerank.connectors.qdrant.engines.base import (
@@ -35,13 +36,6 @@ from surprise_rerank.connectors.qdrant.schema import (
     StoredVector,
 )
 from surprise_rerank.core.arrays import Float32Array
-from surprise_rerank.core.extras import import_extra
-
-if TYPE_CHECKING:
-    import qdrant_edge
-else:
-    qdrant_edge = import_extra("qdrant_edge", "edge")
-
 
 # KiB; Edge would make several graphs of 200 MiB for each core, and each query would search all of them.
 _ONE_SEGMENT = 10**9

@@ -7,18 +7,13 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+import qdrant_edge
 from qdrant_client import models
 
-from surprise_rerank.core.extras import import_extra
 from surprise_rerank.errors import DataError, StoreError
-
-if TYPE_CHECKING:
-    import qdrant_edge
-else:
-    qdrant_edge = import_extra("qdrant_edge", "edge")
 
 Translation: TypeAlias = Callable[[Any], Any]
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import qdrant_edge
 from qdrant_client import models
 
 from surprise_rerank.connectors.qdrant.engines.edge_filters import (
@@ -21,12 +22,6 @@ from surprise_rerank.connectors.qdrant.engines.edge_filters import (
     to_moment,
     to_place,
 )
-from surprise_rerank.core.extras import import_extra
-
-if TYPE_CHECKING:
-    import qdrant_edge
-else:
-    qdrant_edge = import_extra("qdrant_edge", "edge")
 
 _LIMIT = 10  # of a request or a prefetch that sets none, as on a server
 _RRF_K = 2  # a server's default; Edge has none

@@ -8,7 +8,8 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import qdrant_edge
 
 from surprise_rerank.connectors.qdrant.engines.edge_sharing import (
     CAN_SHARE,
@@ -18,14 +19,8 @@ from surprise_rerank.connectors.qdrant.engines.edge_sharing import (
     open_to_read,
     settle,
 )
-from surprise_rerank.core.extras import import_extra
 from surprise_rerank.core.files import disk_errors, explain
 from surprise_rerank.errors import MADE_ANEW, StoreError, UnreadableIndexError
-
-if TYPE_CHECKING:
-    import qdrant_edge
-else:
-    qdrant_edge = import_extra("qdrant_edge", "edge")
 
 # A page of Edge's payload storage is 32 MiB, mapped into memory: writing to one that the disk has no room
 # for kills the process, so room for the next pages is asked for before every write.

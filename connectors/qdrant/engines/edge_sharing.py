@@ -24,16 +24,12 @@ import zlib
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from surprise_rerank.core.extras import import_extra
+import qdrant_edge
+
 from surprise_rerank.core.files import whole_file
 from surprise_rerank.errors import MADE_ANEW, StoreError, UnreadableIndexError
-
-if TYPE_CHECKING:
-    import qdrant_edge
-else:
-    qdrant_edge = import_extra("qdrant_edge", "edge")
 
 if sys.platform != "win32":
     import fcntl

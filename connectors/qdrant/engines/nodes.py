@@ -40,12 +40,16 @@ _log = logging.getLogger(__name__)
 
 # A server compresses its answers for clients that say they read gzip, as both kinds of client do. Vectors are
 # as good as random: they take ten times as long then, and are hardly smaller.
-_GRPC_UNCOMPRESSED = {"grpc.compression_enabled_algorithms_bitset": 1}
 _REST_UNCOMPRESSED = {"Accept-Encoding": "identity"}
-# What is sent before the reader has said that it goes on: the answer to a question in one go.
-_GRPC_WINDOW = {"grpc.http2.lookahead_bytes": 8 * 2**20, "grpc.http2.max_frame_size": 2**20}
-# gRPC tries a lost connection again by itself; at first after a second, and by default after two minutes.
-_RECONNECT = {"grpc.initial_reconnect_backoff_ms": 200, "grpc.max_reconnect_backoff_ms": 2000}
+_GRPC = {
+    "grpc.compression_enabled_algorithms_bitset": 1,
+    # What is sent before the reader has said that it goes on: the answer to a question in one go.
+    "grpc.http2.lookahead_bytes": 8 * 2**20,
+    "grpc.http2.max_frame_size": 2**20,
+    # gRPC tries a lost connection again by itself; at first after a second, and by default after two minutes.
+    "grpc.initial_reconnect_backoff_ms": 200,
+    "grpc.max_reconnect_backoff_ms": 2000,
+}
 # qdrant-client opens a connection for each request to this machine. Compressed answers come in parts, which a
 # connection that is kept acknowledges 40 ms late.
 _CONNECTIONS = httpx.Limits(max_connections=None, max_keepalive_connections=64)
@@ -302,10 +306,6 @@ def _client(location: Location, url: str, timeout: float) -> QdrantClient:
     Raises:
         StoreError: if the key or the url cannot be one.
     """
-    options, more = {**_RECONNECT, **_GRPC_WINDOW}, dict[str, Any]()
-    if not location.compression:
-        options |= _GRPC_UNCOMPRESSED
-        more = {"metadata": dict(_REST_UNCOMPRESSED), "limits": _CONNECTIONS}
     try:
         return QdrantClient(
             url=url,
@@ -313,9 +313,10 @@ def _client(location: Location, url: str, timeout: float) -> QdrantClient:
             timeout=math.ceil(timeout),
             prefer_grpc=location.prefer_grpc,
             grpc_port=location.grpc_port_of(url),
-            grpc_options=options,  # to which the client adds
+            grpc_options=dict(_GRPC),  # to which the client adds
             check_compatibility=False,
-            **more,
+            metadata=dict(_REST_UNCOMPRESSED),
+            limits=_CONNECTIONS,
         )
     except UnicodeEncodeError:  # it contains the whole key, as a header
         raise StoreError(

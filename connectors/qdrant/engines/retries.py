@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-import sqlite3
 import ssl
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -62,7 +61,7 @@ _NO_ROOM = re.compile(r"no space left|disk space", re.IGNORECASE)
 _CERTIFICATE = re.compile(r".*certificate verify failed: (?P<reason>.+?)\.? \(_ssl\.c:\d+\)$")
 _NO_RESULT = re.compile(r"returned None")  # qdrant-client, of JSON that has no `result`
 _BAD_RETRY_AFTER = "Retry-After header value is not a valid integer: "
-_FAULTS = (ApiException, QdrantException, grpc.RpcError, sqlite3.Error, ValueError, AssertionError)
+_FAULTS = (ApiException, QdrantException, grpc.RpcError, ValueError, AssertionError)
 _SILENT = 3.0  # seconds that a request may wait without a word
 _SHOWN = 200  # characters of a message from outside
 
@@ -265,8 +264,6 @@ def _store_error(error: Exception, where: str) -> StoreError | None:
             return _transport_error(error.source, where)
         case grpc.RpcError():
             return _grpc_error(error, where)
-        case sqlite3.Error():
-            return StoreError(f"cannot use {where}: {error}; what is stored stays")
         case ValueError() | AssertionError():
             return _value_error(error, where)
     asked = _asked_wait(error)

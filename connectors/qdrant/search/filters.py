@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pydantic import ValidationError
 from qdrant_client import models
 
-from surprise_rerank.core.extras import is_installed
 from surprise_rerank.errors import DataError, StoreError
 
 if TYPE_CHECKING:
@@ -39,13 +38,12 @@ def filter_of(values: Any) -> models.Filter:
                 f"has_id knows points, not documents ({name!r} is no UUID); a document is "
                 """{"key": "id", "match": {"value": "its id"}}"""
             )
-    if is_installed("qdrant_edge"):
-        # The engine's own code knows what it takes: paths, places, numbers of 64 bits. What only a server has
-        # is left to it.
-        from surprise_rerank.connectors.qdrant.engines.edge_filters import to_filter
+    # The engine's own code knows what it takes: paths, places, numbers of 64 bits. What only a server has is
+    # left to it.
+    from surprise_rerank.connectors.qdrant.engines.edge_filters import to_filter
 
-        with contextlib.suppress(StoreError):
-            to_filter(found)
+    with contextlib.suppress(StoreError):
+        to_filter(found)
     return found
 
 

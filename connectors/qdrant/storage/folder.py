@@ -13,13 +13,10 @@ from types import MappingProxyType
 from typing import Any
 
 from surprise_rerank.connectors.qdrant.engines.base import Engine
-from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, open_local
-from surprise_rerank.connectors.qdrant.engines.nodes import Nodes
-from surprise_rerank.connectors.qdrant.location import EngineKind
+from surprise_rerank.connectors.qdrant.engines.edge import EdgeEngine
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
 from surprise_rerank.connectors.qdrant.storage.base import check, differs
 from surprise_rerank.connectors.qdrant.storage.files import FolderFiles
-from surprise_rerank.core.extras import is_installed, pip_line
 from surprise_rerank.core.files import disk_errors, whole_file
 from surprise_rerank.errors import (
     MADE_ANEW,
@@ -31,6 +28,7 @@ from surprise_rerank.errors import (
 
 MANIFEST_FILE = "manifest.json"
 VERSION_FILE = "index.json"  # which version is in use
+_POINTS = "edge"  # the folder of a version that Edge has
 
 
 class FolderStorage(FolderFiles):
@@ -39,7 +37,6 @@ class FolderStorage(FolderFiles):
     Args:
         folder: of the whole index.
         version: which one.
-        kind: `edge` or `local`.
         manifest: of the version; written where it is new.
 
     Raises:
@@ -47,26 +44,20 @@ class FolderStorage(FolderFiles):
         UnreadableIndexError: if it is damaged.
     """
 
-    def __init__(self, folder: Path, version: int, kind: EngineKind, manifest: Manifest) -> None:
+    def __init__(self, folder: Path, version: int, manifest: Manifest) -> None:
         self.where = str(folder)
-        self._folder, self._version, self._kind = folder, version, kind
+        self._folder, self._version = folder, version
         self._own = folder / str(version)
         super().__init__(self._own, self.where)
         with disk_errors(self.where):
             self._own.mkdir(mode=0o700, exist_ok=True)  # also what Edge writes in it has texts
-            if not (self._own / kind).exists():
+            if not (self._own / _POINTS).exists():
                 _write_json(self._own / MANIFEST_FILE, manifest.to_json())
         self.manifest = manifest
-        self.engine: Engine = _embedded_engine(self._own, kind, manifest)
+        self.engine: Engine = EdgeEngine.of_documents(self._own / _POINTS, manifest)
 
     @classmethod
-    def open(
-        cls,
-        folder: Path,
-        expected: Manifest | None,
-        options: IndexOptions | None,
-        kind: EngineKind | None,
-    ) -> FolderStorage:
+    def open(cls, folder: Path, expected: Manifest | None, options: IndexOptions | None) -> FolderStorage:
         """The version in use, or an empty first one.
 
         Raises:
@@ -74,30 +65,28 @@ class FolderStorage(FolderFiles):
             StoreError: if it cannot be used, or there is no index and no manifest to make one with.
         """
         with disk_errors(str(folder)):
-            while (found := _current(folder)) is not None:
-                version, stored = found
+            while (version := _current(folder)) is not None:
                 manifest = _read_manifest(folder / str(version))
                 check(manifest, expected, options, str(folder))
                 try:
                     # One that is not named yet may be half made, of a killed process: nothing is lost.
                     if (folder / VERSION_FILE).exists():
-                        _require_whole(folder / str(version), stored, manifest)
-                    opened = cls(folder, version, stored, manifest)
+                        _require_whole(folder / str(version), manifest)
+                    opened = cls(folder, version, manifest)
                 except UnreadableIndexError as error:
-                    if _current(folder) == found and _read_manifest(folder / str(version)) == manifest:
+                    if _current(folder) == version and _read_manifest(folder / str(version)) == manifest:
                         error.model = manifest.model
                         raise
                     continue  # somebody has changed it while it was looked at
                 # Only now nobody else can change them; somebody may have in between.
-                if (_current(folder), _read_manifest(opened.folder)) == (found, manifest):
+                if (_current(folder), _read_manifest(opened.folder)) == (version, manifest):
                     return opened
                 opened.close()
             if expected is None:
                 raise _no_index(folder)
             _require_free(folder)
-            chosen: EngineKind = kind or ("edge" if is_installed("qdrant_edge") else "local")
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            made = cls(folder, 1, chosen, expected)
+            made = cls(folder, 1, expected)
             made.promote()  # last: where a version is named, all of it has been there
             return made
 
@@ -119,13 +108,12 @@ class FolderStorage(FolderFiles):
             return cls._after(folder, found, manifest)
 
     @classmethod
-    def _after(cls, folder: Path, before: tuple[int, EngineKind], manifest: Manifest) -> FolderStorage:
-        version, kind = before[0] + 1, before[1]
-        own = folder / str(version)
+    def _after(cls, folder: Path, before: int, manifest: Manifest) -> FolderStorage:
+        own = folder / str(before + 1)
         with disk_errors(str(folder)):
             if own.exists() and not _is_begun(own, manifest):
                 shutil.rmtree(own)
-        return cls(folder, version, kind, manifest)
+        return cls(folder, before + 1, manifest)
 
     def reload(self) -> Manifest:
         """The manifest; no other process can change it while the folder is open."""
@@ -143,7 +131,7 @@ class FolderStorage(FolderFiles):
     ) -> FolderStorage:
         """The version after this one."""
         self.engine.claim()  # others would read on what is deleted in the end
-        return self._after(self._folder, (self._version, self._kind), manifest)
+        return self._after(self._folder, self._version, manifest)
 
     def write_file(self, name: str, content: bytes) -> None:
         """Keep a file, and remember that there is one; others may read the index meanwhile."""
@@ -165,7 +153,7 @@ class FolderStorage(FolderFiles):
     def promote(self) -> None:
         """Name this version in `index.json`."""
         with disk_errors(self.where):
-            _write_json(self._folder / VERSION_FILE, {"engine": self._kind, "version": self._version})
+            _write_json(self._folder / VERSION_FILE, {"version": self._version})
 
     def hand_over(self) -> None:
         """Nothing is shared."""
@@ -218,26 +206,8 @@ def _no_index(folder: Path) -> NoIndexError:
     return NoIndexError(f"there is no index at {folder}; make one first, or give its folder")
 
 
-def _embedded_engine(folder: Path, kind: EngineKind, manifest: Manifest) -> Engine:
-    if kind == "edge":
-        if not is_installed("qdrant_edge"):
-            raise StoreError(f"{folder} is of Qdrant Edge, which is not installed: run {pip_line('edge')}")
-        from surprise_rerank.connectors.qdrant.engines.edge import EdgeEngine
-
-        return EdgeEngine.of_documents(folder / "edge", manifest)
-    nodes = Nodes.given(open_local(folder / "local"), "local", str(folder))
-    engine = ClientEngine(nodes, "documents")
-    try:
-        if not engine.exists():
-            engine.create(manifest, {})
-    except BaseException:
-        engine.close()
-        raise
-    return engine
-
-
-def _current(folder: Path) -> tuple[int, EngineKind] | None:
-    """Version and engine of the index in a folder; None where there is none yet."""
+def _current(folder: Path) -> int | None:
+    """The version of the index in a folder that is in use; None where there is none yet."""
     path = folder / VERSION_FILE
     if not path.exists():
         complete = _versions(folder)  # one, where a process was killed while it made it
@@ -246,32 +216,23 @@ def _current(folder: Path) -> tuple[int, EngineKind] | None:
         return complete[0] if complete else None
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        version, kind = int(values["version"]), values["engine"]
+        return int(values["version"])
     except (ValueError, KeyError, TypeError) as error:
         raise UnreadableIndexError(f"{path} is damaged; {MADE_ANEW}") from error
-    if kind not in ("edge", "local"):
-        raise UnreadableIndexError(f"{path} names the engine {kind!r}; {MADE_ANEW}")
-    return version, kind
 
 
-def _versions(folder: Path) -> list[tuple[int, EngineKind]]:
-    """Number and engine of the versions in a folder, in or out of use."""
-    kinds: tuple[EngineKind, ...] = ("edge", "local")
+def _versions(folder: Path) -> list[int]:
+    """The versions in a folder, in or out of use."""
     return sorted(
-        (int(path.name), kind)
+        int(path.name)
         for path in (folder.iterdir() if folder.is_dir() else ())
-        for kind in kinds
-        if path.name.isdecimal() and (path / MANIFEST_FILE).exists() and (path / kind).exists()
+        if path.name.isdecimal() and (path / MANIFEST_FILE).exists() and (path / _POINTS).exists()
     )
 
 
-def _require_whole(own: Path, kind: EngineKind, manifest: Manifest) -> None:
+def _require_whole(own: Path, manifest: Manifest) -> None:
     """Refuse a version in use that has lost its points, before empty ones are made, or a file beside them."""
-    local = own / "local"
-    points = [own / "edge"]
-    if kind == "local":
-        points = [local / "meta.json", local / "collection" / "documents" / "storage.sqlite"]
-    for path in (*points, *(own / name for name in manifest.files)):
+    for path in (own / _POINTS, *(own / name for name in manifest.files)):
         if not path.exists() or not path.stat().st_size:
             raise UnreadableIndexError(f"{path} is missing, or empty; {MADE_ANEW}")
 

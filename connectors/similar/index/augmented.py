@@ -25,9 +25,8 @@ from surprise_rerank.connectors.qdrant.schema import SURPRISE, Point
 from surprise_rerank.connectors.similar.corpus import EncodedCorpus
 from surprise_rerank.connectors.similar.index.location import IndexLocation
 from surprise_rerank.core.arrays import Float32Array
-from surprise_rerank.core.extras import is_installed, pip_line
 from surprise_rerank.core.files import disk_errors
-from surprise_rerank.errors import DataError, MissingExtraError
+from surprise_rerank.errors import DataError
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.linear_form import augmented_documents
 from surprise_rerank.surprise.neighbours import KEY_BLOCK
@@ -205,11 +204,6 @@ class AugmentedIndex:
             return ClientEngine(Nodes.of(location), name)
         if location.folder is None:
             raise DataError("the index has no location; give a folder, or the url of a server")
-        if not is_installed("qdrant_edge"):
-            raise MissingExtraError(
-                "mode 'index' without a server needs qdrant_edge, which is not installed: run "
-                f"{pip_line('edge')}, or give the url of a Qdrant server"
-            )
         from surprise_rerank.connectors.qdrant.engines.edge import EdgeEngine
 
         folder = Path(location.folder)

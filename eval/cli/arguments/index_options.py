@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from surprise_rerank.core.extras import import_extra
 from surprise_rerank.core.settings import option
 
 if TYPE_CHECKING:
@@ -38,9 +37,7 @@ class IndexArguments:
         metavar="K",
         help="A document scores as the mean of its K best passages.  [default: 1]",
     )
-    bm25: bool | None = option(
-        None, flag="--bm25/--no-bm25", help="Words for BM25.  [default: bm25, with the extra `edge`]"
-    )
+    bm25: bool | None = option(None, flag="--bm25/--no-bm25", help="Words for BM25.  [default: bm25]")
     bm25_language: str | None = option(
         None, metavar="NAME", help="Of stems and stop words.  [default: english]"
     )
@@ -92,7 +89,6 @@ class IndexArguments:
 
         Raises:
             DataError: if a value is out of its range.
-            MissingExtraError: if BM25 is wanted, and the package that computes it is not installed.
         """
         from surprise_rerank.connectors.qdrant import IndexOptions
         from surprise_rerank.core.tokens.form import POOLING
@@ -142,7 +138,6 @@ class IndexArguments:
             return _NONE
         if not self.bm25 and self.bm25_language is None:
             return None
-        import_extra("qdrant_edge", "edge")  # an error now, not when the first document is stored
         changes: dict[str, Any] = (
             {} if self.bm25_language is None else {"language": self.bm25_language.lower()}
         )

@@ -52,9 +52,6 @@ server_option = click.option(
 _OPTIONS = (
     options_of(Location),
     click.option("--grpc", is_flag=True, help="Talk to the server by gRPC instead of REST."),
-    click.option(
-        "--compress", is_flag=True, help="Let the server compress its answers, for networks below 80 Mbit/s."
-    ),
     click.option("--json", "as_json", is_flag=True, help="JSON for programs."),
     click.option("--quiet", "-q", is_flag=True, help="The result only: no progress, no notes."),
     click.version_option(package_name="surprise-rerank"),
@@ -74,7 +71,6 @@ def takes_index(function: Command) -> Command:
         url: str | None,
         collection: str,
         grpc: bool,
-        compress: bool,
         as_json: bool,
         quiet: bool,
         **others: Any,
@@ -82,7 +78,7 @@ def takes_index(function: Command) -> Command:
         location = Location()
         if not others.get("server"):
             location = _location(folder, url, collection)
-            location = replace(location, prefer_grpc=grpc, compression=compress)
+            location = replace(location, prefer_grpc=grpc)
         return function(location=location, out=Output(as_json=as_json, quiet=quiet), **others)
 
     return functools.reduce(lambda inner, option: option(inner), reversed(_OPTIONS), command)
@@ -186,7 +182,7 @@ def _location(folder: str | None, url: str | None, collection: str) -> Location:
             "(or set SURPRISE_RERANK_INDEX or QDRANT_URL)"
         )
     context = click.get_current_context()
-    for name in ("collection", "grpc", "compress"):
+    for name in ("collection", "grpc"):
         if folder and context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--{name} belongs to --qdrant-url, but the index is the folder {folder}")
     return Location(folder, url, collection)

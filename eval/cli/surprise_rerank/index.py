@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,7 @@ from surprise_rerank.eval.retrieval.settings import DEFAULTS, Backend, Precision
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SyncReport
-    from surprise_rerank.connectors.qdrant.location import EngineKind, Location
+    from surprise_rerank.connectors.qdrant.location import Location
     from surprise_rerank.connectors.qdrant.manifest import Manifest
     from surprise_rerank.encoders.base import Encoder
 
@@ -68,11 +67,6 @@ Examples:
     "until the new one is complete.",
 )
 @click.option(
-    "--engine",
-    type=click.Choice(("edge", "local")),
-    help="Of a new folder.  [default: edge, with the extra `edge`]",
-)
-@click.option(
     "--background/--no-background",
     default=True,
     show_default=True,
@@ -93,7 +87,6 @@ def index(
     precision: Precision | None,
     prune: bool,
     rebuild: bool,
-    engine: EngineKind | None,
     background: bool,
 ) -> None:
     """Fill an index, or bring it up to date.
@@ -103,8 +96,6 @@ def index(
     again after a change, or after an interruption. The options of what is stored belong to a new index; one
     that exists keeps its own until it is rebuilt.
     """
-    if engine is not None and location.url is not None:
-        raise click.UsageError("--engine is for a folder; a server is its own engine")
     settings = cluster.settings(location)
     sources = inputs.open(",".join(location.urls) or None)
     sources.require_readable()
@@ -129,7 +120,7 @@ def index(
         from surprise_rerank.connectors.qdrant import DocumentIndex
 
         done = DocumentIndex.renew(
-            replace(location, engine=engine),
+            location,
             sources,
             encoder,
             options=options,
@@ -142,9 +133,7 @@ def index(
         return
     rebuild = rebuild and existing is not None  # else there is nothing to keep
     given = (None, None, None) if rebuild else (encoder, options, settings)
-    with _opened(replace(location, engine=engine), *given, is_new=existing is None) as opened:
-        if engine not in (None, opened.engine):
-            raise DataError(f"{opened.where} is of the engine {opened.engine}; --engine is for a new folder")
+    with _opened(location, *given, is_new=existing is None) as opened:
         shown = out.shows_progress
         if rebuild:
             done = opened.rebuild(

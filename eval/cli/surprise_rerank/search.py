@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # What `serve` is started with, by the names of the options.
 _OF_INDEX = frozenset(
-    {"folder", "url", "collection", "grpc", "compress", "mode", "exact", "consistency", "tenant", "model"}
+    {"folder", "url", "collection", "grpc", "mode", "exact", "consistency", "tenant", "model"}
 )
 
 _SEARCH_EXAMPLES = """\b
