@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Unpack
 
 from surprise_rerank.connectors.qdrant.search.searched import Searched
@@ -35,6 +36,8 @@ class Ranked(Searched):
         min_surprise: float | None = None,
         filter: models.Filter | None = None,  # noqa: A002 - the option's name
         mode: SurpriseMode | None = None,
+        scorers: Sequence[object] = (),
+        weights: Mapping[str, float] = MappingProxyType({}),
         **diversity: Unpack[DiversityOptions],
     ) -> Pipeline:
         """Search by a system: a question in, a ranking out.
@@ -46,6 +49,9 @@ class Ranked(Searched):
             min_surprise: leave out what is less surprising than this share of other questions.
             filter: only documents that it lets through, of Qdrant on the payload.
             mode: where `surprise` is computed: `formula`, `vector` or `client`; its usual place by default.
+            scorers: more scores for `auto` and `fusion`: a `CrossEncoder`, a function (question, texts) ->
+                scores, a `PayloadScorer` or another `Scorer`. They move documents and leave `surprise` alone.
+            weights: name of a part (`bm25`, `cosine`, `dynamax`, `words`, a scorer's) -> its factor.
             diversity: `diversity=.3` (or `mmr=.7`) puts different documents first, `collapse=.95` folds
                 near-duplicates into one; see `rerank/diversity.py`.
 
@@ -63,6 +69,8 @@ class Ranked(Searched):
             min_surprise=min_surprise,
             filter=filter,
             mode=mode,
+            scorers=scorers,
+            weights=weights,
             diversity=NO_DIVERSITY.changed(**diversity),
             first_background=self.measures_first,
         )
@@ -72,6 +80,8 @@ class Ranked(Searched):
         system: str | None = None,
         *,
         min_surprise: float | None = None,
+        scorers: Sequence[object] = (),
+        weights: Mapping[str, float] = MappingProxyType({}),
         **diversity: Unpack[DiversityOptions],
     ) -> TextReranker:
         """Re-rank texts that were retrieved elsewhere; vectors of stored ones are fetched by their ids.
@@ -79,7 +89,9 @@ class Ranked(Searched):
         Args:
             system: one that ranks texts; the best that there is enough for by default.
             min_surprise: leave out what is less surprising than this share of other questions.
-            diversity: as for `pipeline`.
+            scorers: as for `pipeline`, as weights and diversity.
+            weights: of parts.
+            diversity: of what it shows.
 
         Raises:
             DataError: if the system cannot rank given texts; as `pipeline`.
@@ -93,6 +105,8 @@ class Ranked(Searched):
             system,
             min_surprise=min_surprise,
             diversity=shown,
+            scorers=scorers,
+            weights=weights,
             first_background=self.measures_first,
         )
 

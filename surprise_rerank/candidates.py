@@ -289,7 +289,7 @@ class Ranking:
         passages: each document's best passage, where the candidates were passages; `parts` are its own.
         raw: name -> (n,) each scorer's own scores, before they were put on one scale for this question. They
             compare across questions, and are aligned with `ids`. Where it is empty, `scores` do so.
-        surprise: (n,) what `QuestionBackground.judged` adds, falling as `scores` do; None without one.
+        surprise: (n,) what `QuestionBackground.judged` adds; None without one.
         duplicates: n tuples of ids, the near-duplicates of each line; None where none were looked for.
         verdict: on the whole pool, also where nothing of it is shown; None where nobody asked for one.
     """

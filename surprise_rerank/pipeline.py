@@ -20,8 +20,8 @@ from surprise_rerank.rerank.rerankers import Reranker
 from surprise_rerank.rerank.weight_fitting import Weighted, WeightFit, fit_guarded
 from surprise_rerank.thresholds.background import (
     QuestionBackground,
-    above,
     checked_questions,
+    lines_above,
     require_background,
 )
 from surprise_rerank.thresholds.verdicts import verdict_on
@@ -456,8 +456,8 @@ def first_of(
         most: the most lines; all where None.
         min_surprise: leave out what is less surprising.
     """
-    enough = ranking if min_surprise is None else above(ranking, min_surprise)
-    shown = diversity.applied(ranking, pool, len(enough), most)
+    enough = None if min_surprise is None else lines_above(ranking, min_surprise)
+    shown = diversity.applied(ranking, pool, enough, most)
     return shown if most is None else shown.top(most)
 
 

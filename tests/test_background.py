@@ -26,7 +26,7 @@ from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.surprise.ensemble import Ensemble
-from surprise_rerank.thresholds.background import QuestionBackground, above
+from surprise_rerank.thresholds.background import QuestionBackground, lines_above
 from surprise_rerank.thresholds.question_contrast import question_contrast, with_question_contrast
 
 
@@ -77,7 +77,7 @@ def test_no_more_than_alpha_of_the_same_kind_of_questions_pass(count: int, seed:
     passed = []
     for i, score in enumerate(scores):
         background = one_score(np.delete(scores, i).tolist())
-        passed.append(len(above(judged(background, ranking(cosine=[score])), 1 - alpha)) > 0)
+        passed.append(len(lines_above(judged(background, ranking(cosine=[score])), 1 - alpha)) > 0)
     assert np.mean(passed) <= alpha + 1e-9
 
 
@@ -174,7 +174,7 @@ def test_what_cannot_be_told_is_refused():
     with pytest.raises(DataError, match="'odd' was scored by bm25, others by cosine"):
         QuestionBackground.of(mixed)
     with pytest.raises(DataError, match="judge it with a background first"):
-        above(ranking(cosine=[1.0]), 0.5)
+        lines_above(ranking(cosine=[1.0]), 0.5)
 
 
 def test_the_total_of_a_threshold_is_the_one_to_exceed():

@@ -20,7 +20,7 @@ from surprise_rerank.core.moments import Moments
 from surprise_rerank.documents import Document, Passage
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import DataError
-from surprise_rerank.rerank.auto import AutoReranker, AutoSettings, PoolAutoReranker
+from surprise_rerank.rerank.auto import AutoReranker, PoolAutoReranker
 from surprise_rerank.rerank.cross_encoder import CrossEncoderScorer
 from surprise_rerank.rerank.fusion import surprise_normalized
 from surprise_rerank.rerank.rerankers import FusionReranker
@@ -151,17 +151,14 @@ def test_it_is_one_more_part_of_auto():
     query, pool = scene()
     corpus = Ensemble.from_vectors(WordEncoder().encode(SAMPLE).dense)
     scorer = CrossEncoderScorer(Shared(), SAMPLE, name="reader")
-    auto = AutoReranker(corpus, more=(scorer,), settings=AutoSettings(more=2.0, trust=None))
+    auto = AutoReranker(corpus, more=(scorer,), weights={"reader": 2.0})
     assert auto.needs == {"dense", "documents"}
     ranking = auto.rerank(query, pool)
     assert tuple(ranking.parts) == ("cosine", "reader")
     z = surprise_normalized(scorer.scores(query, pool), scorer.moments(query, pool))
     np.testing.assert_allclose(ranking.parts["reader"], 2 * z[ranking.rows_in(pool)])
-    halved = auto.weighted({"reader": 0.5}).rerank(query, pool)
+    halved = auto.weighted({"reader": 1.0}).rerank(query, pool)
     assert np.abs(halved.parts["reader"]).max() == pytest.approx(np.abs(ranking.parts["reader"]).max() / 2)
-    without = replace(auto, settings=AutoSettings(more=0))
-    assert "reader" not in without.rerank(query, pool).parts
-    assert without.needs == {"dense"}
     left = auto.rerank(query, replace(pool, documents=None))
     assert left.notes[-1] == "without texts: the candidates have none, so reader was left out"
     with pytest.raises(DataError, match="need different names, got bm25, cosine, dynamax"):

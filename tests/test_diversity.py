@@ -176,9 +176,9 @@ def test_a_document_in_passages_is_compared_by_its_best_one():
 
 def test_what_may_not_come_counts_for_the_scale_only():
     ranking = ranking_of(COPIES)
-    found = Diversity(0.5, collapse=0.95).applied(ranking, COPIES, among=2)
+    found = Diversity(0.5, collapse=0.95).applied(ranking, COPIES, among=[0, 1])
     assert [(hit.id, hit.duplicates) for hit in found] == [("d0", ("d1",))]
-    assert len(Diversity(0.5).applied(ranking, COPIES, among=0)) == 0
+    assert len(Diversity(0.5).applied(ranking, COPIES, among=[])) == 0
 
 
 def test_a_pool_without_vectors_is_refused():

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
+from typing import TypeGuard
 
 import numpy as np
 
@@ -23,11 +26,13 @@ from surprise_rerank.core.vectors import is_linear
 from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Retriever
 from surprise_rerank.rerank.auto import AUTO_DEFAULTS, PARTS, AutoReranker, AutoSettings
+from surprise_rerank.rerank.cross_encoder import CrossEncoderScorer
 from surprise_rerank.rerank.fusion import BM25_WEIGHT
 from surprise_rerank.rerank.rerankers import (
     CosineReranker,
     DynaMaxReranker,
     FusionReranker,
+    Reranker,
     SurpriseReranker,
 )
 from surprise_rerank.rerank.scorers import (
@@ -85,6 +90,43 @@ def build_system(
     return replace(
         built, reranker=reranker, reranking=f"{built.reranking}; weights fitted on judged questions"
     )
+
+
+def with_scorers(
+    built: BuiltSystem, scorers: Sequence[object], weights: Mapping[str, float] = MappingProxyType({})
+) -> BuiltSystem:
+    """The same with further scorers in its sum, and with these weights in place of its own.
+
+    Args:
+        built: a system that adds scores on one scale.
+        scorers: each a `Scorer`, or what `CrossEncoderScorer` takes.
+        weights: name of a part -> its factor.
+
+    Raises:
+        DataError: if the system has one score, two scorers have one name, or a weight is for none.
+    """
+    if not scorers and not weights:
+        return built
+    own = built.reranker
+    if not isinstance(own, AutoReranker | FusionReranker):
+        raise DataError(
+            f"scorers= and weights= are for systems that add scores on one scale, such as auto and fusion; "
+            f"{built.name!r} has one score"
+        )
+    more = [scorer if _is_scorer(scorer) else CrossEncoderScorer(scorer) for scorer in scorers]
+    factors = {**own.weights, **weights}
+    if isinstance(own, AutoReranker):
+        reranker: Reranker = replace(own, more=(*own.more, *more), weights=factors)
+    else:
+        reranker = replace(own, scorers=[*own.scorers, *more], weights=factors)
+    names = ", ".join(scorer.name for scorer in more)
+    said = f"; with {names} in deviations above the mean" if names else ""
+    return replace(built, reranker=reranker, reranking=f"{built.reranking}{said}")
+
+
+def _is_scorer(given: object) -> TypeGuard[Scorer]:
+    has_all = all(hasattr(given, name) for name in ("scores", "moments", "needs"))
+    return has_all and not isinstance(given, type)
 
 
 def cosine(inputs: SystemInputs) -> BuiltSystem:

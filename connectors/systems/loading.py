@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from qdrant_client import models
@@ -22,7 +23,7 @@ from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchO
 from surprise_rerank.connectors.qdrant.search.searched import Searched
 from surprise_rerank.connectors.qdrant.storage.folder import require_index
 from surprise_rerank.connectors.systems.backgrounds import background_for, load_background
-from surprise_rerank.connectors.systems.building import build_system
+from surprise_rerank.connectors.systems.building import build_system, with_scorers
 from surprise_rerank.connectors.systems.built import BuiltSystem
 from surprise_rerank.connectors.systems.inputs import inputs_of
 from surprise_rerank.connectors.systems.register import SYSTEMS, find_system, resolved
@@ -222,6 +223,8 @@ def pipeline_of(
     filter: models.Filter | None = None,  # noqa: A002 - the option's name
     mode: SurpriseMode | None = None,
     diversity: Diversity = NO_DIVERSITY,
+    scorers: Sequence[object] = (),
+    weights: Mapping[str, float] = MappingProxyType({}),
     first_background: bool = False,
 ) -> Pipeline:
     """A system as a pipeline, with its background where there is one.
@@ -234,6 +237,8 @@ def pipeline_of(
         filter: only documents that it lets through.
         mode: where surprise is computed; its usual place by default.
         diversity: of what a search shows.
+        scorers: more of them; see `with_scorers`, as of weights.
+        weights: of parts.
         first_background: whether to measure a background where no system has one.
 
     Raises:
@@ -243,7 +248,8 @@ def pipeline_of(
     options = NO_OPTIONS if filter is None else SearchOptions(filter=filter)
     built = build_system(system or inputs_of(index).default, index, options, mode)
     background = background_for(index, built, index.encoder, min_surprise, first=first_background)
-    return pipeline_with(index, built, background, depth, min_surprise, diversity)
+    own = with_scorers(built, scorers, weights)
+    return pipeline_with(index, own, background, depth, min_surprise, diversity)
 
 
 def pipeline_with(
@@ -273,6 +279,8 @@ def text_reranker_of(
     *,
     min_surprise: float | None = None,
     diversity: Diversity = NO_DIVERSITY,
+    scorers: Sequence[object] = (),
+    weights: Mapping[str, float] = MappingProxyType({}),
     first_background: bool = False,
 ) -> TextReranker:
     """A re-ranker of given texts that fetches the vectors of those that are stored, by their ids.
@@ -282,6 +290,8 @@ def text_reranker_of(
         system: one that ranks texts; the best that there is enough for by default.
         min_surprise: leave out what is less surprising.
         diversity: of what it shows.
+        scorers: more of them; see `with_scorers`, as of weights.
+        weights: of parts.
         first_background: as for `pipeline_of`.
 
     Raises:
@@ -295,7 +305,7 @@ def text_reranker_of(
         able = ", ".join(other.name for other in SYSTEMS.values() if other.ranks_texts)
         raise DataError(f"the system {name!r} ranks inside Qdrant; given texts take one of {able}")
     words: LexicalIndex | None = None
-    if chosen.text_reranker and not chosen.fits:
+    if chosen.text_reranker and not chosen.fits and not scorers and not weights:
         cosine = name == "cosine"
         reranker: Reranker | None = (
             CosineReranker(index.similarity) if cosine else resolved(chosen.text_reranker)()
@@ -303,8 +313,9 @@ def text_reranker_of(
         background = load_background(index, name, min_surprise)
     else:
         built = build_system(name, index, of_texts=True)
-        reranker = inputs.surprise_of_texts() if name == "surprise" else built.reranker
         background = background_for(index, built, index.encoder, min_surprise, first=first_background)
+        built = with_scorers(built, scorers, weights)
+        reranker = inputs.surprise_of_texts() if name == "surprise" else built.reranker
         words = built.retriever.lexical if isinstance(built.retriever, HybridRetriever) else None
     if reranker is None:
         raise DataError(

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from surprise_rerank.rerank.diversity import Diversity as Diversity
     from surprise_rerank.rerank.fusion import FusionMethod as FusionMethod
     from surprise_rerank.rerank.fusion import fit_weights as fit_weights
+    from surprise_rerank.rerank.payload import PayloadScorer as PayloadScorer
     from surprise_rerank.rerank.rerankers import CosineReranker as CosineReranker
     from surprise_rerank.rerank.rerankers import DynaMaxReranker as DynaMaxReranker
     from surprise_rerank.rerank.rerankers import FusionReranker as FusionReranker
@@ -34,6 +35,7 @@ __getattr__, __all__ = lazy_names(
         "cross_encoder": "CrossEncoderScorer",
         "diversity": "Diversity",
         "fusion": "FusionMethod fit_weights",
+        "payload": "PayloadScorer",
         "rerankers": "CosineReranker DynaMaxReranker FusionReranker Reranker SurpriseReranker",
         "scorers": "CosineScorer DynaMaxScorer RetrievedScorer Scorer",
         "weight_fitting": "WeightFit Weighted fit_guarded",

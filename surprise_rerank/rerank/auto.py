@@ -73,7 +73,6 @@ class AutoSettings:
         bm25: weight of BM25 where dense vectors are trusted. It increases where they are not.
         cosine: weight of the cosine where it is trusted.
         dynamax: weight of inclusion.
-        more: weight of each further scorer (`AutoReranker.more`).
         words: weight of the similarity to the first ranking's best documents, by words.
         rarity: whether tokens have weights (`token_weights`); all count the same otherwise.
         hubs: the largest share, from 0 to 1, of a document's mean similarity to the corpus that its cosine
@@ -91,7 +90,6 @@ class AutoSettings:
     bm25: float = 0.5
     cosine: float = 1.0
     dynamax: float = 1.0
-    more: float = 1.0
     words: float = 0.75
     rarity: bool = True
     hubs: float = 1.0
@@ -100,7 +98,7 @@ class AutoSettings:
     trust: tuple[float, float] | None = (0.35, 0.55)
 
     def __post_init__(self) -> None:
-        for name in (*PARTS, "more"):
+        for name in PARTS:
             _require_in_range(name, getattr(self, name), np.inf, "a number, 0 or more")
         for name in ("hubs", "lengths"):
             _require_in_range(name, getattr(self, name), 1, "a share from 0 to 1")
@@ -156,6 +154,7 @@ class AutoReranker:
         weights: part -> factor of what it adds to the score; 1 where not given. `Pipeline.fit` learns them.
         threads: how many to multiply tokens with; see `pool_maxima`.
         more: further scorers on the surprise scale, such as a `CrossEncoderScorer`, of names of their own.
+            They are added at the end: trust and feedback are of the other parts.
         retrieved: whether the candidates come with inclusion that their store has computed, so that no token
             vectors are needed here.
         cosines: whether they come with the cosine and `MEAN_SIMILARITY`, so that no dense vectors are needed.
@@ -196,7 +195,7 @@ class AutoReranker:
             "terms": self.words is not None and bool(numbers.words),
         }
         own = frozenset(name for name, is_used in used.items() if is_used)
-        return own.union(*(scorer.needs for scorer in self._wanted()))
+        return own.union(*(scorer.needs for scorer in self.more))
 
     def rerank(self, query: Query, candidates: Candidates) -> Ranking:
         """The pool in order. `parts` add up to the score.
@@ -217,9 +216,6 @@ class AutoReranker:
     def weighted(self, weights: Mapping[str, float]) -> AutoReranker:
         """The same with other factors."""
         return replace(self, weights=dict(weights))
-
-    def _wanted(self) -> Sequence[Scorer]:
-        return self.more if self.settings.more else ()
 
     def _absences(self, query: Query, candidates: Candidates) -> dict[str, str]:
         """What is not there -> a sentence that says what is left out for it, where that has a weight."""
@@ -242,7 +238,7 @@ class AutoReranker:
         if lacking:
             names = " and ".join(lacking)
             found["words"] = f"without words: {names} are not there, so {_left_out(lacking.values())}"
-        notes = {scorer.name: absence(scorer, query, candidates) for scorer in self._wanted()}
+        notes = {scorer.name: absence(scorer, query, candidates) for scorer in self.more}
         return found | {name: note for name, note in notes.items() if note}
 
     def _scored(
@@ -257,9 +253,10 @@ class AutoReranker:
                 "give an ensemble of the corpus, a sample of its token vectors, or BM25 scores"
             )
         z = {name: own for name, (_, own) in found.items()}
-        trust, notes = self._trust(z, order), list(absent.values())
+        trust = self._trust({name: z[name] for name in SCORERS if name in z}, order)
+        notes = list(absent.values())
         if trust < 1:
-            others = " and ".join(name for name in z if name != "cosine")
+            others = " and ".join(name for name in SCORERS if name in z and name != "cosine")
             notes.insert(
                 0,
                 "the dense vectors were trusted less than usual here: their best documents are not those of "
@@ -288,7 +285,7 @@ class AutoReranker:
                 self.settings.lengths,
             )
             found["dynamax"] = inclusion.scores, surprise_normalized(own, Moments.of(usual))
-        for scorer in self._wanted():
+        for scorer in self.more:
             if scorer.name not in absent:
                 found[scorer.name] = _normalized(scorer, query, candidates)
         return found
@@ -343,9 +340,8 @@ class AutoReranker:
             "bm25": own.bm25 + (1 - trust),
             "cosine": own.cosine * trust,
             "dynamax": own.dynamax * (1 + trust) / 2,
-            **{scorer.name: own.more for scorer in self.more},
         }
-        parts = {name: factors[name] * scores for name, scores in z.items()}
+        parts = {name: factor * z[name] for name, factor in factors.items() if name in z}
         is_flat = np.ptp(_total(parts, candidates)) == 0 if order else True
         if own.words and self.words is not None and candidates.terms is not None:
             share = np.empty(len(order))
@@ -354,7 +350,7 @@ class AutoReranker:
         if is_flat:
             # All candidates have the same score: there is nothing to feed back.
             parts |= {name: np.zeros(len(order)) for name in parts if name not in z}
-        return parts
+        return parts | {name: scores for name, scores in z.items() if name not in factors}
 
 
 @dataclass(frozen=True, slots=True)

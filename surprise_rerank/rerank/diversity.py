@@ -84,19 +84,23 @@ class Diversity:
         return frozenset({"dense"} if self.diversity or self.collapse is not None else ())
 
     def applied(
-        self, ranking: Ranking, pool: Candidates, among: int | None = None, most: int | None = None
+        self,
+        ranking: Ranking,
+        pool: Candidates,
+        among: Sequence[int] | None = None,
+        most: int | None = None,
     ) -> Ranking:
         """A ranking of a pool with dense vectors in this order. Scores stay, so that they no longer fall.
 
-        Only the first `among` lines may come; relevance is on the scale of all of them. `most` lines are
+        Only the lines `among` these may come; relevance is on the scale of all of them. `most` lines are
         wanted. All come, but those behind are in the order of relevance. Of a document in passages the best
         passage's vector counts.
         """
-        lines = ranking if among is None else ranking.top(among)
+        lines = ranking if among is None else ranking.take(among)
         if not self.needs or not len(lines):
             return lines
         vectors = unit_rows(pool.require_dense()[lines.rows_in(pool)])
-        relevance = relevances(ranking.scores)[: len(lines)]
+        relevance = relevances(ranking.scores)[slice(None) if among is None else list(among)]
         if self.collapse is not None:
             groups = near_duplicates(vectors, self.collapse)
             firsts = [group[0] for group in groups]

@@ -44,6 +44,7 @@ from surprise_rerank.candidates import Candidates, Field, Query, Ranking
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.files import whole_file
 from surprise_rerank.errors import DataError
+from surprise_rerank.rerank.auto import SCORERS
 from surprise_rerank.rerank.fusion import BM25_WEIGHT
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.thresholds.background_file import packed, unpacked
@@ -252,10 +253,14 @@ class QuestionBackground:
         return np.array([_WEIGHTS.get(name, 1.0) for name in self.names])
 
     def totals_of(self, ranking: Ranking, question: str) -> Float64Array:
-        """(n,) T of every document of a question's ranking; a DataError if other scorers made it."""
+        """(n,) T of every document of a question's ranking; a DataError if other scorers made it.
+
+        Scorers of the caller's own are left out: they say nothing of whether there is an answer.
+        """
         own = _raw(ranking)
         if not len(ranking):
             return np.zeros(0)
+        own = {name: scores for name, scores in own.items() if name in self.names or name in SCORERS}
         if tuple(own) != self.names:
             raise DataError(
                 f"the background is of the scores {', '.join(self.names)}, the ranking of {', '.join(own)}; "
@@ -341,14 +346,17 @@ class QuestionBackground:
         """The ranking of all candidates with the surprise of every document, descending, and a verdict.
 
         A document is at least as surprising as any that the re-ranker puts below it. So the first one has the
-        largest of all, which is the question's. It is off-topic below `min_surprise`.
+        largest of all, which is the question's. It is off-topic below `min_surprise`. Scorers of the caller's
+        own can put any document first, so that each has its own surprise then.
 
         Raises:
             DataError: if the ranking was made by other scorers, or what `needs` names is missing.
         """
         told, totals = self.told(ranking, query, candidates)
         own = self.surprise(totals)
-        told = replace(told, surprise=np.maximum.accumulate(own[::-1])[::-1])
+        if set(_raw(told)) <= set(self.names):
+            own = np.maximum.accumulate(own[::-1])[::-1]
+        told = replace(told, surprise=own)
         evidence = self.evidence(totals) if len(totals) else None
         return replace(told, verdict=verdict_on(told, evidence, min_surprise))
 
@@ -433,11 +441,12 @@ def require_background(background: QuestionBackground | None, min_surprise: floa
     background.check(min_surprise)
 
 
-def above(ranking: Ranking, min_surprise: float) -> Ranking:
-    """The documents of a judged ranking that are surprising enough; perhaps none."""
+def lines_above(ranking: Ranking, min_surprise: float) -> list[int]:
+    """Which lines of a judged ranking are surprising enough; perhaps none."""
     if ranking.surprise is None:
         raise DataError("the ranking has no surprise; judge it with a background first")
-    return ranking.top(int((ranking.surprise >= min_surprise - _ROUNDING).sum()))
+    found: list[int] = np.flatnonzero(ranking.surprise >= min_surprise - _ROUNDING).tolist()
+    return found
 
 
 def _raw(ranking: Ranking) -> dict[str, Float64Array]:

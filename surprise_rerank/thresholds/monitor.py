@@ -189,7 +189,7 @@ def _surprise(found: Ranking | Verdict | float | None) -> float | None:
     if isinstance(found, Verdict):
         return found.surprise
     if isinstance(found, Ranking):
-        return None if found.surprise is None or not len(found) else float(found.surprise[0])
+        return None if found.surprise is None or not len(found) else float(found.surprise.max())
     return found
 
 

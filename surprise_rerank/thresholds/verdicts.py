@@ -38,7 +38,7 @@ def verdict_on(
         return Verdict("off-topic", None, None, "nothing was found")
     if ranking.surprise is None or evidence is None:
         return Verdict("answered", None, None, "not compared with other questions: there is no background")
-    surprise, chance = float(ranking.surprise[0]), evidence.chance
+    surprise, chance = float(ranking.surprise.max()), evidence.chance
     compared = f"the best document is above that of {_percent(surprise)} of unrelated questions"
     if surprise < least - _ROUNDING:
         # The chance is that of questions that are meant for the corpus.

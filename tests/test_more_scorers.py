@@ -1,0 +1,195 @@
+"""Scores of the application beside auto's and fusion's: a reader of pairs, popularity, recency."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from qdrant_client import QdrantClient, models
+from words import WordEncoder
+
+from surprise_rerank import Candidates, DataError, Document, Query, System, register_system
+from surprise_rerank.connectors.attached import Collection
+from surprise_rerank.connectors.document_index import DocumentIndex
+from surprise_rerank.connectors.qdrant.retrievers.dense import DenseRetriever
+from surprise_rerank.connectors.ranked import Ranked
+from surprise_rerank.connectors.systems import BuiltSystem
+from surprise_rerank.rerank import CosineScorer, CrossEncoderScorer, FusionReranker, PayloadScorer
+
+TODAY = date(2026, 11, 1)
+# Of each story an old one and a new one, in nearly the same words.
+STORIES = ("the bank raised its rates", "the river flooded the valley", "the team won the final")
+NEWS = [
+    Document(
+        f"{age} {i}",
+        f"{story} said report {i} of many words about {' '.join(f'w{(i * k) % 13}' for k in range(1, 9))}",
+        metadata={"date": str(TODAY - timedelta(days=days)), "clicks": 10 * i + (age == "old")},
+    )
+    for i in range(8)
+    for story in STORIES[i % 3 : i % 3 + 1]
+    for age, days in (("old", 900), ("new", 2))
+]
+QUESTION = "who raised rates at the bank"
+RECENT = PayloadScorer("metadata.date", decay=30, origin=TODAY, name="recency")
+
+
+def attached(tmp_path: Path) -> Ranked:
+    client, encoder = QdrantClient(":memory:"), WordEncoder(64)
+    client.create_collection("news", models.VectorParams(size=64, distance=models.Distance.COSINE))
+    client.upsert(
+        "news",
+        [
+            models.PointStruct(
+                id=i,
+                vector=encoder.encode([d.content]).dense[0].tolist(),
+                payload={"name": d.id, "text": d.text, **d.metadata},
+            )
+            for i, d in enumerate(NEWS)
+        ],
+    )
+    return Collection.attach(client, "news", embed=encoder, id="name")
+
+
+def own(tmp_path: Path) -> Ranked:
+    index = DocumentIndex.open(tmp_path / "news", WordEncoder(64))
+    index.sync(NEWS, background=False)
+    return index
+
+
+@pytest.fixture(params=[own, attached], ids=["own", "attached"])
+def collection(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ranked]:
+    make: Callable[[Path], Ranked] = request.param
+    with make(tmp_path) as made:  # type: ignore[attr-defined]
+        yield made
+
+
+class Reader:
+    """What sentence-transformers' `CrossEncoder` has."""
+
+    def predict(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        return [float("report 3" in text) for _, text in pairs]
+
+
+@pytest.mark.parametrize("system", ["auto", "fusion"])
+def test_a_question_about_news_prefers_the_new(collection: Ranked, system: str) -> None:
+    plain = collection.pipeline(system).search(QUESTION, 16)
+    found = collection.pipeline(system, scorers=[RECENT]).search(QUESTION, 16)
+    assert set(plain.ids) == set(found.ids)
+    assert any(name.startswith("old") for name in plain.ids[:3])
+    assert all(name.startswith("new") for name in found.ids[:3])
+    assert "raised its rates" in found[0].text
+    assert "recency" in found[0].parts
+    ignored = collection.pipeline(system, scorers=[RECENT], weights={"recency": 0}).search(QUESTION, 16)
+    assert ignored.ids == plain.ids
+
+
+def test_a_reader_of_pairs_is_taken_as_it_is(collection: Ranked) -> None:
+    found = collection.pipeline("auto", scorers=[Reader()], weights={"cross-encoder": 9}).search(QUESTION, 2)
+    assert {name[-1] for name in found.ids} == {"3"}
+    by_function = collection.pipeline(
+        "fusion",
+        scorers=[lambda question, texts: ["report 5" in text for text in texts]],
+        weights={"cross-encoder": 9},
+    )
+    assert {name[-1] for name in by_function.search(QUESTION, 2).ids} == {"5"}
+
+
+def test_given_texts_are_ranked_with_them_as_well(collection: Ranked) -> None:
+    texts = [document.text for document in NEWS]
+    reranker = collection.text_reranker("auto", scorers=[Reader()], weights={"cross-encoder": 9})
+    assert all("report 3" in hit.text for hit in reranker.rank(QUESTION, texts, top_k=2))
+
+
+def test_surprise_is_of_the_systems_own_scores(collection: Ranked) -> None:
+    questions = [f"w{i} w{i + 1} word number {i}" for i in range(40)]
+    collection.store_background(questions, "auto")
+    plain = collection.pipeline("auto").search(QUESTION, 16)
+    found = collection.pipeline("auto", scorers=[RECENT], weights={"recency": 50}).search(QUESTION, 16)
+    assert [name[:3] for name in found.ids] == ["new"] * 8 + ["old"] * 8
+    assert found.verdict == plain.verdict
+    # Each its own, where the plain ranking gives a document at least that of those below it.
+    assert plain.surprise is not None
+    assert found.surprise is not None
+    usual = dict(zip(plain.ids, plain.surprise, strict=True))
+    assert all(mine <= usual[name] + 1e-9 for name, mine in zip(found.ids, found.surprise, strict=True))
+    least = float(np.median(found.surprise))
+    enough = collection.pipeline("auto", scorers=[RECENT]).search(QUESTION, 16, min_surprise=least)
+    assert {hit.id for hit in enough} == {
+        name for name, mine in zip(found.ids, found.surprise, strict=True) if mine >= least
+    }
+
+
+def _news(inputs: Any) -> BuiltSystem:
+    scorers = [CosineScorer(inputs.index.ensemble()), CrossEncoderScorer(Reader()), RECENT]
+    return BuiltSystem("news", DenseRetriever(inputs.index, options=inputs.options), FusionReranker(scorers))
+
+
+NEWS_SYSTEM = System(name="news", summary="cosine, a reader and recency", build=_news)
+
+
+def test_a_system_of_the_users_own_ranks_any_collection(collection: Ranked) -> None:
+    register_system(NEWS_SYSTEM)
+    found = collection.pipeline("news").search(QUESTION, 3)
+    assert tuple(found[0].parts) == ("cosine", "cross-encoder", "recency")
+
+
+@pytest.mark.parametrize(
+    ("system", "more", "told"),
+    [
+        ("cosine", {"scorers": [RECENT]}, "'cosine' has one score"),
+        ("auto", {"scorers": [Reader]}, "scores no pairs"),
+        ("auto", {"scorers": [7]}, "scores no pairs"),
+        ("auto", {"scorers": [RECENT, RECENT]}, "different names"),
+        ("auto", {"weights": {"recency": 1}}, "weights for recency, but the parts are"),
+        ("auto", {"scorers": [RECENT], "weights": {"recency": -1}}, "a number, 0 or more"),
+    ],
+)
+def test_what_cannot_be_added_is_refused(
+    collection: Ranked, system: str, more: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(DataError, match=told):
+        collection.pipeline(system, **more)
+
+
+def pool(*values: Any) -> Candidates:
+    documents = tuple(
+        Document(str(i), "text", metadata={} if own is None else {"a": {"b": own}})
+        for i, own in enumerate(values)
+    )
+    return Candidates(tuple(d.id for d in documents), {}, documents=documents)
+
+
+def scored(scorer: PayloadScorer, *values: Any) -> list[float]:
+    return [round(float(own), 6) for own in scorer.scores(Query("q"), pool(*values))]
+
+
+def test_values_of_a_payload() -> None:
+    plain = PayloadScorer("a.b")
+    assert plain.name == "a.b"
+    assert scored(plain, 3, 2.5) == [3, 2.5]
+    found = scored(plain, None, "soon", True, [1], "1970-01-02", "1970-01-02T12:00:00Z")
+    assert np.isnan(found[:4]).all()
+    assert found[4:] == [1, 1.5]
+    assert plain.moments(Query("q"), pool(1, 3, None)).mean == 2
+    near = PayloadScorer("a.b", decay=timedelta(days=10), origin=datetime(2026, 1, 11, tzinfo=UTC))
+    assert scored(near, "2026-01-11", "2026-01-01", "2026-01-31") == [1, 0.5, 0.25]
+    assert scored(PayloadScorer("a.b", decay=5, origin=20), 20, 25, 10) == [1, 0.5, 0.25]
+    (now,) = scored(PayloadScorer("a.b", decay=10), datetime.now(UTC).isoformat())
+    assert now == pytest.approx(1, abs=1e-3)
+
+
+def test_wrong_uses_of_a_payload_are_told() -> None:
+    for key in ("", "a..b", "."):
+        with pytest.raises(DataError, match="is no key of the metadata"):
+            PayloadScorer(key)
+    for decay in (0, -1, timedelta(0), float("nan")):
+        with pytest.raises(DataError, match="must be above 0"):
+            PayloadScorer("a", decay=decay)
+    with pytest.raises(DataError, match="give origin=, the best number"):
+        scored(PayloadScorer("a.b", decay=3), 7)
+    with pytest.raises(DataError, match="have the retriever fetch them"):
+        PayloadScorer("a").scores(Query("q"), Candidates(("1",), {}))
