@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -295,3 +296,46 @@ def test_an_index_takes_a_function_with_a_name(open_index: Opener):
         assert not index.manifest.options.tokens
     with pytest.raises(DataError, match="tokens=False"):
         open_index(FunctionEncoder(toy_model, name="other"), options=IndexOptions())
+
+
+def sent(api: Api) -> list[str]:
+    return [text for call in api.calls for text in call]
+
+
+def test_a_question_is_asked_once() -> None:
+    api = Api()
+    asked = encoder(api, cache=2)
+    first = asked.encode(["a", "bb"], "query").dense
+    again = asked.encode(["bb", "a", "ccc", ""], "query").dense
+    assert sent(api) == ["a", "bb", "ccc"]
+    np.testing.assert_array_equal(again[:2], first[::-1])
+    assert not again[3].any()
+    asked.encode(["bb"], "query")  # two are kept, and ccc pushed it out
+    asked.encode(["ccc"], "query")
+    assert len(sent(api)) == 4
+    for _ in range(2):
+        asked.encode(["ccc"])
+    assert sent(api)[4:] == ["ccc", "ccc"], "documents are sent every time"
+
+
+def test_a_folder_keeps_questions_for_the_next_process(tmp_path: Path) -> None:
+    folder = tmp_path / "questions"
+    expected = [["a", "bb"], [], ["a", "bb"]]
+    for name, wanted in zip(("one", "one", "other"), expected, strict=True):
+        api = Api()
+        encoder(api, name=name, dimension=16, cache=folder).encode(["a", "bb"], "query")
+        assert sent(api) == wanted
+    files = sorted(folder.iterdir())
+    assert len(files) == 4
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
+    for path in files:
+        path.write_bytes(b"nonsense")
+    api = Api()
+    encoder(api, name="one", dimension=16, cache=folder).encode(["a"], "query")
+    assert sent(api) == ["a"]
+
+
+@pytest.mark.parametrize("wrong", [0, -3, True])
+def test_a_cache_of_no_size_is_refused(wrong: int) -> None:
+    with pytest.raises(DataError, match="how many questions to keep"):
+        encoder(Api(), cache=wrong)

@@ -40,7 +40,8 @@ class OpenAIEncoder(FunctionEncoder):
         dimensions: ask the model for shorter vectors, where it can.
         prompts: what is put before questions (`query`) and documents (`document`).
         timeout: seconds until a request counts as failed.
-        options: of `FunctionEncoder`: name, batch, batch_characters, window, unit, attempts, per_minute.
+        options: of `FunctionEncoder`: name, batch, batch_characters, window, unit, attempts, per_minute,
+            cache.
 
     Raises:
         ModelError: if the url is none of HTTP.

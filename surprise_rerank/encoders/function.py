@@ -20,6 +20,7 @@ from surprise_rerank.core.arrays import Float32Array, IntArray, unit_rows
 from surprise_rerank.core.retry_after import retry_after_seconds
 from surprise_rerank.documents import encodable
 from surprise_rerank.encoders.base import Encoded, Kind, Progress
+from surprise_rerank.encoders.question_cache import QuestionCache
 from surprise_rerank.errors import DataError, ModelError, SurpriseRerankError
 
 T = TypeVar("T")
@@ -68,6 +69,8 @@ class FunctionEncoder:
         attempts: how often a call is tried.
         per_minute: most calls a minute, all threads together; None for any number.
         first_wait: seconds of the first pause, about.
+        cache: how many questions' vectors are kept, so that the function is not asked twice; or a folder,
+            which keeps them for later processes. They are told apart by the name.
 
     Raises:
         DataError: if a number is not positive, or the name is empty.
@@ -87,6 +90,7 @@ class FunctionEncoder:
         attempts: int = 5,
         per_minute: float | None = None,
         first_wait: float = 1.0,
+        cache: int | str | os.PathLike[str] | None = None,
     ) -> None:
         if not name.strip():
             raise DataError("an embedding function needs a name, which tells its vectors from others")
@@ -114,6 +118,7 @@ class FunctionEncoder:
         self._batch, self._batch_characters = batch, batch_characters
         self._attempts, self._first_wait = attempts, first_wait
         self._pace = _Pace(per_minute)
+        self._cache = None if cache is None else QuestionCache(cache)
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -159,17 +164,32 @@ class FunctionEncoder:
                     f"text {place} for {self.name!r} is of type {type(text).__name__}; give a list of strings"
                 )
         plain = [encodable(text) for text in texts]
-        found: list[tuple[list[int], Float32Array]] = []
+        found = self._cached(plain) if kind == "query" else {}
         for rows in self._batches(plain):
-            sent = [row for row in rows if plain[row].strip()]
+            sent = [row for row in rows if plain[row].strip() and row not in found]
             if sent:
-                found.append((sent, self._call([plain[row] for row in sent], sent, kind)))
+                vectors = self._call([plain[row] for row in sent], sent, kind)
+                found |= dict(zip(sent, vectors, strict=True))
+                if kind == "query" and self._cache is not None:
+                    self._cache.put(self._kept_as, {plain[row]: found[row] for row in sent})
             if on_progress is not None:
                 on_progress(len(rows))
         dense = np.zeros((len(texts), self.dimension), dtype=np.float32)
-        for rows, vectors in found:
-            dense[rows] = vectors
+        for row, vector in found.items():
+            dense[row] = vector
         return Encoded(unit_rows(dense) if self.unit else dense)
+
+    @property
+    def _kept_as(self) -> str:
+        return f"{self.name}\0{self.unit}"
+
+    def _cached(self, texts: Sequence[str]) -> dict[int, Float32Array]:
+        """Row -> the vector of a question that was asked before."""
+        if self._cache is None:
+            return {}
+        found = {row: self._cache.get(self._kept_as, text) for row, text in enumerate(texts)}
+        d = self._dimension
+        return {row: own for row, own in found.items() if own is not None and d in (None, len(own))}
 
     def token_spans(self, texts: Sequence[str], kind: Kind = "document") -> list[IntArray]:
         """Where the words of each text lie: (n, 2) first characters and ends.
