@@ -20,12 +20,16 @@ from serving import Log
 from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.connectors.server import ServerOptions, create_app
+from surprise_rerank.connectors.server import ServerOptions, Service, service_app
 from surprise_rerank.connectors.server.answers import WORK_ROUTES
-from surprise_rerank.connectors.systems.loading import pipeline_of, text_reranker_of
+from surprise_rerank.connectors.systems.loading import text_reranker_of
+from surprise_rerank.connectors.systems.pipelines import IndexPipelines
 from surprise_rerank.documents import Document
 
-PATHS = ("/health", "/ready", "/info", "/metrics", "/v1/rerank", "/v2/rerank", "/rerank", "/v1/search")
+PATHS = (
+    *("/health", "/ready", "/info", "/metrics", "/v1/rerank", "/v2/rerank", "/rerank", "/v1/search"),
+    *("/v1/documents", "/v1/documents/{id}"),
+)
 TOKEN = "a-long-random-one"
 
 
@@ -34,12 +38,9 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     folder: Path = tmp_path_factory.mktemp("schema")
     with DocumentIndex.open(folder, WordEncoder()) as index:
         index.sync([Document(str(i), f"text number {i}", metadata={"n": i}) for i in range(5)])
-        yield create_app(
-            text_reranker_of(index, "dynamax"),
-            pipeline_of(index, "dynamax"),
-            ServerOptions(token=TOKEN),
-            logger=Log().logger(),
-        )
+        pipelines, service = IndexPipelines(index, "dynamax"), Service(searches=True)
+        service.open(text_reranker_of(index, "dynamax"), pipelines["dynamax"], "dynamax", pipelines)
+        yield service_app(service, ServerOptions(token=TOKEN), logger=Log().logger())
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 # Text Embeddings Inference's: its errors have a form of their own.
 TEI_ROUTE = "/rerank"
 # What has bodies and causes work.
-WORK_ROUTES = frozenset({"/v1/rerank", "/v2/rerank", TEI_ROUTE, "/v1/search"})
+WORK_ROUTES = frozenset({"/v1/rerank", "/v2/rerank", TEI_ROUTE, "/v1/search", "/v1/documents"})
 
 # The verdict in answers to that route, which are bare lists.
 VERDICT_HEADER = "X-Surprise-Verdict"

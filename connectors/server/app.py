@@ -7,12 +7,15 @@ import functools
 import importlib.metadata
 import logging
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel
 
+from surprise_rerank.connectors.qdrant.index import QdrantIndex
+from surprise_rerank.connectors.qdrant.writing.indexing import SyncReport
 from surprise_rerank.connectors.server import ranking
 from surprise_rerank.connectors.server.answers import (
     VERDICT_HEADER,
@@ -25,14 +28,17 @@ from surprise_rerank.connectors.server.answers import (
 from surprise_rerank.connectors.server.gate import Gate
 from surprise_rerank.connectors.server.logs import log_failure, make_logger
 from surprise_rerank.connectors.server.metrics import Metrics
-from surprise_rerank.connectors.server.options import ServerOptions
+from surprise_rerank.connectors.server.options import TOKEN_VARIABLE, ServerOptions
 from surprise_rerank.connectors.server.page import PAGE_ROUTES, page_routes
 from surprise_rerank.connectors.server.questions import Questions
 from surprise_rerank.connectors.server.records import Recorder, record_of
 from surprise_rerank.connectors.server.schemas import (
+    DocumentsRequest,
+    DocumentsResponse,
     ErrorResponse,
     Info,
     Limits,
+    NewDocument,
     RerankRequest,
     RerankResponse,
     SearchRequest,
@@ -45,8 +51,15 @@ from surprise_rerank.connectors.server.schemas import (
 from surprise_rerank.connectors.server.service import Service
 from surprise_rerank.connectors.server.work import RequestEncoder, Workers
 from surprise_rerank.core.extras import pip_line
+from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, shown_model
-from surprise_rerank.errors import MissingExtraError, StoreError, did_you_mean
+from surprise_rerank.errors import (
+    DataError,
+    IndexMismatchError,
+    MissingExtraError,
+    StoreError,
+    did_you_mean,
+)
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.text_reranker import TextReranker
 
@@ -74,6 +87,8 @@ _WORK = (400, 401, 408, 413, 415, 422, 429, 500, 503)
 _ERRORS = {
     400: "The body is no JSON.",
     401: "The token is missing or wrong.",
+    403: "The server has no token, and takes documents from nobody.",
+    404: "The server has no index of its own.",
     408: "The body did not arrive in time.",
     413: "The body is too large, or (in the form of Text Embeddings Inference) there are too many or too "
     "long texts.",
@@ -145,6 +160,7 @@ def service_app(
     app.include_router(_rerank_routes(work, options), dependencies=guarded)
     if service.searches:
         app.include_router(_search_routes(work, options), dependencies=guarded)
+        app.include_router(_document_routes(work, options), dependencies=guarded)
         app.include_router(page_routes())
     app.add_exception_handler(RefusedError, _refused)
     app.add_exception_handler(HTTPException, _http_refused)
@@ -273,6 +289,52 @@ def _search_routes(work: _Work, options: ServerOptions) -> APIRouter:
     return router
 
 
+def _document_routes(work: _Work, options: ServerOptions) -> APIRouter:
+    router = APIRouter(tags=["documents"])
+
+    def require_token() -> None:
+        if options.token is None:
+            raise RefusedError(
+                403, f"documents are taken from who has a token; start the server with {TOKEN_VARIABLE} set"
+            )
+
+    async def changed(request: Request, change: Callable[[QdrantIndex], SyncReport]) -> Response:
+        index = work.service.required().written()
+
+        def compute(stop: threading.Event) -> dict[str, Any]:
+            report = change(index)
+            counts = {name: getattr(report, name) for name in ("added", "updated", "unchanged")}
+            return {**counts, "deleted": report.removed, "documents": len(index)}
+
+        try:
+            found = await work.workers.run(request.receive, compute)
+        except (DataError, IndexMismatchError) as error:
+            raise RefusedError(422, str(error)) from error
+        except StoreError as error:
+            log_failure(work.logger, record_of(request.scope).request_id, error)
+            said = "the index cannot be changed at the moment; see that no other process has it open"
+            raise RefusedError(503, said, {"Retry-After": "5"}) from error
+        return _json({"id": record_of(request.scope).request_id, **found})
+
+    @router.put("/v1/documents", response_model=DocumentsResponse, responses=_errors((*_WORK, 403, 404)))
+    async def put(request: Request, asked: DocumentsRequest) -> Response:
+        """Store documents, or replace those of the same id; searches find them when this answers."""
+        require_token()
+        ranking.require_allowed(options, "documents", [own.text for own in asked.documents], "documents")
+        documents = [Document(**own.model_dump()) for own in asked.documents]
+        return await changed(request, lambda index: index.sync(documents))
+
+    @router.delete(
+        "/v1/documents/{id:path}", response_model=DocumentsResponse, responses=_errors((*_WORK, 403, 404))
+    )
+    async def delete(request: Request, id: str) -> Response:  # noqa: A002 - as the path has it
+        """Remove the document of an id; one that is not there is no error."""
+        require_token()
+        return await changed(request, lambda index: SyncReport(0, 0, 0, index.delete([id])))
+
+    return router
+
+
 def _probes(service: Service) -> APIRouter:
     router = APIRouter(tags=["state"])
 
@@ -381,10 +443,16 @@ def _invalid(request: Request, error: Exception) -> Response:
     where = list(first.get("loc", ()))[1:]
     if first.get("type") == "json_invalid":
         return _refused(request, RefusedError(400, f"the body is no JSON from character {where[0]} on"))
-    if first.get("type") == "extra_forbidden":  # of searches, which take no other fields
-        hint = did_you_mean(str(where[-1]), SearchRequest.model_fields)
+    stores = request.method == "PUT"
+    if first.get("type") == "extra_forbidden":  # of searches and stored documents, which take no other fields
+        known = (
+            {**DocumentsRequest.model_fields, **NewDocument.model_fields}
+            if stores
+            else SearchRequest.model_fields
+        )
+        hint = did_you_mean(str(where[-1]), known)
         return _refused(request, RefusedError(422, f"a field is not known; {hint}see /openapi.json"))
-    if where[:1] == ["documents"] and len(where) > 1:  # what follows is of the types' inside
+    if where[:1] == ["documents"] and len(where) > 1 and not stores:  # what follows is of the types' inside
         said = f"documents[{where[1]}] must be a string, or an object with `text`"
         return _refused(request, RefusedError(422, said))
     named = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where).lstrip(".")

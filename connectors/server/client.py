@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
+from urllib.parse import quote
 
 import httpx
 
@@ -14,6 +15,7 @@ from surprise_rerank.connectors.server.options import TOKEN_VARIABLE
 from surprise_rerank.errors import DataError, StoreError
 
 if TYPE_CHECKING:
+    from surprise_rerank.documents import Document
     from surprise_rerank.rerank.diversity import DiversityOptions
 
 _SECONDS = 120.0  # longer than a server takes before it gives up
@@ -117,9 +119,35 @@ class SearchClient:
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise self._stranger() from error
 
-    def _sent(self, route: str, body: Mapping[str, Any]) -> Any:
+    def store(self, documents: Sequence[Document]) -> dict[str, int]:
+        """Store documents in the server's index, or replace those of the same id.
+
+        Returns:
+            How many were `added`, `updated` and `unchanged`, and how many `documents` there are now.
+
+        Raises:
+            StoreError: if the server cannot be reached, has no index, or cannot change it now.
+            DataError: if it refuses the token or a document.
+        """
+        rows = [
+            {"id": own.id, "title": own.title, "text": own.text, "metadata": dict(own.metadata)}
+            for own in documents
+        ]
+        return self._counts(self._sent("/v1/documents", {"documents": rows}, "PUT"))
+
+    def delete(self, id: str) -> dict[str, int]:  # noqa: A002 - the field's name
+        """Remove a document from the server's index; returns and raises as `store`, with `deleted`."""
+        return self._counts(self._sent(f"/v1/documents/{quote(id, safe='')}", None, "DELETE"))
+
+    def _counts(self, found: Any) -> dict[str, int]:
         try:
-            answer = self._client.post(route, json=body)
+            return {name: int(value) for name, value in found.items() if name != "id"}
+        except (AttributeError, TypeError, ValueError) as error:
+            raise self._stranger() from error
+
+    def _sent(self, route: str, body: Mapping[str, Any] | None, method: str = "POST") -> Any:
+        try:
+            answer = self._client.request(method, route, json=body)
             content = answer.json()
         except httpx.TimeoutException as error:
             raise StoreError(f"{self.url} did not answer in {_SECONDS:g} s; try again later") from error
@@ -138,7 +166,9 @@ class SearchClient:
         said = content.get("message") if isinstance(content, Mapping) else None
         message = f"{self.url} answered {answer.status_code}: {str(said or 'no message')[:_SHOWN]}"
         match answer.status_code:
-            case 401 | 403:
+            case 403:
+                return DataError(message)
+            case 401:
                 given = "the one there is not the server's" if self._has_token else "none is set"
                 return DataError(f"{self.url} asks for a token; set {TOKEN_VARIABLE} ({given})")
             case 404:

@@ -59,7 +59,7 @@ class Gate:
             return
         try:
             self._require_token(scope)
-            if scope["method"] == "POST" and route_path(scope) in self._work:
+            if scope["method"] in ("POST", "PUT") and route_path(scope) in self._work:
                 await self._admitted(scope, receive, send)
             else:
                 await self._app(scope, receive, send)

@@ -242,6 +242,36 @@ class SearchHit(BaseModel):
     )
 
 
+class NewDocument(BaseModel):
+    """A document to be stored, in place of one of the same id."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: Annotated[Text, Field(min_length=1)]
+    text: Text
+    title: Text = ""
+    metadata: dict[str, Any] = Field(default_factory=dict, description="Comes with hits; filters read it.")
+
+
+class DocumentsRequest(BaseModel):
+    """Documents to be stored."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    documents: Annotated[list[NewDocument], Field(fail_fast=True, max_length=MOST_DOCUMENTS)]
+
+
+class DocumentsResponse(BaseModel):
+    """What became of documents."""
+
+    id: str = Field(description="The request's id, also in the header X-Request-Id.")
+    added: int
+    updated: int
+    unchanged: int
+    deleted: int
+    documents: int = Field(description="How many the index holds now.")
+
+
 class Order(BaseModel):
     """Hits of a system, best first."""
 

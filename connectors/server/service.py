@@ -6,6 +6,7 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.server.answers import RefusedError
 from surprise_rerank.connectors.server.schemas import Varied
@@ -53,6 +54,17 @@ class Opened:
         """`TextReranker.rank`, for one request."""
         reranker = replace(self.reranker, encoder=encoder, min_surprise=min_surprise, diversity=diversity)
         return reranker.rank(question, texts, ids=ids, top_k=top_n)
+
+    def written(self) -> QdrantIndex:
+        """The index, to be changed.
+
+        Raises:
+            RefusedError: if there is none, or it is somebody else's collection.
+        """
+        index = None if self.index is None else self.index.index
+        if not isinstance(index, QdrantIndex):
+            raise RefusedError(404, "the server has no index of its own; start it with --index FOLDER")
+        return index
 
     def pipeline_of(self, system: str | None = None) -> Pipeline:
         """The pipeline of a system; the first one by default.

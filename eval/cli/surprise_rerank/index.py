@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from surprise_rerank.errors import DataError, ModelError, NoIndexError, StoreError, UnreadableIndexError
 from surprise_rerank.eval.cli.arguments.backend import backend_option, precision_option
@@ -26,8 +29,11 @@ if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SyncReport
     from surprise_rerank.connectors.qdrant.location import Location
     from surprise_rerank.connectors.qdrant.manifest import Manifest
+    from surprise_rerank.documents import Document
     from surprise_rerank.encoders.base import Encoder
 
+_TYPED = ParameterSource.COMMANDLINE
+_SENT, _SENT_CHARACTERS = 64, 500_000  # documents of a request to a server
 _EXAMPLES = """\b
 Examples:
   surprise-rerank index letters/ --index my-index
@@ -41,6 +47,7 @@ Examples:
       --collection papers --grpc --shards 6 --replicas 2
   surprise-rerank index mails.jsonl --qdrant-url http://localhost:6333 \\
       --collection mails --tenant customer
+  surprise-rerank index news.jsonl --server http://localhost:8000
   surprise-rerank index --from-url http://localhost:6333 --from-collection old \\
       --index my-index
 """
@@ -74,6 +81,12 @@ Examples:
     "again when a fifth of the documents has changed.",
 )
 @takes(storing=IndexArguments, cluster=ClusterArguments)
+@click.option(
+    "--server",
+    metavar="URL",
+    help="Send the documents to a running `surprise-rerank serve`, which stores them; its token is in "
+    "SURPRISE_RERANK_TOKEN.",
+)
 @takes_index
 def index(
     *,
@@ -88,6 +101,7 @@ def index(
     prune: bool,
     rebuild: bool,
     background: bool,
+    server: str | None,
 ) -> None:
     """Fill an index, or bring it up to date.
 
@@ -96,6 +110,10 @@ def index(
     again after a change, or after an interruption. The options of what is stored belong to a new index; one
     that exists keeps its own until it is rebuilt.
     """
+    if server is not None:
+        _refuse_with_server()
+        _send(server, inputs.open(None), out)
+        return
     settings = cluster.settings(location)
     sources = inputs.open(",".join(location.urls) or None)
     sources.require_readable()
@@ -147,6 +165,55 @@ def index(
         else:
             done = opened.sync(sources, prune=prune, show_progress=shown, background=background)
         _report(out, location, opened, done, sources, time.perf_counter() - begun)
+
+
+def _refuse_with_server() -> None:
+    """Refuse options of an index that the server has already; a UsageError names them."""
+    context = click.get_current_context()
+    kept = {"server", "as_json", "quiet", *(own.name for own in fields(SourceArguments))}
+    given = [
+        own.opts[0]
+        for own in context.command.params
+        if own.name and own.name not in kept and context.get_parameter_source(own.name) == _TYPED
+    ]
+    if given:
+        raise click.UsageError(
+            f"{' and '.join(given)} cannot be used with --server: the server has the index; leave them out, "
+            "or stop the server and use --index"
+        )
+
+
+def _send(server: str, sources: Sources, out: Output) -> None:
+    """Have a server store documents, some at a time."""
+    from surprise_rerank.connectors.server.client import SearchClient
+    from surprise_rerank.connectors.server.options import TOKEN_VARIABLE
+
+    sources.require_readable()
+    done = dict.fromkeys(("added", "updated", "unchanged", "documents"), 0)
+    with SearchClient(server, os.environ.get(TOKEN_VARIABLE, "").strip() or None) as client:
+        for part in _parts(sources):
+            found = client.store(part)
+            done = {name: found[name] + (count if name != "documents" else 0) for name, count in done.items()}
+    skipped = sources.skipped()
+    first = (
+        f"{client.url}: {done['added']} added, {done['updated']} updated, {done['unchanged']} unchanged; "
+        f"{done['documents']} documents"
+    )
+    out.result({"server": client.url, **done, "skipped": skipped}, [first, *skipped_lines(skipped)])
+
+
+def _parts(sources: Sources) -> Iterator[list[Document]]:
+    """Documents for one request each: what a server takes by default, and encodes in some seconds."""
+    part: list[Document] = []
+    size = 0
+    for document in sources:
+        if part and (len(part) == _SENT or size + len(document.content) > _SENT_CHARACTERS):
+            yield part
+            part, size = [], 0
+        part.append(document)
+        size += len(document.content)
+    if part:
+        yield part
 
 
 @contextlib.contextmanager
