@@ -23,14 +23,11 @@ from machine import describe
 
 from surprise_rerank import load_encoder
 from surprise_rerank.encoders.backends.choosing import CALIBRATION_TEXTS
-from surprise_rerank.encoders.backends.exported import ExportedEncoder
-from surprise_rerank.encoders.backends.transformer import Batch
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.encoders.sentence_transformer import SentenceTransformerEncoder
 from surprise_rerank.errors import SurpriseRerankError
 from surprise_rerank.eval.retrieval.datasets import load_dataset
 
-_FASTEMBED_BATCH = 256
 _BEFORE = "torch float32 by MKL, as it was"
 
 
@@ -56,7 +53,7 @@ def main(*, dataset: str, model: str, number: int, rounds: int) -> None:
                 wall, own = time.perf_counter(), time.process_time()
                 vectors[name] = encode(texts)
                 spent[name].append((time.perf_counter() - wall, time.process_time() - own))
-    print(f"{describe('torch', 'openvino', 'onnxruntime')}; {len(texts)} texts of {dataset}, {model}")
+    print(f"{describe('torch', 'openvino')}; {len(texts)} texts of {dataset}, {model}")
     print(f"{'':36} docs/s  ratio  per processor second  ratio  cosine to float32")
     usual = [statistics.median(values) for values in zip(*spent[_BEFORE], strict=True)]
     for name, measured in spent.items():
@@ -81,7 +78,6 @@ def _encoders(
     yield "torch float32", lambda texts: plain.encode(texts).dense
     for backend, precision in (
         ("torch", "bfloat16"),
-        ("onnx", "float32"),
         ("openvino", "float32"),
         ("openvino", "bfloat16"),
         ("openvino", "int8"),
@@ -92,30 +88,10 @@ def _encoders(
             print(f"{backend} {precision}: {error}")
             continue
         yield f"{backend} {precision}", _of(made)
-        if backend == "onnx":
-            assert isinstance(made, ExportedEncoder)
-            yield "onnxruntime as fastembed calls it", _as_fastembed(made)
 
 
 def _of(encoder: Encoder) -> Callable[[list[str]], np.ndarray]:
     return lambda texts: encoder.encode(texts).dense
-
-
-def _as_fastembed(encoder: ExportedEncoder) -> Callable[[list[str]], np.ndarray]:
-    """Batches of 256 in the order of the texts, all padded to the longest, and dense vectors only."""
-
-    def encode(texts: list[str]) -> np.ndarray:
-        found = []
-        for start in range(0, len(texts), _FASTEMBED_BATCH):
-            part = encoder.tokenized(texts[start : start + _FASTEMBED_BATCH])
-            rows = list(range(len(part["input_ids"])))
-            names = [name for name in part if name != "special_tokens_mask"]
-            features = {name: encoder._padded(name, part[name], rows) for name in names}
-            (passed,) = encoder.graph.run([Batch(rows, features, "")])
-            found.append(passed.dense / np.linalg.norm(passed.dense, axis=1, keepdims=True))
-        return np.concatenate(found)
-
-    return encode
 
 
 def _limits() -> dict[str, float]:

@@ -29,8 +29,6 @@ _WORD = re.compile(rf"[{_UNSPACED}]+|[^\W{_UNSPACED}]+")
 _IS_UNSPACED = re.compile(f"[{_UNSPACED}]")
 # What a sentence is looked for in: a text without passages may be a book.
 _READ = 20_000
-# Without stop words, shorter words say nothing.
-_SHORTEST = 3
 _CUT = "…"
 
 

@@ -1,4 +1,4 @@
-"""Models computed by OpenVINO and onnxruntime, in three precisions, and what becomes of their files."""
+"""Models computed by OpenVINO, in three precisions, and what becomes of their files."""
 
 from __future__ import annotations
 
@@ -32,8 +32,6 @@ from surprise_rerank.eval.cli.rerank_eval.main import main as rerank_eval
 from surprise_rerank.eval.cli.surprise_rerank.main import main as surprise_rerank
 
 OPENVINO = pytest.mark.skipif(not is_installed("openvino"), reason="the extra 'openvino' is not installed")
-ONNX = pytest.mark.skipif(not is_installed("onnx"), reason="the extra 'onnx' is not installed")
-BACKENDS = [pytest.param("openvino", marks=OPENVINO), pytest.param("onnx", marks=ONNX)]
 
 WORDS = ["oil", "the", "chain", "tyres", "take", "bar", "brakes", "query", "passage", ":"]
 TEXTS = [
@@ -81,11 +79,11 @@ def load(models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> C
 # The vectors
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@OPENVINO
 @pytest.mark.parametrize("name", ["plain", "prompted"])
 @pytest.mark.parametrize("kind", ["query", "document"])
-def test_a_backend_gives_torchs_vectors(load: Callable[..., Encoder], backend: str, name: str, kind: str):
-    ours, theirs = load(name, backend=backend), load(name)
+def test_openvino_gives_torchs_vectors(load: Callable[..., Encoder], name: str, kind: str):
+    ours, theirs = load(name, backend="openvino"), load(name)
     assert isinstance(ours, ExportedEncoder)
     same = ("name", "dimension", "token_dimension", "fingerprint", "window", "precision")
     assert [getattr(ours, n) for n in same] == [getattr(theirs, n) for n in same]
@@ -99,12 +97,12 @@ def test_a_backend_gives_torchs_vectors(load: Callable[..., Encoder], backend: s
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@OPENVINO
 @pytest.mark.parametrize("budget", [1, 24, 10**6])
 def test_results_do_not_depend_on_batches(
-    load: Callable[..., Encoder], backend: str, budget: int, monkeypatch: pytest.MonkeyPatch
+    load: Callable[..., Encoder], budget: int, monkeypatch: pytest.MonkeyPatch
 ):
-    encoder = load(backend=backend)
+    encoder = load(backend="openvino")
     alone = [encoder.encode([text]) for text in TEXTS]
     monkeypatch.setattr(type(encoder), "batch_tokens", budget)
     steps: list[int] = []
@@ -116,9 +114,9 @@ def test_results_do_not_depend_on_batches(
     assert encoder.encode([]).dense.shape == (0, encoder.dimension)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_threads_may_share_an_encoder(load: Callable[..., Encoder], backend: str):
-    encoder = load(backend=backend)
+@OPENVINO
+def test_threads_may_share_an_encoder(load: Callable[..., Encoder]):
+    encoder = load(backend="openvino")
     expected = encoder.encode(TEXTS).dense
     with ThreadPoolExecutor(4) as pool:
         for found in pool.map(lambda _: encoder.encode(TEXTS * 20).dense, range(12)):
@@ -215,20 +213,16 @@ def test_the_environment_says_what_auto_is(load: Callable[..., Encoder], monkeyp
     monkeypatch.setenv("SURPRISE_RERANK_BACKEND", "torch")
     assert isinstance(load(backend="auto"), SentenceTransformerEncoder)
     monkeypatch.setenv("SURPRISE_RERANK_BACKEND", "tensorrt")
-    with pytest.raises(ModelError, match="backend='tensorrt': choose one of torch, openvino, onnx, auto"):
+    with pytest.raises(ModelError, match="backend='tensorrt': choose one of torch, openvino, auto"):
         load(backend="auto")
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"backend": "jax"}, "backend='jax': choose one of torch, openvino, onnx, auto"),
+        ({"backend": "jax"}, "backend='jax': choose one of torch, openvino, auto"),
         ({"precision": "int4"}, "precision='int4': choose one of float32, bfloat16, int8, auto"),
         ({"precision": "int8"}, "backend='torch' does not compute in int8 here; choose backend='openvino'"),
-        (
-            {"backend": "onnx", "precision": "int8"},
-            "does not compute in int8 here; choose backend='openvino'",
-        ),
         ({"backend": "openvino", "device": "cuda"}, "computes on the processor; give device='cpu'"),
     ],
 )
@@ -249,9 +243,8 @@ def test_a_missing_package_is_named_with_its_extra(
     load: Callable[..., Encoder], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     monkeypatch.setattr("surprise_rerank.core.extras.is_installed", lambda name: False)
-    for backend in ("openvino", "onnx"):
-        with pytest.raises(MissingExtraError, match=rf"surprise-rerank\[{backend}\]"):
-            load(backend=backend, cache=tmp_path)
+    with pytest.raises(MissingExtraError, match=r"surprise-rerank\[openvino\]"):
+        load(backend="openvino", cache=tmp_path)
 
 
 def test_word_vectors_have_no_backend(tmp_path: Path):
@@ -382,7 +375,7 @@ def test_a_model_that_leaves_its_prompt_out_of_its_vectors_stays_with_torch(tmp_
     model = tiny_bert(tmp_path, WORDS)
     model[1].include_prompt = False
     with pytest.raises(ModelError, match="leaves its prompt out of its vectors; choose backend='torch'"):
-        exporting.export(SentenceTransformerEncoder(model, "instructor"), "openvino", tmp_path / "out")
+        exporting.export(SentenceTransformerEncoder(model, "instructor"), tmp_path / "out")
 
 
 # The index

@@ -13,13 +13,10 @@ from surprise_rerank.connectors.readers.fields import shown
 from surprise_rerank.core.terms import TermBatch
 from surprise_rerank.errors import DataError, ModelError, SurpriseRerankError
 
-# The documents whose words are taken as they occur together; see `SparseRetriever`.
-_BEST = 100
 # Of a text's terms, how many its stored vector must have, to be of the same function.
 _SAME = 0.9
 _COMPARED = 8  # texts
 _START = 60  # characters of what was given, in a message
-_FILTERED = 4  # times as many are asked for, where a filter is on another collection
 
 
 def sparse_embed(given: Any) -> SparseEmbed:

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 Test: TypeAlias = Literal["randomization", "bootstrap"]
 # As `encoders.backends.choosing` has them, which `--help` cannot wait for.
-Backend: TypeAlias = Literal["auto", "torch", "openvino", "onnx"]
+Backend: TypeAlias = Literal["auto", "torch", "openvino"]
 Precision: TypeAlias = Literal["auto", "float32", "bfloat16", "int8"]
 
 

@@ -52,14 +52,14 @@ def load_encoder(
     vectors, or a multi-vector model (ColBERT) of sentence-transformers, PyLate or Stanford. Code that comes
     with a model is never run.
 
-    The first time that a model is asked for with `openvino` or `onnx`, its graph is exported to the cache;
+    The first time that a model is asked for with `openvino`, its graph is exported to the cache;
     after that, torch is not imported. Vectors of float32 are the same with every backend, but for rounding.
 
     Args:
         name: a model's name or folder, or a file of word vectors.
         device: `cpu`, `cuda`, ...; the best there is by default. Word vectors need none.
         cache: folder for converted word vectors and exported models; see `load_word_vectors`.
-        backend: what computes: `torch`, `openvino` or `onnx`; `auto` takes the fastest that is installed.
+        backend: what computes: `torch` or `openvino`; `auto` takes the fastest that is installed.
         precision: of the numbers that are multiplied: `float32`, `bfloat16` or `int8`; `auto` takes the
             fastest that this processor has instructions for (docs/performance.md has the losses).
         calibration: texts that int8 weights are calibrated on, some 128 of those that will be encoded.

@@ -1,1 +1,1 @@
-"""What computes a transformer's vectors: torch, or its graph in OpenVINO or onnxruntime."""
+"""What computes a transformer's vectors: torch, or its graph in OpenVINO."""

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias, cast, get_args
 
 from surprise_rerank.core.extras import is_installed, pip_line
 from surprise_rerank.core.files import cache_folder
-from surprise_rerank.encoders.backends.exported import MARKER, ExportedEncoder, Exporter
+from surprise_rerank.encoders.backends.exported import MARKER, ExportedEncoder
 from surprise_rerank.encoders.backends.precision import Precision, require_processor
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.encoders.sentence_transformer import SentenceTransformerEncoder
@@ -21,8 +21,8 @@ from surprise_rerank.errors import ModelError, StoreError, SurpriseRerankError
 
 logger = logging.getLogger(__name__)
 
-Backend: TypeAlias = Literal["torch", "openvino", "onnx"]
-BackendChoice: TypeAlias = Literal["torch", "openvino", "onnx", "auto"]
+Backend: TypeAlias = Literal["torch", "openvino"]
+BackendChoice: TypeAlias = Literal["torch", "openvino", "auto"]
 PrecisionChoice: TypeAlias = Literal["float32", "bfloat16", "int8", "auto"]
 
 # From the fastest to the slowest: documents a second over scifact, `benchmarks/encoding.py`.
@@ -31,11 +31,8 @@ _ORDER: tuple[tuple[Backend, Precision], ...] = (
     ("openvino", "bfloat16"),
     ("torch", "bfloat16"),
     ("openvino", "float32"),
-    ("onnx", "float32"),
     ("torch", "float32"),
 )
-# What exporting and computing take; nncf only makes int8.
-_PACKAGES = {"torch": (), "openvino": ("openvino",), "onnx": ("onnxruntime", "onnx")}
 # Texts that are enough: more change the ranges little, and calibrating takes ten times as long as encoding.
 CALIBRATION_TEXTS = 128
 # What `auto` means in this environment.
@@ -121,7 +118,7 @@ def encoder_of(
         if backend in (by, "auto")
         and precision in (of, "auto")
         and not (on_gpu and by != "torch")
-        and not (backend == "auto" and not all(map(is_installed, _PACKAGES[by])))
+        and not (backend == "auto" and by == "openvino" and not is_installed("openvino"))
         and not (precision == "auto" and not (_is_able(of) and (of != "int8" or calibration is not None)))
     ]
     if not candidates:
@@ -155,16 +152,16 @@ def _made(
     require_processor(precision)
     if precision == "int8":
         return _quantised(weights, texts, place)
-    return _exported(weights, backend, precision, place)
+    return _exported(weights, precision, place)
 
 
-def _exported(weights: Weights, backend: Exporter, precision: Precision, place: Path) -> ExportedEncoder:
-    folder = place / f"{backend}-float32"
+def _exported(weights: Weights, precision: Precision, place: Path) -> ExportedEncoder:
+    folder = place / "openvino-float32"
     found = _opened(folder, weights.name, precision)
     if found is None:
         from surprise_rerank.encoders.backends.exporting import export  # torch comes with it
 
-        export(weights.load("float32"), backend, folder)
+        export(weights.load("float32"), folder)
         found = ExportedEncoder(folder, weights.name, precision)
     return found
 
@@ -186,7 +183,7 @@ def _quantised(weights: Weights, texts: Sequence[str] | None, place: Path) -> Ex
     if found is None:
         from surprise_rerank.encoders.backends.exporting import quantise
 
-        quantise(_exported(weights, "openvino", "float32", place), texts, folder)
+        quantise(_exported(weights, "float32", place), texts, folder)
         found = ExportedEncoder(folder, weights.name)
     return found
 

@@ -1,4 +1,4 @@
-"""A model whose graph was exported: OpenVINO or onnxruntime computes it, without torch."""
+"""A model whose graph was exported: OpenVINO computes it, without torch."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias, cast
-
-import numpy as np
+from typing import Any, cast
 
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.extras import import_extra
@@ -24,11 +22,9 @@ from surprise_rerank.encoders.backends.tokenizing import PlainTokenizer
 from surprise_rerank.encoders.backends.transformer import Batch, Passed, TransformerEncoder
 from surprise_rerank.errors import ModelError, StoreError
 
-Exporter: TypeAlias = Literal["openvino", "onnx"]
-
-FORMAT = 1
+FORMAT = 2
 MARKER = "encoder.json"
-GRAPHS: dict[Exporter, str] = {"openvino": "graph.xml", "onnx": "graph.onnx"}
+GRAPH = "graph.xml"
 # Tokens of a pass. One pass of these is in a core's caches, and every core has a pass of its own.
 _BATCH_TOKENS = 1024
 
@@ -38,7 +34,6 @@ class ExportedSettings:
     """What is beside a graph: how texts are read, and whose weights these are.
 
     Attributes:
-        backend: what computes the graph.
         precision: of the weights in the graph; one of float32 is computed in bfloat16, too.
         fingerprint: of the model that was exported.
         dimension: of the dense vectors.
@@ -52,7 +47,6 @@ class ExportedSettings:
         agreement: mean cosine of its dense vectors and torch's float32 ones, over a sample of texts.
     """
 
-    backend: Exporter
     precision: Precision
     fingerprint: str
     dimension: int
@@ -64,14 +58,6 @@ class ExportedSettings:
     padding: dict[str, Any]
     split_special_tokens: bool
     agreement: float
-
-
-class Graph(Protocol):
-    """What computes forward passes."""
-
-    def run(self, batches: Iterable[Batch]) -> Iterator[Passed]:
-        """The vectors of each batch."""
-        ...
 
 
 class ExportedEncoder(TransformerEncoder):
@@ -88,7 +74,7 @@ class ExportedEncoder(TransformerEncoder):
 
     Raises:
         StoreError: if a file of the folder is missing or damaged.
-        MissingExtraError: if the package that computes the graph is not installed.
+        MissingExtraError: if openvino is not installed.
     """
 
     def __init__(self, folder: Path, name: str, precision: Precision | None = None) -> None:
@@ -99,10 +85,7 @@ class ExportedEncoder(TransformerEncoder):
         self.fingerprint = self.settings.fingerprint
         self.dimension = self.settings.dimension
         self.prompt_tokens = self.settings.prompt_tokens
-        makers: dict[Exporter, type[OpenVinoGraph] | type[OnnxGraph]]
-        makers = {"openvino": OpenVinoGraph, "onnx": OnnxGraph}
-        path = folder / GRAPHS[self.settings.backend]
-        self.graph: Graph = makers[self.settings.backend](path, self.settings.inputs, self.precision)
+        self.graph = OpenVinoGraph(folder / GRAPH, self.settings.inputs, self.precision)
         self._tokenizer = PlainTokenizer(
             folder,
             self.settings.inputs,
@@ -205,38 +188,6 @@ def _passed(request: Any, batch: Batch) -> Passed:
     request.wait()
     dense, tokens = (cast(Float32Array, request.get_output_tensor(i).data) for i in range(2))
     return Passed(batch, dense, tokens)
-
-
-class OnnxGraph:
-    """A graph in onnxruntime: each batch by all cores.
-
-    Args:
-        path: of the .onnx file.
-        inputs: names of what it takes.
-        precision: that of the weights.
-
-    Raises:
-        MissingExtraError: if onnxruntime is not installed.
-        StoreError: if onnxruntime cannot read the graph.
-    """
-
-    def __init__(self, path: Path, inputs: list[str], precision: Precision) -> None:
-        runtime: Any = import_extra("onnxruntime", "onnx")
-        self._inputs = inputs
-        options = runtime.SessionOptions()
-        options.log_severity_level = 3
-        # Threads that wait by spinning take the processor from other programs, and from each other.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        try:
-            self._session = runtime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # its errors share no base class
-            raise StoreError(_unreadable(path, error)) from error
-
-    def run(self, batches: Iterable[Batch]) -> Iterator[Passed]:
-        """One after the other."""
-        for batch in batches:
-            dense, tokens = self._session.run(None, {name: batch.features[name] for name in self._inputs})
-            yield Passed(batch, np.asarray(dense), np.asarray(tokens))
 
 
 def _unreadable(path: Path, error: Exception) -> str:

@@ -20,10 +20,9 @@ import numpy as np
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.core.files import disk_errors
 from surprise_rerank.encoders.backends.exported import (
-    GRAPHS,
+    GRAPH,
     ExportedEncoder,
     ExportedSettings,
-    Exporter,
     draft_of,
     write_settings,
 )
@@ -41,27 +40,24 @@ _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 _LEAST_AGREEMENT = 0.99999
 # Of several lengths, so that a graph that has learnt the length of its example by heart is found out.
 _PROBE = ["", "word", "What is the tallest mountain?", "Oil the chain every 200 km. " * 8, "deep " * 300]
-_OPSET = 17
 _FLOAT32 = 4  # bytes
 
 
-def export(encoder: SentenceTransformerEncoder, backend: Exporter, folder: Path) -> None:
+def export(encoder: SentenceTransformerEncoder, folder: Path) -> None:
     """Write a model's graph of float32 into a folder that appears when it is complete.
 
     Args:
         encoder: the model in torch.
-        backend: what is to compute the graph.
         folder: where; an older one is replaced.
 
     Raises:
         ModelError: if the model cannot be exported, or the graph computes something else.
-        MissingExtraError: if the backend's package is not installed.
+        MissingExtraError: if openvino is not installed.
         StoreError: if the folder cannot be written.
     """
-    import_extra("openvino" if backend == "openvino" else "onnxruntime", backend)
+    import_extra("openvino", "openvino")
     inputs = _inputs_of(encoder)
     settings = ExportedSettings(
-        backend=backend,
         precision="float32",
         fingerprint=encoder.fingerprint,
         dimension=encoder.dimension,
@@ -78,18 +74,18 @@ def export(encoder: SentenceTransformerEncoder, backend: Exporter, folder: Path)
         _require_space(draft, sum(p.numel() * _FLOAT32 for p in encoder.model.parameters()))
         try:
             with _quiet():
-                _write_graph(encoder, inputs, backend, draft / GRAPHS[backend])
+                _write_graph(encoder, inputs, draft / GRAPH)
                 encoder.tokenizer.backend_tokenizer.save(str(draft / FILE))
         except (RuntimeError, TypeError, ValueError, NotImplementedError) as error:
             raise ModelError(
-                f"the model {encoder.name!r} cannot be exported for {backend}: "
+                f"the model {encoder.name!r} cannot be exported for OpenVINO: "
                 f"{str(error).strip().splitlines()[0][:200]}; choose backend='torch'"
             ) from error
         write_settings(draft, settings)
         agreement = _agreement(encoder, ExportedEncoder(draft, encoder.name), _PROBE)
         if agreement < _LEAST_AGREEMENT:
             raise ModelError(
-                f"the graph of {encoder.name!r} for {backend} computes other vectors (mean cosine "
+                f"the graph of {encoder.name!r} for OpenVINO computes other vectors (mean cosine "
                 f"{agreement:.5f}); choose backend='torch'"
             )
 
@@ -109,8 +105,7 @@ def quantise(exported: ExportedEncoder, texts: Sequence[str], folder: Path) -> E
     nncf: Any = import_extra("nncf", "openvino")
     openvino: Any = import_extra("openvino", "openvino")
     logging.getLogger("nncf").setLevel(logging.ERROR)  # on the standard output
-    graph = GRAPHS["openvino"]
-    model = openvino.Core().read_model(exported.folder / graph)
+    model = openvino.Core().read_model(exported.folder / GRAPH)
     with draft_of(folder) as draft, disk_errors(f"the exported model {folder}"):
         _require_space(draft, sum(path.stat().st_size for path in exported.folder.iterdir()))
         with _quiet(), contextlib.redirect_stdout(io.StringIO()):
@@ -124,7 +119,7 @@ def quantise(exported: ExportedEncoder, texts: Sequence[str], folder: Path) -> E
                 model_type=nncf.ModelType.TRANSFORMER,
                 subset_size=len(sample),
             )
-            openvino.save_model(made, draft / graph, compress_to_fp16=False)
+            openvino.save_model(made, draft / GRAPH, compress_to_fp16=False)
         shutil.copyfile(exported.folder / FILE, draft / FILE)
         settings = replace(exported.settings, precision="int8")
         write_settings(draft, settings)
@@ -162,9 +157,7 @@ def _inputs_of(encoder: SentenceTransformerEncoder) -> list[str]:
     return [name for name in _INPUTS if name in found]
 
 
-def _write_graph(
-    encoder: SentenceTransformerEncoder, inputs: list[str], backend: Exporter, path: Path
-) -> None:
+def _write_graph(encoder: SentenceTransformerEncoder, inputs: list[str], path: Path) -> None:
     import torch
 
     class Whole(torch.nn.Module):
@@ -187,22 +180,9 @@ def _write_graph(
     example = {name: torch.from_numpy(batch.features[name]) for name in inputs}
     whole = Whole().eval()
     with torch.inference_mode():
-        if backend == "openvino":
-            openvino: Any = import_extra("openvino", "openvino")
-            graph = openvino.convert_model(whole, example_input=example)
-            openvino.save_model(graph, path, compress_to_fp16=False)
-            return
-        names = {0: "texts", 1: "tokens"}
-        torch.onnx.export(
-            whole,
-            tuple(example[name] for name in inputs),
-            path,
-            dynamo=False,
-            opset_version=_OPSET,
-            input_names=inputs,
-            output_names=["dense", "token_vectors"],
-            dynamic_axes={**dict.fromkeys(inputs, names), "dense": {0: "texts"}, "token_vectors": names},
-        )
+        openvino: Any = import_extra("openvino", "openvino")
+        graph = openvino.convert_model(whole, example_input=example)
+        openvino.save_model(graph, path, compress_to_fp16=False)
 
 
 def _agreement(one: TransformerEncoder, other: TransformerEncoder, texts: Sequence[str]) -> float:
