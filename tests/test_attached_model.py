@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from qdrant_client import QdrantClient, models
+from words import WordEncoder
 
 from surprise_rerank import DataError
 from surprise_rerank.connectors.attached import Collection
-from tests.words import WordEncoder
 
 D = 64
 TOPICS = ("cats purr on mats", "dogs bark at night", "stocks fell on monday", "bread needs flour and water")

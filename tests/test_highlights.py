@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import surprise_rerank.connectors.highlights as highlights
 from surprise_rerank.connectors.highlights import Excerpt, excerpts
 from surprise_rerank.errors import DataError
 
@@ -41,12 +40,6 @@ def test_scripts_without_spaces_are_matched_by_pairs_of_characters():
     (found,) = excerpts("犬はなぜ吠えるか", ["猫がいる。犬はなぜ吠えるのでしょう。"])
     assert found.text == "犬はなぜ吠えるのでしょう。"
     assert _marked(found) == ["犬はなぜ吠える"]
-
-
-def test_without_the_package_of_stems_words_match_as_they_are_spelled(monkeypatch):
-    monkeypatch.setattr(highlights, "is_installed", lambda module: False)
-    (found,) = excerpts("Does a dog bark?", [DOGS])
-    assert (found.text, _marked(found)) == ("A dog barks when a stranger comes.", ["dog"])
 
 
 @given(

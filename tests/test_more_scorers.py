@@ -17,7 +17,7 @@ from surprise_rerank.connectors.attached import Collection
 from surprise_rerank.connectors.document_index import DocumentIndex
 from surprise_rerank.connectors.qdrant.retrievers.dense import DenseRetriever
 from surprise_rerank.connectors.ranked import Ranked
-from surprise_rerank.connectors.systems import BuiltSystem
+from surprise_rerank.connectors.systems import BuiltSystem, register
 from surprise_rerank.rerank import CosineScorer, CrossEncoderScorer, FusionReranker, PayloadScorer
 
 TODAY = date(2026, 11, 1)
@@ -133,7 +133,10 @@ NEWS_SYSTEM = System(name="news", summary="cosine, a reader and recency", build=
 
 def test_a_system_of_the_users_own_ranks_any_collection(collection: Ranked) -> None:
     register_system(NEWS_SYSTEM)
-    found = collection.pipeline("news").search(QUESTION, 3)
+    try:
+        found = collection.pipeline("news").search(QUESTION, 3)
+    finally:
+        del register._SYSTEMS["news"]
     assert tuple(found[0].parts) == ("cosine", "cross-encoder", "recency")
 
 

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from qdrant_client import QdrantClient, models
+from qdrant_rest import QdrantRest
 from words import WordEncoder
 
 from surprise_rerank.connectors.datasets.demo import DemoDocumentation
@@ -317,19 +318,14 @@ def test_all_pages_of_a_collection_are_read_and_bad_payloads_are_named_by_their_
     assert source.skipped.counts == {"no text": 1}
 
 
-def test_an_index_of_this_package_comes_back_without_its_token_vectors(tmp_path: Path):
+def test_an_index_of_this_package_comes_back_without_its_token_vectors(rest: QdrantRest):
     documents = [
         Document("a", "dogs bark", "Pets", {"year": 1999, "hash": "mine"}),
         Document("b", "cats purr " * 500),
     ]
-    with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
+    with DocumentIndex.open(None, WordEncoder(), url=rest.url, collection="to be read") as index:
         index.sync(documents)
-    (local,) = tmp_path.rglob("meta.json")
-    client = QdrantClient(path=str(local.parent))
-    try:
-        found = sorted(open_documents(client, collection="documents"), key=lambda d: d.id)
-    finally:
-        client.close()
+    found = sorted(open_documents(rest.url, collection="to be read"), key=lambda d: d.id)
     assert found == documents
 
 

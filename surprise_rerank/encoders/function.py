@@ -10,17 +10,19 @@ import os
 import re
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import tenacity
 
 from surprise_rerank.core.arrays import Float32Array, IntArray, unit_rows
+from surprise_rerank.core.files import UNREADABLE_ARCHIVE, disk_errors, whole_file
 from surprise_rerank.core.retry_after import retry_after_seconds
 from surprise_rerank.documents import encodable
 from surprise_rerank.encoders.base import Encoded, Kind, Progress
-from surprise_rerank.encoders.question_cache import QuestionCache
 from surprise_rerank.errors import DataError, ModelError, SurpriseRerankError
 
 T = TypeVar("T")
@@ -32,6 +34,7 @@ Embed: TypeAlias = Callable[[list[str]], Vectors | Awaitable[Vectors]]
 _LONGEST_WAIT = 60.0  # seconds between two attempts, without what a server asks for
 _LONGEST_ASKED = 300.0
 _SHOWN = 200  # characters of a message from outside
+_IN_MEMORY = 1000  # questions, where a folder keeps all of them
 # A call with these would fail again: they are faults of the program, or an answer that was refused.
 _LASTING = (SurpriseRerankError, TypeError, AttributeError, NameError, ImportError, NotImplementedError)
 # Scripts without spaces have a word for each character. Long runs are parted: every text can be split.
@@ -118,7 +121,7 @@ class FunctionEncoder:
         self._batch, self._batch_characters = batch, batch_characters
         self._attempts, self._first_wait = attempts, first_wait
         self._pace = _Pace(per_minute)
-        self._cache = None if cache is None else QuestionCache(cache)
+        self._cache = None if cache is None else _QuestionCache(cache)
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -355,3 +358,59 @@ def _loop(process: int) -> asyncio.AbstractEventLoop:  # by process: a thread do
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="surprise-rerank-loop", daemon=True).start()
     return loop
+
+
+class _QuestionCache:
+    """The latest vectors in memory, and all in a folder where one is given. Threads may share it.
+
+    Args:
+        kept: how many are in memory; or a folder, which has them for other processes as well.
+
+    Raises:
+        DataError: if it is a number below 1.
+    """
+
+    def __init__(self, kept: int | str | os.PathLike[str]) -> None:
+        if isinstance(kept, bool) or (isinstance(kept, int) and kept < 1):
+            raise DataError(f"cache={kept!r}: give how many questions to keep, 1 or more, or a folder")
+        self._folder = None if isinstance(kept, int) else Path(kept)
+        self._most = kept if isinstance(kept, int) else _IN_MEMORY
+        self._found: OrderedDict[str, Float32Array] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, model: str, question: str) -> Float32Array | None:
+        """(d,) what `put` was given; None where it was not, or the file is damaged."""
+        key = _key(model, question)
+        with self._lock:
+            if key in self._found:
+                self._found.move_to_end(key)
+                return self._found[key]
+        if self._folder is None:
+            return None
+        try:
+            vector: Float32Array = np.load(self._folder / f"{key}.npy", allow_pickle=False)
+        except UNREADABLE_ARCHIVE:
+            return None
+        self._keep(key, vector)
+        return vector
+
+    def put(self, model: str, vectors: Mapping[str, Float32Array]) -> None:
+        """Keep (d,) the vector of each question."""
+        for question, vector in vectors.items():
+            key = _key(model, question)
+            self._keep(key, vector)
+            if self._folder is not None:
+                with disk_errors(str(self._folder)):
+                    self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                    with whole_file(self._folder / f"{key}.npy", private=True) as file:
+                        np.save(file, vector, allow_pickle=False)
+
+    def _keep(self, key: str, vector: Float32Array) -> None:
+        with self._lock:
+            self._found[key] = vector
+            while len(self._found) > self._most:
+                self._found.popitem(last=False)
+
+
+def _key(model: str, question: str) -> str:
+    return hashlib.sha256(f"{model}\0{question}".encode()).hexdigest()[:32]
