@@ -6,9 +6,9 @@ vectors, others are encoded. `SurpriseRetriever` finds and ranks documents of an
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 from qdrant_client import models
 
@@ -26,7 +26,7 @@ from surprise_rerank.connectors.components import (
     require_writable,
     stored_names,
 )
-from surprise_rerank.connectors.llama_index_filters import to_qdrant_filter
+from surprise_rerank.connectors.haystack_filters import metadata_path
 from surprise_rerank.connectors.qdrant.retrievers.base import filterable
 from surprise_rerank.connectors.systems.loading import PipelineSettings
 from surprise_rerank.core.extras import pip_line
@@ -54,6 +54,8 @@ _CUTOFF = "similarity_cutoff"  # LlamaIndex's name for min_surprise
 _RETRIEVAL_SCORE = "retrieval_score"
 
 _dispatcher = get_dispatcher(__name__)
+
+_Comparison: TypeAlias = Callable[[str, Any], models.Condition]
 
 
 class VerdictEvent(BaseEvent):
@@ -385,7 +387,7 @@ class SurpriseRetriever(BaseRetriever):
 def _filtered(pipeline: Pipeline, filters: MetadataFilters | models.Filter | None) -> Pipeline:
     """The same over the documents that the filters let through."""
     if isinstance(filters, MetadataFilters):
-        filters = to_qdrant_filter(filters, filterable(pipeline).index.metadata_key)
+        filters = _qdrant_filter(filters, filterable(pipeline).index.metadata_key)
     return pipeline.changed(filter=filters)
 
 
@@ -445,3 +447,85 @@ def _node(hit: Hit, verdict: Verdict | None) -> NodeWithScore:
 
 def _and(keys: list[str], more: list[str]) -> list[str]:
     return [*keys, *(key for key in more if key not in keys)]
+
+
+def _qdrant_filter(filters: Any, root: str = "metadata") -> models.Filter:
+    """LlamaIndex's filters as Qdrant's, with what its own Qdrant store means by them.
+
+    As in LlamaIndex's store, `!=` and `nin` hold only where there is a value, and a string is a list of
+    values with commas between them for `in` and `nin`. `any`, `all` and `contains` are understood, too.
+
+    Args:
+        filters: `MetadataFilters`, read by their attributes.
+        root: the key of the metadata in the payload; empty where they are the payload.
+
+    Raises:
+        DataError: if a value does not go with its operator.
+    """
+    conditions: list[models.Condition] = [
+        _qdrant_filter(own, root) if hasattr(own, "filters") else _condition(own, root)
+        for own in filters.filters
+        if getattr(own, "filters", True)  # none in brackets is no condition
+    ]
+    match filters.condition:
+        case "or":
+            return models.Filter(should=conditions)
+        case "not":
+            return models.Filter(must_not=conditions)
+        case _:
+            return models.Filter(must=conditions)
+
+
+def _condition(given: Any, root: str) -> models.Condition:
+    key = metadata_path(given.key, root)
+    try:
+        return _COMPARISONS[given.operator](key, given.value)
+    except ValueError as error:  # pydantic's, of Qdrant's own models
+        raise DataError(
+            f"the filter {given.key!r} {given.operator.value} {given.value!r} is none of Qdrant; a list "
+            "goes with in, nin, any and all, a number with <, <=, > and >=, a text or a whole number with !="
+        ) from error
+
+
+def _equal(key: str, value: Any) -> models.Condition:
+    if isinstance(value, float):  # a match is for strings and whole numbers
+        return models.FieldCondition(key=key, range=models.Range(gte=value, lte=value))
+    return models.FieldCondition(key=key, match=models.MatchValue(value=value))
+
+
+def _range(bound: str) -> _Comparison:
+    return lambda key, value: models.FieldCondition(key=key, range=models.Range(**{bound: value}))
+
+
+def _except(key: str, values: list[Any]) -> models.Condition:
+    return models.FieldCondition(key=key, match=models.MatchExcept(**{"except": values}))
+
+
+def _any(key: str, value: Any) -> models.Condition:
+    return models.FieldCondition(key=key, match=models.MatchAny(any=_listed(value)))
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else str(value).split(",")
+
+
+def _text(key: str, value: Any) -> models.Condition:
+    return models.FieldCondition(key=key, match=models.MatchText(text=value))
+
+
+_COMPARISONS: Mapping[str, _Comparison] = {
+    "==": _equal,
+    "!=": lambda key, value: _except(key, [value]),
+    "<": _range("lt"),
+    "<=": _range("lte"),
+    ">": _range("gt"),
+    ">=": _range("gte"),
+    "in": _any,
+    "any": _any,
+    "nin": lambda key, value: _except(key, _listed(value)),
+    "all": lambda key, value: models.Filter(must=[_equal(key, own) for own in _listed(value)]),
+    "contains": _equal,
+    "text_match": _text,
+    "text_match_insensitive": _text,
+    "is_empty": lambda key, _: models.IsEmptyCondition(is_empty=models.PayloadField(key=key)),
+}

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from surprise_rerank.classify.few_shot import FewShotTraining as FewShotTraining
     from surprise_rerank.connectors.attached.attach import Collection as Collection
     from surprise_rerank.connectors.document_index import DocumentIndex as DocumentIndex
+    from surprise_rerank.connectors.federation import Collections as Collections
     from surprise_rerank.connectors.systems.register import System as System
     from surprise_rerank.connectors.systems.register import register_system as register_system
     from surprise_rerank.documents import Document as Document
@@ -63,6 +64,7 @@ _PUBLIC = {
     "classify.few_shot": "FewShotTraining",
     "connectors.attached.attach": "Collection",
     "connectors.document_index": "DocumentIndex",
+    "connectors.federation": "Collections",
     "connectors.systems.register": "System register_system",
     "documents": "Document Passage",
     "encoders.adapting": "as_encoder",

@@ -43,7 +43,7 @@ ROOMS = [
         "connectors.ray",
         "connectors.server",
     ),
-    *("connectors.components", "connectors.haystack_filters", "connectors.llama_index_filters", "connectors"),
+    *("connectors.components", "connectors.haystack_filters", "connectors"),
     *("eval.line_files", "eval.stats", "eval.reports", "eval.labelled", "eval.retrieval", "eval.studies"),
     *("eval.check", "eval.cli.wording", "eval.cli.completion", "eval.cli.exits"),
     *("eval.cli.output", "eval.cli.options", "eval.cli.arguments"),

@@ -213,9 +213,11 @@ def read_settings(folder: Path) -> ExportedSettings:
         raw = (folder / MARKER).read_bytes()
         try:
             stored = json.loads(raw)
+            if stored["format"] != FORMAT:
+                raise StoreError(f"{where} is of another version of this package; delete the folder")
             settings = ExportedSettings(**stored["settings"])
             files: dict[str, str] = dict(stored["files"])
-            whole = stored["format"] == FORMAT and stored["seal"] == _seal(stored["settings"], files)
+            whole = stored["seal"] == _seal(stored["settings"], files)
         except (ValueError, KeyError, TypeError) as error:
             raise StoreError(f"{where} is damaged: {MARKER} cannot be read; delete the folder") from error
         damaged = [name for name, digest in files.items() if _sha256(folder / name) != digest]

@@ -1,0 +1,103 @@
+"""Several collections asked at once: each ranks its own documents, and the surprise merges them.
+
+Scores of two collections cannot be compared: they depend on the corpus, and perhaps on the model. The share
+of unrelated questions whose best document in a collection scores less can. Documents of one share take turns,
+by their place in their own collection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields
+from typing import Unpack
+
+import numpy as np
+
+from surprise_rerank.candidates import Hit, Query
+from surprise_rerank.connectors.ranked import Ranked
+from surprise_rerank.errors import DataError
+from surprise_rerank.pipeline import CallOptions, Pipeline, encoded_question, first_of
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionHit(Hit):
+    """One line of a merged ranking.
+
+    Attributes:
+        collection: the name of the collection that it is from.
+    """
+
+    collection: str = ""
+
+
+class Collections:
+    """Collections that answer a question together. Threads may share it.
+
+    Args:
+        collections: name -> an index or an attached collection; or a list of them, whose names are their
+            places.
+        system: how each ranks its own; the best that it has enough for by default.
+
+    Raises:
+        DataError: if there is none, or one has no background of its system.
+    """
+
+    def __init__(
+        self, collections: Mapping[str, Ranked] | Sequence[Ranked], system: str | None = None
+    ) -> None:
+        if not isinstance(collections, Mapping):
+            collections = {own.where: own for own in collections}
+        if not collections:
+            raise DataError("there is no collection to ask; give some, as a list or by name")
+        self.pipelines = {name: own.pipeline(system) for name, own in collections.items()}
+        for name, own in self.pipelines.items():
+            if own.background is None:
+                raise DataError(
+                    f"{name!r} has no background of its system, by which scores of collections are compared; "
+                    "make one with its store_background()"
+                )
+
+    def __repr__(self) -> str:
+        return f"<Collections: {', '.join(self.pipelines)}>"
+
+    def search(self, question: str, top_k: int = 10, **options: Unpack[CallOptions]) -> list[CollectionHit]:
+        """The best documents of all collections. Those of one are in the order that it has them in.
+
+        Args:
+            question: in words.
+            top_k: the most that are returned.
+            options: of `Pipeline.search`, for each collection.
+
+        Raises:
+            DataError: if top_k is not positive; as `Pipeline.search`.
+        """
+        if not isinstance(top_k, int) or top_k < 1:
+            raise DataError(f"top_k must be a whole number of at least 1, got {top_k!r}")
+        asked = {name: own.changed(**options) for name, own in self.pipelines.items()}
+        # Collections of one model share the question's vectors.
+        models = {own.encoder.fingerprint: own.encoder for own in asked.values()}
+        queries = {name: encoded_question(model, question) for name, model in models.items()}
+        with ThreadPoolExecutor(len(asked)) as threads:
+            found = threads.map(
+                lambda own: _lines(own[0], own[1], queries[own[1].encoder.fingerprint], top_k), asked.items()
+            )
+            lines = [line for own in found for line in own]
+        return [hit for _, hit in sorted(lines, key=lambda line: line[0])[:top_k]]
+
+
+def _lines(
+    name: str, pipeline: Pipeline, query: Query, top_k: int
+) -> list[tuple[tuple[float, int], CollectionHit]]:
+    """The best of one collection, each with what it is sorted by: surprise, and its place here."""
+    diversity = pipeline.diversity
+    pool, ranking = pipeline.pooled(query, max(pipeline.depth, top_k), diversity.needs | {"documents"})
+    shown = first_of(ranking, pool, diversity, top_k, pipeline.min_surprise)
+    assert shown.surprise is not None
+    # Where its own order is not by surprise, a line counts by the best of those below it.
+    counted = np.maximum.accumulate(shown.surprise[::-1])[::-1].tolist()
+    copied = [own.name for own in fields(Hit)]
+    return [
+        ((-best, i), CollectionHit(**{own: getattr(hit, own) for own in copied}, collection=name))
+        for i, (hit, best) in enumerate(zip(shown, counted, strict=True))
+    ]

@@ -1,0 +1,93 @@
+"""Several collections that answer a question together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from qdrant_client import QdrantClient, models
+from words import WordEncoder
+
+from surprise_rerank import Collections, DataError, Document, DocumentIndex
+from surprise_rerank.connectors.attached import Collection
+from surprise_rerank.thresholds.varied_questions import varied_questions
+
+PETS = [Document(f"p{i}", f"dogs bark and cats purr number{i} of {i % 7} animals") for i in range(40)]
+MONEY = [
+    Document(f"m{i}", f"stocks fell and banks raised rates number{i} in {i % 5} countries") for i in range(40)
+]
+OTHERS = varied_questions(60)
+
+
+@pytest.fixture
+def pets(tmp_path: Path) -> Iterator[DocumentIndex]:
+    with DocumentIndex.open(tmp_path / "pets", WordEncoder(48)) as index:
+        index.sync(PETS, background=False)
+        index.store_background(OTHERS, "auto")
+        yield index
+
+
+@pytest.fixture
+def money() -> Collection:
+    client, encoder = QdrantClient(":memory:"), WordEncoder(48, name="other words")
+    client.create_collection("money", models.VectorParams(size=48, distance=models.Distance.COSINE))
+    dense = encoder.encode([d.text for d in MONEY]).dense.tolist()
+    points = [
+        models.PointStruct(id=i, vector=dense[i], payload={"name": d.id, "text": d.text})
+        for i, d in enumerate(MONEY)
+    ]
+    client.upsert("money", points)
+    made = Collection.attach(client, "money", embed=encoder, id="name")
+    made.store_background(OTHERS, "auto")
+    return made
+
+
+def test_a_question_finds_the_collection_that_answers_it(pets: DocumentIndex, money: Collection) -> None:
+    both = Collections({"pets": pets, "money": money})
+    assert repr(both) == "<Collections: pets, money>"
+    for question, name in (("why do dogs bark", "pets"), ("which banks raised rates", "money")):
+        found = both.search(question, 8)
+        assert [hit.collection for hit in found[:3]] == [name] * 3
+        assert all(hit.text and hit.surprise is not None for hit in found)
+        surprise = [hit.surprise or 0.0 for hit in found]
+        assert surprise == sorted(surprise, reverse=True)
+        alone = {"pets": pets, "money": money}[name].pipeline().search(question, 8)
+        own = [hit.id for hit in found if hit.collection == name]
+        assert own == list(alone.ids[: len(own)])
+
+
+def test_options_are_of_every_collection(pets: DocumentIndex, money: Collection) -> None:
+    both = Collections([pets, money])
+    assert len(both.search("why do dogs bark", 3)) == 3
+    found = both.search("why do dogs bark", 50, min_surprise=0.9)
+    assert found
+    assert all(hit.surprise is not None and hit.surprise >= 0.9 for hit in found)
+    assert len(found) < len(both.search("why do dogs bark", 50))
+    single = both.search("why do dogs bark", 5, depth=1)
+    assert len(single) == 5, "a pool is at least as large as what is shown"
+    assert single[0].collection == pets.where
+    folded = both.search("why do dogs bark", 50, collapse=0.8)
+    assert any(hit.duplicates for hit in folded)
+
+
+def test_one_collection_answers_as_it_does_alone(pets: DocumentIndex) -> None:
+    alone = pets.pipeline("auto").search("why do cats purr", 7)
+    found = Collections({"pets": pets}, "auto").search("why do cats purr", 7)
+    assert [hit.id for hit in found] == list(alone.ids)
+    np.testing.assert_allclose([hit.score for hit in found], alone.scores)
+
+
+def test_wrong_uses_are_told(pets: DocumentIndex, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no collection to ask"):
+        Collections([])
+    with DocumentIndex.open(tmp_path / "new", WordEncoder(48)) as new:
+        new.sync(PETS, background=False)
+        with pytest.raises(DataError, match=r"'new' has no background of its system.*store_background"):
+            Collections({"pets": pets, "new": new}, "auto")
+    both = Collections([pets])
+    with pytest.raises(DataError, match="top_k must be"):
+        both.search("q", 0)
+    with pytest.raises(DataError, match="filterr"):
+        both.search("q", filterr=1)  # type: ignore[call-arg]
