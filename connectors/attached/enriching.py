@@ -35,6 +35,7 @@ from surprise_rerank.connectors.qdrant.engines.client import REQUEST_BYTES, Clie
 from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
 from surprise_rerank.connectors.qdrant.schema import Payload, Point, Record, StoredVector, to_terms
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
+from surprise_rerank.core.batches import in_batches
 from surprise_rerank.core.tokens import TokenForm
 from surprise_rerank.core.tokens.form import POOLING
 from surprise_rerank.core.vectors import is_linear
@@ -308,7 +309,7 @@ class Enricher:
             for (record, _), (payload, vectors) in zip(todo, made, strict=True)
         ]
         written = 0
-        for part in _by_size(points):
+        for part in in_batches(points, lambda point: point.size, REQUEST_BYTES):
             written += sum(point.size for point in part)
             if self.record.in_place:
                 self._add_to(part)
@@ -414,20 +415,6 @@ def remove_enrichment(collection: AttachedCollection) -> bool:
     if not enriched.files.engine.count():  # nobody keeps questions or backgrounds there
         enriched.files.engine.drop()
     return True
-
-
-def _by_size(points: Sequence[Point]) -> Iterator[list[Point]]:
-    """Parts of at most `REQUEST_BYTES`, or of one point."""
-    part: list[Point] = []
-    size = 0
-    for point in points:
-        if part and size + point.size > REQUEST_BYTES:
-            yield part
-            part, size = [], 0
-        part.append(point)
-        size += point.size
-    if part:
-        yield part
 
 
 def _size(payload: Payload, vectors: Mapping[str, StoredVector]) -> int:

@@ -11,7 +11,7 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -19,6 +19,7 @@ import numpy as np
 import tenacity
 
 from surprise_rerank.core.arrays import Float32Array, IntArray, unit_rows
+from surprise_rerank.core.batches import in_batches
 from surprise_rerank.core.files import UNREADABLE_ARCHIVE, disk_errors, whole_file
 from surprise_rerank.core.retry_after import retry_after_seconds
 from surprise_rerank.documents import encodable
@@ -168,7 +169,10 @@ class FunctionEncoder:
                 )
         plain = [encodable(text) for text in texts]
         found = self._cached(plain) if kind == "query" else {}
-        for rows in self._batches(plain):
+        batches = in_batches(
+            range(len(plain)), lambda row: len(plain[row]), self._batch_characters, self._batch
+        )
+        for rows in batches:
             sent = [row for row in rows if plain[row].strip() and row not in found]
             if sent:
                 vectors = self._call([plain[row] for row in sent], sent, kind)
@@ -206,19 +210,6 @@ class FunctionEncoder:
         """
         found = ([word.span() for word in _WORD.finditer(encodable(text))] for text in texts)
         return [np.array(spans, dtype=np.int64).reshape(-1, 2) for spans in found]
-
-    def _batches(self, texts: Sequence[str]) -> Iterator[list[int]]:
-        """Rows of consecutive texts for one call."""
-        rows: list[int] = []
-        size = 0
-        for row, text in enumerate(texts):
-            if rows and (len(rows) == self._batch or size + len(text) > self._batch_characters):
-                yield rows
-                rows, size = [], 0
-            rows.append(row)
-            size += len(text)
-        if rows:
-            yield rows
 
     def _call(self, texts: list[str], positions: list[int], kind: Kind) -> Float32Array:
         """The checked vectors of one batch.

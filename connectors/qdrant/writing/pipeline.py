@@ -18,6 +18,7 @@ from surprise_rerank.connectors.qdrant.schema import (
     point_id,
 )
 from surprise_rerank.connectors.qdrant.writing.term_upkeep import PointWriter
+from surprise_rerank.core.batches import in_batches
 from surprise_rerank.core.threads import using_threads
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import IndexingError, StoreError
@@ -161,7 +162,7 @@ class Writer:
         """A window. A document of several points counts as stored when the last of them is."""
         single = [job for job in jobs if len(job.points) == 1 and job.before <= 1]
         several = [job for job in jobs if not (len(job.points) == 1 and job.before <= 1)]
-        for batch in _batches([(job.document.id, job.points[0]) for job in single]):
+        for batch in _batches((job.document.id, job.points[0]) for job in single):
             failed = self._upsert(batch)
             stored = {name for name, _ in batch} - failed
             self.acknowledge(stored, [job.document for job in single if job.document.id in stored])
@@ -208,17 +209,7 @@ def _completed(job: Job) -> Payload:
 
 
 def _batches(points: Iterable[_Named]) -> Iterator[list[_Named]]:
-    """Batches bounded by count and by bytes; a point larger than the bound is a batch of its own."""
-    batch: list[_Named] = []
-    size = 0
-    for name, point in points:
-        if batch and (len(batch) == _UPSERT_POINTS or size + point.size > _UPSERT_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append((name, point))
-        size += point.size
-    if batch:
-        yield batch
+    return in_batches(points, lambda named: named[1].size, _UPSERT_BYTES, _UPSERT_POINTS)
 
 
 def _named(ids: Sequence[str]) -> str:

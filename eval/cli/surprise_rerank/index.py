@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SyncReport
     from surprise_rerank.connectors.qdrant.location import Location
     from surprise_rerank.connectors.qdrant.manifest import Manifest
-    from surprise_rerank.documents import Document
     from surprise_rerank.encoders.base import Encoder
 
 _TYPED = ParameterSource.COMMANDLINE
@@ -187,11 +186,12 @@ def _send(server: str, sources: Sources, out: Output) -> None:
     """Have a server store documents, some at a time."""
     from surprise_rerank.connectors.server.client import SearchClient
     from surprise_rerank.connectors.server.options import TOKEN_VARIABLE
+    from surprise_rerank.core.batches import in_batches
 
     sources.require_readable()
     done = dict.fromkeys(("added", "updated", "unchanged", "documents"), 0)
     with SearchClient(server, os.environ.get(TOKEN_VARIABLE, "").strip() or None) as client:
-        for part in _parts(sources):
+        for part in in_batches(sources, lambda own: len(own.content), _SENT_CHARACTERS, _SENT):
             found = client.store(part)
             done = {name: found[name] + (count if name != "documents" else 0) for name, count in done.items()}
     skipped = sources.skipped()
@@ -200,20 +200,6 @@ def _send(server: str, sources: Sources, out: Output) -> None:
         f"{done['documents']} documents"
     )
     out.result({"server": client.url, **done, "skipped": skipped}, [first, *skipped_lines(skipped)])
-
-
-def _parts(sources: Sources) -> Iterator[list[Document]]:
-    """Documents for one request each: what a server takes by default, and encodes in some seconds."""
-    part: list[Document] = []
-    size = 0
-    for document in sources:
-        if part and (len(part) == _SENT or size + len(document.content) > _SENT_CHARACTERS):
-            yield part
-            part, size = [], 0
-        part.append(document)
-        size += len(document.content)
-    if part:
-        yield part
 
 
 @contextlib.contextmanager
