@@ -14,10 +14,10 @@ from typing import Unpack
 
 import numpy as np
 
-from surprise_rerank.candidates import Hit, Query
+from surprise_rerank.candidates import Hit, Query, Ranking
 from surprise_rerank.connectors.ranked import Ranked
 from surprise_rerank.errors import DataError
-from surprise_rerank.pipeline import CallOptions, Pipeline, encoded_question, first_of
+from surprise_rerank.pipeline import CallOptions, Pipeline, require_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,27 +72,24 @@ class Collections:
         Raises:
             DataError: if top_k is not positive; as `Pipeline.search`.
         """
-        if not isinstance(top_k, int) or top_k < 1:
-            raise DataError(f"top_k must be a whole number of at least 1, got {top_k!r}")
+        require_count("top_k", top_k)
         asked = {name: own.changed(**options) for name, own in self.pipelines.items()}
-        # Collections of one model share the question's vectors.
-        models = {own.encoder.fingerprint: own.encoder for own in asked.values()}
-        queries = {name: encoded_question(model, question) for name, model in models.items()}
+        queries: dict[tuple[str, bool], Query] = {}  # collections of one model share the question's vectors
+        for own in asked.values():
+            if _model(own) not in queries:
+                queries[_model(own)] = own.encoded(question)
         with ThreadPoolExecutor(len(asked)) as threads:
-            found = threads.map(
-                lambda own: _lines(own[0], own[1], queries[own[1].encoder.fingerprint], top_k), asked.items()
-            )
-            lines = [line for own in found for line in own]
+            found = threads.map(lambda own: own.shown(queries[_model(own)], top_k), asked.values())
+            lines = [line for name, shown in zip(asked, found, strict=True) for line in _lines(name, shown)]
         return [hit for _, hit in sorted(lines, key=lambda line: line[0])[:top_k]]
 
 
-def _lines(
-    name: str, pipeline: Pipeline, query: Query, top_k: int
-) -> list[tuple[tuple[float, int], CollectionHit]]:
+def _model(pipeline: Pipeline) -> tuple[str, bool]:
+    return pipeline.encoder.fingerprint, pipeline.reads_vectors
+
+
+def _lines(name: str, shown: Ranking) -> list[tuple[tuple[float, int], CollectionHit]]:
     """The best of one collection, each with what it is sorted by: surprise, and its place here."""
-    diversity = pipeline.diversity
-    pool, ranking = pipeline.pooled(query, max(pipeline.depth, top_k), diversity.needs | {"documents"})
-    shown = first_of(ranking, pool, diversity, top_k, pipeline.min_surprise)
     assert shown.surprise is not None
     # Where its own order is not by surprise, a line counts by the best of those below it.
     counted = np.maximum.accumulate(shown.surprise[::-1])[::-1].tolist()

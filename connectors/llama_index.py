@@ -449,7 +449,7 @@ def _and(keys: list[str], more: list[str]) -> list[str]:
     return [*keys, *(key for key in more if key not in keys)]
 
 
-def _qdrant_filter(filters: Any, root: str = "metadata") -> models.Filter:
+def _qdrant_filter(filters: Any, root: str) -> models.Filter:
     """LlamaIndex's filters as Qdrant's, with what its own Qdrant store means by them.
 
     As in LlamaIndex's store, `!=` and `nin` hold only where there is a value, and a string is a list of

@@ -110,11 +110,10 @@ class Pipeline:
             DataError: if top_k is not positive, or neither a re-ranker nor the retriever has scores; as
                 `changed`.
         """
-        _require_count("top_k", top_k)
+        require_count("top_k", top_k)
         own = self.changed(**options)
         with searching(top_k) as counts:
-            query = encoded_question(own.encoder, question) if own._reads_vectors else Query(question)
-            shown = own._first(query, top_k)
+            shown = own.shown(own.encoded(question), top_k)
             counts.update(outcome(shown))
         return shown
 
@@ -130,14 +129,14 @@ class Pipeline:
         Raises:
             DataError: if it is one string; as `search`.
         """
-        _require_count("top_k", top_k)
+        require_count("top_k", top_k)
         if isinstance(questions, str):
             raise DataError("questions must be a list of strings, got one string; use search for it")
         own, found = self.changed(**options), []
         queries = map(Query, questions)
-        for query in encode_queries(own.encoder, questions) if own._reads_vectors else queries:
+        for query in encode_queries(own.encoder, questions) if own.reads_vectors else queries:
             with searching(top_k) as counts:
-                found.append(own._first(query, top_k))
+                found.append(own.shown(query, top_k))
                 counts.update(outcome(found[-1]))
         return found
 
@@ -161,7 +160,7 @@ class Pipeline:
                 )
             retriever = retriever.among(condition)
         if depth is not None:
-            _require_count("depth", depth)
+            require_count("depth", depth)
         return replace(
             self,
             retriever=retriever,
@@ -178,11 +177,16 @@ class Pipeline:
         return f"<Pipeline: {retriever}, {reranker}, {encoder}, depth {self.depth}>"
 
     @property
-    def _reads_vectors(self) -> bool:
+    def reads_vectors(self) -> bool:
+        """Whether the model is asked: not where words alone rank."""
         return self.encodes or bool(fields_for(self.reranker, self.background) & {"dense", "tokens"})
 
-    def _first(self, query: Query, top_k: int) -> Ranking:
-        """What is shown for an encoded question."""
+    def encoded(self, question: str) -> Query:
+        """A question, with its vectors where these are read."""
+        return encoded_question(self.encoder, question) if self.reads_vectors else Query(question)
+
+    def shown(self, query: Query, top_k: int) -> Ranking:
+        """What `search` gives for an encoded question."""
         fields: frozenset[Field] = self.diversity.needs | {"documents"}
         pool, ranking = self.pooled(query, max(self.depth, top_k), fields, top_k=top_k)
         return first_of(ranking, pool, self.diversity, top_k, self.min_surprise)
@@ -474,7 +478,8 @@ def as_retrieved(pool: Candidates) -> Ranking:
     return Ranking.order(pool, values, pool.scores, raw={name: values})
 
 
-def _require_count(name: str, value: object) -> None:
+def require_count(name: str, value: object) -> None:
+    """Refuse what is no whole number of at least 1, by a DataError."""
     if not isinstance(value, int) or value < 1:
         raise DataError(f"{name} must be a whole number of at least 1, got {value!r}")
 

@@ -18,7 +18,6 @@ from surprise_rerank.connectors.attached.payloads import (
     Payload,
     PayloadKeys,
     PayloadLayout,
-    at,
     find_layout,
     haystack_point,
     paths,
@@ -26,6 +25,7 @@ from surprise_rerank.connectors.attached.payloads import (
 )
 from surprise_rerank.connectors.attached.words import sparse_embed
 from surprise_rerank.connectors.systems.building import build_system
+from surprise_rerank.core.json_values import at
 from surprise_rerank.errors import DataError, ModelError, SurpriseRerankError
 
 ENCODER = WordEncoder(32)

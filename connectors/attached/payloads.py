@@ -22,6 +22,7 @@ from surprise_rerank.connectors.readers.fields import (
     shown,
 )
 from surprise_rerank.connectors.readers.source import RefusedError
+from surprise_rerank.core.json_values import at
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, did_you_mean
 
@@ -214,16 +215,6 @@ def one_id(where: str, key: str, names: Sequence[str]) -> DataError:
         f"{where}: several points have the id {shared!r} in {key!r}; an id is of one point, so leave id= out "
         "where points are parts of documents"
     )
-
-
-def at(payload: Payload, key: str) -> Any:
-    """The value at a key, or at keys with dots between them; None where there is none."""
-    if key in payload:
-        return payload[key]
-    value: Any = payload
-    for part in key.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return value
 
 
 def paths(key: str) -> tuple[str, str]:

@@ -24,7 +24,6 @@ from surprise_rerank.connectors.attached.payloads import (
     ADDED_KEYS,
     Payload,
     PayloadLayout,
-    at,
     paths,
     point_id,
     selectors,
@@ -36,6 +35,7 @@ from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatis
 from surprise_rerank.connectors.readers.fields import shown
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.files import UNREADABLE_ARCHIVE
+from surprise_rerank.core.json_values import at
 from surprise_rerank.core.terms import TermBatch
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError, did_you_mean

@@ -200,10 +200,13 @@ class _Work:
                     request.receive, lambda stop: compute(RequestEncoder(own, self.questions, stop))
                 )
         except StoreError as error:
-            log_failure(self.logger, record_of(request.scope).request_id, error)
-            raise RefusedError(
-                503, "the index cannot be read at the moment; try again later", {"Retry-After": "5"}
-            ) from error
+            said = "the index cannot be read at the moment; try again later"
+            raise self.unavailable(request, error, said) from error
+
+    def unavailable(self, request: Request, error: StoreError, said: str) -> RefusedError:
+        """What a caller is told of an index that fails; the log has the error."""
+        log_failure(self.logger, record_of(request.scope).request_id, error)
+        return RefusedError(503, said, {"Retry-After": "5"})
 
     def count(
         self,
@@ -311,9 +314,8 @@ def _document_routes(work: _Work, options: ServerOptions) -> APIRouter:
         except (DataError, IndexMismatchError) as error:
             raise RefusedError(422, str(error)) from error
         except StoreError as error:
-            log_failure(work.logger, record_of(request.scope).request_id, error)
             said = "the index cannot be changed at the moment; see that no other process has it open"
-            raise RefusedError(503, said, {"Retry-After": "5"}) from error
+            raise work.unavailable(request, error, said) from error
         return _json({"id": record_of(request.scope).request_id, **found})
 
     @router.put("/v1/documents", response_model=DocumentsResponse, responses=_errors((*_WORK, 403, 404)))

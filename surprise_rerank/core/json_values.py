@@ -1,4 +1,4 @@
-"""Values for JSON, which has no NaN and no infinities."""
+"""Values of JSON, which has no NaN and no infinities, and objects in objects."""
 
 from __future__ import annotations
 
@@ -19,4 +19,14 @@ def finite(value: Any) -> Any:
         return {key: finite(own) for key, own in value.items()}
     if isinstance(value, list | tuple):
         return [finite(own) for own in value]
+    return value
+
+
+def at(values: Mapping[str, Any], key: str) -> Any:
+    """The value at a key, or at keys with dots between them; None where there is none."""
+    if key in values:
+        return values[key]
+    value: Any = values
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
     return value

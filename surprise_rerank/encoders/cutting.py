@@ -5,13 +5,14 @@ from __future__ import annotations
 import bisect
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 
 from surprise_rerank.core.arrays import IntArray
+from surprise_rerank.core.batches import in_batches
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.encoders.sentence_boundaries import sentence_starts, within_character
 from surprise_rerank.errors import DataError
@@ -20,7 +21,7 @@ T = TypeVar("T")
 
 # Characters in one call of the tokenizer: enough for all its threads, and few enough for the memory of
 # offsets.
-_BATCH = 1_000_000
+CALL_CHARACTERS = 1_000_000
 # Tokenizers take more time and memory per character of a long text, so it is read in blocks.
 _BLOCK = 16_384
 _BLOCK_END = re.compile(r"\s+|[。！？]")  # noqa: RUF001
@@ -28,25 +29,6 @@ _BLOCK_END = re.compile(r"\s+|[。！？]")  # noqa: RUF001
 _FIRST_PLANS, _MOST_PLANS = 8, 128
 # Code points of one character as a reader sees it; a bound on the time for a text of marks.
 _LONGEST_CHARACTER = 64
-
-
-def in_groups(items: Sequence[T], sizes: Sequence[int]) -> Iterator[list[T]]:
-    """Runs of items that make one batch for a tokenizer; an item that is larger is a run of its own.
-
-    Args:
-        items: n of them.
-        sizes: their n numbers of characters.
-    """
-    group: list[T] = []
-    total = 0
-    for item, size in zip(items, sizes, strict=True):
-        if group and total + size > _BATCH:
-            yield group
-            group, total = [], 0
-        group.append(item)
-        total += size
-    if group:
-        yield group
 
 
 def token_starts(texts: Sequence[str], encoder: Encoder) -> list[IntArray]:
@@ -58,9 +40,7 @@ def token_starts(texts: Sequence[str], encoder: Encoder) -> list[IntArray]:
         for start, end in itertools.pairwise([*own, len(text)])
     ]
     spans = (
-        span
-        for group in in_groups(blocks, [len(block) for block in blocks])
-        for span in encoder.token_spans(group)
+        span for group in in_batches(blocks, len, CALL_CHARACTERS) for span in encoder.token_spans(group)
     )
     found = []
     for own in block_starts:
@@ -271,7 +251,7 @@ def cut_all(cutters: Sequence[Cutter], encoder: Encoder) -> None:
         texts = [
             cutter.text(stretch) for cutter, plan in zip(cutters, plans, strict=True) for stretch in plan
         ]
-        groups = in_groups(texts, [len(text) for text in texts])
+        groups = in_batches(texts, len, CALL_CHARACTERS)
         spans = (span for group in groups for span in encoder.token_spans(group))
         for cutter, plan in zip(cutters, plans, strict=True):
             cutter.check(plan, list(itertools.islice(spans, len(plan))))

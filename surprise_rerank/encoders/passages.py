@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from surprise_rerank.core.batches import in_batches
 from surprise_rerank.documents import Document, Passage
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.encoders.cutting import (
+    CALL_CHARACTERS,
     Cutter,
     PassageSize,
     cut_all,
     encoded_stretch,
-    in_groups,
     is_exact,
     token_starts,
 )
@@ -75,7 +76,7 @@ class Passages:
         limit = self._limit(encoder)
         if limit is None:
             return [(Passage(0, 0, len(document.content)),) for document in documents]
-        groups = in_groups(documents, [len(document.title) + len(document.text) for document in documents])
+        groups = in_batches(documents, lambda own: len(own.title) + len(own.text), CALL_CHARACTERS)
         return [passages for group in groups for passages in self._split(group, encoder, limit)]
 
     def titled(self, documents: Sequence[Document], encoder: Encoder) -> list[bool]:

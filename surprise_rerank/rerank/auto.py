@@ -253,10 +253,11 @@ class AutoReranker:
                 "give an ensemble of the corpus, a sample of its token vectors, or BM25 scores"
             )
         z = {name: own for name, (_, own) in found.items()}
-        trust = self._trust({name: z[name] for name in SCORERS if name in z}, order)
+        own = {name: z[name] for name in SCORERS if name in z}
+        trust = self._trust(own, order)
         notes = list(absent.values())
         if trust < 1:
-            others = " and ".join(name for name in SCORERS if name in z and name != "cosine")
+            others = " and ".join(name for name in own if name != "cosine")
             notes.insert(
                 0,
                 "the dense vectors were trusted less than usual here: their best documents are not those of "

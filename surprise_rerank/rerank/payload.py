@@ -12,6 +12,7 @@ import numpy as np
 
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.core.arrays import Float64Array
+from surprise_rerank.core.json_values import at
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.errors import DataError
 
@@ -52,7 +53,7 @@ class PayloadScorer:
         """
         if candidates.documents is None:
             raise DataError("the candidates have no documents; have the retriever fetch them")
-        found = [_at(document.metadata, self.key) for document in candidates.documents]
+        found = [_value(document.metadata, self.key) for document in candidates.documents]
         values = np.array([_number(own) for own in found])
         if self.decay is None:
             return values
@@ -72,15 +73,10 @@ class PayloadScorer:
         return days.total_seconds() / _DAY if isinstance(days, timedelta) else float(days or 0)
 
 
-def _at(metadata: Mapping[str, Any], path: str) -> Any:
-    """The value at a path; filters begin it with `metadata.`."""
-    for own in (path, path.removeprefix("metadata.")):
-        value: Any = metadata
-        for part in own.split("."):
-            value = value.get(part) if isinstance(value, Mapping) else None
-        if value is not None:
-            return value
-    return None
+def _value(metadata: Mapping[str, Any], key: str) -> Any:
+    """The value of a key; filters begin it with `metadata.`."""
+    found = at(metadata, key)
+    return at(metadata, key.removeprefix("metadata.")) if found is None else found
 
 
 def _is_number(value: object) -> TypeGuard[float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -19,6 +19,7 @@ from surprise_rerank.eval.cli.output.console import Output
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
+    from surprise_rerank.connectors.server.client import SearchClient
     from surprise_rerank.encoders.backends.choosing import BackendChoice, PrecisionChoice
     from surprise_rerank.encoders.base import Encoder
 
@@ -186,3 +187,35 @@ def _location(folder: str | None, url: str | None, collection: str) -> Location:
         if folder and context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--{name} belongs to --qdrant-url, but the index is the folder {folder}")
     return Location(folder, url, collection)
+
+
+def refuse_with_server(names: Collection[str], instead: str) -> None:
+    """Refuse options that a server decides.
+
+    Args:
+        names: of their parameters.
+        instead: why, and what to do.
+
+    Raises:
+        UsageError: if some are on the command line; names them.
+    """
+    context = click.get_current_context()
+    given = [
+        own.opts[0]
+        for own in context.command.params
+        if own.name in names and context.get_parameter_source(own.name or "") == ParameterSource.COMMANDLINE
+    ]
+    if given:
+        raise click.UsageError(f"{' and '.join(given)} cannot be used with --server: {instead}")
+
+
+def server_client(url: str) -> SearchClient:
+    """A connection to a running server, with the token of the environment.
+
+    Raises:
+        DataError: if the url is none, or the token cannot be sent.
+    """
+    from surprise_rerank.connectors.server.client import SearchClient
+    from surprise_rerank.connectors.server.options import TOKEN_VARIABLE
+
+    return SearchClient(url, os.environ.get(TOKEN_VARIABLE, "").strip() or None)

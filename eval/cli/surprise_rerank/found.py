@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from surprise_rerank.documents import without_title
+from surprise_rerank.eval.cli.arguments.location import server_client
 from surprise_rerank.eval.cli.arguments.search import SearchArguments
 from surprise_rerank.eval.cli.output.console import Output
 
@@ -148,13 +148,11 @@ def found_by_server(
     Raises:
         SurpriseRerankError: if the server refuses, or cannot be reached.
     """
-    from surprise_rerank.connectors.server.client import SearchClient
-    from surprise_rerank.connectors.server.options import TOKEN_VARIABLE
     from surprise_rerank.eval.cli.arguments.filters import filter_values
 
     questions = arguments.questions()
     condition = None if arguments.condition is None else filter_values(arguments.condition)
-    with SearchClient(url, os.environ.get(TOKEN_VARIABLE, "").strip() or None) as client:
+    with server_client(url) as client:
         for number, question in enumerate(questions):
             start = time.perf_counter()
             answer = client.search(

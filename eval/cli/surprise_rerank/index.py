@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -12,13 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from surprise_rerank.errors import DataError, ModelError, NoIndexError, StoreError, UnreadableIndexError
 from surprise_rerank.eval.cli.arguments.backend import backend_option, precision_option
 from surprise_rerank.eval.cli.arguments.cluster import ClusterArguments
 from surprise_rerank.eval.cli.arguments.index_options import IndexArguments
-from surprise_rerank.eval.cli.arguments.location import load_model, open_index, takes_index
+from surprise_rerank.eval.cli.arguments.location import (
+    load_model,
+    open_index,
+    refuse_with_server,
+    server_client,
+    takes_index,
+)
 from surprise_rerank.eval.cli.arguments.sources import SourceArguments, Sources, skipped_lines
 from surprise_rerank.eval.cli.exits import Interrupted
 from surprise_rerank.eval.cli.options import takes
@@ -31,7 +35,6 @@ if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant.manifest import Manifest
     from surprise_rerank.encoders.base import Encoder
 
-_TYPED = ParameterSource.COMMANDLINE
 _SENT, _SENT_CHARACTERS = 64, 500_000  # documents of a request to a server
 _EXAMPLES = """\b
 Examples:
@@ -110,7 +113,10 @@ def index(
     that exists keeps its own until it is rebuilt.
     """
     if server is not None:
-        _refuse_with_server()
+        params = click.get_current_context().command.params
+        kept = {"server", "as_json", "quiet", *(own.name for own in fields(SourceArguments))}
+        instead = "the server has the index; leave them out, or stop the server and use --index"
+        refuse_with_server({own.name for own in params if own.name} - kept, instead)
         _send(server, inputs.open(None), out)
         return
     settings = cluster.settings(location)
@@ -166,40 +172,25 @@ def index(
         _report(out, location, opened, done, sources, time.perf_counter() - begun)
 
 
-def _refuse_with_server() -> None:
-    """Refuse options of an index that the server has already; a UsageError names them."""
-    context = click.get_current_context()
-    kept = {"server", "as_json", "quiet", *(own.name for own in fields(SourceArguments))}
-    given = [
-        own.opts[0]
-        for own in context.command.params
-        if own.name and own.name not in kept and context.get_parameter_source(own.name) == _TYPED
-    ]
-    if given:
-        raise click.UsageError(
-            f"{' and '.join(given)} cannot be used with --server: the server has the index; leave them out, "
-            "or stop the server and use --index"
-        )
-
-
 def _send(server: str, sources: Sources, out: Output) -> None:
     """Have a server store documents, some at a time."""
-    from surprise_rerank.connectors.server.client import SearchClient
-    from surprise_rerank.connectors.server.options import TOKEN_VARIABLE
     from surprise_rerank.core.batches import in_batches
 
     sources.require_readable()
-    done = dict.fromkeys(("added", "updated", "unchanged", "documents"), 0)
-    with SearchClient(server, os.environ.get(TOKEN_VARIABLE, "").strip() or None) as client:
+    done = dict.fromkeys(("added", "updated", "unchanged"), 0)
+    documents = 0
+    with server_client(server) as client:
         for part in in_batches(sources, lambda own: len(own.content), _SENT_CHARACTERS, _SENT):
             found = client.store(part)
-            done = {name: found[name] + (count if name != "documents" else 0) for name, count in done.items()}
+            done = {name: count + found[name] for name, count in done.items()}
+            documents = found["documents"]
     skipped = sources.skipped()
     first = (
         f"{client.url}: {done['added']} added, {done['updated']} updated, {done['unchanged']} unchanged; "
-        f"{done['documents']} documents"
+        f"{documents} documents"
     )
-    out.result({"server": client.url, **done, "skipped": skipped}, [first, *skipped_lines(skipped)])
+    values = {"server": client.url, **done, "documents": documents, "skipped": skipped}
+    out.result(values, [first, *skipped_lines(skipped)])
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from surprise_rerank.eval.cli.arguments.location import server_option, takes_index
+from surprise_rerank.eval.cli.arguments.location import refuse_with_server, server_option, takes_index
 from surprise_rerank.eval.cli.arguments.search import SearchArguments
 from surprise_rerank.eval.cli.options import takes
 from surprise_rerank.eval.cli.output.console import Output
@@ -79,7 +79,8 @@ def search(
 
     keys = None if group_by is None else check_group_path(group_by)
     if server is not None:
-        _refuse_with_server()
+        instead = "the server was started with its own; leave them out, or search an index with --index"
+        refuse_with_server(_OF_INDEX, instead)
         most = arguments.top + arguments.offset
         depth = arguments.pool if _is_given("pool") else None
         results = found_by_server(server, arguments, out, most if keys is None else arguments.pool, depth)
@@ -100,18 +101,3 @@ def search(
 def _is_given(name: str) -> bool:
     """Whether an option is on the command line."""
     return click.get_current_context().get_parameter_source(name) == ParameterSource.COMMANDLINE
-
-
-def _refuse_with_server() -> None:
-    """Refuse options that a server decides.
-
-    Raises:
-        UsageError: if some are on the command line; names them.
-    """
-    options = click.get_current_context().command.params
-    given = [own.opts[0] for own in options if own.name in _OF_INDEX and _is_given(own.name)]
-    if given:
-        raise click.UsageError(
-            f"{' and '.join(given)} cannot be used with --server: the server was started with its own; leave "
-            "them out, or search an index with --index"
-        )
