@@ -34,7 +34,7 @@ import httpx
 import numpy as np
 from machine import describe
 
-from surprise_rerank.connectors.systems.loading import PipelineSettings
+from surprise_rerank.connectors.attached.settings import PipelineSettings
 from surprise_rerank.eval.retrieval.datasets import load_dataset
 
 Asked: TypeAlias = tuple[str, dict[str, Any]]  # a route, and what is sent there

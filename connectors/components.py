@@ -14,8 +14,8 @@ from uuid import UUID
 from surprise_rerank.candidates import Hit, Verdict
 from surprise_rerank.connectors.attached.attach import Collection
 from surprise_rerank.connectors.attached.hosts import attach_store
+from surprise_rerank.connectors.attached.settings import PipelineSettings
 from surprise_rerank.connectors.qdrant.location import shown_url
-from surprise_rerank.connectors.systems.loading import PipelineSettings
 from surprise_rerank.errors import DataError, refuse_unknown
 from surprise_rerank.rerank.diversity import DiversityOptions
 

@@ -252,7 +252,7 @@ class SurpriseRetriever(_Loaded):
         url: of a Qdrant server with the index, instead; its key comes from QDRANT_API_KEY.
         collection: on the server.
         model: of the encoder; the index's own by default.
-        system: what ranks; see `connectors.systems.loading.PipelineSettings`.
+        system: what ranks; see `connectors.attached.settings.PipelineSettings`.
         depth: size of the candidate pool that is re-ranked.
         min_surprise: leave out what is less surprising; the index must have a background for the system.
         score_threshold: Haystack's name for min_surprise.

@@ -10,6 +10,7 @@ from pydantic_core.core_schema import is_instance_schema
 from qdrant_client import models
 
 from surprise_rerank.candidates import Hit, Ranking, Verdict, verdict_json
+from surprise_rerank.connectors.attached.settings import PipelineSettings
 from surprise_rerank.connectors.components import (
     VERDICT,
     attached,
@@ -18,7 +19,6 @@ from surprise_rerank.connectors.components import (
     least_surprise,
     stored_names,
 )
-from surprise_rerank.connectors.systems.loading import PipelineSettings
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.errors import MissingExtraError
 from surprise_rerank.pipeline import Pipeline
@@ -84,7 +84,7 @@ class SurpriseRerank(BaseDocumentCompressor):
             top_n: the most that are returned; None returns all.
             id_key: the key of the metadata that has the stored id, instead of `Document.id`.
             score_threshold: LangChain's name for min_surprise.
-            settings: of `systems.loading.PipelineSettings`: index, system, min_surprise, diversity, ...
+            settings: of `attached.settings.PipelineSettings`: index, system, min_surprise, diversity, ...
 
         Raises:
             SurpriseRerankError: as `PipelineSettings.text_reranker`.
@@ -190,7 +190,7 @@ class SurpriseRetriever(BaseRetriever):
         Args:
             k: the most documents that are returned.
             score_threshold: LangChain's name for min_surprise.
-            settings: of `systems.loading.PipelineSettings`: index or url, system, depth, min_surprise,
+            settings: of `attached.settings.PipelineSettings`: index or url, system, depth, min_surprise,
                 diversity, ...
 
         Raises:

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from qdrant_client import models
 
 from surprise_rerank.candidates import Hit, Ranking, Verdict, verdict_json
+from surprise_rerank.connectors.attached.settings import PipelineSettings
 from surprise_rerank.connectors.components import (
     OURS,
     TITLE,
@@ -28,7 +29,6 @@ from surprise_rerank.connectors.components import (
 )
 from surprise_rerank.connectors.haystack_filters import metadata_path
 from surprise_rerank.connectors.qdrant.retrievers.base import filterable
-from surprise_rerank.connectors.systems.loading import PipelineSettings
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.errors import DataError, MissingExtraError, refuse_unknown
 from surprise_rerank.pipeline import Pipeline
@@ -109,7 +109,7 @@ class SurpriseRerank(BaseNodePostprocessor):
     collection: str = Field(default="documents", description="The collection on the server.")
     model: str | None = Field(default=None, description="Of the encoder; the index's own by default.")
     system: str | None = Field(
-        default=None, description="What ranks; see `connectors.systems.loading.PipelineSettings`."
+        default=None, description="What ranks; see `connectors.attached.settings.PipelineSettings`."
     )
     min_surprise: float | None = Field(default=None, description="Leave out what is less surprising.")
     diversity: float | None = Field(default=None, description="Different nodes first, from 0 to 1.")
@@ -330,7 +330,7 @@ class SurpriseRetriever(BaseRetriever):
         Args:
             similarity_top_k: the most nodes that are returned.
             similarity_cutoff: LlamaIndex's name for min_surprise.
-            names: the attributes of `connectors.systems.loading.PipelineSettings`.
+            names: the attributes of `connectors.attached.settings.PipelineSettings`.
 
         Raises:
             SurpriseRerankError: as `PipelineSettings.pipeline`.

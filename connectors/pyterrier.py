@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from surprise_rerank.candidates import Hit, Verdict
-from surprise_rerank.connectors.systems.loading import PipelineSettings
+from surprise_rerank.connectors.attached.settings import PipelineSettings
 from surprise_rerank.core.arrays import IntArray
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.errors import DataError, MissingExtraError
@@ -53,7 +53,7 @@ class SurpriseTransformer(pt.Transformer):
 
         Args:
             text_field: the column of the texts.
-            settings: of `systems.loading.PipelineSettings`: index, system, min_surprise, diversity, ...
+            settings: of `attached.settings.PipelineSettings`: index, system, min_surprise, diversity, ...
 
         Raises:
             SurpriseRerankError: as `PipelineSettings.text_reranker`.
@@ -134,7 +134,7 @@ class SurpriseRetriever(pt.Transformer):
 
         Args:
             num_results: the most documents for a query.
-            settings: of `systems.loading.PipelineSettings`: index or url, system, depth, min_surprise,
+            settings: of `attached.settings.PipelineSettings`: index or url, system, depth, min_surprise,
                 diversity, ...
 
         Raises:

@@ -23,11 +23,6 @@ if TYPE_CHECKING:
 class Ranked(Searched):
     """A collection with its systems, and with their backgrounds of other questions."""
 
-    @property
-    def measures_first(self) -> bool:
-        """Whether the first pipeline measures a background, where there is none; `sync` did it otherwise."""
-        return False
-
     def pipeline(
         self,
         system: str | None = None,
@@ -72,7 +67,6 @@ class Ranked(Searched):
             scorers=scorers,
             weights=weights,
             diversity=NO_DIVERSITY.changed(**diversity),
-            first_background=self.measures_first,
         )
 
     def text_reranker(
@@ -107,7 +101,6 @@ class Ranked(Searched):
             diversity=shown,
             scorers=scorers,
             weights=weights,
-            first_background=self.measures_first,
         )
 
     def backgrounds(self) -> dict[str, QuestionBackground]:

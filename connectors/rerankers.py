@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+from surprise_rerank.connectors.attached.settings import PipelineSettings
 from surprise_rerank.connectors.components import judged_metadata
-from surprise_rerank.connectors.systems.loading import PipelineSettings
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.errors import DataError, MissingExtraError
 from surprise_rerank.text_reranker import RankedTexts, TextReranker
@@ -48,7 +48,7 @@ class SurpriseRanker(BaseRanker):  # type: ignore[misc]  # rerankers has no type
         """One made of names and numbers.
 
         Args:
-            settings: of `systems.loading.PipelineSettings`: index, system, min_surprise, diversity, ...
+            settings: of `attached.settings.PipelineSettings`: index, system, min_surprise, diversity, ...
 
         Raises:
             SurpriseRerankError: as `PipelineSettings.text_reranker`.

@@ -1,22 +1,32 @@
-"""`surprise-rerank status` and `enrich` on a collection that somebody else made."""
+"""The commands on a collection that somebody else made."""
 
 from __future__ import annotations
 
+import io
 import json
+import re
+import time
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from qdrant_client import QdrantClient, models
 from qdrant_rest import QdrantRest
+from starlette.testclient import TestClient
 from words import WordEncoder
 
+from surprise_rerank.connectors.attached.settings import ForeignParts, PipelineSettings
 from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.qdrant.location import Location
+from surprise_rerank.connectors.server import Service, service_app
+from surprise_rerank.connectors.server.loading import Loading
+from surprise_rerank.connectors.server.logs import make_logger
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders import loading
-from surprise_rerank.errors import SurpriseRerankError
+from surprise_rerank.errors import DataError, SurpriseRerankError
 from surprise_rerank.eval.cli.surprise_rerank.main import command
 
 
@@ -24,13 +34,14 @@ class Desk:
     """Runs commands on one collection of a server."""
 
     def __init__(self, url: str, name: str) -> None:
-        self.where = ["--qdrant-url", url, "--collection", name]
+        self.url, self.where = url, ["--index", f"{url}/{name}"]
+        self.keys = Path()  # a file for --config
         self.client, self.name = QdrantClient(url, check_compatibility=False), name
 
     def run(self, *arguments: str) -> str:
         done = CliRunner().invoke(command, [*arguments, *self.where])
         assert done.exit_code == 0, done.output
-        return done.output
+        return done.stdout if "--json" in arguments else done.output
 
     def refused(self, *arguments: str) -> str:
         """The message of an error, with which `main` exits with code 2."""
@@ -44,10 +55,13 @@ class Desk:
 
 
 @pytest.fixture
-def desk(rest: QdrantRest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+def desk(rest: QdrantRest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Desk]:
     encoder = WordEncoder()
     monkeypatch.setattr(loading, "load_encoder", lambda name, *_, **__: WordEncoder(name=name))
+    monkeypatch.setenv("SURPRISE_RERANK_CACHE", str(tmp_path / "cache"))
     made = Desk(rest.url, f"papers-{uuid.uuid4()}")
+    made.keys = tmp_path / "papers.toml"
+    made.keys.write_text('text = "inhalt"')
     params = models.VectorParams(size=encoder.dimension, distance=models.Distance.COSINE)
     made.client.create_collection(made.name, params)
     texts = [f"text number {i} of cats and dogs" for i in range(40)]
@@ -64,24 +78,24 @@ def test_status_tells_what_is_found_or_which_option_is_missing(desk: Desk) -> No
     refused = desk.refused("status")
     assert "inhalt, n" in refused
     assert "--text" in refused
-    shown = desk.run("status", "--text", "inhalt")
+    shown = desk.run("status", "--config", str(desk.keys))
     assert "16 dimensions, Cosine" in shown
     assert "enriched" in shown
-    facts: dict[str, Any] = json.loads(desk.run("status", "--text", "inhalt", "--json"))
+    facts: dict[str, Any] = json.loads(desk.run("status", "--config", str(desk.keys), "--json"))
     assert (facts["points"], facts["text"], facts["enriched"]) == ("40", "inhalt", "no")
 
 
 def test_status_of_a_name_that_there_is_not_lists_those_that_there_are(desk: Desk) -> None:
     name = f"own-{uuid.uuid4()}"
-    with DocumentIndex.open(None, WordEncoder(), url=desk.where[1], collection=name) as index:
+    with DocumentIndex.open(None, WordEncoder(), url=desk.url, collection=name) as index:
         index.sync([Document("1", "a")])
-    wrong = Desk(desk.where[1], desk.name[:-2]).refused("status")
+    wrong = Desk(desk.url, desk.name[:-2]).refused("status")
     assert f"; did you mean {desk.name!r}? there is " in wrong
     assert f"{name}@" not in wrong
 
 
 def test_enrich_asks_writes_goes_on_and_takes_away(desk: Desk) -> None:
-    keys = ("--text", "inhalt")
+    keys = ("--config", str(desk.keys))
     assert "nothing was written" in desk.run("enrich", "--dry-run", *keys)
     assert desk.collections() == [""]
     assert "40 enriched" in desk.run("enrich", *keys)
@@ -94,7 +108,7 @@ def test_enrich_asks_writes_goes_on_and_takes_away(desk: Desk) -> None:
 
 
 def test_enrich_in_place_and_its_mistakes(desk: Desk) -> None:
-    keys = ("--text", "inhalt")
+    keys = ("--config", str(desk.keys))
     assert "in_place=True (--in-place)" in desk.refused("enrich", "--moments", *keys)
     only = ("enrich", "--moments", "--in-place", "--no-tokens", "--no-words", *keys)
     assert "40 enriched" in desk.run(*only)
@@ -107,13 +121,100 @@ def test_enrich_in_place_and_its_mistakes(desk: Desk) -> None:
     }
 
 
-def test_what_is_for_collections_of_others_is_refused_for_an_index(rest: QdrantRest) -> None:
+def test_what_is_for_collections_of_others_is_refused_for_an_index(rest: QdrantRest, tmp_path: Path) -> None:
     name = f"own-{uuid.uuid4()}"
     with DocumentIndex.open(None, WordEncoder(), url=rest.url, collection=name) as index:
         index.sync([Document("1", "a")])
     desk = Desk(rest.url, name)
-    assert "--text are for collections of others" in desk.refused("status", "--text", "inhalt")
+    file = tmp_path / "parts.toml"
+    file.write_text('text = "inhalt"')
+    for asked in (["status"], ["search", "cats"], ["diagnose"], ["background", "show"]):
+        assert "leave --config (config=) out" in desk.refused(*asked, "--config", str(file))
     assert "DocumentIndex.open" in desk.refused("enrich")
     done = CliRunner().invoke(command, ["enrich", "--index", "folder"])
     assert done.exit_code == 2
-    assert "--qdrant-url" in done.output
+    assert "http://localhost:6333/papers" in done.output
+
+
+@pytest.mark.parametrize(
+    ("said", "wrong"),
+    [
+        ("texts = 'a'", "did you mean 'text'"),
+        ("text = 3", "text = 3; expected a string"),
+        ("model = 'a'\n[embedding]\nmodel = 'b'", "give the model once"),
+        ("[embedding]\nmodel = 'b'\nkey = 'secret'", "no setting 'key'"),
+        ("text", "cannot be read as TOML"),
+    ],
+)
+def test_a_wrong_file_is_refused_and_says_what_is_wrong(tmp_path: Path, said: str, wrong: str) -> None:
+    file = tmp_path / "papers.toml"
+    file.write_text(said)
+    with pytest.raises(DataError, match=re.escape(wrong)):
+        ForeignParts.read(file)
+
+
+@pytest.mark.parametrize(
+    ("target", "urls", "collection"),
+    [
+        ("http://localhost:6333/papers", ("http://localhost:6333",), "papers"),
+        ("https://cloud.example/qdrant/my%20papers", ("https://cloud.example/qdrant",), "my papers"),
+        ("http://a:1,http://b:2/papers", ("http://a:1", "http://b:2"), "papers"),
+    ],
+)
+def test_a_target_is_a_server_and_a_collection(target: str, urls: tuple[str, ...], collection: str) -> None:
+    assert Location.at(target) == Location(url=",".join(urls), collection=collection)
+    assert Location.at("folder") == Location("folder")
+    with pytest.raises(DataError, match="names no collection"):
+        Location.at("http://localhost:6333/")
+
+
+def test_the_model_must_be_named(desk: Desk) -> None:
+    assert "does not know the model of its vectors" in desk.refused(
+        "search", "cats", "--config", str(desk.keys)
+    )
+
+
+def test_what_searches_an_index_searches_a_foreign_collection(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SURPRISE_RERANK_BACKGROUND", "on")
+    desk.keys.write_text('text = "inhalt"\nmodel = "words"')
+    keys = ("--config", str(desk.keys))
+    asked, judged = tmp_path / "asked.tsv", tmp_path / "judged.tsv"
+    asked.write_text("".join(f"q{i}\tnumber {i}\n" for i in range(30)))
+    judged.write_text("".join(f"q{i}\t{i}\t1\n" for i in range(30)))
+    other = tmp_path / "other.txt"
+    other.write_text("".join(f"what is the capital number {i}?\n" for i in range(30)))
+    assert "cosine: " in desk.run("background", "set", "--questions", str(other), "--system", "cosine", *keys)
+    found = json.loads(desk.run("search", "number 3", "--json", "--system", "cosine", *keys))
+    assert found["hits"][0]["text"].startswith("text number")
+    assert found["hits"][0]["surprise"] is not None  # the background is kept from one command to the next
+    assert json.loads(desk.run("background", "show", "--json", *keys))["backgrounds"][0]["system"] == "cosine"
+    assert "background of cosine" in desk.run("status", *keys)
+    only = '{"must": [{"key": "n", "range": {"gte": 30}}]}'
+    filtered = json.loads(desk.run("search", "number 3", "--json", "--filter", only, *keys))
+    assert {hit["id"] for hit in filtered["hits"]} <= {str(i) for i in range(30, 40)}
+    assert json.loads(desk.run("explain", "number 3", "--json", *keys))["candidates"]
+    fit = json.loads(
+        desk.run(
+            "fit", "--questions", str(asked), "--qrels", str(judged), "--system", "fusion", "--json", *keys
+        )
+    )
+    assert fit["system"] == "fusion"
+    assert json.loads(desk.run("diagnose", "--json", *keys))["documents"] == 40
+
+
+def test_a_foreign_collection_is_served(desk: Desk) -> None:
+    desk.keys.write_text('text = "inhalt"\nmodel = "words"')
+    settings = PipelineSettings(index=desk.where[1], config=str(desk.keys))
+    service = Service(searches=True)
+    app = TestClient(service_app(service))
+    with Loading(service, settings, lambda: None, make_logger(io.StringIO())):
+        until = time.monotonic() + 60
+        while app.get("/ready").status_code != 200 and time.monotonic() < until:
+            time.sleep(0.05)
+        answer = app.post("/v1/search", json={"query": "number 3", "top_k": 2}).json()
+        assert len(answer["results"]) == 2
+        assert app.get("/info").json()["documents"] == 40
+        refused = app.put("/v1/documents", json={"documents": [{"id": "1", "text": "a"}]})
+        assert refused.status_code == 403

@@ -9,7 +9,7 @@ import pytest
 from words import WordEncoder
 
 from surprise_rerank.candidates import Candidates, Query
-from surprise_rerank.connectors.systems.loading import PipelineSettings
+from surprise_rerank.connectors.attached.settings import PipelineSettings
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.auto import AutoReranker, AutoSettings, PoolAutoReranker

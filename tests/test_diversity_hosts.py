@@ -13,8 +13,8 @@ from serving import Log, served
 from words import WordEncoder
 
 from surprise_rerank import Diversity, TextReranker
+from surprise_rerank.connectors.attached.settings import PipelineSettings
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
-from surprise_rerank.connectors.systems.loading import PipelineSettings
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.diversity import falling

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from words import WordEncoder
 
+from surprise_rerank.connectors.attached.settings import PipelineSettings
 from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex, IndexOptions
 from surprise_rerank.connectors.qdrant.retrievers.stored import StoredCandidates
 from surprise_rerank.connectors.systems.backgrounds import store_background
-from surprise_rerank.connectors.systems.loading import PipelineSettings, pipeline_of, text_reranker_of
+from surprise_rerank.connectors.systems.loading import pipeline_of, text_reranker_of
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.function import FunctionEncoder
 from surprise_rerank.encoders.paired import PairedEncoder

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from surprise_rerank.connectors.attached.clients import Connection, Reached, connect, existing
 from surprise_rerank.connectors.attached.collection import AttachedCollection, SparseEmbed
-from surprise_rerank.connectors.attached.enriched import SUFFIX, EnrichmentRecord
+from surprise_rerank.connectors.attached.enriched import SUFFIX
 from surprise_rerank.connectors.attached.enriching import (
     EnrichCost,
     Enricher,
@@ -259,39 +259,6 @@ def _(
     index: AttachedCollection, options: SearchOptions = NO_OPTIONS, mode: SurpriseMode | None = None
 ) -> AttachedInputs:
     return AttachedInputs(index=index, options=options, mode=mode)
-
-
-def look(
-    where: Reached, collection: str, api_key: str | None = None, **keys: str | None
-) -> list[tuple[str, str]]:
-    """What a collection has, without its model, as names and values.
-
-    Args:
-        where: as `Collection.attach`.
-        collection: its name.
-        api_key: as `Collection.attach`.
-        keys: text, title, id, metadata; vector, multivector, sparse_vector.
-
-    Raises:
-        StoreError: as `Collection.attach`.
-        DataError: as `Collection.attach`.
-    """
-    connection = connect(where, api_key)
-    try:
-        engine = existing(connection, collection)
-        names = {name: keys.pop(name, None) for name in ("vector", "multivector", "sparse_vector")}
-        layout, payloads, _ = _look(engine, PayloadKeys(**keys), names, None)
-        count = engine.count()
-        files = CollectionFiles(connection.engine(f"{collection}{SUFFIX}.files"))
-        record = EnrichmentRecord.read(files, engine.where)
-    finally:
-        connection.close()
-    return [
-        ("points", str(count)),
-        *layout.facts(),
-        *payloads.facts(),
-        *([("enriched", "no")] if record is None else record.facts()),
-    ]
 
 
 def _check_kinds(collection: Any, keep: Any, names: Mapping[str, Any]) -> None:

@@ -250,6 +250,13 @@ class AttachedCollection(Searched):
         names = [name for name in dict.fromkeys(ids) if name in there]
         return self._found([there[name] for name in names], fields, names)
 
+    def sample_ids(self, size: int) -> tuple[str, ...]:
+        """Ids of a uniform sample of so many documents, the same for the same points."""
+        with self._lock:
+            if size not in self._samples:
+                self._samples[size] = self._sampled(size)
+            return self._samples[size]
+
     def sample(self, size: int, fields: frozenset[Field]) -> Candidates:
         """A uniform sample of the documents, the same for the same points.
 
@@ -257,10 +264,7 @@ class AttachedCollection(Searched):
             size: how many; all where there are fewer.
             fields: what to fetch with them.
         """
-        with self._lock:
-            ids = self._samples.get(size)
-            if ids is None:
-                ids = self._samples[size] = self._sampled(size)
+        ids = self.sample_ids(size)
         records = self._engine.retrieve(
             [point_id(name) for name in ids], self.pools.payload_of(fields), self.pools.vectors_of(fields)
         )

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Self, TypeAlias
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from surprise_rerank.core.settings import option
 from surprise_rerank.errors import DataError
@@ -72,10 +72,10 @@ class Location:
     folder: str | os.PathLike[str] | None = option(
         None,
         flag="--index",
-        metavar="FOLDER",
+        metavar="TARGET",
         envvar="SURPRISE_RERANK_INDEX",
         path="any",
-        help="The folder of the index.  [$SURPRISE_RERANK_INDEX]",
+        help="A folder, or a collection on a server: http://localhost:6333/papers.  [$SURPRISE_RERANK_INDEX]",
     )
     url: str | Sequence[str] | None = option(
         None,
@@ -101,6 +101,24 @@ class Location:
                 f"the folder {os.fspath(self.folder)!r} and the url {self._shown!r} are both given; "
                 "give the one where the index is"
             )
+
+    @classmethod
+    def at(cls, target: str | os.PathLike[str], collection: str = "documents") -> Self:
+        """What one name says: a folder, or a server's url with a collection as http://localhost:6333/papers.
+
+        Args:
+            target: the name; of a cluster several urls with commas between, the last with the collection.
+            collection: in the memory, where target is `:memory:`.
+
+        Raises:
+            DataError: if a url names no collection.
+        """
+        if not isinstance(target, str) or not target.startswith(("http://", "https://")):
+            return cls(target, collection=collection)
+        server, _, name = target.rstrip("/").rpartition("/")
+        if server.endswith("/") or not name:
+            raise DataError(f"{shown_url(target)!r} names no collection; give a url such as {target}/papers")
+        return cls(url=server, collection=unquote(name))
 
     @property
     def urls(self) -> tuple[str, ...]:

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from surprise_rerank.connectors.qdrant.index import QdrantIndex
+from surprise_rerank.connectors.attached import Collection
+from surprise_rerank.connectors.attached.settings import PipelineSettings
+from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.server.service import Service
-from surprise_rerank.connectors.systems.loading import PipelineSettings, text_reranker_of
+from surprise_rerank.connectors.systems.loading import text_reranker_of
 from surprise_rerank.connectors.systems.pipelines import IndexPipelines
 from surprise_rerank.connectors.systems.register import find_system
 from surprise_rerank.errors import DataError
@@ -41,7 +43,7 @@ class Loading:
         self._settings = settings
         self._stop = stop
         self._logger = logger
-        self._index: QdrantIndex | None = None
+        self._index: DocumentIndex | Collection | None = None
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="surprise-rerank-load")
 
@@ -95,7 +97,9 @@ class Loading:
         self._service.open(reranker, pipelines[name], name, pipelines)
 
 
-def _of_texts(index: QdrantIndex, system: str, least: float | None, shown: Diversity) -> TextReranker:
+def _of_texts(
+    index: DocumentIndex | Collection, system: str, least: float | None, shown: Diversity
+) -> TextReranker:
     """What ranks given texts, beside a system that searches.
 
     Raises:

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from surprise_rerank.connectors.systems.building import build_system as build_system
     from surprise_rerank.connectors.systems.built import BuiltSystem as BuiltSystem
     from surprise_rerank.connectors.systems.inputs import SystemInputs as SystemInputs
-    from surprise_rerank.connectors.systems.loading import PipelineSettings as PipelineSettings
     from surprise_rerank.connectors.systems.loading import pipeline_of as pipeline_of
     from surprise_rerank.connectors.systems.loading import text_reranker_of as text_reranker_of
     from surprise_rerank.connectors.systems.register import SYSTEMS as SYSTEMS
@@ -23,7 +22,7 @@ __getattr__, __all__ = lazy_names(
         "building": "build_system",
         "built": "BuiltSystem",
         "inputs": "SystemInputs",
-        "loading": "PipelineSettings pipeline_of text_reranker_of",
+        "loading": "pipeline_of text_reranker_of",
         "register": "SYSTEMS System register_system",
     },
 )

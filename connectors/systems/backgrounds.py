@@ -105,7 +105,6 @@ def background_for(
     encoder: Encoder | None,
     min_surprise: float | None = None,
     *,
-    first: bool = False,
     show_progress: bool = False,
 ) -> QuestionBackground | None:
     """The background of a system; measured now, where there is none of it and the questions are known.
@@ -117,7 +116,6 @@ def background_for(
         built: the system. One that reads words alone gets none that would make it read vectors.
         encoder: of the index's model; None measures nothing.
         min_surprise: a threshold that needs it.
-        first: whether to ask the package's questions, where there is no background of any system.
         show_progress: a bar on the error stream while it is measured.
 
     Raises:
@@ -128,7 +126,7 @@ def background_for(
     is_able = encoder is not None and find_system(built.name).encodes
     if (found is None or problem) and is_able and is_automatic():
         kept = found if found is not None else next(iter(all_backgrounds(index).values()), None)
-        if (kept is not None or first) and len(index):
+        if (kept is not None or index.measures_first) and len(index):
             made = _measured_now(index, built, encoder, kept, show_progress=show_progress)
             found, problem = (found, problem) if made is None else (made, "")
     if problem and min_surprise is not None:

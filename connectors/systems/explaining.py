@@ -12,6 +12,7 @@ import numpy as np
 from surprise_rerank.candidates import Candidates, Query, Ranking
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.qdrant.retrievers.sparse import SparseRetriever
+from surprise_rerank.connectors.qdrant.search.searched import Searched
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 from surprise_rerank.connectors.systems.built import SAMPLE_SIZE, BuiltSystem
 from surprise_rerank.connectors.systems.inputs import sampled
@@ -42,7 +43,7 @@ class _OverIndex(Protocol):
     """A retriever from an index: all of `systems` are."""
 
     @property
-    def index(self) -> QdrantIndex: ...
+    def index(self) -> Searched: ...
 
 
 def explain_ranking(
@@ -135,7 +136,7 @@ def _pool_share(name: str, part: Float64Array) -> ScorerShare:
 class _Pool:
     """The candidates, with the similarities that the ranking does not hold."""
 
-    index: QdrantIndex
+    index: Searched
     query: Query
     ranking: Ranking
 
@@ -165,7 +166,7 @@ class _Sample:
         weighs_tokens: whether DynaMax is of weighted tokens.
     """
 
-    index: QdrantIndex
+    index: Searched
     query: Query
     weighs_tokens: bool
 
@@ -230,7 +231,7 @@ _OF_PASSAGES = frozenset({"cosine", "dynamax"})
 class _Anchored:
     """Every candidate as the anchor of surprise."""
 
-    index: QdrantIndex
+    index: Searched
     pool: _Pool
 
     @property
@@ -256,6 +257,11 @@ class _Anchored:
 
     @cached_property
     def _statistics(self) -> Statistics:
+        if not isinstance(self.index, QdrantIndex):
+            raise DataError(
+                f"surprise is not explained for {self.index.where}, made by others; explain another system, "
+                "such as auto"
+            )
         found = self.index.statistics()
         if found is None:
             raise DataError(f"{self.index.where} has no ensemble any more; set one and ask again")
@@ -263,7 +269,7 @@ class _Anchored:
 
 
 def _matches(
-    index: QdrantIndex,
+    index: Searched,
     encoder: Encoder,
     query: Query,
     ranking: Ranking,
@@ -286,10 +292,10 @@ def _matches(
     }
 
 
-def _encoded_texts(index: QdrantIndex, encoder: Encoder, found: Candidates) -> list[str]:
+def _encoded_texts(index: Searched, encoder: Encoder, found: Candidates) -> list[str]:
     """What was encoded for every row of documents that were fetched with all their passages."""
     documents = found.documents or ()
-    splitting = index.manifest.options.passages
+    splitting = index.manifest.options.passages if isinstance(index, QdrantIndex) else None
     if splitting is None or found.passages is None:
         return [document.content for document in documents]
     whole = dict(zip(found.ids, documents, strict=True))

@@ -169,7 +169,7 @@ class SystemInputs:
         )
 
 
-def sampled(index: QdrantIndex, ids: Sequence[str], fields: frozenset[Field]) -> Candidates:
+def sampled(index: Searched, ids: Sequence[str], fields: frozenset[Field]) -> Candidates:
     """The first of a sample's documents: all of them would be read for every start.
 
     Documents of many passages count as many times, so fewer of them are read.

@@ -61,6 +61,11 @@ class Searched(ABC):
         """The key of the metadata in the payload, for filters; empty where they are the payload."""
 
     @property
+    def measures_first(self) -> bool:
+        """Whether the first system measures a background, where there is none; `sync` did it otherwise."""
+        return False
+
+    @property
     @abstractmethod
     def token_form(self) -> TokenForm:
         """The form of the token vectors that are fetched."""
@@ -124,6 +129,10 @@ class Searched(ABC):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.where}>"
+
+    @abstractmethod
+    def sample_ids(self, size: int) -> tuple[str, ...]:
+        """Ids of a uniform sample of so many documents, the same in every run; all where there are fewer."""
 
     @abstractmethod
     def sample_documents(self, size: int) -> tuple[Document, ...]:

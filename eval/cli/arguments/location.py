@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection as Names
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -13,16 +14,18 @@ from click.core import ParameterSource
 
 from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.core.settings import option
-from surprise_rerank.errors import ModelError
+from surprise_rerank.errors import ForeignCollectionError, ModelError
 from surprise_rerank.eval.cli.options import options_of
 from surprise_rerank.eval.cli.output.console import Output
 
 if TYPE_CHECKING:
+    from surprise_rerank.connectors.attached import Collection
     from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
     from surprise_rerank.connectors.server.client import SearchClient
     from surprise_rerank.encoders.backends.choosing import BackendChoice, PrecisionChoice
     from surprise_rerank.encoders.base import Encoder
 
+_CONFIG = "TOML that names the model, vectors and payload keys of a collection made by others."
 Command: TypeAlias = Callable[..., Any]
 
 
@@ -35,6 +38,11 @@ def model_field() -> Any:
     )
 
 
+def config_field() -> Any:
+    """The field `config` of arguments: a file of `ForeignParts`."""
+    return option(None, metavar="FILE", path="file", help=_CONFIG)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelArguments:
     """Where the model of an index is."""
@@ -43,6 +51,12 @@ class ModelArguments:
 
 
 model_option = options_of(ModelArguments)
+config_option = click.option(
+    "--config",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False),
+    help=_CONFIG,
+)
 # For commands that a server can answer in place of an index that they open.
 server_option = click.option(
     "--server",
@@ -101,9 +115,35 @@ def open_index(
     return DocumentIndex.open(location, encoder, options=options, collection_settings=settings)
 
 
-def open_with_model(location: Location, model: str | None) -> DocumentIndex:
-    """Open an index that exists, with its model; see `model_of`."""
-    with open_index(location) as index:
+def open_any(location: Location, model: str | None, config: str | None) -> DocumentIndex | Collection:
+    """Open an index without its model, or a collection of others with the model that is named.
+
+    Raises:
+        SurpriseRerankError: as `DocumentIndex.open` and `ForeignParts.attach`.
+    """
+    from surprise_rerank.connectors.attached.settings import ForeignParts, refused_config
+
+    try:
+        index = open_index(location)
+    except ForeignCollectionError:
+        parts = ForeignParts() if config is None else ForeignParts.read(config)
+        return parts.attach(location, model)
+    if config is not None:
+        index.close()
+        raise refused_config(location)
+    return index
+
+
+def open_with_model(
+    location: Location, model: str | None, config: str | None = None
+) -> DocumentIndex | Collection:
+    """`open_any`, with the model of an index, too; see `model_of`."""
+    from surprise_rerank.connectors.attached import Collection
+
+    found = open_any(location, model, config)
+    if isinstance(found, Collection):
+        return found
+    with found as index:
         encoder = model_of(index, model)
     return open_index(location, encoder)
 
@@ -136,16 +176,19 @@ def _place(name: str) -> str:
     return os.path.abspath(name) if os.path.exists(name) else name
 
 
-def model_of(index: DocumentIndex, name: str | None) -> Encoder:
-    """The model of an index, from its old place, or from the one that the user names.
+def model_of(index: DocumentIndex | Collection, name: str | None) -> Encoder:
+    """The model of an index, from its old place, or from the one that the user names; a collection's own.
 
     Raises:
         ModelError: if it cannot be loaded.
         IndexMismatchError: if it is another one.
     """
+    from surprise_rerank.connectors.attached import Collection
     from surprise_rerank.connectors.qdrant.manifest import Manifest
     from surprise_rerank.encoders.loading import load_question_encoder
 
+    if isinstance(index, Collection):
+        return index.encoder
     try:
         encoder = load_question_encoder(_place(name or index.manifest.model), index.manifest.precision)
     except ModelError as error:
@@ -179,17 +222,17 @@ def _location(folder: str | None, url: str | None, collection: str) -> Location:
     folder, url = folder_or_url(folder, url)
     if not folder and not url:
         raise click.UsageError(
-            "which index? give --index FOLDER, or --qdrant-url URL with --collection NAME "
-            "(or set SURPRISE_RERANK_INDEX or QDRANT_URL)"
+            "which index? give --index with a folder, or a collection on a server such as "
+            "http://localhost:6333/papers (or set SURPRISE_RERANK_INDEX)"
         )
     context = click.get_current_context()
     for name in ("collection", "grpc"):
         if folder and context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"--{name} belongs to --qdrant-url, but the index is the folder {folder}")
-    return Location(folder, url, collection)
+            raise click.UsageError(f"--{name} belongs to --qdrant-url, but --index is {folder}")
+    return Location(url=url, collection=collection) if folder is None else Location.at(folder)
 
 
-def refuse_with_server(names: Collection[str], instead: str) -> None:
+def refuse_with_server(names: Names[str], instead: str) -> None:
     """Refuse options that a server decides.
 
     Args:

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.cli.arguments.location import model_option, open_index, open_with_model, takes_index
+from surprise_rerank.eval.cli.arguments.location import (
+    config_option,
+    model_option,
+    open_any,
+    open_with_model,
+    takes_index,
+)
 from surprise_rerank.eval.cli.arguments.questions import read_questions
 from surprise_rerank.eval.cli.arguments.search import SystemChoice, pool_option
 from surprise_rerank.eval.cli.output.console import Output
@@ -97,6 +103,7 @@ def background(context: click.Context) -> None:
 @pool_option
 @_system_option
 @model_option
+@config_option
 @takes_index
 def set_background(
     *,
@@ -108,6 +115,7 @@ def set_background(
     pool: int,
     system: str | None,
     model: str | None,
+    config: str | None,
 ) -> None:
     """Measure what background questions find at best.
 
@@ -127,7 +135,7 @@ def set_background(
     from surprise_rerank.connectors.systems.inputs import inputs_of
     from surprise_rerank.thresholds.varied_questions import USUAL
 
-    with open_with_model(location, model) as index:
+    with open_with_model(location, model, config) as index:
         name = system or inputs_of(index).default
         count = USUAL if texts is None else len(texts)
         with Terminal(quiet=not out.shows_progress).bar("background", count, "questions") as advance:
@@ -139,8 +147,10 @@ def set_background(
 
 
 @background.command(epilog=_SHOW_EXAMPLES)
+@model_option
+@config_option
 @takes_index
-def show(*, location: Location, out: Output) -> None:
+def show(*, location: Location, out: Output, model: str | None, config: str | None) -> None:
     """Show which backgrounds there are.
 
     For each system: how many questions, from where and when, over how many documents, and whether it is
@@ -149,7 +159,7 @@ def show(*, location: Location, out: Output) -> None:
     """
     from surprise_rerank.connectors.systems.backgrounds import staleness
 
-    with open_index(location) as index:
+    with open_any(location, model, config) as index:
         known, documents = index.backgrounds(), len(index)
     if out.as_json:
         facts = [
@@ -183,9 +193,17 @@ def show(*, location: Location, out: Output) -> None:
 @click.option("--qrels", metavar="FILE", type=_file, required=True, help="As for `fit`.")
 @_system_option
 @model_option
+@config_option
 @takes_index
 def calibrate(
-    *, location: Location, out: Output, questions: Path, qrels: Path, system: str | None, model: str | None
+    *,
+    location: Location,
+    out: Output,
+    questions: Path,
+    qrels: Path,
+    system: str | None,
+    model: str | None,
+    config: str | None,
 ) -> None:
     """Learn from judged questions how often the first ten documents contain an answer.
 
@@ -196,7 +214,7 @@ def calibrate(
     from surprise_rerank.eval.cli.arguments.questions import read_judged_questions, read_judgements
 
     texts, judgements = read_judged_questions(questions), read_judgements(qrels)
-    with open_with_model(location, model) as index:
+    with open_with_model(location, model, config) as index:
         name = system or inputs_of(index).default
         chance = index.calibrate_chance(texts, judgements, name)
     values = {"index": str(location), "system": name, **asdict(chance)}
@@ -206,12 +224,14 @@ def calibrate(
 
 @background.command(epilog=_DELETE_EXAMPLES)
 @click.option("--system", type=SystemChoice(), required=True, help="Whose background goes.")
+@model_option
+@config_option
 @takes_index
-def delete(*, location: Location, out: Output, system: str) -> None:
+def delete(*, location: Location, out: Output, system: str, model: str | None, config: str | None) -> None:
     """Forget the background of a system."""
     from surprise_rerank.connectors.systems.backgrounds import delete_background, has_background
 
-    with open_index(location) as index:
+    with open_any(location, model, config) as index:
         if not has_background(index, system):
             raise DataError(
                 f"{index.where} has no background for the system {system!r}; see 'background show'"

@@ -9,13 +9,21 @@ from typing import TYPE_CHECKING
 import click
 
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.cli.arguments.location import model_of, model_option, open_index, takes_index
+from surprise_rerank.eval.cli.arguments.location import (
+    config_option,
+    model_of,
+    model_option,
+    open_any,
+    takes_index,
+)
 from surprise_rerank.eval.cli.arguments.questions import STANDARD_INPUT, read_questions
 from surprise_rerank.eval.cli.output.console import Output
 
 if TYPE_CHECKING:
+    from surprise_rerank.connectors.attached import Collection
     from surprise_rerank.connectors.qdrant import DocumentIndex
     from surprise_rerank.connectors.qdrant.location import Location
+    from surprise_rerank.connectors.qdrant.search.searched import Searched
     from surprise_rerank.diagnosis.diagnosis import Diagnosis, Occurrences
     from surprise_rerank.surprise.ensemble import Ensemble
 
@@ -48,9 +56,16 @@ _HOW = (
     help="How many documents' titles are used in place of questions, where there is no file.",
 )
 @model_option
+@config_option
 @takes_index
 def diagnose(
-    *, location: Location, out: Output, questions: str | None, sample: int, model: str | None
+    *,
+    location: Location,
+    out: Output,
+    questions: str | None,
+    sample: int,
+    model: str | None,
+    config: str | None,
 ) -> None:
     """Estimate whether surprise may rank better than the cosine here.
 
@@ -60,15 +75,17 @@ def diagnose(
     """
     given = None if questions is None else list(read_questions(questions))
 
+    from surprise_rerank.connectors.attached import Collection
     from surprise_rerank.diagnosis.diagnosis import MOST_COUNTED
     from surprise_rerank.diagnosis.diagnosis import diagnose as diagnosis_of
 
-    with open_index(location) as index:
+    with open_any(location, model, config) as index:
         if not len(index):
             raise DataError(f"{index.where} holds no documents yet; index some first")
         texts = _titles(index, sample) if given is None else given
         ensemble = _encoded(index, texts, model, out)
-        found = diagnosis_of(index.ensemble(MOST_COUNTED), ensemble, asked=given is not None)
+        own = index.statistics().ensemble if isinstance(index, Collection) else index.ensemble(MOST_COUNTED)
+        found = diagnosis_of(own, ensemble, asked=given is not None)
         documents = len(index)
     source = _source(questions)
     if out.as_json:
@@ -81,13 +98,17 @@ def diagnose(
         out.note(_HOW)
 
 
-def _titles(index: DocumentIndex, count: int) -> list[str]:
-    from surprise_rerank.connectors.systems.diagnosing import own_titles
+def _titles(index: Searched, count: int) -> list[str]:
+    """Titles of an index's own documents, or the first sentences of those without one."""
+    from surprise_rerank.connectors.systems.backgrounds import title_questions
 
-    return own_titles(index, count)
+    titles = title_questions(index.sample_documents(count), count)
+    if not titles:
+        raise DataError(f"{index.where}: no document has a title or a text to take for a question; give some")
+    return titles
 
 
-def _encoded(index: DocumentIndex, texts: list[str], model: str | None, out: Output) -> Ensemble:
+def _encoded(index: DocumentIndex | Collection, texts: list[str], model: str | None, out: Output) -> Ensemble:
     from surprise_rerank.connectors.progress import Terminal
     from surprise_rerank.surprise.ensemble import Ensemble
 
@@ -95,7 +116,7 @@ def _encoded(index: DocumentIndex, texts: list[str], model: str | None, out: Out
     with Terminal(quiet=not out.shows_progress).bar("encoding", len(texts), "questions") as advance:
         parts = (texts[start : start + _BATCH] for start in range(0, len(texts), _BATCH))
         vectors = (encoder.encode(part, kind="query", on_progress=advance).dense for part in parts)
-        return Ensemble.from_batches(vectors, model=index.manifest.model)
+        return Ensemble.from_batches(vectors, model=index.model)
 
 
 def _source(questions: str | None) -> str:

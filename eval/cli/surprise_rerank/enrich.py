@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from surprise_rerank.eval.cli.arguments.attached import AttachedArguments
-from surprise_rerank.eval.cli.arguments.location import load_model, takes_index
-from surprise_rerank.eval.cli.options import takes
+from surprise_rerank.eval.cli.arguments.location import config_option, load_model, takes_index
 from surprise_rerank.eval.cli.output.console import Output
 
 if TYPE_CHECKING:
@@ -17,10 +15,10 @@ if TYPE_CHECKING:
 
 _EXAMPLES = """\b
 Examples:
-  surprise-rerank enrich --qdrant-url http://localhost:6333 --collection papers --dry-run
-  surprise-rerank enrich --qdrant-url http://localhost:6333 --collection papers
-  surprise-rerank enrich --in-place --no-tokens --no-words --moments --qdrant-url URL --collection papers
-  surprise-rerank enrich --remove --qdrant-url http://localhost:6333 --collection papers
+  surprise-rerank enrich --index http://localhost:6333/papers --dry-run
+  surprise-rerank enrich --index http://localhost:6333/papers
+  surprise-rerank enrich --in-place --no-tokens --no-words --moments --index URL/papers
+  surprise-rerank enrich --remove --index http://localhost:6333/papers
 """
 
 
@@ -44,12 +42,12 @@ Examples:
 @click.option("--in-place", is_flag=True, help="Write to the collection's own points, not beside them.")
 @click.option("--dry-run", is_flag=True, help="Print what it would cost, and write nothing.")
 @click.option("--remove", is_flag=True, help="Take away what was added.")
-@takes(keys=AttachedArguments)
+@config_option
 @takes_index
 def enrich(
     *,
     location: Location,
-    keys: AttachedArguments,
+    config: str | None,
     token_model: str,
     tokens: bool,
     words: bool,
@@ -66,17 +64,18 @@ def enrich(
     with `surprise_`. The collection's own vectors and payload stay as they are. Run it again after changes:
     points that are new or changed are brought up to date, and an interrupted run goes on.
     """
-    from surprise_rerank.connectors.attached import Collection
+    from surprise_rerank.connectors.attached.settings import ForeignParts
 
     if location.url is None:
         raise click.UsageError(
-            "--qdrant-url and --collection say which collection; an index of surprise-rerank (--index) has "
-            "all of it already"
+            f"{location} is an index of surprise-rerank, which has all of it already; give a collection such "
+            "as http://localhost:6333/papers"
         )
     if not tokens and pooling:
         raise click.UsageError("--no-tokens goes without --pooling")
     model = load_model(token_model) if tokens and not remove else None
-    with Collection.attach(location, location.collection, token_encoder=model, **keys.given()) as collection:
+    parts = ForeignParts() if config is None else ForeignParts.read(config)
+    with parts.look(location, tokens=model) as collection:
         if remove:
             there = collection.remove_enrichment()
             out.result({"removed": there}, ["removed what was added" if there else "nothing had been added"])

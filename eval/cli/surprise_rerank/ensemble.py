@@ -14,7 +14,6 @@ from surprise_rerank.eval.cli.arguments.location import (
     model_of,
     model_option,
     open_index,
-    open_with_model,
     takes_index,
 )
 from surprise_rerank.eval.cli.arguments.questions import STANDARD_INPUT, read_questions
@@ -146,7 +145,9 @@ def add(*, location: Location, out: Output, questions: str, model: str | None) -
     Documents keep their statistics until `surprise-rerank ensemble refresh`, and searches use those.
     """
     texts = list(read_questions(questions))
-    with open_with_model(location, model) as index:
+    with open_index(location) as found:
+        encoder = model_of(found, model)
+    with open_index(location, encoder) as index:
         if index.manifest.latest is None:
             raise IndexMismatchError(f"{index.where} has no ensemble yet; set one with 'ensemble set'")
         count = index.add_questions(texts)

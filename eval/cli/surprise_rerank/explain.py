@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.cli.arguments.location import takes_index
+from surprise_rerank.eval.cli.arguments.location import config_option, takes_index
 from surprise_rerank.eval.cli.arguments.search import SearchArguments
 from surprise_rerank.eval.cli.options import report_option, takes
 from surprise_rerank.eval.cli.output.console import Output
@@ -33,6 +33,7 @@ Examples:
 @click.command(epilog=_EXAMPLES)
 @takes(arguments=SearchArguments)
 @report_option
+@config_option
 @takes_index
 def explain(
     *,
@@ -40,6 +41,7 @@ def explain(
     out: Output,
     arguments: SearchArguments,
     reports: tuple[Path, ...],
+    config: str | None,
 ) -> None:
     """Explain a ranking.
 
@@ -56,7 +58,7 @@ def explain(
     from surprise_rerank.eval.reports.terminal import print_report
     from surprise_rerank.eval.reports.writing import write_report
 
-    for system, result in search_results(location, arguments, out):
+    for system, result in search_results(location, arguments, out, config):
         hits = arguments.hits(result.ranking)[: arguments.top]
         shown = range(arguments.offset, arguments.offset + len(hits))
         explanation = explain_ranking(

@@ -8,13 +8,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.cli.arguments.location import model_option, open_index, open_with_model, takes_index
+from surprise_rerank.eval.cli.arguments.location import (
+    config_option,
+    model_option,
+    open_any,
+    open_with_model,
+    takes_index,
+)
 from surprise_rerank.eval.cli.arguments.search import SystemChoice, pool_option
 from surprise_rerank.eval.cli.output.console import Output
 
 if TYPE_CHECKING:
-    from surprise_rerank.connectors.qdrant import DocumentIndex
     from surprise_rerank.connectors.qdrant.location import Location
+    from surprise_rerank.connectors.qdrant.search.searched import Searched
     from surprise_rerank.pipeline import FittedPipeline, Pipeline
     from surprise_rerank.rerank.weight_fitting import WeightFit
 
@@ -54,6 +60,7 @@ _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--dry-run", is_flag=True, help="Print what would be found, and store nothing.")
 @click.option("--forget", is_flag=True, help="Forget the weights of the system.")
 @model_option
+@config_option
 @takes_index
 def fit(
     *,
@@ -66,6 +73,7 @@ def fit(
     dry_run: bool,
     forget: bool,
     model: str | None,
+    config: str | None,
 ) -> None:
     """Learn the weights of a system from judged questions.
 
@@ -75,7 +83,7 @@ def fit(
     if forget:
         if questions or qrels or dry_run:
             raise click.UsageError("--forget goes without --questions, --qrels and --dry-run")
-        _forget(location, out, system)
+        _forget(location, out, system, model, config)
         return
     if questions is None or qrels is None:
         raise click.UsageError("give both --questions FILE and --qrels FILE, or --forget")
@@ -85,7 +93,7 @@ def fit(
     from surprise_rerank.eval.cli.arguments.questions import read_judged_questions, read_judgements
 
     texts, judgements = read_judged_questions(questions), read_judgements(qrels)
-    with open_with_model(location, model) as index:
+    with open_with_model(location, model, config) as index:
         pipeline = _unfitted(index, system, pool)
         count = sum(any(grade > 0 for grade in own.values()) for own in judgements.values())
         with Terminal(quiet=not out.shows_progress).bar("fitting", count, "questions") as advance:
@@ -107,7 +115,7 @@ def fit(
     _add_notes(out, found, stored=stored, earlier=earlier)
 
 
-def _unfitted(index: DocumentIndex, system: str, pool: int) -> Pipeline:
+def _unfitted(index: Searched, system: str, pool: int) -> Pipeline:
     """The system with its usual weights, whatever was fitted before: fits do not build on each other."""
     from surprise_rerank.connectors.systems.building import build_system
     from surprise_rerank.pipeline import Pipeline
@@ -116,10 +124,10 @@ def _unfitted(index: DocumentIndex, system: str, pool: int) -> Pipeline:
     return Pipeline(index.encoder, built.retriever, built.reranker, pool)
 
 
-def _forget(location: Location, out: Output, system: str) -> None:
+def _forget(location: Location, out: Output, system: str, model: str | None, config: str | None) -> None:
     from surprise_rerank.connectors.systems.fitted_weights import delete_weights, has_weights
 
-    with open_index(location) as index:
+    with open_any(location, model, config) as index:
         if not has_weights(index, system):
             raise DataError(f"{index.where} has no fitted weights of the system {system!r}; see 'status'")
         delete_weights(index, system)

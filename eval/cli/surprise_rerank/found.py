@@ -115,7 +115,9 @@ class Found:
     language: str = "english"
 
 
-def found_here(location: Location, arguments: SearchArguments, out: Output) -> Iterator[Found]:
+def found_here(
+    location: Location, arguments: SearchArguments, out: Output, config: str | None
+) -> Iterator[Found]:
     """What an index gives for each question, in their order.
 
     Raises:
@@ -124,7 +126,7 @@ def found_here(location: Location, arguments: SearchArguments, out: Output) -> I
     from surprise_rerank.candidates import verdict_json
     from surprise_rerank.eval.cli.surprise_rerank.search_results import search_results
 
-    for system, result in search_results(location, arguments, out):
+    for system, result in search_results(location, arguments, out, config):
         hits = [FoundHit.of(hit) for hit in arguments.hits(result.ranking)]
         ranking = result.ranking
         verdict = verdict_json(ranking.verdict)

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from surprise_rerank.eval.cli.arguments.location import refuse_with_server, server_option, takes_index
+from surprise_rerank.eval.cli.arguments.location import (
+    config_option,
+    refuse_with_server,
+    server_option,
+    takes_index,
+)
 from surprise_rerank.eval.cli.arguments.search import SearchArguments
 from surprise_rerank.eval.cli.options import takes
 from surprise_rerank.eval.cli.output.console import Output
@@ -17,7 +22,7 @@ if TYPE_CHECKING:
 
 # What `serve` is started with, by the names of the options.
 _OF_INDEX = frozenset(
-    {"folder", "url", "collection", "grpc", "mode", "exact", "consistency", "tenant", "model"}
+    {"folder", "url", "collection", "grpc", "mode", "exact", "consistency", "tenant", "model", "config"}
 )
 
 _SEARCH_EXAMPLES = """\b
@@ -28,7 +33,7 @@ Examples:
       --filter '{"must": [{"key": "metadata.year", "range": {"gte": 1960}}]}'
   surprise-rerank search wings --index my-index --group-by metadata.author
   surprise-rerank search --questions questions.txt --index my-index --json
-  surprise-rerank search --qdrant-url http://localhost:6333 -- "-1 as an index"
+  surprise-rerank search --index http://localhost:6333/papers -- "-1 as an index"
   surprise-rerank search wings --server http://localhost:8000
 """
 
@@ -50,6 +55,7 @@ Examples:
 )
 @click.option("--scores", is_flag=True, help="The system's own scores, too, beside the surprise.")
 @server_option
+@config_option
 @takes_index
 def search(
     *,
@@ -60,6 +66,7 @@ def search(
     group_size: int,
     scores: bool,
     server: str | None,
+    config: str | None,
 ) -> None:
     """Find the best documents for a QUESTION.
 
@@ -86,7 +93,7 @@ def search(
         results = found_by_server(server, arguments, out, most if keys is None else arguments.pool, depth)
         more = ""
     else:
-        results = found_here(location, arguments, out)
+        results = found_here(location, arguments, out, config)
         more = "; a larger --pool looks for more"
     shown = Shown(out, arguments, scores=scores, group_by=group_by)
     for found in results:

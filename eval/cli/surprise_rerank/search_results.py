@@ -16,7 +16,7 @@ from surprise_rerank.connectors.systems.built import BuiltSystem
 from surprise_rerank.connectors.systems.inputs import inputs_of
 from surprise_rerank.connectors.systems.register import find_system
 from surprise_rerank.encoders.base import Encoder, encode_queries
-from surprise_rerank.eval.cli.arguments.location import model_of, open_index
+from surprise_rerank.eval.cli.arguments.location import model_of, open_any
 from surprise_rerank.eval.cli.arguments.search import SearchArguments
 from surprise_rerank.eval.cli.output.console import Output
 from surprise_rerank.pipeline import (
@@ -102,7 +102,7 @@ def _reads_vectors(system: BuiltSystem, background: QuestionBackground | None) -
 
 
 def search_results(
-    location: Location, arguments: SearchArguments, out: Output
+    location: Location, arguments: SearchArguments, out: Output, config: str | None = None
 ) -> Iterator[tuple[BuiltSystem, SearchResult]]:
     """A system and its result for each question, in their order.
 
@@ -111,7 +111,7 @@ def search_results(
     """
     questions, options = arguments.questions(), arguments.search_options()
     diversity = NO_DIVERSITY.changed(**arguments.variety)
-    with open_index(location) as index:
+    with open_any(location, arguments.model, config) as index:
         name = arguments.system or inputs_of(index).default
         system = build_system(name, index, options, arguments.mode)
         kept = load_background(index, system.name)

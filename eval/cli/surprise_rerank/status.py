@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from surprise_rerank.errors import DataError, ForeignCollectionError, StoreError
-from surprise_rerank.eval.cli.arguments.attached import AttachedArguments
-from surprise_rerank.eval.cli.arguments.location import open_index, takes_index
-from surprise_rerank.eval.cli.options import takes
+from surprise_rerank.eval.cli.arguments.location import config_option, open_index, takes_index
 from surprise_rerank.eval.cli.output.console import Output
 from surprise_rerank.eval.cli.surprise_rerank.background import background_facts
 
 if TYPE_CHECKING:
-    from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, IndexStatus
+    from surprise_rerank.connectors.qdrant import IndexOptions, IndexStatus
     from surprise_rerank.connectors.qdrant.engines.placement import Placement
     from surprise_rerank.connectors.qdrant.location import Location
+    from surprise_rerank.connectors.qdrant.search.searched import Searched
 
 DOCUMENTS = "documents"  # the source of an ensemble of all of them
 _MANY_SHARDS = 30
@@ -29,39 +28,46 @@ _EXAMPLES = """\b
 Examples:
   surprise-rerank status --index my-index
   surprise-rerank status --index my-index --json
-  surprise-rerank status --qdrant-url http://localhost:6333 --collection papers
-  surprise-rerank status --qdrant-url http://localhost:6333 --collection papers --text body
+  surprise-rerank status --index http://localhost:6333/papers
+  surprise-rerank status --index http://localhost:6333/papers --config papers.toml
 """
 
 
 @click.command(epilog=_EXAMPLES)
-@takes(keys=AttachedArguments)
+@config_option
 @takes_index
-def status(*, location: Location, keys: AttachedArguments, out: Output) -> None:
+def status(*, location: Location, config: str | None, out: Output) -> None:
     """Show what an index holds, or what is found in a collection that somebody else made.
 
     Documents, model, options, ensemble, size, fitted weights; no model is loaded. Of another's collection:
     which vectors are compared, and where its payload has text, title, id and metadata.
     """
+    from surprise_rerank.connectors.attached.settings import refused_config
+
     try:
         _show_index(location, out)
     except ForeignCollectionError:
-        _show_foreign(location, keys, out)
+        _show_foreign(location, config, out)
     else:
-        if keys.given():
-            named = ", ".join("--" + name.replace("_", "-") for name in keys.given())
-            raise DataError(f"{named} are for collections of others; {location} is an index")
+        if config is not None:
+            raise refused_config(location)
 
 
-def _show_foreign(location: Location, keys: AttachedArguments, out: Output) -> None:
-    """What `Collection.attach` finds."""
-    from surprise_rerank.connectors.attached.attach import look
+def _show_foreign(location: Location, config: str | None, out: Output) -> None:
+    """What `Collection.attach` finds, and what is kept for it."""
+    from surprise_rerank.connectors.attached.settings import ForeignParts
 
-    facts = look(location, location.collection, **keys.given())
+    parts = ForeignParts() if config is None else ForeignParts.read(config)
+    with parts.look(location) as collection:
+        facts, backgrounds = collection.facts(), _backgrounds(collection)
     if out.as_json:
-        out.json({**{name.replace(" ", "_"): value for name, value in facts}, "where": str(location)})
+        values = {name.replace(" ", "_"): value for name, value in facts if name != "note"}
+        notes = [value for name, value in facts if name == "note"]
+        kept = [own for own, _ in backgrounds.values()]
+        out.json({**values, "notes": notes, "backgrounds": kept, "where": str(location)})
     else:
-        out.facts(str(location), facts)
+        shown = [(f"background of {name}", text) for name, (_, text) in backgrounds.items()]
+        out.facts(str(location), [*facts, *shown])
 
 
 def _show_index(location: Location, out: Output) -> None:
@@ -109,7 +115,7 @@ def _shard_facts(spread: Placement | None) -> list[tuple[str, str]]:
     return facts if len(shown) == len(own) else [*facts, ("", f"{len(own) - len(shown)} others are active")]
 
 
-def _backgrounds(index: DocumentIndex) -> dict[str, tuple[dict[str, Any], str]]:
+def _backgrounds(index: Searched) -> dict[str, tuple[dict[str, Any], str]]:
     """System -> its background as JSON values, and in words."""
     from surprise_rerank.connectors.systems.backgrounds import load_background, staleness
     from surprise_rerank.connectors.systems.register import all_systems

@@ -56,8 +56,8 @@ def demo(*, folder: Path | None, port: int, browser: bool) -> None:
     The documents are descriptions of NumPy's and SciPy's functions, which every installation has. The first
     time they are encoded, which takes a minute or two; later ones open what is there.
     """
+    from surprise_rerank.connectors.attached.settings import PipelineSettings
     from surprise_rerank.connectors.qdrant import DocumentIndex
-    from surprise_rerank.connectors.systems.loading import PipelineSettings
     from surprise_rerank.eval.cli.arguments.location import load_model
     from surprise_rerank.eval.retrieval.settings import DEFAULTS
 

@@ -24,14 +24,14 @@ from surprise_rerank.eval.cli.surprise_rerank.serving.running import (
 from surprise_rerank.eval.cli.surprise_rerank.serving.serve import ServiceArguments
 
 if TYPE_CHECKING:
+    from surprise_rerank.connectors.attached.settings import PipelineSettings
     from surprise_rerank.connectors.server import Service
-    from surprise_rerank.connectors.systems.loading import PipelineSettings
 
 _EXAMPLES = f"""\b
 Examples:
   surprise-rerank mcp --index my-index
   surprise-rerank mcp --index my-index --min-surprise .95 --max-answer 6000
-  {TOKEN_VARIABLE}=... surprise-rerank mcp --http --host 0.0.0.0 --qdrant-url http://qdrant:6333
+  {TOKEN_VARIABLE}=... surprise-rerank mcp --http --host 0.0.0.0 --index http://qdrant:6333/papers
 
 \b
 In the settings of an agent's host:
@@ -78,7 +78,9 @@ def mcp(
     try:
         settings = arguments.settings(folder, url, collection)
         if not settings.location.is_given:
-            raise DataError("which index? give --index FOLDER, or --qdrant-url URL with --collection NAME")
+            raise DataError(
+                "which index? give --index with a folder, or a collection such as http://localhost:6333/papers"
+            )
         _require_http(context, arguments)
         options = given_options(limits)
     except DataError as error:

@@ -10,7 +10,7 @@ import click
 
 from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.core.settings import option
-from surprise_rerank.eval.cli.arguments.location import ModelArguments, folder_or_url
+from surprise_rerank.eval.cli.arguments.location import ModelArguments, config_field, folder_or_url
 from surprise_rerank.eval.cli.arguments.search import SystemChoice, pool_field
 from surprise_rerank.eval.cli.options import options_of, takes
 from surprise_rerank.eval.cli.surprise_rerank.serving.running import run_page
@@ -19,7 +19,7 @@ _EXAMPLES = """\b
 Examples:
   surprise-rerank page --index my-index
   surprise-rerank page --index my-index --port 8123 --no-browser
-  surprise-rerank page --qdrant-url http://localhost:6333 --collection papers
+  surprise-rerank page --index http://localhost:6333/papers --config papers.toml
 """
 
 
@@ -44,6 +44,7 @@ class PageArguments(ModelArguments):
         help="What ranks at first.  [default: the best that the index stores enough for]",
     )
     pool: int = pool_field()
+    config: str | None = config_field()
 
 
 @click.command(epilog=_EXAMPLES)
@@ -66,10 +67,14 @@ def page(
     document that matched best, what each scorer added, and what --min-surprise would refuse. Only this
     machine reaches it, and it asks no other. `surprise-rerank serve` has the same page for others.
     """
-    from surprise_rerank.connectors.systems.loading import PipelineSettings
+    from surprise_rerank.connectors.attached.settings import PipelineSettings
 
     place = folder_or_url(folder, url)
     if not any(place):
-        raise click.UsageError("which index? give --index FOLDER, or --qdrant-url URL with --collection NAME")
-    settings = PipelineSettings(*place, collection, arguments.model, arguments.system, arguments.pool)
+        raise click.UsageError(
+            "which index? give --index with a folder, or a collection such as http://localhost:6333/papers"
+        )
+    settings = PipelineSettings(
+        *place, collection, arguments.model, arguments.system, arguments.pool, config=arguments.config
+    )
     run_page(settings, port, "", opens=browser)

@@ -17,7 +17,7 @@ from surprise_rerank.connectors.server.options import TOKEN_VARIABLE, ServerOpti
 from surprise_rerank.errors import DataError
 
 if TYPE_CHECKING:
-    from surprise_rerank.connectors.systems.loading import PipelineSettings
+    from surprise_rerank.connectors.attached.settings import PipelineSettings
 
 # (service, limits, logger=) -> an application of ASGI.
 MakeApp: TypeAlias = Callable[..., Any]

@@ -11,19 +11,19 @@ from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.server.options import TOKEN_VARIABLE, ServerOptions
 from surprise_rerank.core.settings import option
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.cli.arguments.location import folder_or_url
+from surprise_rerank.eval.cli.arguments.location import config_field, folder_or_url
 from surprise_rerank.eval.cli.arguments.search import DiversityArguments, SystemChoice, pool_field
 from surprise_rerank.eval.cli.options import options_of, takes
 from surprise_rerank.eval.cli.surprise_rerank.serving.running import logs_option, run_service
 
 if TYPE_CHECKING:
-    from surprise_rerank.connectors.systems.loading import PipelineSettings
+    from surprise_rerank.connectors.attached.settings import PipelineSettings
 
 _EXAMPLES = f"""\b
 Examples:
   surprise-rerank serve
   surprise-rerank serve --index my-index --min-surprise .95
-  {TOKEN_VARIABLE}=... surprise-rerank serve --host 0.0.0.0 --qdrant-url http://qdrant:6333
+  {TOKEN_VARIABLE}=... surprise-rerank serve --host 0.0.0.0 --index http://qdrant:6333/papers
 
 \b
   curl localhost:8000/v1/rerank -H 'Content-Type: application/json' \\
@@ -50,6 +50,7 @@ class ServiceArguments(DiversityArguments):
         high=1,
         help="Leave out what is less surprising, in /v1/rerank, /v2/rerank and /v1/search.",
     )
+    config: str | None = config_field()
     host: str = option(
         "127.0.0.1", help=f"Where to listen. What other machines reach needs ${TOKEN_VARIABLE}."
     )
@@ -61,11 +62,12 @@ class ServiceArguments(DiversityArguments):
         Raises:
             UsageError: if both a folder and a server are named in one way.
         """
-        from surprise_rerank.connectors.systems.loading import PipelineSettings
+        from surprise_rerank.connectors.attached.settings import PipelineSettings
 
         place = folder_or_url(folder, url)
+        names: dict[str, Any] = {"config": self.config, **self.variety}
         return PipelineSettings(
-            *place, collection, self.model, self.system, self.pool, self.min_surprise, **self.variety
+            *place, collection, self.model, self.system, self.pool, self.min_surprise, **names
         )
 
 

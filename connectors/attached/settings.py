@@ -1,0 +1,329 @@
+"""Pipelines and re-rankers from names and files: for the command line, the server, and adapters in files."""
+
+from __future__ import annotations
+
+import os
+import threading
+import tomllib
+import weakref
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Self
+
+from surprise_rerank.connectors.attached.attach import Collection
+from surprise_rerank.connectors.document_index import DocumentIndex
+from surprise_rerank.connectors.qdrant.lexical import Bm25
+from surprise_rerank.connectors.qdrant.location import Location
+from surprise_rerank.connectors.qdrant.manifest import Manifest
+from surprise_rerank.connectors.qdrant.storage.folder import require_index
+from surprise_rerank.connectors.systems.loading import pipeline_of, reranker_of_texts, text_reranker_of
+from surprise_rerank.connectors.systems.register import find_system
+from surprise_rerank.core.files import cache_folder
+from surprise_rerank.encoders.adapting import as_encoder
+from surprise_rerank.encoders.base import Encoder, token_dimension
+from surprise_rerank.encoders.endpoint import OpenAIEncoder
+from surprise_rerank.encoders.loading import DEFAULT_MODEL, load_encoder, load_question_encoder
+from surprise_rerank.errors import DataError, ForeignCollectionError, IndexMismatchError, refuse_unknown
+from surprise_rerank.pipeline import Pipeline
+from surprise_rerank.rerank.diversity import NO_DIVERSITY, Diversity
+from surprise_rerank.text_reranker import TextReranker
+from surprise_rerank.thresholds.background import QuestionBackground, require_background
+
+# Whoever asks for an index in this process gets the same one, so that its changes are seen by all.
+_open: weakref.WeakValueDictionary[tuple[str, ...], DocumentIndex] = weakref.WeakValueDictionary()
+_opening = threading.Lock()
+_EMBEDDING = frozenset({"model", "url", "dimensions", "prompts", "timeout", "batch", "per_minute", "cache"})
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignParts:
+    """What a file says of a collection that somebody else made; `ForeignParts.read` reads it.
+
+    Attributes:
+        text, title, id, metadata, vector, multivector, sparse_vector: as for `Collection.attach`.
+        keep: as for `Collection.attach`; a folder of the cache by default.
+        model: of the dense vectors, a name or a folder, as `load_encoder` takes it.
+        token_model: of token vectors, where `model` has none.
+        embedding: in place of `model`, arguments of `OpenAIEncoder`; its key is in the environment.
+        bm25: the language of the collection's sparse vectors, if they are Qdrant's BM25.
+    """
+
+    text: str | None = None
+    title: str | None = None
+    id: str | None = None
+    metadata: str | None = None
+    vector: str | None = None
+    multivector: str | None = None
+    sparse_vector: str | None = None
+    keep: str | None = None
+    model: str | None = None
+    token_model: str | None = None
+    embedding: Mapping[str, Any] | None = None
+    bm25: str | None = None
+
+    @classmethod
+    def read(cls, file: str | os.PathLike[str]) -> Self:
+        """What a TOML file says.
+
+        Raises:
+            DataError: if it cannot be read, or says what is not known.
+        """
+        try:
+            said = tomllib.loads(Path(file).read_text("utf-8"))
+        except (OSError, UnicodeError, tomllib.TOMLDecodeError) as error:
+            raise DataError(f"{os.fspath(file)} cannot be read as TOML: {error}") from error
+        refuse_unknown(said, [own.name for own in fields(cls)], os.fspath(file))
+        for name, value in said.items():
+            expected = dict if name == "embedding" else str
+            if not isinstance(value, expected):
+                kind = "a table" if expected is dict else "a string"
+                raise DataError(f"{os.fspath(file)}: {name} = {value!r}; expected {kind}")
+        embedding = said.get("embedding")
+        if embedding is not None:
+            refuse_unknown(embedding, _EMBEDDING, f"{os.fspath(file)}: [embedding]")
+            if "model" not in embedding or "model" in said:
+                raise DataError(
+                    f"{os.fspath(file)}: give the model once: model = of one that is loaded here, or model = "
+                    "in [embedding] of one behind a url"
+                )
+        return cls(**said)
+
+    def attach(
+        self, location: Location, model: str | None = None, encoder: object | None = None
+    ) -> Collection:
+        """The collection, with its model.
+
+        Args:
+            location: of the collection.
+            model: in place of the file's.
+            encoder: in place of both.
+
+        Raises:
+            DataError: if no model is named; as `Collection.attach`.
+            ModelError: if it cannot be loaded.
+        """
+        if encoder is None:
+            encoder = self._encoder(model)
+        if encoder is None:
+            raise DataError(
+                f"{location} was made by somebody else, and does not know the model of its vectors: give "
+                "--model NAME (model=), or a file that names it with --config (config=)"
+            )
+        tokens = None if self.token_model is None else load_encoder(self.token_model, backend="auto")
+        return self.look(location, encoder, tokens)
+
+    def look(
+        self, location: Location, encoder: object | None = None, tokens: Encoder | None = None
+    ) -> Collection:
+        """The collection with these models, or without any, for what asks no questions."""
+        names = {own: getattr(self, own) for own in ("text", "title", "id", "metadata")}
+        names |= {own: getattr(self, own) for own in ("vector", "multivector", "sparse_vector")}
+        return Collection.attach(
+            location,
+            location.collection,
+            embed=encoder,
+            token_encoder=tokens,
+            sparse=None if self.bm25 is None else Bm25(language=self.bm25),
+            keep=self.keep or cache_folder() / "collections",
+            **names,
+        )
+
+    def _encoder(self, model: str | None) -> Encoder | None:
+        if model is None and self.embedding is not None:
+            return OpenAIEncoder(**self.embedding)
+        name = model or self.model
+        return None if name is None else load_question_encoder(name, "float32")
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSettings:
+    """A pipeline or a re-ranker in names and numbers, so that it can be written to a file.
+
+    `PipelineSettings.of(**names)` makes them of names that a user gave.
+
+    Attributes:
+        index: a folder, or a collection on a server as http://host:6333/papers; None where documents are
+            not stored.
+        url: of a Qdrant server instead, with `collection`; its key comes from the environment variable
+            QDRANT_API_KEY.
+        collection: on the server.
+        model: of the encoder; the index's own where there is one, else all-MiniLM-L6-v2.
+        system: what ranks, by its name in the register; the best that the index stores enough for by default,
+            or without an index `dynamax`, and `cosine` for an encoder without token vectors.
+        depth: size of the candidate pool that a pipeline re-ranks.
+        min_surprise: leave out what is less surprising; the index must have a background for the system.
+        background: file of a background (`QuestionBackground.save`), for texts that are ranked without index.
+        encoder: in place of a model's name: an `Encoder`, an embedding function, a host's embeddings, or
+            whatever else `as_encoder` takes. It cannot be written to a file.
+        diversity: different documents first, from 0 (by relevance alone) to 1; see `rerank/diversity.py`.
+        mmr: the same as 1 - diversity.
+        collapse: fold what has this cosine to a better document into it.
+        config: file of the names in a collection that somebody else made, see `ForeignParts`.
+
+    Raises:
+        DataError: if both an index and a url, or both a model and an encoder are given, or a background for
+            an index, or both diversity and mmr; if there is no such system, or a number is out of its range.
+    """
+
+    index: str | None = None
+    url: str | None = None
+    collection: str = "documents"
+    model: str | None = None
+    system: str | None = None
+    depth: int = 100
+    min_surprise: float | None = None
+    background: str | None = None
+    encoder: object | None = field(default=None, repr=False)
+    diversity: float | None = None
+    mmr: float | None = None
+    collapse: float | None = None
+    config: str | None = None
+
+    def __post_init__(self) -> None:
+        _ = self.variety
+        if self.system is not None:
+            find_system(self.system)
+        _ = self.location
+        if self.model is not None and self.encoder is not None:
+            raise DataError(f"model={self.model!r} and encoder= are both given; give one of the two")
+        if self.background is not None and self.location.is_given:
+            raise DataError(
+                f"background={self.background!r} is for texts without an index, and there is one; store it "
+                "with the index ('surprise-rerank background set'), or leave it out"
+            )
+
+    @classmethod
+    def of(cls, names: Mapping[str, Any], of: str, beside: Iterable[str] = ()) -> PipelineSettings:
+        """Settings that a user gave by name.
+
+        Args:
+            names: attributes and their values.
+            of: what they are settings of, for errors.
+            beside: other names that it has.
+
+        Raises:
+            DataError: if one is not known, which names the nearest and all that there are; as the class.
+        """
+        refuse_unknown(names, [*beside, *(own.name for own in fields(cls))], of)
+        return cls(**names)
+
+    @property
+    def location(self) -> Location:
+        """Where the index is.
+
+        Raises:
+            DataError: if both an index and a url are given.
+        """
+        if self.index is not None and self.url is None:
+            return Location.at(self.index, self.collection)
+        return Location(self.index, self.url, self.collection)
+
+    @property
+    def variety(self) -> Diversity:
+        """Diversity, mmr and collapse in one.
+
+        Raises:
+            DataError: if one is out of its range, or both diversity and mmr are given.
+        """
+        return NO_DIVERSITY.changed(diversity=self.diversity, mmr=self.mmr, collapse=self.collapse)
+
+    def open_index(self) -> DocumentIndex | Collection:
+        """The index with its model, the same one for all who ask while it is in use; or a foreign collection.
+
+        Raises:
+            DataError: if there is none in the settings, or the model of a foreign collection is not named.
+            StoreError: if it cannot be opened, or does not exist.
+            IndexMismatchError: if it is of another model, or names of a foreign one were given for an index.
+        """
+        location = self.location
+        if not location.is_given:
+            raise DataError("which index? give index=FOLDER, or url=URL with collection=NAME")
+        try:
+            found = self._shared(location)
+        except ForeignCollectionError:
+            parts = ForeignParts() if self.config is None else ForeignParts.read(self.config)
+            return parts.attach(location, self.model, self.encoder)
+        if self.config is not None:
+            raise refused_config(location)
+        if self.encoder is not None:
+            found.manifest.check(Manifest.of(as_encoder(self.encoder)), found.where)
+        if self.model not in (None, found.manifest.model, found.encoder.name):
+            assert self.model is not None
+            found.manifest.check(Manifest.of(load_encoder(self.model, backend="auto")), found.where)
+        return found
+
+    def require_possible(self) -> None:
+        """Refuse what cannot be, before a model is loaded.
+
+        Raises:
+            StoreError: if the folder holds no index.
+            DataError: if the system cannot rank texts without one, or min_surprise has no background.
+        """
+        if self.location.folder is not None:
+            require_index(Path(self.location.folder))
+        if self.location.is_given:
+            return
+        if self.system is not None:
+            reranker_of_texts(self.system)
+        if self.min_surprise is not None and self.background is None:
+            require_background(None, self.min_surprise)
+
+    def pipeline(self) -> Pipeline:
+        """A pipeline on the index.
+
+        Raises:
+            SurpriseRerankError: as `open_index`; if the index lacks what the system, or min_surprise, needs.
+        """
+        return pipeline_of(
+            self.open_index(),
+            self.system,
+            depth=self.depth,
+            min_surprise=self.min_surprise,
+            diversity=self.variety,
+        )
+
+    def text_reranker(self) -> TextReranker:
+        """A re-ranker of texts, which fetches the vectors of those that the index holds.
+
+        Raises:
+            SurpriseRerankError: as `pipeline`; if the system cannot rank given texts.
+        """
+        if self.location.is_given:
+            return text_reranker_of(
+                self.open_index(), self.system, min_surprise=self.min_surprise, diversity=self.variety
+            )
+        if self.encoder is None:
+            model = load_encoder(self.model or DEFAULT_MODEL, backend="auto")
+        else:
+            model = as_encoder(self.encoder)
+        background = None if self.background is None else QuestionBackground.load(self.background)
+        name = self.system or ("cosine" if token_dimension(model) is None else "dynamax")
+        reranker = reranker_of_texts(name)
+        return TextReranker(
+            model, reranker, background=background, min_surprise=self.min_surprise, diversity=self.variety
+        )
+
+    def _shared(self, location: Location) -> DocumentIndex:
+        folder = "" if location.folder is None else os.path.realpath(location.folder)
+        url = ",".join(location.urls)
+        key = (folder, url, location.collection if url else "")
+        with _opening:
+            found = _open.get(key)
+            if found is None or found.is_closed:
+                found = _open[key] = self._opened(location)
+        return found
+
+    def _opened(self, location: Location) -> DocumentIndex:
+        if self.encoder is not None:
+            return DocumentIndex.open(location, as_encoder(self.encoder))
+        with DocumentIndex.open(location, None) as index:
+            name, precision = self.model or index.manifest.model, index.manifest.precision
+        return DocumentIndex.open(location, load_question_encoder(name, precision))
+
+
+def refused_config(location: Location) -> IndexMismatchError:
+    """The error for names of a foreign collection, where there is an index of ours."""
+    return IndexMismatchError(
+        f"{location} is an index of surprise-rerank, which knows its parts; leave --config (config=) out"
+    )
