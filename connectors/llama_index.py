@@ -6,6 +6,7 @@ vectors, others are encoded. `SurpriseRetriever` finds and ranks documents of an
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
@@ -314,6 +315,7 @@ class SurpriseRetriever(BaseRetriever):
         if similarity_top_k < 1:
             raise DataError(f"similarity_top_k must be at least 1, got {similarity_top_k}")
         self.pipeline = _filtered(pipeline, filters)
+        self._store: Any = None  # of LlamaIndex, which gives whole nodes
         self.similarity_top_k = similarity_top_k
         super().__init__(callback_manager=callback_manager, verbose=verbose)
 
@@ -373,15 +375,33 @@ class SurpriseRetriever(BaseRetriever):
         collection, diversity = attached(store, embed, settings)
         least = least_surprise(min_surprise, similarity_cutoff=similarity_cutoff)
         pipeline = collection.pipeline(system, depth=depth, min_surprise=least, **diversity)
-        return cls(pipeline, similarity_top_k=similarity_top_k, filters=filters)
+        made = cls(pipeline, similarity_top_k=similarity_top_k, filters=filters)
+        made._store = _with_nodes(store)
+        return made
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         ranking = self.pipeline.search(query_bundle.query_str, self.similarity_top_k)
-        return _nodes(query_bundle.query_str, ranking)
+        return self._nodes(query_bundle.query_str, ranking)
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         ranking = await self.pipeline.asearch(query_bundle.query_str, self.similarity_top_k)
-        return _nodes(query_bundle.query_str, ranking)
+        return await asyncio.to_thread(self._nodes, query_bundle.query_str, ranking)
+
+    def _nodes(self, question: str, ranking: Ranking) -> list[NodeWithScore]:
+        """The hits as nodes; those of a store of LlamaIndex as they are there, with their relationships."""
+        _tell(question, ranking.verdict)
+        whole: dict[str, BaseNode] = {}
+        if self._store is not None and len(ranking):
+            whole = {own.node_id: own for own in self._store.get_nodes(node_ids=list(ranking.ids))}
+        return [_node(hit, ranking.verdict, whole.get(hit.id)) for hit in ranking]
+
+
+def _with_nodes(store: Any) -> Any:
+    """The vector store behind an index or a retriever, where it gives nodes back; else None."""
+    for name in ("vector_store", "_index"):
+        if hasattr(store, name):
+            return _with_nodes(getattr(store, name))
+    return store if hasattr(store, "get_nodes") and getattr(store, "_client", None) is not None else None
 
 
 def _filtered(pipeline: Pipeline, filters: MetadataFilters | models.Filter | None) -> Pipeline:
@@ -424,12 +444,10 @@ def _tell(question: str, verdict: Verdict | None) -> None:
     _dispatcher.event(VerdictEvent(query=question, verdict=verdict_json(verdict) or {}))
 
 
-def _nodes(question: str, ranking: Ranking) -> list[NodeWithScore]:
-    _tell(question, ranking.verdict)
-    return [_node(hit, ranking.verdict) for hit in ranking]
-
-
-def _node(hit: Hit, verdict: Verdict | None) -> NodeWithScore:
+def _node(hit: Hit, verdict: Verdict | None, whole: BaseNode | None = None) -> NodeWithScore:
+    if whole is not None:
+        metadata = judged_metadata(whole.metadata, hit.surprise, hit.duplicates, verdict)
+        return NodeWithScore(node=_with_metadata(whole, metadata), score=hit.relevance)
     text, title = hit.text, hit.title
     # A text that begins with its title does not need it twice.
     hidden = [*OURS, TITLE] if title and text.startswith(title) else list(OURS)

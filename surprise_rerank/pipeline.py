@@ -10,12 +10,13 @@ from typing import Any, Protocol, Self, Unpack, cast, runtime_checkable
 
 import numpy as np
 
-from surprise_rerank.candidates import Candidates, Field, Query, Ranking
+from surprise_rerank.candidates import Candidates, Field, Hit, Query, Ranking
 from surprise_rerank.core.threads import using_threads
 from surprise_rerank.core.tracing import Counts, Known, span
 from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.errors import DataError, refuse_unknown
 from surprise_rerank.rerank.diversity import NO_DIVERSITY, Diversity, DiversityOptions
+from surprise_rerank.rerank.grouping import group_path, grouped
 from surprise_rerank.rerank.rerankers import Reranker
 from surprise_rerank.rerank.weight_fitting import Weighted, WeightFit, fit_guarded
 from surprise_rerank.thresholds.background import (
@@ -120,6 +121,32 @@ class Pipeline:
     async def asearch(self, question: str, top_k: int = 10, **options: Unpack[CallOptions]) -> Ranking:
         """`search` for an event loop: a thread searches, and the loop goes on meanwhile."""
         return await asyncio.to_thread(self.search, question, top_k, **options)
+
+    def search_groups(
+        self,
+        question: str,
+        group_by: str,
+        top_k: int = 10,
+        group_size: int = 3,
+        **options: Unpack[CallOptions],
+    ) -> list[tuple[str | int, list[Hit]]]:
+        """The best groups of documents with the same value, such as a document's chunks, best hit first.
+
+        Args:
+            question: in words.
+            group_by: where the value is in the metadata, as `metadata.doc_id`; see `grouped`.
+            top_k: the most groups, of those in the candidate pool; a larger `depth=` finds more.
+            group_size: the most hits of each.
+            options: of `search`.
+
+        Raises:
+            DataError: as `search`, or if group_by names nothing.
+        """
+        path = group_path(group_by)
+        require_count("top_k", top_k)
+        require_count("group_size", group_size)
+        found = self.search(question, options.get("depth") or self.depth, **options)
+        return grouped(found, path, top_k, group_size)
 
     def search_many(
         self, questions: Sequence[str], top_k: int = 10, **options: Unpack[CallOptions]

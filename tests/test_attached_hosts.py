@@ -598,6 +598,38 @@ class TestLlamaIndex:
         found = host.retrieved(host.retriever(vectors, embed=host.embed, system="cosine"), QUESTION)
         assert [own.text for own in found] == [own.text for own in host.found(QUESTION)][:5]
 
+    def test_its_auto_merging_retriever_merges_again(self):
+        """Nodes come back with their relationships, so that enough parts of a document are replaced by it."""
+        from llama_index.core import StorageContext, VectorStoreIndex
+        from llama_index.core.retrievers import AutoMergingRetriever
+        from llama_index.core.schema import NodeRelationship, TextNode
+        from llama_index.vector_stores.qdrant import QdrantVectorStore
+
+        host = LlamaIndex()
+        vectors = QdrantVectorStore(client=host.client, collection_name="parts")
+        context = StorageContext.from_defaults(vector_store=vectors)
+        parents = [TextNode(text=" ".join(TEXTS[i : i + 3])) for i in range(0, len(TEXTS), 3)]
+        parts = [TextNode(text=text) for text in TEXTS]
+        for i, part in enumerate(parts):
+            parent = parents[i // 3]
+            of = {NodeRelationship.PARENT: parent, NodeRelationship.SOURCE: parent}
+            part.relationships = {name: own.as_related_node_info() for name, own in of.items()}
+            own = parent.relationships.setdefault(NodeRelationship.CHILD, [])
+            own.append(part.as_related_node_info())
+        context.docstore.add_documents([*parents, *parts])
+        index = VectorStoreIndex(parts, storage_context=context, embed_model=host.embed)
+        retriever = host.retriever(index, system="cosine", similarity_top_k=12)
+        found = host.retrieved(retriever, QUESTION)
+        assert all(own.node.parent_node is not None and own.node.ref_doc_id for own in found)
+        merged = AutoMergingRetriever(retriever, context).retrieve(QUESTION)
+        assert {own.node_id for own in merged} == {parent.node_id for parent in parents}
+
+        groups = retriever.pipeline.search_groups(QUESTION, "ref_doc_id", top_k=2, group_size=2)
+        best = {part.node_id: part.ref_doc_id for part in parts}[found[0].node_id]
+        assert groups[0][0] == best
+        assert [len(hits) for _, hits in groups] == [2, 2]
+        assert {hit.metadata["ref_doc_id"] for hit in groups[0][1]} == {best}
+
     def test_a_store_without_its_index_needs_the_model(self):
         host = LlamaIndex()
         with pytest.raises(DataError, match="QdrantVectorStore does not know the model"):

@@ -37,11 +37,11 @@ from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.eval.cli.arguments import sources
-from surprise_rerank.eval.cli.arguments.filters import grouped
 from surprise_rerank.eval.cli.surprise_rerank.found import FoundHit
 from surprise_rerank.eval.cli.surprise_rerank.main import command, main
 from surprise_rerank.eval.reports.one_line import one_line
 from surprise_rerank.rerank.auto import PARTS, AutoReranker
+from surprise_rerank.rerank.grouping import grouped
 from surprise_rerank.thresholds.varied_questions import varied_questions
 
 # The letters of docs/commands.md.
@@ -1027,10 +1027,10 @@ def test_groups_follow_their_best_hit() -> None:
         FoundHit.of(Hit(str(i), -i, {}, Document(str(i), "", metadata={"a": {"b": value}})))
         for i, value in enumerate(["x", ["y", "x", "y"], 3, True, None, "y", {"c": 1}, 2.5, "x"])
     ]
-    found = [(value, [hit.id for hit in own]) for value, own in grouped(hits, ("a", "b"), 3, 2)]
+    found = [(value, [hit.id for hit in own]) for value, own in grouped(hits, "a.b", 3, 2)]
     assert found == [("x", ["0", "1"]), ("y", ["1", "5"]), (3, ["2"])]
-    assert grouped(hits, ("a", "b", "c"), 5, 1)[0][0] == 1
-    assert grouped(hits, ("nothing",), 5, 1) == []
+    assert grouped(hits, "a.b.c", 5, 1)[0][0] == 1
+    assert grouped(hits, "nothing", 5, 1) == []
 
 
 def in_terminal(*arguments: str | Path) -> str:

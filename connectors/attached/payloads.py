@@ -327,6 +327,9 @@ def _node(payload: Payload) -> tuple[str, Mapping[str, Any]]:
     values = node.get("metadata")
     if not isinstance(values, Mapping):
         values = {own: value for own, value in payload.items() if own not in _NODE_KEYS}
+    parent = payload.get("ref_doc_id")  # what its parts are grouped by
+    if isinstance(parent, str) and parent != "None":
+        values = {"ref_doc_id": parent, **values}
     return text if isinstance(text, str) else "", values
 
 

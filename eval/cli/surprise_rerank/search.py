@@ -80,17 +80,17 @@ def search(
     With --server nothing is loaded here: a running `surprise-rerank serve` answers, by its own system and
     pool where none is given. Its token is in SURPRISE_RERANK_TOKEN.
     """
-    from surprise_rerank.eval.cli.arguments.filters import check_group_path, grouped
     from surprise_rerank.eval.cli.surprise_rerank.found import found_by_server, found_here
     from surprise_rerank.eval.cli.surprise_rerank.showing import Group, Shown
+    from surprise_rerank.rerank.grouping import group_path, grouped
 
-    keys = None if group_by is None else check_group_path(group_by)
+    path = None if group_by is None else group_path(group_by)
     if server is not None:
         instead = "the server was started with its own; leave them out, or search an index with --index"
         refuse_with_server(_OF_INDEX, instead)
         most = arguments.top + arguments.offset
         depth = arguments.pool if _is_given("pool") else None
-        results = found_by_server(server, arguments, out, most if keys is None else arguments.pool, depth)
+        results = found_by_server(server, arguments, out, most if path is None else arguments.pool, depth)
         more = ""
     else:
         results = found_here(location, arguments, out, config)
@@ -98,8 +98,8 @@ def search(
     shown = Shown(out, arguments, scores=scores, group_by=group_by)
     for found in results:
         groups: list[Group] = [(None, found.hits[: arguments.top])]
-        if keys is not None:
-            groups = [*grouped(found.hits, keys, arguments.top, group_size)]
+        if path is not None:
+            groups = [*grouped(found.hits, path, arguments.top, group_size)]
             if len(groups) < arguments.top:
                 out.note(f"{len(groups)} groups among {found.pool} candidates{more}")
         shown.show(found, groups)
