@@ -76,6 +76,7 @@ class SurpriseRanker(_Loaded):
         index: folder of an index whose stored vectors are used.
         url: of a Qdrant server with the index, instead; its key comes from QDRANT_API_KEY.
         collection: on the server.
+        config: file with the names of a collection that others made; see `attached.settings.ForeignParts`.
         model: of the encoder; the index's own by default.
         system: what ranks: `dynamax`, `cosine` or `auto`; with an index also `surprise` or `fusion`.
         min_surprise: leave out what is less surprising; the index must have a background for the system, or
@@ -105,6 +106,7 @@ class SurpriseRanker(_Loaded):
         index: str | None = None,
         url: str | None = None,
         collection: str = "documents",
+        config: str | None = None,
         model: str | None = None,
         system: str | None = None,
         min_surprise: float | None = None,
@@ -126,6 +128,7 @@ class SurpriseRanker(_Loaded):
             index=index,
             url=url,
             collection=collection,
+            config=config,
             model=model,
             system=system,
             min_surprise=least_surprise(min_surprise, score_threshold=score_threshold),
@@ -251,6 +254,7 @@ class SurpriseRetriever(_Loaded):
         index: folder of an index.
         url: of a Qdrant server with the index, instead; its key comes from QDRANT_API_KEY.
         collection: on the server.
+        config: file with the names of a collection that others made; see `attached.settings.ForeignParts`.
         model: of the encoder; the index's own by default.
         system: what ranks; see `connectors.attached.settings.PipelineSettings`.
         depth: size of the candidate pool that is re-ranked.
@@ -276,6 +280,7 @@ class SurpriseRetriever(_Loaded):
         index: str | None = None,
         url: str | None = None,
         collection: str = "documents",
+        config: str | None = None,
         model: str | None = None,
         system: str | None = None,
         depth: int = 100,
@@ -296,6 +301,7 @@ class SurpriseRetriever(_Loaded):
             index=index,
             url=url,
             collection=collection,
+            config=config,
             model=model,
             system=system,
             depth=depth,

@@ -108,6 +108,7 @@ class SurpriseRerank(BaseNodePostprocessor):
     index: str | None = Field(default=None, description="Folder of an index whose stored vectors are used.")
     url: str | None = Field(default=None, description="Of a Qdrant server with the index, instead.")
     collection: str = Field(default="documents", description="The collection on the server.")
+    config: str | None = Field(default=None, description="File with the names of a collection of others.")
     model: str | None = Field(default=None, description="Of the encoder; the index's own by default.")
     system: str | None = Field(
         default=None, description="What ranks; see `connectors.attached.settings.PipelineSettings`."
@@ -233,6 +234,7 @@ class SurpriseRerank(BaseNodePostprocessor):
             index=self.index,
             url=self.url,
             collection=self.collection,
+            config=self.config,
             model=self.model,
             system=self.system,
             min_surprise=self.min_surprise,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import re
@@ -218,3 +219,15 @@ def test_a_foreign_collection_is_served(desk: Desk) -> None:
         assert app.get("/info").json()["documents"] == 40
         refused = app.put("/v1/documents", json={"documents": [{"id": "1", "text": "a"}]})
         assert refused.status_code == 403
+
+
+def test_a_component_of_haystack_is_written_and_read_and_finds_the_same_in_an_event_loop(desk: Desk) -> None:
+    haystack = pytest.importorskip("surprise_rerank.connectors.haystack")
+    desk.keys.write_text('text = "inhalt"\nmodel = "words"')
+    names = {"index": desk.where[1], "config": str(desk.keys), "system": "cosine", "top_k": 3}
+    retriever = haystack.SurpriseRetriever(**names)
+    again = haystack.SurpriseRetriever.from_dict(retriever.to_dict())
+    found = [own.id for own in retriever.run("number 3")["documents"]]
+    assert len(found) == 3
+    assert [own.id for own in again.run("number 3")["documents"]] == found
+    assert [own.id for own in asyncio.run(again.run_async("number 3"))["documents"]] == found
