@@ -18,7 +18,6 @@ from words import WordEncoder
 
 from surprise_rerank import FunctionEncoder
 from surprise_rerank.connectors.attached import Collection, EnrichCost
-from surprise_rerank.connectors.attached.attach import look
 from surprise_rerank.connectors.attached.enriched import (
     RECORD,
     TOKEN_SHAPE,
@@ -1078,7 +1077,8 @@ class TestErrors:
 
 def test_what_is_found_is_told_without_a_model(store: Store) -> None:
     store.make(WordEncoder(), words=True)
-    facts = dict(look(store.client, store.name))
+    with Collection.attach(store.client, store.name) as found:
+        facts = dict(found.facts())
     assert facts["points"] == "48"
     assert facts["dense vector"] == "'dense', 16 dimensions, Cosine"
     assert facts["sparse vector"] == "'bm25', with Qdrant's IDF"

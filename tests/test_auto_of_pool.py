@@ -83,7 +83,7 @@ def test_vectors_of_any_length_are_ranked_alike():
 
 
 def test_auto_needs_no_index_any_more(monkeypatch: pytest.MonkeyPatch):
-    place = "surprise_rerank.connectors.systems.loading.load_encoder"
+    place = "surprise_rerank.connectors.attached.settings.load_encoder"
     monkeypatch.setattr(place, lambda name, **_: WordEncoder())
     reranker = PipelineSettings(system="auto").text_reranker()
     assert isinstance(reranker.reranker, PoolAutoReranker)

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from surprise_rerank.connectors.attached.settings import PipelineSettings
 from surprise_rerank.connectors.components import (
     Lazy,
     component_settings,
@@ -19,7 +20,6 @@ from surprise_rerank.connectors.components import (
     require_writable,
     stored_names,
 )
-from surprise_rerank.connectors.systems.loading import PipelineSettings
 from surprise_rerank.errors import DataError
 
 

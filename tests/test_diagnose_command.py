@@ -9,14 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from conftest import Opener
 from words import WordEncoder
 
-from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
-from surprise_rerank.connectors.systems.diagnosing import own_titles
-from surprise_rerank.documents import Document
-from surprise_rerank.encoders.passages import Passages
-from surprise_rerank.errors import DataError
+from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.eval.cli.surprise_rerank.main import command, main
 
 FLYING = ("wing", "lift", "drag", "flow", "heat", "wave", "beam", "load")
@@ -137,22 +132,3 @@ def test_bad_input_is_one_line(
     assert err.startswith("Error: ")
     assert err.count("\n") == 1
     assert told in err
-
-
-@pytest.mark.parametrize("passages", [None, Passages(tokens=6, overlap=0)])
-def test_titles_are_the_same_in_every_storage(open_index: Opener, passages: Passages | None) -> None:
-    encoder = WordEncoder(window=8)
-    texts = [f"Word {i} begins. {' '.join(WORDS[i % 9 : i % 9 + 7])} and so on" for i in range(12)]
-    documents = [Document(str(i), text, title="A title" if i == 3 else "") for i, text in enumerate(texts)]
-    with open_index(encoder, options=IndexOptions(passages=passages)) as index:
-        with pytest.raises(DataError, match="holds no documents yet; index some first"):
-            own_titles(index, 5)
-        index.sync(documents)
-        found = own_titles(index, 100)
-        assert sorted(found) == sorted(
-            "A title" if i == 3 else f"Word {i} begins." for i in range(len(documents))
-        )
-        assert own_titles(index, 5) == found[:5], "the smallest hashes"
-        index.sync([Document("empty", "")], prune=True)
-        with pytest.raises(DataError, match="none of 1 documents has a title or a text"):
-            own_titles(index, 5)

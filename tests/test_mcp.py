@@ -511,7 +511,7 @@ def test_a_place_that_others_reach_needs_a_token(
         assert what in error
         assert error.count("\n") == 1
     assert exit_code(main, "surprise-rerank", "mcp") == 2
-    assert "--index FOLDER" in capsys.readouterr().err
+    assert "--index with a folder" in capsys.readouterr().err
 
 
 # The standard streams, of a process

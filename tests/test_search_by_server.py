@@ -14,8 +14,8 @@ from named_index import named_index  # noqa: F401 - a fixture
 from serving import Log, served, words_reranker
 from test_start_up import SLOW, imported
 
+from surprise_rerank.connectors.attached.settings import PipelineSettings
 from surprise_rerank.connectors.server import ServerOptions, create_app
-from surprise_rerank.connectors.systems.loading import PipelineSettings
 from surprise_rerank.eval.cli.surprise_rerank.main import main
 
 pytest.importorskip("fastapi")

@@ -157,7 +157,7 @@ def test_threads_and_tasks_share_one(reranker: TextReranker):
 
 def test_settings_are_names_that_make_what_they_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     encoder = WordEncoder()
-    place = "surprise_rerank.connectors.systems.loading.load_question_encoder"
+    place = "surprise_rerank.connectors.attached.settings.load_question_encoder"
     monkeypatch.setattr(place, lambda name, precision: encoder)
     with DocumentIndex.open(tmp_path / "index", encoder, options=IndexOptions(bm25=None)) as index:
         index.sync(DOCUMENTS)

@@ -110,7 +110,7 @@ AFTER = [
     (f"background set --questions q.txt {OWN}", "1 background questions; give at least 10"),
     (f"background delete --system cosine {OWN}", "has no background for the system 'cosine'"),
     (f"fit {OWN}", "give both --questions FILE and --qrels FILE"),
-    (f"enrich {OWN}", "--qdrant-url and --collection say which collection"),
+    (f"enrich {OWN}", "is an index of surprise-rerank, which has all of it already"),
     ("serve --host 0.0.0.0 --port 0", "set SURPRISE_RERANK_TOKEN"),
     ("similar docs.jsonl --out docs.jsonl --model words.txt", "would be written where docs.jsonl is read"),
     (
