@@ -115,10 +115,10 @@ AFTER = [
     ("similar docs.jsonl --out docs.jsonl --model words.txt", "would be written where docs.jsonl is read"),
     (
         "similar two.jsonl --out n.csv --model words.txt",
-        "'1' is a duplicate: documents 1 and 2 have it with different",
+        "'1' is empty, or of two texts",
     ),
     (
-        "similar docs.jsonl --out n.csv --model words.txt --mode index --qdrant-url http://localhost:1",
+        "similar docs.jsonl --out n.csv --model words.txt --index http://localhost:1/papers",
         "cannot reach",
     ),
     (
