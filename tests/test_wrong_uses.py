@@ -112,7 +112,7 @@ AFTER = [
     (f"fit {OWN}", "give both --questions FILE and --qrels FILE"),
     (f"enrich {OWN}", "--qdrant-url and --collection say which collection"),
     ("serve --host 0.0.0.0 --port 0", "set SURPRISE_RERANK_TOKEN"),
-    ("similar docs.jsonl --out docs.jsonl --model words.txt", "would be written where docs.jsonl is read"),
+    ("similar docs.jsonl --out docs.jsonl --model words.txt", "would be written where it is read"),
     (
         "similar two.jsonl --out n.csv --model words.txt",
         "'1' is empty, or of two texts",

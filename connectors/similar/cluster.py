@@ -80,7 +80,8 @@ class _Worker:
     """An actor: it makes the function once. Our errors are rows, as Ray would wrap them."""
 
     def __init__(self, make: Make) -> None:
-        self._make, self._step = make, None
+        self._make = make
+        self._step: Callable[[int], None] | None = None
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
         try:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from surprise_rerank.connectors.document_index import DocumentIndex
 from surprise_rerank.connectors.qdrant.location import shown_url
@@ -181,7 +182,11 @@ def _store_vectors(folder: Path, number: int, dense: Float32Array, tokens: Token
             raise other_job(folder.parent, f"the vectors of {folder.name} have changed, part {number}")
         return
     if tokens is not None:
-        arrays = {"directions": tokens.directions, "scales": tokens.scales, "offsets": tokens.offsets}
+        arrays: dict[str, npt.NDArray[Any]] = {
+            "directions": tokens.directions,
+            "scales": tokens.scales,
+            "offsets": tokens.offsets,
+        }
         if tokens.members is not None:
             arrays |= {"owners": tokens.members.owners, "ends": tokens.members.offsets}
         for name, values in arrays.items():

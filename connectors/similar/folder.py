@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -61,6 +62,17 @@ def open_folder(folder: Path, job: Mapping[str, Any]) -> None:
         told = "; ".join(f"{name} was {before.get(name)!r}, now {job.get(name)!r}" for name in differing)
         raise other_job(folder, told)
     return None
+
+
+@contextmanager
+def no_empty_folder(folder: Path) -> Iterator[None]:
+    """Delete the folder of a job that fails before it has encoded anything."""
+    try:
+        yield
+    except BaseException:
+        if not any(folder.glob("*/vectors-*")):
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def other_job(folder: Path, what: str) -> StoreError:

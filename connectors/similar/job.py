@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from surprise_rerank.connectors.similar.folder import (
     EXTRA,
     Run,
     close_folder,
+    no_empty_folder,
     open_folder,
     run_here,
     write_array,
@@ -180,14 +181,15 @@ class _Job:
         job = {**asdict(self._settings), "model": _identity(load), "index": index}
         open_folder(self._folder, job)
         keys = "documents" if against is None and (index is None or documents is None) else "against"
-        if index is not None:
-            with closing(corpus.open_index(index)) as opened:
-                self._read(keys, corpus.of_index(opened, self._tokens))
-        for name, value in given.items():
-            if value is not None:
-                self._read(name, _batches(value, name, self._tokens))
-        for name in dict.fromkeys(("documents", keys)):
-            self._encode(name, load)
+        with no_empty_folder(self._folder):
+            if index is not None:
+                with closing(corpus.open_index(index)) as opened:
+                    self._read(keys, corpus.of_index(opened, self._tokens))
+            for name, value in given.items():
+                if value is not None:
+                    self._read(name, _batches(value, name, self._tokens))
+            for name in dict.fromkeys(("documents", keys)):
+                self._encode(name, load)
         task = Comparing(self._folder, self._settings, keys, self._device, index)
         self._measure(keys)
         paths = task.paths()
@@ -256,7 +258,7 @@ def _batches(given: Documents, name: str, tokens: bool) -> Iterator[Batch]:
     if _is_vectors(given):
         if tokens:
             raise DataError("dynamax compares token vectors, and (ids, vectors) have none; give the texts")
-        ids, vectors = given  # type: ignore[misc]  # a pair
+        ids, vectors = cast(tuple[Any, Any], given)
         return corpus.of_vectors(ids, vectors)
     return corpus.of_documents(
         given if isinstance(given, DocumentSource) else from_iterable(given, name=name)
