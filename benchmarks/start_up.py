@@ -188,8 +188,8 @@ def commands(index: Path, beir: Path, port: int) -> Iterator[tuple[str, Use]]:
     )
     yield "`diagnose`", Use(_SEARCH, ("diagnose", *place, "--sample", 20))
     yield (
-        "`similar --from-index`",
-        Use(_SEARCH, ("similar", "--from-index", index, "--out", _Numbered(folder, counted))),
+        "`similar --index`",
+        Use(_SEARCH, ("similar", "--index", index, "--out", _Numbered(folder, counted))),
     )
     arguments = ("--dataset", beir, "--cache", folder / "cache", "--systems", "auto", "--quiet")
     yield "`rerank-eval`, warm, 5 questions", Use(_EVALUATE, arguments)

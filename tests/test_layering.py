@@ -40,7 +40,6 @@ ROOMS = [
         "connectors.attached",
         "connectors.qdrant",  # its face; the rooms inside come before
         "connectors.similar",
-        "connectors.ray",
         "connectors.server",
     ),
     *("connectors.components", "connectors.haystack_filters", "connectors"),
@@ -107,7 +106,6 @@ EXTRAS = {
     "pyserini",
     "pyterrier",
     "ray",
-    "ray_qdrant",
     "rerankers",
     "setfit",
     "starlette",
@@ -124,8 +122,6 @@ ADAPTERS = {
     "connectors/mteb.py": {"mteb"},
     "connectors/pyterrier.py": {"pyterrier"},
     "connectors/rerankers.py": {"rerankers"},
-    "connectors/ray/pipeline.py": {"ray"},
-    "connectors/ray/sinks.py": {"ray", "ray_qdrant"},
     "connectors/server/app.py": {"fastapi", "prometheus_client", "starlette", "structlog", "uvicorn"},
 }
 IMPORT_FUNCTIONS = {"import_extra", "import_module", "__import__", "importorskip"}

@@ -112,13 +112,13 @@ AFTER = [
     (f"fit {OWN}", "give both --questions FILE and --qrels FILE"),
     (f"enrich {OWN}", "is an index of surprise-rerank, which has all of it already"),
     ("serve --host 0.0.0.0 --port 0", "set SURPRISE_RERANK_TOKEN"),
-    ("similar docs.jsonl --out docs.jsonl --model words.txt", "would be written where docs.jsonl is read"),
+    ("similar docs.jsonl --out docs.jsonl --model words.txt", "would be written where it is read"),
     (
         "similar two.jsonl --out n.csv --model words.txt",
-        "'1' is a duplicate: documents 1 and 2 have it with different",
+        "'1' is empty, or of two texts",
     ),
     (
-        "similar docs.jsonl --out n.csv --model words.txt --mode index --qdrant-url http://localhost:1",
+        "similar docs.jsonl --out n.csv --model words.txt --index http://localhost:1/papers",
         "cannot reach",
     ),
     (

@@ -1,465 +1,319 @@
-"""Encoded documents in a folder, in chunks. Every stage and every worker of a job reads them.
-
-    corpus.json                   what it is made of; a complete one also has its chunks and what was skipped
-    chunk-00000-0000000/          the first thousand documents of the first source
-        chunk.json ids.arrow vectors.npy [tokens.npy and what belongs to them, see `_TOKENS`]
-    moments/                      of blocks of rows, over the ensemble of the whole corpus
-
-A chunk is complete or absent, and depends on its documents and the model alone. After a kill, the next run
-continues with the chunks that are missing. Workers on other machines need the folder on a shared file system.
-"""
+"""The documents of a job: texts and vectors in parts; a text that comes again counts once."""
 
 from __future__ import annotations
 
 import hashlib
-import json
-import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from threadpoolctl import threadpool_limits
 
-from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray
+from surprise_rerank.connectors.document_index import DocumentIndex
+from surprise_rerank.connectors.qdrant.location import shown_url
+from surprise_rerank.connectors.qdrant.multivectors import TOKEN_FIELDS
+from surprise_rerank.connectors.qdrant.schema import DENSE, DOCUMENT_FIELDS, ID, TEXT, TITLE, TOKEN_VECTORS
+from surprise_rerank.connectors.similar.folder import (
+    EXTRA,
+    other_job,
+    part,
+    read_array,
+    read_table,
+    write_array,
+    write_table,
+)
+from surprise_rerank.core.arrays import Float32Array, IntArray, matrix, unit_rows
 from surprise_rerank.core.extras import import_extra
-from surprise_rerank.core.files import disk_errors, whole_file, whole_folder
-from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.tokens import TokenBatch, TokenForm
-from surprise_rerank.core.tokens.members import Members, offsets_of, rows_of
-from surprise_rerank.errors import DataError, StoreError
-from surprise_rerank.surprise.ensemble import Ensemble
-from surprise_rerank.surprise.neighbours import KEY_BLOCK, Keys
+from surprise_rerank.core.tokens.members import Members
+from surprise_rerank.documents import Document
+from surprise_rerank.encoders.base import Encoder, encode_documents
+from surprise_rerank.errors import DataError
 
-EXTRA = "similar"  # the extra with pyarrow
-NAMES = ("documents", "against")  # of a job's corpora
-CORPUS_FILE, CHUNK_FILE = "corpus.json", "chunk.json"
-_FORM = "token form"
-_IDS, _VECTORS = "ids.arrow", "vectors.npy"
-# Token vectors in int8, what scales them to length 1, where those of each document begin, and, where tokens
-# were merged, the vector of each token and where those of each document begin.
-_TOKENS = ("tokens", "token-scales", "token-offsets", "token-owners", "token-members")
-# Rows whose moments are merged before they are merged with others, always in the same order.
-ENSEMBLE_ROWS = 65_536
+# Documents of a part; texts that are encoded at a time, and documents that an index sends.
+CHUNK, _WINDOW = 1024, 128
+# Compared in a tenth of the time of all tokens, and nearly as similar (docs/similar.md).
+_FORM = TokenForm("int8", 3.5)
+_COLLECTION = re.compile(r"(?P<url>https?://.+?)/(?:collections/)?(?P<name>[^/:]+)/?")
+
+# Documents, with their vectors and token vectors where these are known.
+Batch: TypeAlias = tuple[Sequence[Document], Float32Array | None, TokenBatch | None]
+
+
+def of_documents(documents: Iterable[Document]) -> Iterator[Batch]:
+    """Documents whose texts are to be encoded."""
+    stream = iter(documents)
+    while chunk := list(islice(stream, CHUNK)):
+        yield chunk, None, None
+
+
+def of_vectors(ids: Sequence[str], vectors: Any) -> Iterator[Batch]:
+    """Vectors that are known, of texts that are not.
+
+    Raises:
+        DataError: if there is not one id for each vector, or a value is NaN or infinite.
+    """
+    rows = unit_rows(matrix(vectors, "vectors"))
+    if len(ids) != len(rows):
+        raise DataError(f"{len(ids)} ids for {len(rows)} vectors; give one for each")
+    for start in range(0, len(rows), CHUNK):
+        chunk = slice(start, start + CHUNK)
+        yield [Document(str(name), "") for name in ids[chunk]], rows[chunk], None
+
+
+def open_index(where: str) -> DocumentIndex:
+    """Open an index: a folder, or `http://host:6333/papers`.
+
+    Raises:
+        StoreError: if it cannot be opened.
+        DataError: if a url names no collection.
+    """
+    if not where.startswith(("http://", "https://")):
+        return DocumentIndex.open(where, None)
+    found = _COLLECTION.fullmatch(where)
+    if found is None:
+        raise DataError(f"{shown_url(where)} names no collection; give http://host:6333/NAME, or a folder")
+    return DocumentIndex.open(None, None, url=found["url"], collection=found["name"])
+
+
+def of_index(index: DocumentIndex, tokens: bool) -> Iterator[Batch]:
+    """What an index holds, in the order of its points.
+
+    Raises:
+        DataError: if it holds documents in passages, or no token vectors where they are needed.
+    """
+    status = index.status()
+    if status.points != status.documents:
+        raise DataError(
+            f"{index.where} holds {status.documents} documents in {status.points} passages, and neighbours "
+            "are found of whole documents; give the documents' files, or an index made with --no-passages"
+        )
+    if tokens and not index.manifest.options.tokens:
+        raise DataError(
+            f"{index.where} holds no token vectors, which dynamax compares; choose another similarity, or "
+            "give the documents' files"
+        )
+    fields = (*DOCUMENT_FIELDS, *(TOKEN_FIELDS if tokens else ()))
+    names = (DENSE, TOKEN_VECTORS) if tokens else (DENSE,)
+    for records in index.storage.engine.scroll(fields, names, batch=_WINDOW if tokens else CHUNK):
+        if records:
+            documents = [
+                Document(r.payload[ID], r.payload.get(TEXT, ""), r.payload.get(TITLE, "")) for r in records
+            ]
+            dense = unit_rows(np.array([record.vectors[DENSE] for record in records], np.float32))
+            kept = index.pools.tokens_of(records).stored("int8") if tokens else None
+            yield documents, dense, kept
+
+
+def store(folder: Path, batches: Iterable[Batch]) -> None:
+    """Write texts, and vectors that are known, in parts; what is there must be the same.
+
+    Raises:
+        DataError: if there is no document, or two texts have one id.
+        StoreError: if the folder holds other documents, or cannot be used.
+    """
+    rows = _Rows()
+    count = 0
+    folder.mkdir(exist_ok=True, mode=0o700)
+    for documents, dense, tokens in batches:
+        table = rows.table(documents, are_texts=dense is None or any(d.text for d in documents))
+        path = part(folder, "texts", count, ".parquet")
+        if not path.exists():
+            write_table(path, table)
+        elif not read_table(path).equals(table):
+            raise other_job(folder.parent, f"{folder.name} have changed, part {count}")
+        if dense is not None:
+            new = np.flatnonzero(~table["is_copy"].to_numpy())
+            kept = None if tokens is None else tokens.take(new)
+            _store_vectors(folder, count, dense[new], kept)
+        count += 1
+    if not count:
+        raise DataError("there are no documents to compare; give a source that has some")
+    if part(folder, "texts", count, ".parquet").exists():
+        raise other_job(folder.parent, f"{folder.name} had more than {count} parts")
+
+
+class _Rows:
+    """The row of every text, in the order in which texts come first."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, bytes] = {}
+        self._texts: dict[bytes, int] = {}
+        self._highest = -1
+
+    def table(self, documents: Sequence[Document], are_texts: bool) -> Any:
+        """An Arrow table of the documents; one of the same id and text as before is left out."""
+        found = []
+        for document in documents:
+            text = f"{document.title}\0{document.text}" if are_texts else document.id
+            digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
+            if not document.id or self._ids.setdefault(document.id, digest) != digest:
+                raise DataError(
+                    f"the document id {document.id!r} is empty, or of two texts; ids must be unique"
+                )
+            row = self._texts.setdefault(digest, len(self._texts))
+            found.append((document.id, document.title, document.text, row))
+        return self._marked(found)
+
+    def _marked(self, found: list[tuple[str, str, str, int]]) -> Any:
+        pyarrow = import_extra("pyarrow", EXTRA)
+        ids, titles, texts, rows = zip(*found, strict=True)
+        numbers = np.array(rows, np.int64)
+        before = np.zeros(len(numbers), np.bool_)
+        before[np.unique(numbers, return_index=True)[1]] = True  # the first of each in this part
+        highest, self._highest = self._highest, max(self._highest, int(numbers.max()))
+        columns = {
+            name: pyarrow.array(v, pyarrow.large_string())
+            for name, v in (("id", ids), ("title", titles), ("text", texts))
+        }
+        return pyarrow.table({**columns, "row": numbers, "is_copy": ~(before & (numbers > highest))})
+
+
+def _store_vectors(folder: Path, number: int, dense: Float32Array, tokens: TokenBatch | None) -> None:
+    """Write the vectors of a part, the dense ones last: they show that the part is whole."""
+    path = part(folder, "vectors", number, ".npy")
+    if path.exists():
+        if tokens is None and not np.array_equal(read_array(path), dense):
+            raise other_job(folder.parent, f"the vectors of {folder.name} have changed, part {number}")
+        return
+    if tokens is not None:
+        arrays: dict[str, npt.NDArray[Any]] = {
+            "directions": tokens.directions,
+            "scales": tokens.scales,
+            "offsets": tokens.offsets,
+        }
+        if tokens.members is not None:
+            arrays |= {"owners": tokens.members.owners, "ends": tokens.members.offsets}
+        for name, values in arrays.items():
+            write_array(part(folder, "tokens", number, f"-{name}.npy"), values)
+    write_array(path, dense)
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
-    """Some consecutive documents.
+class Encoding:
+    """Encodes parts of a folder; can be sent to another process.
 
     Attributes:
-        name: of its folder.
-        first: the row of the first one.
-        rows: how many there are.
+        folder: of the documents.
+        load: loads the model.
+        tokens: whether token vectors are kept.
     """
 
-    name: str
-    first: int
-    rows: int
+    folder: Path
+    load: Callable[[], Encoder]
+    tokens: bool
+
+    def __call__(self) -> Callable[[int], None]:
+        """The function that encodes a part, with the model loaded for the first one."""
+        load = cache(self.load)
+        return lambda number: self._encode(number, load())
+
+    def _encode(self, number: int, encoder: Encoder) -> None:
+        table = read_table(part(self.folder, "texts", number, ".parquet"), ["title", "text", "is_copy"])
+        rows = [
+            Document("-", row["text"], row["title"]).content
+            for row in table.to_pylist()
+            if not row["is_copy"]
+        ]
+        order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))  # texts of a length are padded least
+        dense = np.empty((len(rows), encoder.dimension), np.float32)
+        parts: list[TokenBatch] = []
+        for start in range(0, len(order), _WINDOW):
+            places = order[start : start + _WINDOW]
+            encoded = encode_documents(encoder, [rows[i] for i in places])
+            dense[places] = unit_rows(encoded.dense)
+            if self.tokens:
+                parts.append(_FORM.of(encoded.require_tokens()))
+        kept = TokenBatch.concatenate(parts).take(np.argsort(order)) if parts else None
+        _store_vectors(self.folder, number, dense, kept)
 
 
-def store_chunk(
-    folder: Path,
-    name: str,
-    digest: str,
-    ids: Sequence[str],
-    vectors: Float32Array,
-    tokens: TokenBatch | None = None,
-) -> None:
-    """Write a chunk, completely or not at all. If another worker has written it meanwhile, that one stays.
+class Corpus:
+    """The documents of a folder whose parts are all there; a row is a text that comes first.
 
     Args:
-        folder: of the corpus.
-        name: of the chunk.
-        digest: of what it is made of; see `is_stored`.
-        ids: n of them.
-        vectors: (n, d) unit vectors.
-        tokens: of n texts, where token vectors are compared.
-
-    Raises:
-        StoreError: if the disk is full, or cannot be written.
-    """
-    pyarrow = import_extra("pyarrow", EXTRA)
-    ipc = import_extra("pyarrow.ipc", EXTRA)
-    if is_stored(folder, name, digest):
-        return
-    with disk_errors(str(folder)), _ignored_if_stored(folder, name, digest):
-        shutil.rmtree(folder / name, ignore_errors=True)  # made of something else
-        with whole_folder(folder / name) as draft:
-            np.save(draft / _VECTORS, np.ascontiguousarray(vectors, np.float32))
-            column = pyarrow.array(list(ids), pyarrow.large_string())
-            batch = pyarrow.record_batch([column], names=["id"])
-            with pyarrow.OSFile(str(draft / _IDS), "wb") as sink, ipc.new_file(sink, batch.schema) as writer:
-                writer.write_batch(batch)
-            if tokens is not None:
-                for kind, values in zip(_TOKENS, token_arrays(tokens), strict=False):
-                    np.save(draft / f"{kind}.npy", values)
-            about = {"digest": digest, "rows": len(ids)}
-            (draft / CHUNK_FILE).write_text(json.dumps(about), encoding="utf-8")
-
-
-def token_arrays(tokens: TokenBatch) -> tuple[npt.NDArray[Any], ...]:
-    """What is stored of token vectors; see `_TOKENS`."""
-    own = tokens.stored("int8")
-    kept = (own.directions, own.scales, own.offsets)
-    if own.members is None:
-        return kept
-    return (*kept, own.members.owners.astype(np.uint16), own.members.offsets)
-
-
-@contextmanager
-def _ignored_if_stored(folder: Path, name: str, digest: str) -> Iterator[None]:
-    """Ignore an error where another worker has stored the same chunk meanwhile."""
-    try:
-        yield
-    except OSError:
-        if not is_stored(folder, name, digest):
-            raise
-
-
-def is_stored(folder: Path, name: str, digest: str) -> bool:
-    """Whether a chunk of the same content is stored."""
-    try:
-        return bool(json.loads((folder / name / CHUNK_FILE).read_text(encoding="utf-8"))["digest"] == digest)
-    except (OSError, ValueError, LookupError):
-        return False
-
-
-def begin(folder: Path, made_of: Mapping[str, Any]) -> None:
-    """Make the folder of a corpus, or continue one that is made of the same.
-
-    Args:
-        folder: where.
-        made_of: JSON: sources, model, chunk size.
-
-    Raises:
-        DataError: if it holds another corpus.
-        StoreError: if it cannot be written.
-    """
-    found = read_metadata(folder)
-    if found is not None and found["made_of"] != dict(made_of):
-        before = found["made_of"]
-        differing = sorted(key for key in {**before, **made_of} if before.get(key) != made_of.get(key))
-        raise DataError(
-            f"{folder} holds the corpus of another job (not the same {', '.join(differing)}); delete it, or "
-            "choose another work folder"
-        )
-    if found is None:
-        with disk_errors(str(folder)):
-            if folder.exists() and any(not path.name.startswith(".") for path in folder.iterdir()):
-                raise StoreError(
-                    f"{folder} holds other files than those of a job; choose another work folder"
-                )
-            folder.mkdir(parents=True, exist_ok=True)
-            _write_metadata(folder, {"made_of": dict(made_of)})
-
-
-def complete(folder: Path, skipped: Sequence[Mapping[str, Any]], names: Sequence[str]) -> EncodedCorpus:
-    """Mark a corpus as complete.
-
-    Args:
-        folder: of the corpus.
-        skipped: what was left out of the sources, as `surprise-rerank index` reports it.
-        names: of the chunks, in the order of the documents.
-
-    Raises:
-        DataError: if there are no documents, or an id is a duplicate.
-        StoreError: if a chunk is missing, or the disk is full.
-    """
-    about = read_metadata(folder) or {}
-    with disk_errors(str(folder)):
-        chunks = [json.loads((folder / name / CHUNK_FILE).read_text(encoding="utf-8")) for name in names]
-        rows = [int(chunk["rows"]) for chunk in chunks]
-        content = hashlib.sha256("".join(chunk["digest"] for chunk in chunks).encode()).hexdigest()[:12]
-        if not sum(rows):
-            raise DataError(f"there are no documents in {', '.join(about['made_of']['sources'])}")
-        listed = list(zip(names, rows, strict=True))
-        done = {**about, "skipped": list(skipped), "chunks": listed, "content": content}
-        corpus = EncodedCorpus(folder, done)
-        corpus.require_unique()
-        _write_metadata(folder, done)
-    return corpus
-
-
-def read_metadata(folder: Path) -> dict[str, Any] | None:
-    """The content of a corpus's `corpus.json`; None where there is none."""
-    path = folder / CORPUS_FILE
-    with disk_errors(str(folder)):
-        if not path.exists():
-            return None
-        try:
-            about = json.loads(path.read_text(encoding="utf-8"))
-            _ = about["made_of"]
-        except (ValueError, LookupError, TypeError) as error:
-            raise StoreError(
-                f"{path} is damaged, or not surprise-rerank's; choose another work folder"
-            ) from error
-    return dict(about)
-
-
-def made_in(form: TokenForm | None) -> dict[str, Any]:
-    """What a corpus is made of besides, by the form of its token vectors."""
-    return {} if form is None else {_FORM: form.to_json()}
-
-
-def form_of(made_of: Mapping[str, Any]) -> TokenForm | None:
-    """The form that `made_in` told; None without token vectors, or where it is not known."""
-    return TokenForm.from_json(made_of[_FORM]) if _FORM in made_of else None
-
-
-class EncodedCorpus:
-    """A complete corpus; workers open it by its folder.
-
-    Args:
-        folder: where it is.
-        about: what `corpus.json` holds.
-
-    Attributes:
-        folder: where it is.
-        chunks: in the order of the documents.
-        skipped: what was left out of the sources.
-        made_of: what it was made of.
-        content: digits that differ where its documents, their order or the model do.
+        folder: of the documents.
     """
 
-    def __init__(self, folder: Path, about: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.made_of: Mapping[str, Any] = about["made_of"]
-        self.content: str = about["content"]
-        self.skipped: list[dict[str, Any]] = about["skipped"]
-        firsts = np.cumsum([0, *(rows for _, rows in about["chunks"])]).tolist()
-        self.chunks = tuple(
-            Chunk(name, first, rows) for (name, rows), first in zip(about["chunks"], firsts, strict=False)
-        )
-        self._starts = np.array(firsts, np.int64)
-
-    @classmethod
-    def open(cls, folder: Path) -> EncodedCorpus:
-        """A complete corpus.
-
-        Raises:
-            StoreError: if it is not there, or not complete.
-        """
-        about = read_metadata(folder)
-        if about is None or "chunks" not in about:
-            raise StoreError(f"{folder} holds no complete corpus; run the job again, it continues")
-        return cls(folder, about)
+        self._vectors = [read_array(path) for path in sorted(folder.glob("vectors-*.npy"))]
+        self._starts = np.concatenate([[0], np.cumsum([len(own) for own in self._vectors])])
 
     def __len__(self) -> int:
         return int(self._starts[-1])
 
-    @property
-    def token_form(self) -> TokenForm | None:
-        """The form of its token vectors; None without any."""
-        return form_of(self.made_of)
+    @staticmethod
+    def missing(folder: Path) -> list[int]:
+        """The parts whose vectors are not there."""
+        count = len(list(folder.glob("texts-*.parquet")))
+        return [n for n in range(count) if not part(folder, "vectors", n, ".npy").exists()]
 
     @cached_property
-    def dimension(self) -> int:
-        """Dimension d of the vectors."""
-        return int(np.load(self.folder / self.chunks[0].name / _VECTORS, mmap_mode="r").shape[1])
+    def dense(self) -> Float32Array:
+        """(n, d) vectors of length 1, in memory."""
+        filled = [own for own in self._vectors if len(own)]
+        return np.concatenate(filled)
 
-    def vectors(self, first: int, last: int) -> Float32Array:
-        """(last - first, d) the vectors of some consecutive rows, as a copy."""
-        out = np.empty((max(min(last, len(self)) - first, 0), self.dimension), np.float32)
-        for chunk in self.chunks[self._chunk_of(first) :]:
-            if chunk.first >= last:
-                break
-            start, stop = max(first, chunk.first), min(last, chunk.first + chunk.rows)
-            out[start - first : stop - first] = self._mapped(chunk)[start - chunk.first : stop - chunk.first]
-        return out
+    @cached_property
+    def ids(self) -> Any:
+        """The id of each row, as an Arrow array."""
+        columns = self._columns(["id", "is_copy"])
+        first = ~columns["is_copy"].to_numpy()
+        return columns["id"].combine_chunks().filter(import_extra("pyarrow", EXTRA).array(first))
 
-    def vectors_of(self, rows: IntArray) -> Float32Array:
-        """(n, d) the vectors of any rows; only the pages that hold them are read."""
-        out = np.empty((len(rows), self.dimension), np.float32)
-        for chunk, places in self._by_chunk(rows):
-            out[places] = self._mapped(chunk)[rows[places] - chunk.first]
-        return out
+    @cached_property
+    def copies(self) -> list[tuple[str, int]]:
+        """Documents whose text another one has, and the row of that one."""
+        rows = self._columns(["id", "row", "is_copy"]).to_pylist()
+        first = set(self.ids.to_pylist())
+        found = {r["id"]: r["row"] for r in rows if r["is_copy"] and r["id"] not in first}
+        return list(found.items())
 
-    def ids(self, rows: IntArray) -> Any:
-        """The ids of any rows, as an Arrow array of strings."""
-        pyarrow = import_extra("pyarrow", EXTRA)
-        ipc = import_extra("pyarrow.ipc", EXTRA)
-        parts, places_of = [], []
-        for chunk, places in self._by_chunk(rows):
-            with pyarrow.memory_map(str(self.folder / chunk.name / _IDS)) as source:
-                column = ipc.open_file(source).read_all().column("id").combine_chunks()
-                parts.append(column.take(pyarrow.array(rows[places] - chunk.first)))
-            places_of.append(places)
-        if not parts:
-            return pyarrow.array([], pyarrow.large_string())
-        order = np.argsort(np.concatenate(places_of), kind="stable")
-        return pyarrow.concat_arrays(parts).take(pyarrow.array(order))
+    def texts(self, rows: Iterable[int]) -> dict[int, Document]:
+        """Some documents by their rows."""
+        wanted, found = set(rows), dict[int, Document]()
+        for path in self._texts:
+            table = read_table(path)
+            mask = ~table["is_copy"].to_numpy() & np.isin(table["row"].to_numpy(), list(wanted))
+            for row in table.filter(import_extra("pyarrow", EXTRA).array(mask)).to_pylist():
+                found[row["row"]] = Document(row["id"], row["text"], row["title"])
+        return found
 
     def tokens_of(self, rows: IntArray) -> TokenBatch:
-        """The token vectors of any rows, in int8, in which they are compared.
-
-        Raises:
-            DataError: if some are damaged; names the folder.
-        """
-        if not len(rows):
-            return TokenBatch.from_arrays([]).stored("int8")
-        parts, places_of = [], []
-        for chunk, places in self._by_chunk(rows):
-            folder = self.folder / chunk.name
-            try:
-                parts.append(_tokens(folder, rows[places] - chunk.first))
-            except (OSError, ValueError, IndexError) as error:
-                raise DataError(
-                    f"the token vectors in {folder} are damaged ({error}); delete the work folder, and run "
-                    "the job again"
-                ) from error
-            places_of.append(places)
-        return TokenBatch.concatenate(parts).take(np.argsort(np.concatenate(places_of), kind="stable"))
-
-    def keys(self, ensemble: Ensemble, first: int, device: str = "cpu") -> Keys:
-        """The block of rows that begins at a multiple of `KEY_BLOCK`, with their moments.
-
-        Moments are computed once and stored, so that all workers use the same.
-        """
-        last = min(first + KEY_BLOCK, len(self))
-        vectors = self.vectors(first, last)
-        path = self._moments_path(first)
-        with disk_errors(str(self.folder)):
-            if not path.exists():
-                with _one_thread():
-                    own = ensemble.moments(vectors, device=device)
-                path.parent.mkdir(exist_ok=True)
-                with whole_file(path) as file:
-                    np.save(file, np.stack([own.mean, own.deviation]))
-                return Keys(vectors, own, first)
-            mean, deviation = np.load(path)
-        return Keys(vectors, Moments(mean, deviation), first)
-
-    def moments_of(self, ensemble: Ensemble, rows: IntArray) -> Moments:
-        """(n,) the moments of any rows; only the pages that hold them are read.
-
-        Raises:
-            StoreError: if the disk cannot be read or written.
-        """
-
-        def block(first: int) -> Float64Array:
-            path = self._moments_path(first)
-            if not path.exists():
-                self.keys(ensemble, first)  # stores them
-            stored: Float64Array = np.load(path, mmap_mode="r")
-            return stored
-
-        with disk_errors(str(self.folder)):
-            return moments_of_blocks(rows, KEY_BLOCK, block)
-
-    def _moments_path(self, first: int) -> Path:
-        """The file of the moments of a block of rows: (2, n) means and deviations."""
-        return self.folder / "moments" / f"{self.content}-{first:012d}.npy"
-
-    def key_blocks(self) -> range:
-        """The first rows of all blocks."""
-        return range(0, len(self), KEY_BLOCK)
-
-    def partial_ensemble(self, first: int, device: str = "cpu") -> Ensemble:
-        """The ensemble of `ENSEMBLE_ROWS` rows from one on; merged in their order they are the whole."""
-        last = min(first + ENSEMBLE_ROWS, len(self))
-        blocks = (self.vectors(i, min(i + KEY_BLOCK, last)) for i in range(first, last, KEY_BLOCK))
-        with _one_thread():
-            return Ensemble.from_batches(blocks, sample_size=0, device=device)
-
-    def ensemble_parts(self) -> range:
-        """The first rows of all partial ensembles."""
-        return range(0, len(self), ENSEMBLE_ROWS)
-
-    def require_unique(self) -> None:
-        """Refuse duplicate ids; this takes 17 bytes a document.
-
-        Raises:
-            DataError: if there is one; names it and its documents.
-        """
-        hashes = np.empty(len(self), np.int64)
-        for chunk in self.chunks:
-            rows = np.arange(chunk.first, chunk.first + chunk.rows)
-            hashes[rows] = [hash_of(name) for name in self.ids(rows).to_pylist()]
-        for value in duplicates(hashes):
-            rows = np.flatnonzero(hashes == value)[:2]
-            one, other = self.ids(rows).to_pylist()
-            if one == other:
-                raise duplicate_id(one, int(rows[0]) + 1, int(rows[1]) + 1)
-
-    def _chunk_of(self, row: int) -> int:
-        return int(np.searchsorted(self._starts, row, side="right")) - 1
-
-    def _by_chunk(self, rows: IntArray) -> list[tuple[Chunk, IntArray]]:
-        """Each chunk that has some of the rows, with their places in the list."""
+        """The token vectors of some rows, in their order."""
         owners = np.searchsorted(self._starts, rows, side="right") - 1
         order = np.argsort(owners, kind="stable")
-        found, starts = np.unique(owners[order], return_index=True)
-        return [
-            (self.chunks[owner], places)
-            for owner, places in zip(found.tolist(), np.split(order, starts[1:]), strict=bool(len(found)))
+        batches = [
+            self._tokens[owner].take(rows[owners == owner] - self._starts[owner])
+            for owner in np.unique(owners)
         ]
+        return TokenBatch.concatenate(batches).take(np.argsort(order, kind="stable"))
 
-    def _mapped(self, chunk: Chunk) -> Float32Array:
-        mapped: Float32Array = np.load(self.folder / chunk.name / _VECTORS, mmap_mode="r")
-        return mapped
+    @cached_property
+    def _tokens(self) -> list[TokenBatch]:
+        """The token vectors of each part, read from their files as they are used."""
 
+        def batch(number: int) -> TokenBatch:
+            def read(name: str) -> Any:
+                return read_array(part(self.folder, "tokens", number, f"-{name}.npy"))
 
-def moments_of_blocks(rows: IntArray, size: int, block: Callable[[int], Float64Array]) -> Moments:
-    """(n,) the moments of any rows.
+            scales = read("scales")
+            found = TokenBatch(read("directions"), scales, (scales > 0).astype(np.float32), read("offsets"))
+            if not part(self.folder, "tokens", number, "-owners.npy").exists():
+                return found
+            return replace(found, members=Members(read("owners"), read("ends")))
 
-    Args:
-        rows: (n,) of them.
-        size: rows of a block.
-        block: first row of a block -> (2, size) means and deviations of its rows.
-    """
-    found = np.empty((2, len(rows)))
-    owners = rows // size
-    for number in np.unique(owners).tolist():
-        places = np.flatnonzero(owners == number)
-        found[:, places] = block(number * size)[:, rows[places] - number * size]
-    return Moments(*found)
+        return [batch(number) for number in range(len(self._vectors))]
 
+    @property
+    def _texts(self) -> list[Path]:
+        return sorted(self.folder.glob("texts-*.parquet"))
 
-def hash_of(name: str) -> int:
-    """64 bits of an id."""
-    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little", signed=True)
-
-
-def duplicate_id(name: str, one: int, other: int, how: str = "") -> DataError:
-    """The error of two documents, by their numbers, that have one id."""
-    return DataError(
-        f"the document id {name!r} is a duplicate: documents {one} and {other} have it{how}; "
-        "ids must be unique"
-    )
-
-
-def duplicates(hashes: IntArray) -> list[int]:
-    """The values that occur more than once."""
-    ascending = np.sort(hashes)
-    repeated: list[int] = np.unique(ascending[1:][ascending[1:] == ascending[:-1]]).tolist()
-    return repeated
-
-
-def _one_thread() -> threadpool_limits:
-    """Keep the order of sums, and so their last bits, independent of the number of threads."""
-    return threadpool_limits(1, user_api="blas")
-
-
-def _write_metadata(folder: Path, about: Mapping[str, Any]) -> None:
-    with whole_file(folder / CORPUS_FILE) as file:
-        file.write(json.dumps(about).encode())
-
-
-def _tokens(folder: Path, rows: IntArray) -> TokenBatch:
-    """The token vectors of some documents of a chunk; only the pages that hold them are read."""
-    paths = [folder / f"{kind}.npy" for kind in _TOKENS]
-    is_merged = paths[-1].exists() or paths[-2].exists()
-    arrays = [np.load(path, mmap_mode="r") for path in (paths if is_merged else paths[:3])]
-    directions, scales, offsets, *merged = arrays
-    own = rows_of(offsets, rows)
-    lengths = np.diff(offsets)[rows]
-    members = None if not merged else Members(*merged).take(rows)
-    factors = scales[own]
-    return TokenBatch(
-        directions[own], factors, (factors > 0).astype(np.float32), offsets_of(lengths), members=members
-    )
+    def _columns(self, names: list[str]) -> Any:
+        return import_extra("pyarrow", EXTRA).concat_tables([read_table(path, names) for path in self._texts])

@@ -1,172 +1,121 @@
-"""The folder of a job: one run at a time uses it. A temporary one is deleted after success."""
+"""The folder of a job: parts that are there whole or not at all, of one input and one setting.
+
+job.json                      what is computed; another job is refused
+documents/texts-00000.parquet, vectors-00000.npy, tokens-00000-*.npy      and the same in against/
+pairs-00000.parquet           the result
+"""
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import re
 import shutil
-import sys
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, TypeAlias
 
-from surprise_rerank.connectors.similar import corpus as corpora
-from surprise_rerank.core.files import disk_errors
+import numpy as np
+import numpy.typing as npt
+
+from surprise_rerank.core.extras import import_extra
+from surprise_rerank.core.files import disk_errors, whole_file
 from surprise_rerank.errors import StoreError
 
-if sys.platform != "win32":  # where nothing is locked
-    import fcntl
+EXTRA = "similar"
+_JOB = "job.json"
 
-MARKER = "similar.job"  # marks a folder that may be deleted; it contains what the job is made of
-LOCK = "similar.lock"  # of a folder that stays
-# Folder and name of everything that is made of a corpus; groups are the digits of the corpora.
-_DIGITS = "([0-9a-f]{12})"
-_MADE = (
-    (".", re.compile(rf"ensemble-{_DIGITS}\.npz")),
-    (".", re.compile(rf"parts-[0-9a-f]{{12}}-{_DIGITS}(?:-{_DIGITS})?")),
-    ("index", re.compile(rf"similar-{_DIGITS}")),
-    *((f"{name}/moments", re.compile(rf"(?:dynamax-\d+-)?{_DIGITS}-\w+\.npy")) for name in corpora.NAMES),
-)
-_DRAFT = re.compile(r"\..+\.[0-9a-f]{32}\.part")  # see `files.py`
-_OLD = 3600.0  # seconds; a younger draft may be another worker's
-_TAKEN = frozenset({errno.EAGAIN, errno.EACCES})  # of a lock; other errors are of file systems without any
+# Makes, where the work is done, the function that does a part by its number.
+Make: TypeAlias = Callable[[], Callable[[int], None]]
+# Does the missing parts: a loop here, or Ray's workers. The last argument is called for each that is done.
+Run: TypeAlias = Callable[[Make, Iterable[int], Callable[[int], None]], None]
 
 
-@contextmanager
-def kept_folder(path: Path) -> Iterator[Path]:
-    """A folder of the user for a job, locked for this run.
+def run_here(make: Make, numbers: Iterable[int], advance: Callable[[int], None]) -> None:
+    """Do parts one after another in this process."""
+    step = make()
+    for number in numbers:
+        step(number)
+        advance(number)
+
+
+def open_folder(folder: Path, job: Mapping[str, Any]) -> None:
+    """Begin a job in a folder, or go on with the same one.
 
     Raises:
-        StoreError: if another run works in it, or it cannot be made.
+        StoreError: if the folder holds another job or something else, or cannot be used.
     """
-    with _locked(path, LOCK):
-        yield path
-
-
-@contextmanager
-def temporary_folder(path: Path, made_of: Mapping[str, Any]) -> Iterator[Path]:
-    """A folder for a job, deleted if the block succeeds. An earlier run of the same job is continued.
-
-    If the block fails, encoded documents stay for the next run. A folder without any is deleted.
-
-    Args:
-        path: where there is nothing, an empty folder, or the folder of an earlier run.
-        made_of: JSON: sources and model.
-
-    Raises:
-        StoreError: if something else is there, an unfinished job of something else, or another run; if it
-            cannot be made or removed.
-    """
-    with disk_errors(str(path)):
-        shutil.rmtree(_done(path), ignore_errors=True)
-        if path.exists() and not (path / MARKER).is_file() and any(path.iterdir()):
-            raise StoreError(
-                f"{path} was not made by surprise-rerank; choose another folder for what is computed"
-            )
-    with _locked(path, MARKER):
-        with disk_errors(str(path)):
-            _begin(path, dict(made_of))
-        try:
-            yield path
-        except BaseException:
-            if not holds_documents(path):
-                shutil.rmtree(path, ignore_errors=True)
-            raise
-        with disk_errors(str(path)):
-            # In one step, so that a kill leaves no folder that is half deleted and looks complete.
-            path.rename(_done(path))
-            shutil.rmtree(_done(path), ignore_errors=True)
-
-
-def holds_documents(path: Path) -> bool:
-    """Whether a chunk of documents is stored in the folder of a job."""
-    return any(path.glob("*/chunk-*"))
-
-
-def _begin(path: Path, made_of: dict[str, Any]) -> None:
-    """Continue the same job; begin another one where nothing is lost."""
-    if not holds_documents(path):
-        for other in path.iterdir():
-            if other.is_dir():
-                shutil.rmtree(other)
-            elif other.name != MARKER:
-                other.unlink()
-    elif (before := _made_of(path)) not in (None, made_of):
-        differing = sorted(key for key in {**before, **made_of} if before.get(key) != made_of.get(key))
-        raise StoreError(
-            f"{path} holds the unfinished work of another command (not the same {', '.join(differing)}); "
-            "delete it, or give --work"
-        )
-    (path / MARKER).write_text(json.dumps(made_of), encoding="utf-8")
-
-
-def _made_of(path: Path) -> Any:
-    """The content of the marker; None if a killed run has not written it."""
-    try:
-        return json.loads((path / MARKER).read_text(encoding="utf-8"))
-    except ValueError:
-        return None
-
-
-@contextmanager
-def _locked(folder: Path, name: str) -> Iterator[None]:
-    """Lock a folder for this run, and make it where there is none; the lock ends with the process."""
     with disk_errors(str(folder)):
-        folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / name).open("ab")
-    with file:
-        if sys.platform == "win32":
-            file.close()  # what is open cannot be renamed there
-        elif not _lock(file, folder / name):
-            raise StoreError(f"another run works in {folder}; wait for it, or give --work")
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        marker = folder / _JOB
+        if not marker.exists():
+            if any(path for path in folder.iterdir() if not path.name.startswith(".")):
+                raise StoreError(f"{folder} holds something else than a job; choose another folder")
+            with whole_file(marker, private=True) as file:
+                file.write(json.dumps(job).encode())
+            return None
+        if not any(folder.glob("*/vectors-*")):  # nothing is lost
+            shutil.rmtree(folder)
+            return open_folder(folder, job)
+        before = json.loads(marker.read_bytes())
+    differing = [name for name in {**before, **job} if before.get(name) != job.get(name)]
+    if differing:
+        told = "; ".join(f"{name} was {before.get(name)!r}, now {job.get(name)!r}" for name in differing)
+        raise other_job(folder, told)
+    return None
+
+
+@contextmanager
+def no_empty_folder(folder: Path) -> Iterator[None]:
+    """Delete the folder of a job that fails before it has encoded anything."""
+    try:
         yield
+    except BaseException:
+        if not any(folder.glob("*/vectors-*")):
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
-def _lock(file: IO[bytes], path: Path) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        return error.errno not in _TAKEN
-    # Another run may have removed the folder between the opening and the lock.
-    return path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat())
+def other_job(folder: Path, what: str) -> StoreError:
+    """The error of a folder that holds the work of another job."""
+    return StoreError(
+        f"{folder} holds the unfinished work of another job ({what}); delete it, or run that job again"
+    )
 
 
-def _done(path: Path) -> Path:
-    return path.with_name(f".{path.name}.done")
-
-
-def delete_stale_files(folder: Path) -> None:
-    """Delete what belongs to none of the present corpora.
-
-    Args:
-        folder: of the job; its corpora are complete.
-
-    Raises:
-        StoreError: if the folder cannot be read.
-    """
+def close_folder(folder: Path) -> None:
+    """Delete a job's folder: in one step, so that a kill leaves none that is half there."""
+    gone = folder.with_name(f".{folder.name}.gone")
     with disk_errors(str(folder)):
-        found = [corpora.read_metadata(folder / name) for name in corpora.NAMES]
-        current = {about["content"] for about in found if about is not None and "content" in about}
-        for place, pattern in _MADE:
-            for path in (folder / place).glob("*"):
-                match = pattern.fullmatch(path.name)
-                if (match and not set(filter(None, match.groups())) <= current) or _is_old_draft(path):
-                    _remove(path)
-        for name in corpora.NAMES:
-            for path in filter(_is_old_draft, (folder / name).glob(".*.part")):
-                _remove(path)
+        shutil.rmtree(gone, ignore_errors=True)
+        folder.rename(gone)
+        shutil.rmtree(gone, ignore_errors=True)
 
 
-def _is_old_draft(path: Path) -> bool:
-    return bool(_DRAFT.fullmatch(path.name)) and time.time() - path.stat().st_mtime > _OLD
+def part(folder: Path, kind: str, number: int, suffix: str) -> Path:
+    """The file of a part."""
+    return folder / f"{kind}-{number:05d}{suffix}"
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
+def write_table(path: Path, table: Any) -> None:
+    """Write an Arrow table, whole or not at all, for its owner only."""
+    with disk_errors(str(path)), whole_file(path, private=True) as file:
+        import_extra("pyarrow.parquet", EXTRA).write_table(table, file)
+
+
+def read_table(path: Path, columns: list[str] | None = None) -> Any:
+    """Read what `write_table` wrote."""
+    with disk_errors(str(path)):
+        return import_extra("pyarrow.parquet", EXTRA).read_table(path, columns=columns)
+
+
+def write_array(path: Path, values: npt.NDArray[Any]) -> None:
+    """Write an array, whole or not at all, for its owner only."""
+    with disk_errors(str(path)), whole_file(path, private=True) as file:
+        np.save(file, values, allow_pickle=False)
+
+
+def read_array(path: Path) -> npt.NDArray[Any]:
+    """An array that is read from the file as it is used."""
+    with disk_errors(str(path)):
+        values: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    return values

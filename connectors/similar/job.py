@@ -1,256 +1,271 @@
-"""A job: it encodes documents, makes their ensemble, and computes neighbours part by part.
-
-The folder of a job holds everything that is done. The same job run again continues with what is missing:
-
-    documents/  against/     the corpora (`corpus.py`)
-    ensemble-DIGITS.npz      of the documents that may be neighbours
-    parts-DIGITS/            the parts of the result, each complete or absent
-"""
+"""A job: read, encode once, and compare part by part; what is done stays done."""
 
 from __future__ import annotations
 
-import errno
-import json
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, cast
+
+import numpy as np
 
 from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.connectors.similar import corpus as corpora
-from surprise_rerank.connectors.similar.corpus import CHUNK_FILE, EncodedCorpus, form_of, made_in
-from surprise_rerank.connectors.similar.encoding import CHUNK, Model, Vectors, store_vectors
-from surprise_rerank.connectors.similar.folder import delete_stale_files
-from surprise_rerank.connectors.similar.index import augmented
-from surprise_rerank.connectors.similar.index.location import IndexLocation
-from surprise_rerank.connectors.similar.outputs import part_batches
-from surprise_rerank.connectors.similar.settings import USUAL, SimilaritySettings
-from surprise_rerank.connectors.similar.threads import Threads
-from surprise_rerank.connectors.similar.workers import ScoringTask, Sources, Workers
-from surprise_rerank.core.files import disk_errors, whole_file
-from surprise_rerank.core.tokens import TokenForm
-from surprise_rerank.errors import DataError, StoreError
+from surprise_rerank.connectors.readers import DocumentSource, from_iterable
+from surprise_rerank.connectors.similar import corpus, results
+from surprise_rerank.connectors.similar.comparing import MOMENTS, Comparing
+from surprise_rerank.connectors.similar.corpus import Batch, Corpus, Encoding
+from surprise_rerank.connectors.similar.folder import (
+    EXTRA,
+    Run,
+    close_folder,
+    no_empty_folder,
+    open_folder,
+    run_here,
+    write_array,
+)
+from surprise_rerank.connectors.similar.settings import DUPLICATE, SimilaritySettings
+from surprise_rerank.core.device import available_devices, device_of
+from surprise_rerank.core.extras import import_extra
+from surprise_rerank.documents import Document
+from surprise_rerank.encoders.base import Encoder
+from surprise_rerank.encoders.loading import DEFAULT_MODEL, load_encoder
+from surprise_rerank.errors import DataError
 from surprise_rerank.surprise.ensemble import Ensemble
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+# Documents, rows of a table, pairs of id and text; or (ids, (n, d) vectors).
+Documents: TypeAlias = DocumentSource | Iterable[Any] | tuple[Any, Any]
+
+_DEFAULTS = SimilaritySettings()
 
 
-class SimilarityJob:
-    """The most surprising neighbours of every document.
+def similar_documents(
+    documents: Documents | None,
+    settings: SimilaritySettings = _DEFAULTS,
+    *,
+    against: Documents | None = None,
+    index: str | None = None,
+    encoder: Encoder | str | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    run: Run = run_here,
+    device: str | None = None,
+    show_progress: bool = False,
+) -> SimilarDocuments:
+    """The nearest neighbours of every document.
+
+    >>> vectors = np.eye(4, 3) + np.eye(4, 3, -1) / 2
+    >>> found = similar_documents((["a", "b", "c", "d"], vectors), SimilaritySettings(k=1))
+    >>> [(row["document"], row["neighbour"]) for row in found.table().to_pylist()]
+    [('a', 'b'), ('b', 'a'), ('c', 'd'), ('d', 'c')]
 
     Args:
-        folder: of the job; what it holds of the same job is not computed again.
-        settings: what is computed.
-        model: encodes documents; not needed where their vectors are given.
-        workers: do the work; threads of this process by default.
-        device: where products are computed: `cpu`, `cuda`, ...
-        index: where the index of mode `index` is; in the job's folder by default.
+        documents: whose neighbours are looked for: `Document`s (or mappings, or pairs of id and text), what
+            `open_documents` opens, or (ids, (n, d) vectors); None for those of the index.
+        settings: how many neighbours, by what, found how.
+        against: the documents that may be neighbours; the same where None, or those of the index.
+        index: a folder, or `http://host:6333/NAME`: its documents may be neighbours.
+        encoder: the model, or its name; not used where vectors are given.
+        folder: keeps what is done, so that the same call goes on after a kill; a temporary one where None.
+            Workers of other machines must see it.
+        run: does the parts: a loop of this process, or `RayCluster(...).run`.
+        device: `cpu`, `cuda`, ...; a GPU where there is one.
         show_progress: bars on the error stream.
 
-    Attributes:
-        documents: the corpus whose neighbours are looked for; set by `prepare`.
-        neighbours: the corpus of the documents that may be neighbours; set by `prepare`.
+    Raises:
+        DataError: if there are no documents, an id is of two texts, or arguments do not fit together.
+        StoreError: if the folder is another job's, or a disk or server cannot be used.
+        ModelError: if the model cannot be loaded.
+    """
+    if (documents is None or settings.search == "graph") and index is None:
+        raise DataError("give documents; None, and search='graph', need an index")
+    if against is not None and (index is not None or documents is None):
+        raise DataError("give against or an index as the documents that may be neighbours, not both")
+    place = device or next((name for name in available_devices() if name.startswith("cuda")), "cpu")
+    if run is run_here:
+        device_of(place)
+    temporary = tempfile.TemporaryDirectory(prefix="similar-") if folder is None else None
+    work = Path(temporary.name if temporary else os.fspath(folder or "")).absolute()
+    job = _Job(work, settings, encoder, run, place, Terminal(quiet=not show_progress))
+    return job.done(documents, against, index, temporary)
+
+
+class SimilarDocuments:
+    """A result: pairs of documents, in parts in a folder.
+
+    Args:
+        task: what was computed.
+        temporary: a folder that goes with this object.
     """
 
-    documents: EncodedCorpus
-    neighbours: EncodedCorpus
+    def __init__(self, task: Comparing, temporary: tempfile.TemporaryDirectory[str] | None) -> None:
+        self._task, self._temporary = task, temporary
+        self.documents = Corpus(task.folder / "documents")
+        self.against = None if task.keys == "documents" else Corpus(task.folder / task.keys)
+
+    def tables(self) -> Iterator[Any]:
+        """The pairs as Arrow tables, a part each, and those of copies: the first document of the text."""
+        yield from results.pairs(self._task.paths())
+        if self.documents.copies:
+            yield self._copies()
+
+    def table(self) -> Any:
+        """The pairs as one Arrow table: document, neighbour, rank, surprise, cosine, and dynamax."""
+        return import_extra("pyarrow", EXTRA).concat_tables(self.tables())
+
+    def write(self, path: str | os.PathLike[str]) -> int:
+        """Write the pairs as .parquet, .csv or .jsonl; returns how many there are."""
+        return results.write(Path(path), self.tables())
+
+    def groups(self, least: float | None = None) -> Any:
+        """Groups of near-duplicates as an Arrow table; see `results.groups`.
+
+        Args:
+            least: the similarity from which on two documents are near-duplicates; .95 for the cosine, .9 for
+                DynaMax where None.
+        """
+        similarity = self._task.settings.similarity
+        column = "dynamax" if similarity == "dynamax" else "cosine"
+        threshold = DUPLICATE[similarity] if least is None else least
+        return results.groups(self._task.paths(), self.documents, self.against, column, threshold)
+
+    def forget(self) -> None:
+        """Delete the folder, when the result is written elsewhere."""
+        close_folder(self._task.folder)
+
+    def _copies(self) -> Any:
+        pyarrow = import_extra("pyarrow", EXTRA)
+        names, rows = zip(*self.documents.copies, strict=True)
+        schema = next(results.pairs(self._task.paths())).schema
+        count = len(names)
+        values = {
+            "document": list(names),
+            "neighbour": self.documents.ids.take(pyarrow.array(rows)),
+            "rank": [1] * count,
+            "surprise": [None] * count,
+            "cosine": [1.0] * count,
+            "dynamax": [1.0] * count,
+        }
+        return pyarrow.table([pyarrow.array(values[f.name], f.type) for f in schema], schema=schema)
+
+
+class _Job:
+    """The stages of a job in its folder."""
 
     def __init__(
         self,
         folder: Path,
         settings: SimilaritySettings,
-        *,
-        model: Model | None = None,
-        workers: Workers | None = None,
-        device: str = "cpu",
-        index: IndexLocation | None = None,
-        show_progress: bool = False,
+        encoder: Encoder | str | None,
+        run: Run,
+        device: str,
+        terminal: Terminal,
     ) -> None:
-        self.folder, self.settings = folder, settings
-        self._model, self._device = model, device
-        self._index = index or IndexLocation()
-        self._workers = workers or Threads()
-        self._terminal = Terminal(quiet=not show_progress)
-        self._task: ScoringTask | None = None
+        self._folder, self._settings, self._run, self._device = folder, settings, run, device
+        self._encoder, self._terminal = encoder, terminal
+        self._tokens = settings.similarity == "dynamax"
 
-    def prepare(self, documents: Sources | Vectors, against: Sources | Vectors | None = None) -> None:
-        """Encode what is not encoded yet, measure the ensemble, and fill the index where there is one.
+    def done(
+        self,
+        documents: Documents | None,
+        against: Documents | None,
+        index: str | None,
+        temporary: tempfile.TemporaryDirectory[str] | None,
+    ) -> SimilarDocuments:
+        """Do what is missing."""
+        given = {"documents": documents, "against": against}
+        encodes = any(value is not None and not _is_vectors(value) for value in given.values())
+        load = self._model(index) if encodes else None
+        job = {**asdict(self._settings), "model": _identity(load), "index": index}
+        open_folder(self._folder, job)
+        keys = "documents" if against is None and (index is None or documents is None) else "against"
+        with no_empty_folder(self._folder):
+            if index is not None:
+                with closing(corpus.open_index(index)) as opened:
+                    self._read(keys, corpus.of_index(opened, self._tokens))
+            for name, value in given.items():
+                if value is not None:
+                    self._read(name, _batches(value, name, self._tokens))
+            for name in dict.fromkeys(("documents", keys)):
+                self._encode(name, load)
+        task = Comparing(self._folder, self._settings, keys, self._device, index)
+        self._measure(keys)
+        paths = task.paths()
+        missing = [number for number, path in enumerate(paths) if not path.exists()]
+        with self._terminal.bar("comparing", len(paths), "parts") as advance:
+            advance(len(paths) - len(missing))
+            if missing:
+                self._run(task, missing, advance)
+        return SimilarDocuments(task, temporary)
 
-        Args:
-            documents: whose neighbours are looked for.
-            against: which may be neighbours; the same documents where None.
+    def _model(self, index: str | None) -> Callable[[], Encoder]:
+        given = self._encoder
+        if given is None and index is not None:
+            with closing(corpus.open_index(index)) as opened:
+                given = opened.manifest.model
+        if given is None or isinstance(given, str):
+            name = given or DEFAULT_MODEL
+            found = os.path.abspath(name) if os.path.exists(name) else name
+            device = self._device if self._run is run_here else None
+            return partial(load_encoder, found, device, backend="auto")
+        return partial(_same, given)
 
-        Raises:
-            DataError: if there are none, an id is a duplicate, a row is malformed (unless such rows are
-                skipped), or the folder holds another job.
-            StoreError: if the disk is full, or cannot be used.
-        """
-        if self._device != "cpu":
-            from surprise_rerank.core.device import device_of  # which needs torch
+    def _read(self, name: str, batches: Iterable[Batch]) -> None:
+        with self._terminal.bar("reading", None, "documents") as advance:
+            corpus.store(self._folder / name, _counted(batches, advance))
 
-            device_of(self._device)  # before anything is encoded
-        if self.settings.mode == "index":
-            # Before anything is encoded.
-            augmented.require_shared(self._index, self._workers)
-            augmented.require_reachable(self._index)
-        queries = self._corpus(documents, "documents", self.settings.token_form)
-        keys = queries
-        if against is not None:
-            keys = self._corpus(against, "against", queries.token_form)
-        if self.settings.needs_tokens:
-            _require_alike(queries, keys, self.settings.token_form)
-        if queries.dimension != keys.dimension:
+    def _encode(self, name: str, load: Callable[[], Encoder] | None) -> None:
+        folder = self._folder / name
+        missing = Corpus.missing(folder)
+        if missing and load is not None:
+            with self._terminal.bar("encoding", len(missing), "parts") as advance:
+                self._run(Encoding(folder, load, self._tokens), missing, advance)
+
+    def _measure(self, keys: str) -> None:
+        """Mean and deviation of the similarity of each document that may be a neighbour to all of them."""
+        found, queries = Corpus(self._folder / keys), Corpus(self._folder / "documents")
+        if found.dense.shape[1] != queries.dense.shape[1]:
             raise DataError(
-                f"vectors of dimension {queries.dimension} cannot be compared with vectors of dimension "
-                f"{keys.dimension}; use one model for both"
+                f"vectors of dimension {queries.dense.shape[1]} cannot be compared with vectors of dimension "
+                f"{found.dense.shape[1]}; use one model for both"
             )
-        delete_stale_files(self.folder)
-        ensemble = self._ensemble_file(keys)
-        # A document is no neighbour of its own in one corpus, but of its copy in another one.
-        compared = queries.content if against is None else f"{queries.content}-{keys.content}"
-        parts = self.folder / f"parts-{self.settings.digest}-{compared}"
-        with disk_errors(str(parts)):
-            parts.mkdir(exist_ok=True)
-        index = None
-        if self.settings.mode == "index":
-            index = self._index.of_job(self.folder)
-            augmented.fill(index, keys, ensemble, self._workers, self._terminal, self._device)
-        task = ScoringTask(queries.folder, keys.folder, ensemble, parts, self.settings, self._device, index)
-        if self.settings.needs_tokens:
-            with self._terminal.bar("measuring", len(keys), "documents") as advance:
-                self._workers.measure(task, advance)
-        self._task = task
-        self.documents, self.neighbours = queries, keys
-
-    @property
-    def task(self) -> ScoringTask:
-        """What is computed of what.
-
-        Raises:
-            DataError: before `prepare`.
-        """
-        if self._task is None:
-            raise DataError("the job is not prepared yet; call prepare(documents) first")
-        return self._task
-
-    @property
-    def ensemble(self) -> Ensemble:
-        """Of the documents that may be neighbours."""
-        return Ensemble.load(self.task.ensemble)
-
-    def parts(self) -> Generator[Path, None, None]:
-        """The parts of the result in the order of the documents, each when it is there; see `batches`.
-
-        Raises:
-            StoreError: if the disk is full, or cannot be used; what is there stays.
-        """
-        task, count = self.task, self.task.count(len(self.documents))
-        missing = [number for number in range(count) if not task.path(number).exists()]
-        done = set(range(count)) - set(missing)
-        with self._terminal.bar("comparing", len(self.documents), "documents") as advance:
-            advance(sum(len(task.rows(number, len(self.documents))) for number in done))
-            computed = self._workers.score(task, missing, advance) if missing else iter(())
-            for number in range(count):
-                while number not in done:
-                    done.add(next(computed))
-                yield task.path(number)
-
-    def batches(self) -> Iterator[Any]:
-        """The result as `pyarrow.RecordBatch`es of one schema, in the order of the documents."""
-        for path in self.parts():
-            yield from part_batches(path)
-
-    @contextmanager
-    def full_disk_errors(self) -> Iterator[None]:
-        """Add to the error of a full disk what of the job is done, and where it is.
-
-        Raises:
-            StoreError: if the block failed because the disk is full.
-        """
-        try:
-            yield
-        except (StoreError, OSError) as error:
-            if not _is_full(error):
-                raise
-            raise StoreError(
-                f"the disk is full: {self._progress()}; free some space and run the same again, it goes on "
-                "from there"
-            ) from error
-
-    def _progress(self) -> str:
-        """How far the job is, and in which folder."""
-        if self._task is None:
-            chunks = (json.loads(path.read_bytes()) for path in self.folder.glob(f"*/chunk-*/{CHUNK_FILE}"))
-            return f"{sum(chunk['rows'] for chunk in chunks)} documents are encoded, in {self.folder}"
-        task, total = self._task, len(self.documents)
-        done = sum(len(task.rows(n, total)) for n in range(task.count(total)) if task.path(n).exists())
-        return f"{done} of {total} documents are done, in Parquet files that can be read, in {task.parts}"
-
-    def _ensemble_file(self, corpus: EncodedCorpus) -> Path:
-        """The file of a corpus's ensemble, which is made if it is not there."""
-        path = self.folder / f"ensemble-{corpus.content}.npz"
-        with disk_errors(str(path)):
-            if not path.exists():
-                ensemble = self._workers.ensemble(corpus, self._device)
-                with whole_file(path) as file:
-                    file.write(ensemble.to_bytes())
-        return path
-
-    def _corpus(self, documents: Sources | Vectors, name: str, form: TokenForm | None) -> EncodedCorpus:
-        """The corpus of a folder; encoded documents get the form of token vectors that is given, if any."""
-        folder = self.folder / name
-        if isinstance(documents, Vectors):
-            if self.settings.needs_tokens and not documents.tokens:
-                raise DataError(
-                    f"{documents.name}: {self.settings.similarity!r} compares token vectors, and there are "
-                    "none; give documents and a model, or choose similarity 'cosine'"
-                )
-            made = {"sources": [documents.name], "model": "", "tokens": documents.tokens, "chunk": 0}
-            if documents.tokens:
-                made |= made_in(documents.form)
-            corpora.begin(folder, made)
-            return corpora.complete(folder, [], store_vectors(folder, documents))
-        if self._model is None:
-            raise DataError("documents need a model that encodes them; give model=, or their vectors")
-        # What was encoded with its tokens serves the cosine, too.
-        before = (corpora.read_metadata(folder) or {}).get("made_of", {})
-        tokens = None
-        if self.settings.needs_tokens or before.get("tokens"):
-            tokens = form or form_of(before) or USUAL
-        made_of = {
-            "sources": list(documents.names),
-            "model": self._model.name,
-            "tokens": tokens is not None,
-            "chunk": CHUNK,
-            **made_in(tokens),
-        }
-        corpora.begin(folder, made_of)
-        with self._terminal.bar(f"reading {name}", documents.expected, "documents") as advance:
-            total, documents = self._workers.count(documents, advance)
-        with self._terminal.bar(f"encoding {name}", total, "documents") as advance:
-            names, skipped = self._workers.encode(folder, documents, self._model, tokens, advance)
-        return corpora.complete(folder, skipped, names)
+        if not (self._folder / MOMENTS).exists():
+            ensemble = Ensemble.from_vectors(found.dense, sample_size=0)
+            own = ensemble.moments(found.dense)
+            write_array(self._folder / MOMENTS, np.stack([own.mean, own.deviation]))
 
 
-def _require_alike(queries: EncodedCorpus, keys: EncodedCorpus, wanted: TokenForm | None) -> None:
-    """Refuse token vectors of two forms, whose similarities would not be of one kind."""
-    for corpus in (queries, keys):
-        expected = wanted or queries.token_form
-        if corpus.token_form != expected:
-            where = ", ".join(corpus.made_of["sources"])
-            raise DataError(
-                f"the token vectors of {where} are stored as {corpus.token_form}, and {expected} was "
-                "expected; leave out pooling (--pooling), or give "
-                "documents that are encoded"
-            )
+def _same(encoder: Encoder) -> Encoder:
+    return encoder
 
 
-def _is_full(error: BaseException | None) -> bool:
-    while error is not None:
-        # numpy gives no number for what a disk did not take, and an embedded index looks before it writes.
-        if isinstance(error, OSError) and (error.errno in _FULL or " requested and " in str(error)):
-            return True
-        if isinstance(error, StoreError) and "the disk is full" in str(error):
-            return True
-        error = error.__cause__
-    return False
+def _identity(load: Callable[[], Encoder] | None) -> str | None:
+    if load is None:
+        return None
+    encoder = load()
+    return f"{encoder.name} ({encoder.fingerprint[:12]})"
+
+
+def _is_vectors(given: Documents) -> bool:
+    if not isinstance(given, tuple) or len(given) != 2:
+        return False
+    return not isinstance(given[1], str | dict | Document | tuple)
+
+
+def _batches(given: Documents, name: str, tokens: bool) -> Iterator[Batch]:
+    if _is_vectors(given):
+        if tokens:
+            raise DataError("dynamax compares token vectors, and (ids, vectors) have none; give the texts")
+        ids, vectors = cast(tuple[Any, Any], given)
+        return corpus.of_vectors(ids, vectors)
+    return corpus.of_documents(
+        given if isinstance(given, DocumentSource) else from_iterable(given, name=name)
+    )
+
+
+def _counted(batches: Iterable[Batch], advance: Callable[[int], None]) -> Iterator[Batch]:
+    for batch in batches:
+        yield batch
+        advance(len(batch[0]))

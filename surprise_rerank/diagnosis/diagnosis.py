@@ -20,11 +20,11 @@ import numpy as np
 from scipy import stats
 
 from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray, row_norms
-from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.vectors import is_linear
 from surprise_rerank.errors import DataError
 from surprise_rerank.surprise.ensemble import Ensemble
-from surprise_rerank.surprise.neighbours import QUERY_BLOCK, Keys, NeighbourSearch
+from surprise_rerank.surprise.linear_form import LinearForm
+from surprise_rerank.surprise.neighbours import QUERY_BLOCK, nearest
 
 Advice: TypeAlias = Literal["cosine", "measure"]
 
@@ -213,13 +213,12 @@ def _occurrences(documents: Float32Array, searching: Float32Array, *, own: bool 
 
 def _counts(documents: Float32Array, searching: Float32Array, k: int, own: bool) -> IntArray:
     counts = np.zeros(len(documents), np.int64)
-    plain = Moments(np.zeros(len(documents)), np.ones(len(documents)))  # surprise over these is the cosine
+    plain = LinearForm(np.ones(len(documents)), np.zeros(len(documents)))
     for start in range(0, len(searching), QUERY_BLOCK):
         block = searching[start : start + QUERY_BLOCK]
         rows = np.arange(start, start + len(block)) if own else None
-        search = NeighbourSearch(block, k=k, own=rows)
-        search.add(Keys(documents, plain))
-        counts += np.bincount(search.found().key, minlength=len(documents))
+        found = nearest(block, documents, plain, k=k, own=rows)
+        counts += np.bincount(found.key, minlength=len(documents))
     return counts
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from surprise_rerank.surprise.linear_form import augmented_documents as augmented_documents
     from surprise_rerank.surprise.linear_form import augmented_query as augmented_query
     from surprise_rerank.surprise.neighbours import Neighbours as Neighbours
-    from surprise_rerank.surprise.neighbours import NeighbourSearch as NeighbourSearch
+    from surprise_rerank.surprise.neighbours import nearest as nearest
     from surprise_rerank.surprise.sampled import SampledEnsemble as SampledEnsemble
     from surprise_rerank.surprise.sampled import of_documents as of_documents
     from surprise_rerank.surprise.sampled import of_questions as of_questions
@@ -36,7 +36,7 @@ __getattr__, __all__ = lazy_names(
         "anchor_scores": "AnchorScores",
         "ensemble": "Ensemble",
         "linear_form": "LinearForm augmented_documents augmented_query",
-        "neighbours": "NeighbourSearch Neighbours",
+        "neighbours": "Neighbours nearest",
         "sampled": "SampledEnsemble of_documents of_questions",
         "score": "Surprise SurpriseModel SurpriseScores Weight crossover_weight empirical_probability "
         "log_survival normalized_similarity normalized_similarity_exact probability "

@@ -1,1 +1,0 @@
-"""Ray: the workers of a similarity job, and documents from its data sets into an index."""

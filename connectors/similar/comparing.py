@@ -1,0 +1,173 @@
+"""The neighbours of one part of the documents: what a loop does here, and each of Ray's workers there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from qdrant_client import models
+
+from surprise_rerank.connectors.document_index import DocumentIndex
+from surprise_rerank.connectors.qdrant.schema import DENSE, ID, SURPRISE
+from surprise_rerank.connectors.similar.corpus import Corpus, open_index
+from surprise_rerank.connectors.similar.folder import EXTRA, part, read_array, write_table
+from surprise_rerank.connectors.similar.settings import SimilaritySettings
+from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray
+from surprise_rerank.core.extras import import_extra
+from surprise_rerank.core.moments import Moments
+from surprise_rerank.surprise.linear_form import LinearForm, augmented_query
+from surprise_rerank.surprise.neighbours import Neighbours, nearest, scored_pairs
+
+# Columns of parts only, by which groups are made.
+ROWS = ("document_row", "neighbour_row")
+MOMENTS = "moments.npy"
+# Questions of a request; nodes that a search of the graph keeps; candidates for each neighbour, of which one
+# collection's score is not quite this job's.
+_REQUEST, _EF, _MORE = 64, 128, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Comparing:
+    """Compares parts of a job; can be sent to another process.
+
+    Attributes:
+        folder: of the job.
+        settings: what is computed.
+        keys: name of the folder of the documents that may be neighbours.
+        device: where products are computed.
+        index: the collection that is asked, for the search by a graph.
+    """
+
+    folder: Path
+    settings: SimilaritySettings
+    keys: str = "documents"
+    device: str = "cpu"
+    index: str | None = None
+
+    def __call__(self) -> Callable[[int], None]:
+        """The function that does a part."""
+        return _Comparer(self).write
+
+    def paths(self) -> list[Path]:
+        """The files of all parts, in order."""
+        count = -(-len(Corpus(self.folder / "documents")) // self.settings.part_rows)
+        return [part(self.folder, "pairs", number, ".parquet") for number in range(count)]
+
+
+class _Comparer:
+    """What a worker holds: both corpora, the moments, and an open collection where one is asked."""
+
+    def __init__(self, task: Comparing) -> None:
+        self._task, self._settings = task, task.settings
+        self._queries = Corpus(task.folder / "documents")
+        self._is_one = task.keys == "documents"
+        self._keys = self._queries if self._is_one else Corpus(task.folder / task.keys)
+        self._surprise = LinearForm.of(Moments(*read_array(task.folder / MOMENTS)))
+        n = len(self._keys)
+        plain = self._settings.similarity == "cosine"
+        self._form = LinearForm(np.ones(n), np.zeros(n)) if plain else self._surprise
+
+    def write(self, number: int) -> None:
+        """Compute a part, and write it."""
+        path = part(self._task.folder, "pairs", number, ".parquet")
+        size = self._settings.part_rows
+        rows = np.arange(number * size, min((number + 1) * size, len(self._queries)))
+        write_table(path, self._table(rows))
+
+    def _table(self, rows: IntArray) -> Any:
+        settings, pyarrow = self._settings, import_extra("pyarrow", EXTRA)
+        is_dynamax = settings.similarity == "dynamax"
+        k, above = (settings.pool, None) if is_dynamax else (settings.k, settings.above)
+        found = self._found(rows, k, above)
+        more = {}
+        if is_dynamax:
+            similarity = self._dynamax(rows, found)
+            ranked = Neighbours(found.query, found.key, found.similarity, similarity).best(
+                settings.k, settings.above
+            )
+            more, found = {"dynamax": pyarrow.array(ranked.z)}, ranked
+        own = rows[found.query]
+        return pyarrow.table(
+            {
+                "document": self._queries.ids.take(pyarrow.array(own)),
+                "neighbour": self._keys.ids.take(pyarrow.array(found.key)),
+                "rank": pyarrow.array(found.ranks.astype(np.int32)),
+                "surprise": pyarrow.array(self._surprise.take(found.key).scores(found.similarity)),
+                "cosine": pyarrow.array(found.similarity),
+                **more,
+                **dict(zip(ROWS, map(pyarrow.array, (own, found.key)), strict=True)),
+            }
+        )
+
+    def _found(self, rows: IntArray, k: int | None, above: float | None) -> Neighbours:
+        queries = self._queries.dense[rows]
+        own = rows if self._is_one else None
+        if self._settings.search == "exact":
+            return nearest(
+                queries, self._keys.dense, self._form, k=k, above=above, own=own, device=self._task.device
+            )
+        assert k is not None  # the settings refuse it
+        query, key = self._asked(queries, _MORE * k + 1)
+        if own is not None:
+            others = own[query] != key
+            query, key = query[others], key[others]
+        return scored_pairs(queries, self._keys.dense, self._form, query, key).best(k, above)
+
+    def _asked(self, queries: Float32Array, limit: int) -> tuple[IntArray, IntArray]:
+        """Pairs of a query and the row of a document that the collection finds for it."""
+        with closing(_opened(self._task.index)) as index:
+            by_surprise = index.manifest.options.surprise_vector and self._settings.similarity != "cosine"
+            using = SURPRISE if by_surprise else DENSE
+            asked = augmented_query(queries) if by_surprise else queries
+            requests = [
+                models.QueryRequest(
+                    query=models.NearestQuery(nearest=vector),
+                    using=using,
+                    limit=limit,
+                    with_payload=[ID],
+                    params=models.SearchParams(hnsw_ef=max(_EF, limit)),
+                )
+                for vector in asked.tolist()
+            ]
+            answers = [
+                records
+                for start in range(0, len(requests), _REQUEST)
+                for records in index.storage.engine.query_batch(requests[start : start + _REQUEST])
+            ]
+        pairs = [
+            (query, self._row_of[record.payload[ID]])
+            for query, records in enumerate(answers)
+            for record in records
+            if record.payload[ID] in self._row_of  # one that came since, or a copy, is none
+        ]
+        query, key = np.array(pairs, np.int64).reshape(-1, 2).T
+        return query, key
+
+    @cached_property
+    def _row_of(self) -> dict[str, int]:
+        return {name: row for row, name in enumerate(self._keys.ids.to_pylist())}
+
+    def _dynamax(self, rows: IntArray, found: Neighbours) -> Float64Array:
+        """(p,) DynaMax of the pairs."""
+        from surprise_rerank.similarities.int8_jaccard import joint_jaccard
+
+        tokens, similarity = self._queries.tokens_of(rows), np.empty(len(found))
+        starts = np.searchsorted(found.query, np.arange(len(rows) + 1))
+        for text in range(len(rows)):
+            pairs = slice(int(starts[text]), int(starts[text + 1]))
+            if pairs.start < pairs.stop:
+                others = self._keys.tokens_of(found.key[pairs])
+                similarity[pairs] = joint_jaccard(
+                    tokens.between(text, text + 1), others, device=self._task.device
+                )[0]
+        return similarity
+
+
+def _opened(where: str | None) -> DocumentIndex:
+    assert where is not None  # the job refuses it
+    return open_index(where)

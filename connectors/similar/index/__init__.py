@@ -1,1 +1,0 @@
-"""The approximate index of a similarity job."""
