@@ -64,13 +64,15 @@ class BeirFolder:
         Raises:
             DatasetError: if there is no such split, or none was asked for and there are several.
         """
-        splits, asked = self.splits(), self.asked_split or DEFAULT_SPLIT
+        splits = self.splits()
+        asked = DEFAULT_SPLIT if self.asked_split is None else self.asked_split
         if self.asked_split is None and len(splits) == 1:
             return splits[0]
         if asked in splits:
             return asked
+        what = f"no split {asked!r}" if splits else "no judgements"
         there = f"there is {', '.join(splits)}" if splits else _LAYOUT
-        raise DatasetError(f"{self.path}: no judgements: qrels/{asked}.tsv is missing; {there}")
+        raise DatasetError(f"{self.path}: {what}: qrels/{asked}.tsv is missing; {there}")
 
     def at(self, split: str) -> BeirFolder:
         """The same documents with the questions of another split."""
@@ -83,7 +85,9 @@ class BeirFolder:
             DatasetError: if the corpus is missing, unreadable or empty.
             DataError: if a line is no document or an id comes twice; names the file and line.
         """
-        path = self._find("corpus")
+        return self._documents(self._find("corpus"))
+
+    def _documents(self, path: Path) -> Iterator[Document]:
         empty = True
         for where, record in _records(path):
             title, metadata = record.get("title") or "", record.get("metadata") or {}
@@ -108,6 +112,7 @@ class BeirFolder:
         return read_qrels(path if path.exists() else self._find("qrels"))
 
     def _find(self, name: str) -> Path:
+        self.splits()  # which tells whether there is such a folder
         found = jsonl_in(self.path, name)
         if found is None:
             raise DatasetError(f"{self.path}: no {name}.jsonl and no {name}.jsonl.gz; {_LAYOUT}")
