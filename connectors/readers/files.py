@@ -21,12 +21,13 @@ from surprise_rerank.errors import DataError, DatasetError
 
 MAX_BYTES = 32 * 2**20
 
-_PLAIN = frozenset({".txt", ".text", ".rst"})
+# What is read in this process.
+_PLAIN = dict.fromkeys((".txt", ".text", ".rst"), plain_text)
 
 
 def is_document(name: str) -> bool:
     """Whether a file is one of text by its name."""
-    return PurePosixPath(name).suffix.lower() in _PLAIN | KINDS
+    return PurePosixPath(name).suffix.lower() in {*_PLAIN, *KINDS}
 
 
 def read_file(path: Path, name: str, extractor: Extractor, *, max_bytes: int = MAX_BYTES) -> Document:
@@ -57,7 +58,7 @@ def read_file(path: Path, name: str, extractor: Extractor, *, max_bytes: int = M
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise RefusedError(reason, f"cannot be read: {reason}", unreadable=True) from error
-    extracted = plain_text(raw) if is_plain else extractor.read(path)
+    extracted = _PLAIN.get(path.suffix.lower(), plain_text)(raw) if is_plain else extractor.read(path)
     if not extracted.text.strip():
         raise RefusedError("no text", "holds no text; scanned pages need OCR first")
     try:
