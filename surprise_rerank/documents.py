@@ -31,12 +31,14 @@ class Document:
         text: the body.
         title: the heading, empty where there is none.
         metadata: anything else, as JSON values; stored and returned, never read.
+        source: what it was read from; stored, and no part of what the document says.
     """
 
     id: str
     text: str
     title: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    source: str = field(default="", compare=False, repr=False, kw_only=True)
 
     def __post_init__(self) -> None:
         for name in ("id", "text", "title"):

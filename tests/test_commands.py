@@ -243,11 +243,11 @@ class TestIndex:
         done = bench.fill(letters, "--max-bytes", "200")
         assert done["added"] == 32
         reasons = {own["reason"]: own for own in done["skipped"]}
-        assert reasons["not a text, Markdown, HTML or PDF file"]["places"] == ["logo.png"]
+        assert reasons["of no kind that is read"]["places"] == ["logo.png"]
         assert {own["source"] for own in done["skipped"]} == {str(letters)}
         code, out, _ = bench.run("index", letters, "--index", bench.index, "--exclude", "*.md")
         assert code == 0
-        assert f"skipped 1 of {letters}: not a text, Markdown, HTML or PDF file (logo.png)" in out
+        assert f"skipped 1 of {letters}: of no kind that is read (logo.png)" in out
 
     def test_malformed_rows_are_an_error_or_skipped(self, bench: Bench) -> None:
         with bench.documents.open("a") as file:

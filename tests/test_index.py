@@ -408,3 +408,12 @@ def test_points_are_made_while_the_next_documents_are_encoded(
     with DocumentIndex.open(tmp_path / "index", Meeting(), options=IndexOptions(passages=None)) as index:
         assert index.sync(documents).added == 2 * 128
     assert not both.broken
+
+
+def test_prune_removes_only_documents_of_the_sources_that_were_given(tmp_path: Path) -> None:
+    with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
+        index.sync([Document("a", "dogs", source="x"), Document("b", "cats", source="x")])
+        index.sync([Document("c", "owls", source="y")])
+        assert index.sync([Document("a", "dogs", source="x")], prune=True).removed == 1
+        assert len(index) == 2
+        assert index.sync([Document("a", "dogs")], prune=True).removed == 1

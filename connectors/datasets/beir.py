@@ -1,33 +1,40 @@
-"""BEIR folders on disk: `corpus.jsonl[.gz]`, `queries.jsonl[.gz]` and `qrels/<split>.tsv`."""
+"""BEIR folders: `corpus.jsonl[.gz]`, `queries.jsonl[.gz]` and `qrels/<split>.tsv` or `qrels.jsonl[.gz]`."""
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from surprise_rerank.connectors.datasets.lines import (
+    RefusedError,
+    check_decoded,
+    count_lines,
+    read_lines,
+    read_objects,
+)
 from surprise_rerank.documents import Document, encodable
 from surprise_rerank.errors import DataError, DatasetError
 
 DEFAULT_SPLIT = "test"
 
-_LAYOUT = "a BEIR folder holds corpus.jsonl[.gz], queries.jsonl[.gz] and qrels/<split>.tsv"
-_HEADER = ["query-id", "corpus-id", "score"]
+_LAYOUT = "a BEIR folder holds corpus.jsonl[.gz], queries.jsonl[.gz] and qrels/<split>.tsv or qrels.jsonl"
+_HEADER = ("query-id", "corpus-id", "score")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,9}")
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+
+def jsonl_in(folder: Path, name: str) -> Path | None:
+    """`<name>.jsonl` of a folder, or `<name>.jsonl.gz`; None where there is neither."""
+    paths = (folder / f"{name}.jsonl", folder / f"{name}.jsonl.gz")
+    return next((path for path in paths if path.is_file()), None)
 
 
 @dataclass(frozen=True)
 class BeirFolder:
-    """A data set in a BEIR folder.
-
-    Nothing is read before it is asked for, so a folder without judgements serves for indexing.
+    """A data set in a BEIR folder; without judgements it serves for indexing.
 
     Attributes:
         path: the folder.
@@ -43,13 +50,12 @@ class BeirFolder:
         return encodable(self.path.resolve().name)
 
     def splits(self) -> tuple[str, ...]:
-        """The splits that have judgements, in alphabetical order.
-
-        Raises:
-            DatasetError: if there is no such folder.
-        """
-        _check_folder(self.path)
-        return tuple(sorted(file.stem for file in (self.path / "qrels").glob("*.tsv")))
+        """The splits that have judgements; those of `qrels.jsonl` are `test`."""
+        if not self.path.is_dir():
+            problem = "is not a folder" if self.path.exists() else "no such folder"
+            raise DatasetError(f"{self.path}: {problem}; {_LAYOUT}")
+        found = {file.stem for file in (self.path / "qrels").glob("*.tsv")}
+        return tuple(sorted(found | ({DEFAULT_SPLIT} if jsonl_in(self.path, "qrels") else set())))
 
     @cached_property
     def split(self) -> str:
@@ -59,17 +65,14 @@ class BeirFolder:
             DatasetError: if there is no such split, or none was asked for and there are several.
         """
         splits = self.splits()
-        if not splits:
-            missing = f"qrels/{self.asked_split or DEFAULT_SPLIT}.tsv"
-            raise DatasetError(f"{self.path}: no judgements: {missing} is missing; {_LAYOUT}")
-        asked = self.asked_split
-        if asked is None:
-            asked = splits[0] if len(splits) == 1 else DEFAULT_SPLIT
-        if asked not in splits:
-            raise DatasetError(
-                f"{self.path}: no split {asked!r}: qrels/{asked}.tsv is missing; there is {', '.join(splits)}"
-            )
-        return asked
+        asked = DEFAULT_SPLIT if self.asked_split is None else self.asked_split
+        if self.asked_split is None and len(splits) == 1:
+            return splits[0]
+        if asked in splits:
+            return asked
+        what = f"no split {asked!r}" if splits else "no judgements"
+        there = f"there is {', '.join(splits)}" if splits else _LAYOUT
+        raise DatasetError(f"{self.path}: {what}: qrels/{asked}.tsv is missing; {there}")
 
     def at(self, split: str) -> BeirFolder:
         """The same documents with the questions of another split."""
@@ -82,110 +85,53 @@ class BeirFolder:
             DatasetError: if the corpus is missing, unreadable or empty.
             DataError: if a line is no document or an id comes twice; names the file and line.
         """
-        return _documents(_find(self.path, "corpus.jsonl"))
+        return self._documents(self._find("corpus"))
+
+    def _documents(self, path: Path) -> Iterator[Document]:
+        empty = True
+        for where, record in _records(path):
+            title, metadata = record.get("title") or "", record.get("metadata") or {}
+            if not isinstance(title, str) or not isinstance(metadata, dict):
+                raise DataError(f"{where}: `title` must be a string and `metadata` an object")
+            empty = False
+            yield Document(id=record["_id"], text=record["text"], title=title, metadata=metadata)
+        if empty:
+            raise DatasetError(f"{path}: the corpus is empty: no line holds a document")
 
     def count(self) -> int:
-        """How many lines the corpus has.
-
-        Raises:
-            DatasetError: if the corpus is missing or unreadable.
-        """
-        return sum(1 for _ in _raw_lines(_find(self.path, "corpus.jsonl")))
+        """How many lines the corpus has."""
+        return count_lines(self._find("corpus"))
 
     def queries(self) -> dict[str, str]:
-        """Read all questions, judged in this split or not: id -> text, in the file's order.
-
-        Raises:
-            DatasetError: if the file is missing or unreadable.
-            DataError: if a line is no question or an id comes twice; names the file and line.
-        """
-        return read_queries(_find(self.path, "queries.jsonl"))
+        """All questions, judged in this split or not; see `read_queries`."""
+        return read_queries(self._find("queries"))
 
     def qrels(self) -> dict[str, dict[str, int]]:
-        """Read the split's judgements: question id -> document id -> relevance.
+        """The split's judgements; see `read_qrels`."""
+        path = self.path / "qrels" / f"{self.split}.tsv"
+        return read_qrels(path if path.exists() else self._find("qrels"))
 
-        Raises:
-            DatasetError: if the split is missing or unreadable.
-            DataError: if a row is no judgement or contradicts another; names the file and line.
-        """
-        return read_qrels(self.path / "qrels" / f"{self.split}.tsv")
-
-
-def _check_folder(folder: Path) -> None:
-    if folder.is_dir():
-        return
-    problem = "is not a folder" if folder.exists() else "no such folder"
-    raise DatasetError(f"{folder}: {problem}; {_LAYOUT}")
-
-
-def _find(folder: Path, name: str) -> Path:
-    _check_folder(folder)
-    for path in (folder / name, folder / f"{name}.gz"):
-        if path.exists():
-            return path
-    raise DatasetError(f"{folder}: no {name} and no {name}.gz; {_LAYOUT}")
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Number and text of every line that is not blank."""
-    for number, raw in enumerate(_raw_lines(path), start=1):
-        text = _decode(raw, f"{path}:{number}")
-        if number == 1:
-            text = text.removeprefix("\ufeff")
-        if text.strip():
-            yield number, text
-
-
-def _raw_lines(path: Path) -> Iterator[bytes]:
-    number = 0
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
-            for raw in stream:
-                number += 1
-                yield raw
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(
-            f"{path}:{number + 1}: the gzip stream is damaged or cut short ({error}); fetch the file again"
-        ) from error
-    except OSError as error:
-        raise DatasetError(f"{path}: cannot be read: {error.strerror or error}") from error
-
-
-def _decode(raw: bytes, where: str) -> str:
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{where}: not valid UTF-8: byte 0x{raw[error.start]:02x} at position {error.start + 1};"
-            " save the file as UTF-8"
-        ) from error
-
-
-def _documents(path: Path) -> Iterator[Document]:
-    empty = True
-    for where, record in _records(path):
-        empty = False
-        title = record.get("title")
-        metadata = record.get("metadata")
-        if title is not None:
-            _require(where, "title", title, str, "a string")
-        if metadata is not None:
-            _require(where, "metadata", metadata, dict, "an object")
-        yield Document(id=record["_id"], text=record["text"], title=title or "", metadata=metadata or {})
-    if empty:
-        raise DatasetError(f"{path}: the corpus is empty: no line holds a document")
+    def _find(self, name: str) -> Path:
+        self.splits()  # which tells whether there is such a folder
+        found = jsonl_in(self.path, name)
+        if found is None:
+            raise DatasetError(f"{self.path}: no {name}.jsonl and no {name}.jsonl.gz; {_LAYOUT}")
+        return found
 
 
 def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Place (file:line) and content of every record, with a unique `_id` and a `text`."""
     line_of: dict[str, int] = {}
-    for number, text in _lines(path):
+    for number, record in read_objects(path):
         where = f"{path}:{number}"
-        record = _parse(text, where)
+        if isinstance(record, RefusedError):
+            raise DataError(f"{where}: {record.detail}") from record
         for key in ("_id", "text"):
-            if key not in record:
-                raise DataError(f"{where}: `{key}` is missing; there is {', '.join(record) or 'nothing'}")
-            _require(where, key, record[key], str, "a string")
+            if not isinstance(record.get(key), str):
+                there = ", ".join(record) or "nothing"
+                raise DataError(
+                    f"{where}: `{key}` must be a string, got {record.get(key)!r}; there is {there}"
+                )
         name = record["_id"]
         if not name:
             raise DataError(f"{where}: `_id` is empty")
@@ -194,38 +140,6 @@ def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                 f"{where}: `_id` {name!r} is that of line {line_of[name]} too; ids must be unique"
             )
         yield where, record
-
-
-def _parse(text: str, where: str) -> dict[str, Any]:
-    try:
-        # Not strict: control characters inside strings are bad JSON, but they do no harm and they do occur.
-        record = json.loads(text, strict=False)
-        # A lone surrogate can only come from an escape, so most lines are spared the second pass.
-        if "\\ud" in text.lower():
-            record = _without_surrogates(record)
-    except json.JSONDecodeError as error:
-        raise DataError(f"{where}: not valid JSON: {error.msg} at column {error.colno}") from error
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{where}: not valid JSON: {error}") from error
-    if not isinstance(record, dict):
-        raise DataError(f"{where}: must be a JSON object, got {_shown(record)}")
-    return record
-
-
-def _without_surrogates(record: Any) -> Any:
-    """The same JSON value with U+FFFD for every lone surrogate, in keys and metadata as well."""
-    written = json.dumps(record, ensure_ascii=False)
-    return json.loads(encodable(written)) if _SURROGATE.search(written) else record
-
-
-def _require(where: str, key: str, value: object, kind: type, expected: str) -> None:
-    if not isinstance(value, kind):
-        raise DataError(f"{where}: `{key}` must be {expected}, got {_shown(value)}")
-
-
-def _shown(value: object) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 40 else f"{text[:40]}..."
 
 
 def read_queries(path: Path) -> dict[str, str]:
@@ -239,7 +153,7 @@ def read_queries(path: Path) -> dict[str, str]:
 
 
 def read_qrels(path: Path) -> dict[str, dict[str, int]]:
-    """The judgements of a file of three columns between tabs: question id -> document id -> relevance.
+    """Judgements, three columns between tabs or JSON lines: question id -> document id -> relevance.
 
     Raises:
         DatasetError: if the file is unreadable.
@@ -247,32 +161,37 @@ def read_qrels(path: Path) -> dict[str, dict[str, int]]:
     """
     qrels: dict[str, dict[str, int]] = {}
     line_of: dict[tuple[str, str], int] = {}
-    first = True
-    for number, text in _lines(path):
-        columns = text.rstrip("\r\n").split("\t")
-        is_header = first and [column.strip() for column in columns] == _HEADER
-        first = False
-        if is_header:
-            continue
-        query, document, relevance = _judgement(columns, f"{path}:{number}")
+    for number, columns in _judgements(path):
+        where = f"{path}:{number}"
+        if len(columns) != 3 or not columns[0] or not columns[1] or not _INTEGER.fullmatch(columns[2]):
+            raise DataError(
+                f"{where}: expected {', '.join(_HEADER)}, the score an integer,"
+                f" got {' | '.join(columns)[:60]!r}"
+            )
+        query, document, relevance = columns[0], columns[1], int(columns[2])
         earlier = line_of.setdefault((query, document), number)
         if qrels.setdefault(query, {}).setdefault(document, relevance) != relevance:
             raise DataError(
-                f"{path}:{number}: question {query!r} and document {document!r} are judged {relevance} here"
+                f"{where}: question {query!r} and document {document!r} are judged {relevance} here"
                 f" and {qrels[query][document]} in line {earlier}"
             )
     return qrels
 
 
-def _judgement(columns: list[str], where: str) -> tuple[str, str, int]:
-    if len(columns) != 3:
-        raise DataError(
-            f"{where}: expected 3 columns between tabs ({', '.join(_HEADER)}), got {len(columns)}:"
-            f" {_shown(' | '.join(columns))}"
-        )
-    query, document, score = columns[0], columns[1], columns[2].strip()
-    if not query or not document:
-        raise DataError(f"{where}: the {_HEADER[0] if not query else _HEADER[1]} is empty")
-    if not _INTEGER.fullmatch(score):
-        raise DataError(f"{where}: the score must be an integer, got {_shown(score)}")
-    return query, document, int(score)
+def _judgements(path: Path) -> Iterator[tuple[int, list[str]]]:
+    if ".jsonl" in path.suffixes:
+        for number, record in read_objects(path):
+            if isinstance(record, RefusedError):
+                raise DataError(f"{path}:{number}: {record.detail}") from record
+            yield number, [str(record.get(name, "")) for name in _HEADER]
+        return
+    for number, line in enumerate(read_lines(path), start=1):
+        try:
+            check_decoded(line)
+        except RefusedError as refused:
+            raise DataError(f"{path}:{number}: {refused.detail}") from refused
+        columns = line.rstrip("\r\n").removeprefix("\ufeff").split("\t")
+        columns[-1] = columns[-1].strip()
+        is_header = number == 1 and [column.strip() for column in columns] == list(_HEADER)
+        if line.strip() and not is_header:
+            yield number, columns

@@ -278,7 +278,8 @@ class QdrantIndex(Searched):
 
         Args:
             documents: the collection; ids must be unique.
-            prune: remove stored documents that are not in `documents`.
+            prune: remove stored documents that are not in `documents`; where those name a `source`, only such
+                as were read from one of these.
             encoded: vectors of the n documents, if they exist already; no document is split then.
             on_progress: called with the number of documents of every finished part.
             show_progress: a bar with documents a second and the time left, on the error stream.

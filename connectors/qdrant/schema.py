@@ -27,6 +27,7 @@ DENSE, TOKEN_VECTORS, SURPRISE, BM25 = "dense", "tokens", "surprise", "bm25"
 
 # Payload fields.
 ID, TITLE, TEXT, METADATA, HASH = "id", "title", "text", "metadata", "hash"
+SOURCE = "source"  # what a document was read from, where that is known
 DOCUMENT_FIELDS = (ID, TITLE, TEXT, METADATA)
 # A document's moments over the ensemble, and the version of the statistics that they belong to.
 MU, SIGMA, STATISTICS = "mu", "sigma", "statistics"
@@ -115,6 +116,7 @@ def document_payload(document: Document) -> Payload:
         TEXT: document.text,
         METADATA: _json(document),
         HASH: stored_hash(document),
+        **({SOURCE: document.source} if document.source else {}),
     }
 
 

@@ -1,18 +1,28 @@
-"""Documents from what people have: tables, folders of files, saved data sets, collections, Python objects."""
+"""Documents from what people have: tables, folders of files, data sets, collections, Python objects."""
 
-from surprise_rerank.connectors.readers.collection import from_collection
-from surprise_rerank.connectors.readers.fields import Fields
-from surprise_rerank.connectors.readers.files import FileRules
-from surprise_rerank.connectors.readers.iterables import from_iterable
-from surprise_rerank.connectors.readers.opening import open_documents
-from surprise_rerank.connectors.readers.source import DocumentSource, Skipped
+from __future__ import annotations
 
-__all__ = [
-    "DocumentSource",
-    "Fields",
-    "FileRules",
-    "Skipped",
-    "from_collection",
-    "from_iterable",
-    "open_documents",
-]
+from typing import TYPE_CHECKING
+
+from surprise_rerank.core.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from surprise_rerank.connectors.readers.collection import from_collection as from_collection
+    from surprise_rerank.connectors.readers.fields import Fields as Fields
+    from surprise_rerank.connectors.readers.files import FileRules as FileRules
+    from surprise_rerank.connectors.readers.iterables import from_iterable as from_iterable
+    from surprise_rerank.connectors.readers.opening import open_documents as open_documents
+    from surprise_rerank.connectors.readers.source import DocumentSource as DocumentSource
+    from surprise_rerank.connectors.readers.source import Skipped as Skipped
+
+__getattr__, __all__ = lazy_names(
+    __name__,
+    {
+        "collection": "from_collection",
+        "fields": "Fields",
+        "files": "FileRules",
+        "iterables": "from_iterable",
+        "opening": "open_documents",
+        "source": "DocumentSource Skipped",
+    },
+)

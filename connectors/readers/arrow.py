@@ -1,137 +1,71 @@
-"""Tables of Apache Arrow: Parquet files, and data sets that Hugging Face's `datasets` saved."""
+"""Tables of Apache Arrow: Parquet files, and those that Hugging Face's `datasets` saves."""
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from surprise_rerank.connectors.datasets.lines import EXTRA
 from surprise_rerank.connectors.readers.fields import Columns, Fields, Row, documents_of
-from surprise_rerank.connectors.readers.source import EXTRA, Refusals
+from surprise_rerank.connectors.readers.source import Refusals
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, DatasetError
-
-STATE_FILE = "state.json"  # lists the Arrow files of a saved data set
-SPLITS_FILE = "dataset_dict.json"  # lists the folders of its splits
 
 _BATCH = 256  # rows that are Python objects at a time
 _PAGE_BUFFER = 2**20
 
 
-def read_parquet(path: Path, fields: Fields, refusals: Refusals, prefix: str = "") -> Iterator[Document]:
-    """The documents of a Parquet file, in its order, a few hundred rows at a time.
-
-    Args:
-        path: the file.
-        fields: the columns that were named.
-        refusals: what happens to malformed rows.
-        prefix: comes before the numbers of rows, if those are ids.
-
-    Raises:
-        DataError: if the file is damaged, or the id or the text cannot be found; if a row is malformed,
-            unless such rows are skipped.
-        DatasetError: if the file cannot be read.
-        MissingExtraError: if pyarrow is not installed.
-    """
-    parquet = import_extra("pyarrow.parquet", EXTRA)
-    with _reading(path):
-        # Without pre-buffering, or a whole row group would be in memory.
-        file = parquet.ParquetFile(path, buffer_size=_PAGE_BUFFER, pre_buffer=False)
-        with file:
-            columns = Columns.of_table(fields, file.schema_arrow.names, path)
-            used = columns.used(file.schema_arrow.names)
-            batches = file.iter_batches(batch_size=_BATCH, columns=used)
-            yield from documents_of(_rows(batches, path, prefix, 0), fields, refusals, columns=columns)
+def read_arrow(path: Path, fields: Fields, refusals: Refusals, prefix: str = "") -> Iterator[Document]:
+    """The documents of a Parquet or Arrow file, a few hundred rows at a time; see `read_table`."""
+    with _opened(path) as (names, batches):
+        columns = Columns.of_table(fields, names, path)
+        rows = _rows(batches(columns.used(names)), path, prefix)
+        yield from documents_of(rows, fields, refusals, columns=columns)
 
 
-def count_parquet(path: Path) -> int:
-    """The rows of a Parquet file, which its end tells.
-
-    Raises:
-        DataError: if the file is damaged.
-        DatasetError: if the file cannot be read.
-        MissingExtraError: if pyarrow is not installed.
-    """
-    parquet = import_extra("pyarrow.parquet", EXTRA)
-    with _reading(path):
-        return int(parquet.read_metadata(path).num_rows)
-
-
-def count_saved_dataset(folder: Path) -> int:
-    """The rows of a data set that `save_to_disk` wrote; only the heads of its batches are read.
-
-    Raises:
-        DataError: if a file is damaged.
-        DatasetError: if there are several splits, or something cannot be read.
-        MissingExtraError: if pyarrow is not installed.
-    """
-    rows = 0
-    for path, stream in _streams(folder):
+def count_rows(path: Path) -> int:
+    """The rows of a Parquet or Arrow file; only heads are read."""
+    if path.suffix.lower() == ".parquet":
+        parquet = import_extra("pyarrow.parquet", EXTRA)
         with _reading(path):
-            rows += sum(batch.num_rows for batch in stream)
-    return rows
+            return int(parquet.read_metadata(path).num_rows)
+    with _opened(path) as (names, batches):
+        return sum(batch.num_rows for batch in batches(names[:1]))
 
 
-def read_saved_dataset(folder: Path, fields: Fields, refusals: Refusals) -> Iterator[Document]:
-    """The documents of a data set that `save_to_disk` of `datasets` wrote, without that library.
-
-    Args:
-        folder: the data set, or one split of it.
-        fields: the columns that were named.
-        refusals: what happens to malformed rows.
-
-    Raises:
-        DataError: if a file is damaged, or the id or the text cannot be found; if a row is malformed,
-            unless such rows are skipped.
-        DatasetError: if there are several splits, or something cannot be read.
-        MissingExtraError: if pyarrow is not installed.
-    """
-    number = 0
-    for path, stream in _streams(folder):
-        with _reading(path):
-            columns = Columns.of_table(fields, stream.schema.names, path)
-            counted = CountedBatches(stream)
-            rows = _rows(_slices(counted, columns.used(stream.schema.names)), path, "", number)
-            yield from documents_of(rows, fields, refusals, columns=columns)
-        number += counted.rows
-
-
-def _streams(folder: Path) -> Iterator[tuple[Path, Any]]:
-    """The Arrow files of a saved data set, and the batches of each."""
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[list[str], Any]]:
+    """The columns of a file, and what gives batches of some of them."""
     pyarrow = import_extra("pyarrow", EXTRA)
-    ipc = import_extra("pyarrow.ipc", EXTRA)
-    folder = _split_of(folder)
-    for name in _listed(folder / STATE_FILE, "_data_files", "filename"):
-        path = folder / name
-        with _reading(path), pyarrow.memory_map(str(path)) as source, ipc.open_stream(source) as stream:
-            yield path, stream
+    ipc, parquet = import_extra("pyarrow.ipc", EXTRA), import_extra("pyarrow.parquet", EXTRA)
+    with ExitStack() as stack, _reading(path):
+        if path.suffix.lower() == ".arrow":
+            stream = stack.enter_context(ipc.open_stream(stack.enter_context(pyarrow.memory_map(str(path)))))
+            names = stream.schema.names
+            yield (
+                names,
+                lambda used: (
+                    part.slice(start, _BATCH)
+                    for part in (batch.select(used) for batch in stream)
+                    for start in range(0, part.num_rows, _BATCH)
+                ),
+            )
+        else:
+            # Without pre-buffering, or a whole row group would be in memory.
+            file = stack.enter_context(parquet.ParquetFile(path, buffer_size=_PAGE_BUFFER, pre_buffer=False))
+            names = file.schema_arrow.names
+            yield names, lambda used: file.iter_batches(batch_size=_BATCH, columns=used)
 
 
-def _slices(batches: CountedBatches, used: list[str]) -> Iterator[Any]:
-    for batch in batches:
-        chosen = batch.select(used)
-        for start in range(0, chosen.num_rows, _BATCH):
-            yield chosen.slice(start, _BATCH)
-
-
-def _rows(batches: Any, path: Path, prefix: str, number: int) -> Iterator[Row]:
-    """Rows as Python objects.
-
-    Args:
-        batches: of Arrow.
-        path: of the file, for messages.
-        prefix: of the numbers, where those are ids.
-        number: rows in the files before.
-    """
+def _rows(batches: Iterable[Any], path: Path, prefix: str) -> Iterator[Row]:
     place = 0
     for batch in batches:
         for values in _in_microseconds(batch).to_pylist():
             place += 1
-            yield Row(f"{path}, row {place}", f"{prefix}{number + place}", values)
+            yield Row(f"{path}, row {place}", f"{prefix}{place}", values)
 
 
 def _in_microseconds(batch: Any) -> Any:
@@ -139,43 +73,14 @@ def _in_microseconds(batch: Any) -> Any:
     pyarrow = import_extra("pyarrow", EXTRA)
     columns = []
     for column in batch.columns:
-        match str(column.type).partition("[")[0], getattr(column.type, "unit", None):
-            case "timestamp", "ns":
-                columns.append(column.cast(pyarrow.timestamp("us", column.type.tz), safe=False))
-            case "duration", "ns":
-                columns.append(column.cast(pyarrow.duration("us"), safe=False))
-            case "time64", "ns":
-                columns.append(column.cast(pyarrow.time64("us"), safe=False))
-            case _:
-                columns.append(column)
+        kind = column.type
+        if getattr(kind, "unit", None) == "ns" and pyarrow.types.is_timestamp(kind):
+            column = column.cast(pyarrow.timestamp("us", kind.tz), safe=False)
+        elif getattr(kind, "unit", None) == "ns":
+            own = pyarrow.duration if pyarrow.types.is_duration(kind) else pyarrow.time64
+            column = column.cast(own("us"), safe=False)
+        columns.append(column)
     return pyarrow.RecordBatch.from_arrays(columns, names=batch.schema.names)
-
-
-def _split_of(folder: Path) -> Path:
-    """The folder itself, or that of its only split."""
-    if not os.path.isfile(folder / SPLITS_FILE):
-        return folder
-    splits = _listed(folder / SPLITS_FILE, "splits", None)
-    if len(splits) == 1:
-        return folder / splits[0]
-    raise DatasetError(
-        f"{folder} has the splits {', '.join(splits) or '(none)'}; name the folder of one, such as"
-        f" {folder / (splits or ['train'])[0]}"
-    )
-
-
-def _listed(path: Path, key: str, inner: str | None) -> list[str]:
-    """The names in a list of a JSON file; only names, so that a file cannot point out of its folder."""
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))[key]
-        return [Path(value[inner] if inner else value).name for value in values]
-    except OSError as error:
-        raise DatasetError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (ValueError, LookupError, TypeError, RecursionError) as error:
-        raise DataError(
-            f"{path}: does not list {key}, as a data set saved by save_to_disk does;"
-            " save it again, or name the folder's format with format=..."
-        ) from error
 
 
 @contextmanager
@@ -186,14 +91,12 @@ def _reading(path: Path) -> Iterator[None]:
         yield
     except DataError:
         raise  # it is a ValueError, as pyarrow's are
-    except pyarrow.ArrowNotImplementedError as error:
-        raise DataError(f"{path}: cannot be read: {_one_line(error)}; write it with other types") from error
+    except OSError as error:
+        if error.errno is not None:  # else pyarrow's own, about the content
+            raise DatasetError(f"{path}: cannot be read: {error.strerror or error}") from error
+        raise DataError(f"{path}: damaged, or of another format: {_one_line(error)}") from error
     except (pyarrow.ArrowException, EOFError, ValueError, OverflowError) as error:
         raise DataError(f"{path}: damaged, or of another format: {_one_line(error)}") from error
-    except OSError as error:
-        if error.errno is None:  # pyarrow's own, about the content
-            raise DataError(f"{path}: damaged, or of another format: {_one_line(error)}") from error
-        raise DatasetError(f"{path}: cannot be read: {error.strerror or _one_line(error)}") from error
 
 
 def _one_line(error: Exception) -> str:

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from surprise_rerank.connectors.progress import Expected
 from surprise_rerank.connectors.qdrant.location import Location, RetryPolicy
 from surprise_rerank.connectors.readers.fields import Fields, Row, documents_of
 from surprise_rerank.connectors.readers.source import DocumentSource, OnError, Refusals
 from surprise_rerank.documents import Document
-from surprise_rerank.errors import StoreError
+from surprise_rerank.errors import DataError, StoreError
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
@@ -37,17 +38,21 @@ def from_collection(
         api_key: for the server; the environment variable QDRANT_API_KEY by default.
         on_error: what happens to a payload that is no document.
     """
+    is_url = isinstance(where, str) and "://" in where
+    if not is_url and not hasattr(where, "scroll"):
+        given = repr(where) if isinstance(where, str) else type(where).__name__
+        raise DataError(f"collection=... belongs to the url of a Qdrant server or a client, got {given}")
 
     def read(refusals: Refusals) -> Iterator[Document]:
         with _opened(where, api_key) as nodes:
-            rows = _rows(nodes, collection)
-            yield from documents_of(rows, fields or Fields(), refusals, keyed=True)
+            yield from documents_of(_rows(nodes, collection), fields or Fields(), refusals, keyed=True)
 
-    def count() -> int:
+    def count() -> Expected:
         with _opened(where, api_key) as nodes:
-            return _count(nodes, collection)
+            return Expected(_count(nodes, collection))
 
-    return DocumentSource(collection, read, on_error=on_error, may_be_empty=False, count=count)
+    origin = f"{where if isinstance(where, str) else ''}#{collection}"
+    return DocumentSource(collection, read, on_error=on_error, may_be_empty=False, count=count, origin=origin)
 
 
 def _rows(nodes: Nodes, collection: str) -> Iterator[Row]:

@@ -9,15 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import PurePath
-from typing import Any, Literal, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from surprise_rerank.connectors.readers.source import Refusals, RefusedError
+from surprise_rerank.connectors.datasets.lines import RefusedError
+from surprise_rerank.connectors.readers.source import Refusals
 from surprise_rerank.documents import Document, encodable
 from surprise_rerank.errors import DataError
-
-IdFrom: TypeAlias = Literal["column", "content", "row"]
 
 # Compared without case; the first one that exists is used.
 ID_NAMES = ("_id", "id", "doc_id", "docid", "document_id", "docno", "pid", "passage_id", "uuid")
@@ -34,9 +33,9 @@ class Fields:
 
     Attributes:
         id: a column; `content` for a hash of title and text; `row` for the row's number in its file, from 1
-            (of a JSONL file the line's), unless there is a column `row`.
+            (of a JSONL file the line's), unless there is a column of that name.
         title: a column.
-        text: a column.
+        text: a column, or several with commas between: `question,answer`.
         metadata: the columns that become metadata; by default all the others.
     """
 
@@ -49,10 +48,9 @@ class Fields:
         if isinstance(self.metadata, str):
             raise DataError(f"Fields.metadata must be a list of columns, got {self.metadata!r}")
 
-    @property
-    def optional(self) -> frozenset[str]:
-        """The columns that were named, and that a row may nevertheless lack."""
-        return frozenset([*([self.title] if self.title else []), *(self.metadata or ())])
+
+class NoColumnError(RefusedError):
+    """No column is the id, or the text, or of a name that was given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +58,16 @@ class Columns:
     """The columns that were found.
 
     Attributes:
-        id_from: where ids come from.
-        id: the column of the id, None where it comes from elsewhere.
-        text: the column of the text.
+        id: the column of the id; where it is None, `made_id` says what ids are made of.
+        made_id: `content` or `row`.
+        texts: the columns of the text.
         title: the column of the title, None to look for it in every row.
         metadata: the columns that become metadata, None for all the others.
     """
 
-    id_from: IdFrom
     id: str | None
-    text: str
+    made_id: str
+    texts: tuple[str, ...]
     title: str | None
     metadata: frozenset[str] | None
 
@@ -83,42 +81,41 @@ class Columns:
             keyed: rows have ids of their own, which count where no column is one.
 
         Raises:
-            RefusedError: if the id or the text cannot be found; lists the columns and what to do.
+            NoColumnError: if the id or the text cannot be found; lists the columns and what to do.
         """
         known = list(names)
-        id_from, id_column = _find_id(fields.id, known, keyed)
-        text = _find("text", fields.text, TEXT_NAMES, known)
-        if text is None:
-            raise RefusedError(
-                "no text",
-                f"no column for the text among {shown(known)}; looked for {', '.join(TEXT_NAMES)};"
-                " name it with Fields(text=...)",
-            )
+        made, found = "row" if keyed else "", None
+        if fields.id in ("content", "row") and fields.id not in known:
+            made = fields.id
+        else:
+            advice = "name it with Fields(id=...), or take a hash of title and text with Fields(id='content')"
+            found = _find("id", fields.id, ID_NAMES, known, "" if keyed else advice)
+        texts = [name.strip() for name in (fields.text or "").split(",")]
+        if fields.text is None or fields.text in known:
+            text = _find("text", fields.text, TEXT_NAMES, known, "name it with Fields(text=...)")
+            texts = [text or ""]
+        else:
+            for name in texts:
+                _find("text", name, (), known, "")
         chosen = None if fields.metadata is None else frozenset(fields.metadata)
-        return cls(id_from, id_column, text, fields.title, chosen)
+        return cls(found, made, tuple(texts), fields.title, chosen)
 
     @classmethod
     def of_table(cls, fields: Fields, names: Sequence[str], where: object) -> Columns:
         """Find the columns of a table that names all of them in its head.
-
-        Args:
-            fields: the names that were given.
-            names: the head.
-            where: the table, for messages.
 
         Raises:
             DataError: if the id, the text or a column that was named is missing, or a name occurs twice.
         """
         try:
             columns = cls.find(fields, names)
-        except RefusedError as refused:
+            for name in [*([columns.title] if columns.title else []), *sorted(columns.metadata or ())]:
+                _find("title or metadata", name, (), names, "")
+        except NoColumnError as refused:
             raise DataError(f"{where}: {refused.detail}") from refused
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise DataError(f"{where}: the column {twice[0]!r} occurs twice; rename one")
-        for name in [*([columns.title] if columns.title else []), *sorted(columns.metadata or ())]:
-            if name not in names:
-                raise DataError(f"{where}: no column {name!r} among {shown(names)}")
         return columns
 
     def used(self, names: Sequence[str]) -> list[str]:
@@ -126,11 +123,10 @@ class Columns:
         if self.metadata is None:
             return list(names)
         title = self.title or _match(TITLE_NAMES, names)
-        return [name for name in names if name in {self.id, self.text, title, *self.metadata}]
+        return [name for name in names if name in {self.id, *self.texts, title, *self.metadata}]
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """A row and its place.
 
     Attributes:
@@ -166,21 +162,21 @@ def documents_of(
             one of the columns that were named.
     """
     unmatched: DataError | None = None
-    unseen = fields.optional if columns is None else frozenset[str]()
+    unseen = set() if columns else {*([fields.title] if fields.title else []), *(fields.metadata or ())}
     for row in rows:
         try:
+            if isinstance(row.values, RefusedError):
+                raise row.values
             if isinstance(row.values, Document):
                 document = row.values
-            elif isinstance(row.values, RefusedError):
-                raise row.values
             else:
-                if columns is None:
-                    columns = Columns.find(fields, row.values, keyed=keyed)
+                columns = columns or Columns.find(fields, row.values, keyed=keyed)
                 document = document_of(row.values, columns, row.number)
-                unseen = unseen.difference(row.values) if unseen else unseen
+                unseen -= row.values.keys() if unseen else set()
         except RefusedError as refused:
-            if columns is None and unmatched is None and not isinstance(row.values, RefusedError):
+            if isinstance(refused, NoColumnError) and unmatched is None:
                 unmatched = DataError(f"{row.where}: {refused.detail}")
+                unmatched.__cause__ = refused
             refusals.refuse(row.where, refused)
             continue
         yield document
@@ -201,22 +197,22 @@ def document_of(row: Mapping[str, Any], columns: Columns, number: str) -> Docume
     Raises:
         RefusedError: if the row is no document.
     """
-    text = row.get(columns.text)
-    if text is None:
-        raise RefusedError("no text", f"`{columns.text}` is missing or null; there is {shown(row)}")
-    if not isinstance(text, str):
-        raise RefusedError("text is not a string", f"`{columns.text}` must be a string, got {_kind(text)}")
     title_column = columns.title or _match(TITLE_NAMES, row)
-    title = row.get(title_column) if title_column is not None else None
-    if not isinstance(title, str | None):
-        raise RefusedError("title is not a string", f"`{title_column}` must be a string, got {_kind(title)}")
-    name = number if columns.id_from == "row" else _id(row, columns)
+    title = _text(row, (title_column,), "title") if title_column else ""
+    text = _text(row, columns.texts, "text")
+    if text is None:
+        there = f"`{'`, `'.join(columns.texts)}` is missing or null; there is {shown(row)}"
+        raise RefusedError("no text", there)
+    name = number if columns.id is None else _id(row, columns.id)
+    taken = {columns.id, *columns.texts, title_column}
     try:
-        metadata = _metadata(row, {columns.id, columns.text, title_column}, columns.metadata)
+        metadata = _metadata(row, taken, columns.metadata)
     except RecursionError as error:
         raise RefusedError("nested too deeply", "the metadata is nested too deeply") from error
     document = Document(id=name, text=text, title=title or "", metadata=metadata)
-    return replace(document, id=document.content_hash) if columns.id_from == "content" else document
+    if columns.id is None and columns.made_id == "content":
+        return replace(document, id=document.content_hash)
+    return document
 
 
 def json_value(value: Any, name: str) -> Any:
@@ -226,12 +222,8 @@ def json_value(value: Any, name: str) -> Any:
     >>> json_value({"read": datetime.date(2024, 5, 1), "score": float("nan")}, "row")
     {'read': '2024-05-01', 'score': None}
 
-    Args:
-        value: anything.
-        name: its column, for the error.
-
     Raises:
-        RefusedError: if JSON has nothing like it, bytes for example; names the column.
+        RefusedError: if JSON has nothing like it, bytes for example; names the column `name`.
         RecursionError: if it is nested too deeply.
     """
     if isinstance(value, str):
@@ -262,11 +254,6 @@ def shown(names: Iterable[object]) -> str:
 
 
 def _json_of_object(value: Any, name: str) -> Any:
-    if isinstance(value, bytes | bytearray | memoryview):
-        raise RefusedError(
-            f"bytes in `{name}`",
-            f"`{name}` holds bytes, which JSON cannot; list the columns to keep with Fields(metadata=[...])",
-        )
     if isinstance(value, np.datetime64):
         return None if np.isnat(value) else str(value)
     if isinstance(value, np.ndarray | np.generic):
@@ -280,32 +267,27 @@ def _json_of_object(value: Any, name: str) -> Any:
         return value.total_seconds()
     if isinstance(value, Decimal | uuid.UUID | PurePath):
         return encodable(str(value))
-    raise RefusedError(f"no JSON in `{name}`", f"`{name}` holds {_kind(value)}, which JSON cannot")
-
-
-def _find_id(asked: str | None, known: Sequence[str], keyed: bool) -> tuple[IdFrom, str | None]:
-    if asked == "content":
-        return "content", None
-    if asked == "row" and "row" not in known:
-        return "row", None
-    found = _find("id", asked, ID_NAMES, known)
-    if found is not None:
-        return "column", found
-    if keyed:
-        return "row", None
+    kind = type(value).__name__
     raise RefusedError(
-        "no id",
-        f"no column for the id among {shown(known)}; looked for {', '.join(ID_NAMES)}; name it with"
-        " Fields(id=...), or take a hash of title and text with Fields(id='content')",
+        f"{kind} in `{name}`",
+        f"`{name}` holds {kind}, which JSON cannot; list the columns to keep with Fields(metadata=[...])",
     )
 
 
-def _find(what: str, asked: str | None, usual: Sequence[str], known: Sequence[str]) -> str | None:
-    if asked is None:
-        return _match(usual, known)
-    if asked not in known:
-        raise RefusedError(f"no {what}", f"no column {asked!r} for the {what} among {shown(known)}")
-    return asked
+def _find(
+    what: str, asked: str | None, usual: Sequence[str], known: Sequence[str], advice: str
+) -> str | None:
+    """The column that was asked for, or the first usual one; None where there is none and no advice."""
+    if asked in known:
+        return asked
+    found = _match(usual, known) if asked is None else None
+    if found is None and (advice or asked is not None):
+        column = "" if asked is None else f" {asked!r}"
+        looked = f"; looked for {', '.join(usual)}; {advice}" if asked is None else ""
+        raise NoColumnError(
+            f"no column for the {what}", f"no column{column} for the {what} among {shown(known)}{looked}"
+        )
+    return found
 
 
 def _match(usual: Sequence[str], known: Iterable[object]) -> str | None:
@@ -317,17 +299,24 @@ def _match(usual: Sequence[str], known: Iterable[object]) -> str | None:
     return next((written[name] for name in usual if name in written), None)
 
 
-def _id(row: Mapping[str, Any], columns: Columns) -> str:
-    if columns.id is None:
-        return "content"  # replaced by the hash when the document is there
-    value = row.get(columns.id)
+def _text(row: Mapping[str, Any], names: Sequence[str], what: str) -> str | None:
+    """The texts of columns, apart; None where all of them are missing or null."""
+    values = {name: row[name] for name in names if row.get(name) is not None}
+    for name, value in values.items():
+        if not isinstance(value, str):
+            detail = f"`{name}` must be a string, got {type(value).__name__}"
+            raise RefusedError(f"{what} is not a string", detail)
+    return "\n\n".join(values.values()) if values else None
+
+
+def _id(row: Mapping[str, Any], column: str) -> str:
+    value = row.get(column)
     if value is None or value == "":
-        raise RefusedError("no id", f"`{columns.id}` is missing, null or empty; there is {shown(row)}")
+        raise RefusedError("no id", f"`{column}` is missing, null or empty; there is {shown(row)}")
     name = id_string(value)
     if name is None:
-        raise RefusedError(
-            "id is not a string", f"`{columns.id}` must be a string or an integer, got {_kind(value)}"
-        )
+        detail = f"`{column}` must be a string or an integer, got {type(value).__name__}"
+        raise RefusedError("id is not a string", detail)
     return name
 
 
@@ -346,7 +335,3 @@ def _metadata(
             clashing = {key: value for key, value in inner.items() if key in values}
             values = {**inner, **values, **({name: clashing} if clashing else {})}
     return values
-
-
-def _kind(value: object) -> str:
-    return "null" if value is None else f"a value of type {type(value).__name__}"

@@ -1,48 +1,43 @@
-"""Files as documents, one or a folder of them: plain text, Markdown, HTML or PDF."""
+"""Files as documents, one or a folder of them: which of them are read, and how they become documents."""
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from surprise_rerank.connectors.readers.html_text import html_text
-from surprise_rerank.connectors.readers.markdown_text import markdown_text
-from surprise_rerank.connectors.readers.pdf_text import pdf_text
-from surprise_rerank.connectors.readers.source import RefusedError, Skipped
-from surprise_rerank.connectors.readers.text_streams import Extracted, plain_text
+from pathspec import GitIgnoreSpec
+
+from surprise_rerank.connectors.datasets.lines import RefusedError
+from surprise_rerank.connectors.readers.extraction import KINDS, Extractor
+from surprise_rerank.connectors.readers.pages import plain_text
+from surprise_rerank.connectors.readers.source import Skipped
 from surprise_rerank.documents import Document, encodable
 from surprise_rerank.errors import DataError, DatasetError
 
 MAX_BYTES = 32 * 2**20
 
-_PLAIN = (".txt", ".text", ".rst")
-_READERS: dict[str, Callable[[bytes, str | None], Extracted]] = {
-    **dict.fromkeys(_PLAIN, plain_text),
-    **dict.fromkeys((".md", ".markdown"), markdown_text),
-    **dict.fromkeys((".html", ".htm", ".xhtml"), html_text),
-    ".pdf": lambda raw, _: pdf_text(raw),
-}
+# What is read in this process.
+_PLAIN = dict.fromkeys((".txt", ".text", ".rst"), plain_text)
 
 
 def is_document(name: str) -> bool:
-    """Whether a file is text, Markdown, HTML or PDF by its name."""
-    return PurePosixPath(name).suffix.lower() in _READERS
+    """Whether a file is one of text by its name."""
+    return PurePosixPath(name).suffix.lower() in {*_PLAIN, *KINDS}
 
 
-def read_file(path: Path, name: str, *, max_bytes: int = MAX_BYTES, encoding: str | None = None) -> Document:
+def read_file(path: Path, name: str, extractor: Extractor, *, max_bytes: int = MAX_BYTES) -> Document:
     """A file as a document. What is of no known kind by its name is taken for plain text.
 
     Args:
         path: where it is.
         name: its id.
+        extractor: reads what is no plain text.
         max_bytes: larger files are refused.
-        encoding: of text that is not UTF-8; guessed by default.
 
     Returns:
         Its text; its own title, or else its name without the ending; as metadata `path` (the id), `bytes`,
@@ -54,109 +49,77 @@ def read_file(path: Path, name: str, *, max_bytes: int = MAX_BYTES, encoding: st
     """
     try:
         with path.open("rb") as file:
-            raw = file.read(max_bytes + 1)
-        modified = datetime.fromtimestamp(int(path.stat().st_mtime), UTC)
+            found = os.fstat(file.fileno())
+            if found.st_size > max_bytes:
+                limit = f"{max_bytes // 2**20} MiB" if max_bytes >= 2**20 else f"{max_bytes} bytes"
+                raise RefusedError(f"larger than {limit}", f"is larger than {limit}")
+            is_plain = path.suffix.lower() not in KINDS
+            raw = file.read(max_bytes) if is_plain else b""
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise RefusedError(reason, f"cannot be read: {reason}", unreadable=True) from error
-    except (ValueError, OverflowError):
-        modified = datetime.fromtimestamp(0, UTC)  # a date that Python does not have
-    if len(raw) > max_bytes:
-        raise RefusedError(f"larger than {_size(max_bytes)}", f"is larger than {_size(max_bytes)}")
-    extracted = _READERS.get(path.suffix.lower(), plain_text)(raw, encoding)
+    extracted = _PLAIN.get(path.suffix.lower(), plain_text)(raw) if is_plain else extractor.read(path)
     if not extracted.text.strip():
-        raise RefusedError("no text", "holds no text")
-    metadata: dict[str, Any] = {
-        "path": name,
-        "bytes": len(raw),
-        "modified": modified.isoformat(),
-        **extracted.metadata,
-    }
+        raise RefusedError("no text", "holds no text; scanned pages need OCR first")
+    try:
+        modified = datetime.fromtimestamp(int(found.st_mtime), UTC)
+    except (ValueError, OverflowError, OSError):
+        modified = datetime.fromtimestamp(0, UTC)  # a date that Python does not have
+    known = {"path": name, "bytes": found.st_size, "modified": modified.isoformat()}
     title = " ".join(extracted.title.split()) or encodable(path.stem)
-    return Document(id=name, text=extracted.text, title=title, metadata=metadata)
-
-
-def _size(count: int) -> str:
-    return f"{count // 2**20} MiB" if count >= 2**20 else f"{count} bytes"
+    return Document(id=name, text=extracted.text, title=title, metadata={**known, **extracted.metadata})
 
 
 @dataclass(frozen=True, slots=True)
 class FileRules:
-    """Which files of a folder are read.
-
-    A pattern is compared with a file's path below the folder and with its name, with case; `*` matches
-    slashes, too: `*.md`, `letters/*`, `2024-??.txt`.
+    """Which files of a folder are read. Patterns are those of `.gitignore`: `*.md`, `letters/`, `/drafts`.
 
     Attributes:
         include: patterns of the files to read. Files whose kind is not known by their name are read as plain
-            text then. By default all text, Markdown, HTML and PDF files.
+            text then. By default all tables, texts and office documents.
         exclude: patterns of files and folders to leave out.
-        max_bytes: larger files are skipped.
+        max_bytes: larger files are skipped; a table may be of any size.
     """
 
     include: Sequence[str] = ()
     exclude: Sequence[str] = ()
     max_bytes: int = MAX_BYTES
+    included: GitIgnoreSpec = field(init=False, repr=False, compare=False)
+    excluded: GitIgnoreSpec = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("include", "exclude"):
-            if isinstance(getattr(self, name), str):
-                raise DataError(f"FileRules.{name} must be a list of patterns, got {getattr(self, name)!r}")
+            patterns = getattr(self, name)
+            if isinstance(patterns, str):
+                raise DataError(f"FileRules.{name} must be a list of patterns, got {patterns!r}")
+            object.__setattr__(self, f"{name}d", GitIgnoreSpec.from_lines(patterns))
         if self.max_bytes < 1:
             raise DataError(f"FileRules.max_bytes must be positive, got {self.max_bytes}")
 
 
 class Found(NamedTuple):
-    """A file of a folder.
-
-    Attributes:
-        path: where it is.
-        name: its path below the folder, with slashes.
-    """
+    """A file of a folder: where it is, and its path below the folder, with slashes."""
 
     path: Path
     name: str
 
 
-def read_folder(
-    folder: Path, rules: FileRules, skipped: Skipped, encoding: str | None = None
-) -> Iterator[Document]:
-    """The documents of a folder: a file each, its path below the folder the id.
-
-    Args:
-        folder: searched with all that is below it.
-        rules: which files are read.
-        skipped: where the others are counted.
-        encoding: of text that is not UTF-8; guessed by default.
-
-    Raises:
-        DatasetError: if there is no such folder, or it may not be read.
-        MissingExtraError: if a reader is not installed.
-    """
-    for path, name in walk(folder, rules, skipped):
-        try:
-            if not rules.include and not is_document(name):
-                raise RefusedError("not a text, Markdown, HTML or PDF file")
-            yield read_file(path, encodable(name), max_bytes=rules.max_bytes, encoding=encoding)
-        except RefusedError as refused:
-            skipped.add(encodable(name), refused.reason, unreadable=refused.unreadable)
-
-
 def walk(folder: Path, rules: FileRules, skipped: Skipped) -> Iterator[Found]:
     """The files of a folder and of those below it, in the order of their names.
 
-    Hidden files and folders are omitted. Links to folders are not followed, and links to files only if
-    those are in the folder.
+    Hidden files and folders are omitted, and what the folder's `.gitignore` files name is left out, as are
+    `node_modules`. Links to folders are not followed, and links to files only if those are in the folder.
 
     Args:
         folder: the folder.
         rules: which files count.
-        skipped: where links, pipes and unreadable folders are counted.
+        skipped: where what was left out is counted.
 
     Raises:
         DatasetError: if the folder cannot be read.
     """
     root = os.path.realpath(folder)
+    ignored: list[tuple[str, GitIgnoreSpec]] = []  # what the folders with a .gitignore leave out
     pending = [("", True)]
     while pending:
         name, is_folder = pending.pop()
@@ -171,43 +134,48 @@ def walk(folder: Path, rules: FileRules, skipped: Skipped) -> Iterator[Found]:
                 raise DatasetError(f"{folder}: cannot be read: {reason}") from error
             skipped.add(encodable(name), reason, unreadable=True)
             continue
+        prefix = f"{name}/" if name else ""
+        ignored = [own for own in ignored if prefix.startswith(own[0])]
+        if any(entry.name == ".gitignore" for entry in entries):
+            lines = (folder / name / ".gitignore").read_text("utf-8", "replace").splitlines()
+            ignored = [*ignored, (prefix, GitIgnoreSpec.from_lines(lines))]
         below = []
         for entry in entries:
-            path = f"{name}/{entry.name}" if name else entry.name
-            is_folder_below = _is_folder(entry, path, root, rules, skipped)
-            if is_folder_below is not None:
-                below.append((path, is_folder_below))
+            try:
+                kind = _is_folder(entry, f"{prefix}{entry.name}", root, rules, ignored)
+            except RefusedError as refused:
+                skipped.add(encodable(f"{prefix}{entry.name}"), refused.reason)
+            except OSError as error:
+                reason = (error.strerror or str(error)).lower()
+                skipped.add(encodable(f"{prefix}{entry.name}"), reason, unreadable=True)
+            else:
+                below += [] if kind is None else [(f"{prefix}{entry.name}", kind)]
         pending.extend(reversed(below))
 
 
 def _is_folder(
-    entry: os.DirEntry[str], name: str, root: str, rules: FileRules, skipped: Skipped
+    entry: os.DirEntry[str],
+    name: str,
+    root: str,
+    rules: FileRules,
+    ignored: Sequence[tuple[str, GitIgnoreSpec]],
 ) -> bool | None:
-    """Whether an entry is a folder to go into; None if it is to be left out."""
-    if entry.name.startswith(".") or _matches(name, rules.exclude):
-        return None
-    try:
-        if entry.is_dir(follow_symlinks=False):
-            return True
-        if rules.include and not _matches(name, rules.include):
-            return None
-        _check_kind(entry, root)
-    except RefusedError as refused:
-        skipped.add(encodable(name), refused.reason)
-        return None
-    except OSError as error:
-        skipped.add(encodable(name), (error.strerror or str(error)).lower(), unreadable=True)
-        return None
-    return False
-
-
-def _check_kind(entry: os.DirEntry[str], root: str) -> None:
-    """Check that an entry is a file of this folder.
+    """Whether an entry is a folder to go into; None if it is no part.
 
     Raises:
-        RefusedError: if it is a pipe or a device, or a link to something else than a file of the folder.
+        RefusedError: if it is ignored, a pipe or a device, or a link to something else than a file of the
+            folder.
         OSError: if that cannot be checked.
     """
+    is_folder = entry.is_dir(follow_symlinks=False)
+    shown = f"{name}/" if is_folder else name
+    if entry.name.startswith(".") or rules.excluded.match_file(shown):
+        return None
+    _check_ignored(entry.name, shown, ignored)
+    if is_folder:
+        return True
+    if rules.include and not rules.included.match_file(name):
+        return None
     if entry.is_symlink():
         target = os.path.realpath(entry.path, strict=True)
         if not Path(target).is_relative_to(root):
@@ -217,8 +185,16 @@ def _check_kind(entry: os.DirEntry[str], root: str) -> None:
     # Opening a pipe would wait for a writer.
     if not stat.S_ISREG(entry.stat().st_mode):
         raise RefusedError("not a regular file")
+    return False
 
 
-def _matches(name: str, patterns: Sequence[str]) -> bool:
-    last = name.rpartition("/")[2]
-    return any(fnmatchcase(name, pattern) or fnmatchcase(last, pattern) for pattern in patterns)
+def _check_ignored(own: str, name: str, ignored: Sequence[tuple[str, GitIgnoreSpec]]) -> None:
+    """Refuse what a `.gitignore` names; the nearest one that says something decides."""
+    if own == "node_modules":
+        raise RefusedError("node_modules")
+    for prefix, spec in reversed(ignored):
+        decision = spec.check_file(name.removeprefix(prefix)).include
+        if decision:
+            raise RefusedError("ignored by .gitignore")
+        if decision is not None:
+            return

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from typing import Any, TypeAlias
 
+from surprise_rerank.connectors.datasets.lines import RefusedError
+from surprise_rerank.connectors.progress import Expected
 from surprise_rerank.connectors.readers.fields import Fields, Row, documents_of, id_string
-from surprise_rerank.connectors.readers.source import DocumentSource, OnError, Refusals, RefusedError
+from surprise_rerank.connectors.readers.source import DocumentSource, OnError, Refusals
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
 
@@ -40,39 +42,21 @@ def from_iterable(
             f"documents must come as an iterable of Documents, mappings or (id, text) pairs,"
             f" got {type(items).__name__}"
         )
-    opener = _Opener(items)
+    opened: list[Iterator[Item]] = []
 
     def read(refusals: Refusals) -> Iterator[Document]:
-        return documents_of(_rows(opener.open(), name), fields or Fields(), refusals)
+        found = iter(items() if callable(items) else items)
+        if any(found is own for own in opened):
+            raise DataError(
+                "the iterator of documents was read already; give a list, or a function that makes one"
+            )
+        opened[:] = [found]
+        rows = (Row(f"{name}, item {n}", str(n), _values(item)) for n, item in enumerate(found, start=1))
+        return documents_of(rows, fields or Fields(), refusals)
 
-    sized: Any = items if isinstance(items, Sized) else None
-    count = None if sized is None else lambda: len(sized)
-    return DocumentSource(name, read, on_error=on_error, count=count)
-
-
-class _Opener:
-    """Gives iterators; an iterator itself only once."""
-
-    def __init__(self, items: Iterable[Item] | Callable[[], Iterable[Item]]) -> None:
-        self._items = items
-        self._is_spent = False
-
-    def open(self) -> Iterator[Item]:
-        if callable(self._items):
-            return iter(self._items())
-        found = iter(self._items)
-        if found is self._items:
-            if self._is_spent:
-                raise DataError(
-                    "the iterator of documents was read already; give a list, or a function that makes one"
-                )
-            self._is_spent = True
-        return found
-
-
-def _rows(items: Iterator[Item], name: str) -> Iterator[Row]:
-    for number, item in enumerate(items, start=1):
-        yield Row(f"{name}, item {number}", str(number), _values(item))
+    sized: Any = items
+    count = Expected(len(sized)) if isinstance(items, Sized) else None
+    return DocumentSource(name, read, on_error=on_error, count=lambda: count)
 
 
 def _values(item: object) -> Mapping[str, Any] | Document | RefusedError:

@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Callable, Generator, Iterable, Iterator
-from typing import IO, Literal, TypeAlias
+from dataclasses import replace
+from typing import Literal, TypeAlias
 
+from surprise_rerank.connectors.datasets.lines import RefusedError
 from surprise_rerank.connectors.progress import Expected
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, DatasetError, SurpriseRerankError
 
 OnError: TypeAlias = Literal["raise", "skip"]
 
-EXTRA = "files"  # the extra that the readers of files are in
-
 _PLACES = 5
-
-
-class RefusedError(Exception):
-    """One row or file that is no document; a reader adds its place.
-
-    Attributes:
-        reason: a few words, by which it is counted.
-        detail: the sentence that is shown where it is an error.
-        unreadable: whether the operating system did not let it be read.
-    """
-
-    def __init__(self, reason: str, detail: str | None = None, *, unreadable: bool = False) -> None:
-        super().__init__(detail or reason)
-        self.unreadable = unreadable
-        self.reason = reason
-        self.detail = detail or reason
 
 
 class Skipped:
@@ -40,7 +22,7 @@ class Skipped:
     Attributes:
         counts: reason -> number of rows or files, in the order in which the reasons occurred.
         places: reason -> the first five places, such as `corpus.jsonl:17` or `letters/a.pdf`.
-        unreadable: places that the operating system did not let it read: their documents may still be there.
+        unreadable: places whose documents may still be there: no permission, no time.
     """
 
     def __init__(self) -> None:
@@ -74,44 +56,11 @@ class Skipped:
         return f"{self.total} skipped: {'; '.join(reasons)}" if self.counts else "nothing skipped"
 
 
-class Place:
-    """How far one pass over a source has come: the bytes of its files that were read."""
-
-    def __init__(self) -> None:
-        self._before = 0  # in files that were read to their end
-        self._file: IO[bytes] | None = None
-        self._size = 0  # of that file
-
-    @contextlib.contextmanager
-    def within(self, file: IO[bytes]) -> Iterator[None]:
-        """A file is read in this block, compressed or not."""
-        self._file, self._size = file, os.fstat(file.fileno()).st_size
-        try:
-            yield
-        finally:
-            self._before, self._file = self.bytes, None
-
-    @property
-    def bytes(self) -> int:
-        """Bytes so far."""
-        file = self._file
-        try:
-            return self._before + (0 if file is None else file.tell())
-        except ValueError:  # it was read, and is closed
-            return self._before + self._size
-
-
 class Refusals:
-    """What a pass does with a malformed row: an error, or one more in the account.
-
-    Attributes:
-        skipped: the account.
-        place: how far it has come, where files are read.
-    """
+    """What a pass does with a malformed row: an error, or one more in the account `skipped`."""
 
     def __init__(self, skipped: Skipped, on_error: OnError) -> None:
         self.skipped = skipped
-        self.place = Place()
         self._on_error = on_error
 
     def refuse(self, where: str, refused: RefusedError) -> None:
@@ -137,11 +86,10 @@ class DocumentSource:
         read: reads it from the beginning.
         on_error: what happens to a malformed row.
         may_be_empty: whether it may hold no document.
-        count: counts its rows without reading them, where that is possible.
-        size: bytes of its files, where the number of rows is judged by what was read of them.
+        count: how many documents it has, as far as that can be told without reading them.
+        origin: is noted on every document, so that what has gone from this source can be told.
 
     Attributes:
-        name: the source's own name, without its folder.
         skipped: the account of the iteration that began last; complete when that one is.
     """
 
@@ -152,19 +100,17 @@ class DocumentSource:
         *,
         on_error: OnError = "raise",
         may_be_empty: bool = True,
-        count: Callable[[], int | None] | None = None,
-        size: Callable[[], int] | None = None,
+        count: Callable[[], Expected | None] = lambda: None,
+        origin: str = "",
     ) -> None:
         if on_error not in ("raise", "skip"):
             raise DataError(f"on_error must be 'raise' or 'skip', got {on_error!r}")
-        self.name = name
+        self.name, self.origin = name, origin
         self.skipped = Skipped()
-        self._read = read
-        self._on_error = on_error
+        self._read, self._count = read, count
+        self._on_error: OnError = on_error
         self._may_be_empty = may_be_empty
-        self._count, self._size = count, size
-        self._known: tuple[int | None, int] | None = None  # rows and bytes
-        self._place, self._given, self._ended = Place(), 0, False
+        self._expected: list[Expected | None] = []  # of one, when it is known
 
     def __iter__(self) -> Generator[Document, None, None]:
         """The documents.
@@ -177,48 +123,26 @@ class DocumentSource:
             MissingExtraError: if a reader is not installed.
         """
         self.skipped = skipped = Skipped()
-        refusals = Refusals(skipped, self._on_error)
-        self._place, self._given, self._ended = refusals.place, 0, False
-        for document in self._read(refusals):
-            self._given += 1
-            yield document
-        self._ended = True
-        if not self._given and not self._may_be_empty:
+        given = 0
+        for document in self._read(Refusals(skipped, self._on_error)):
+            given += 1
+            yield replace(document, source=self.origin) if self.origin else document
+        self._expected = [Expected(given)]
+        if not given and not self._may_be_empty:
             raise DatasetError(f"{self.name} holds no documents ({skipped})")
 
-    def expected(self, density: float | None = None) -> Expected | None:
-        """How many documents the iteration that began last gives in all; None while that cannot be told.
-
-        Args:
-            density: documents a byte of other sources, before anything of this one was read.
-        """
-        if self._ended:
-            return Expected(self._given)
-        rows, size = self._extent()
-        if rows is not None:
-            return Expected(rows)
-        density = self.density or density
-        return Expected(round(density * size), exact=False) if density and size else None
-
-    @property
-    def density(self) -> float | None:
-        """Documents a byte, in what was read; None where nothing was, or bytes do not count."""
-        read = self._place.bytes
-        return self._given / read if read and self._given else None
-
-    def _extent(self) -> tuple[int | None, int]:
-        """Rows and bytes, as far as they are known."""
-        if self._known is None:
+    def expected(self) -> Expected | None:
+        """How many documents an iteration gives; None while that cannot be told."""
+        if not self._expected:
             try:
-                rows = self._count() if self._count is not None else None
-                self._known = rows, self._size() if self._size is not None else 0
+                self._expected = [self._count()]
             except (OSError, SurpriseRerankError):
-                self._known = None, 0  # who reads it is told
-        return self._known
+                self._expected = [None]  # who reads it is told
+        return self._expected[0]
 
     @property
     def unreadable(self) -> list[str]:
-        """Places that the operating system did not let the last iteration read; nothing is pruned then."""
+        """Places that the last iteration could not read; nothing is pruned then."""
         return self.skipped.unreadable
 
     def __repr__(self) -> str:
@@ -227,10 +151,8 @@ class DocumentSource:
 
 def expected_of(sources: Iterable[object]) -> Expected | None:
     """How many documents several sources give, one after another; None while that cannot be told."""
-    count, exact, density = 0, True, None
-    for source in sources:
-        found = source.expected(density) if isinstance(source, DocumentSource) else None
-        if not isinstance(source, DocumentSource) or found is None:
-            return None
-        count, exact, density = count + found.count, exact and found.exact, source.density or density
-    return Expected(count, exact)
+    found = [source.expected() if isinstance(source, DocumentSource) else None for source in sources]
+    known = [own for own in found if own is not None]
+    if len(known) < len(found):
+        return None
+    return Expected(sum(own.count for own in known), all(own.exact for own in known))

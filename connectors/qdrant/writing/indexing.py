@@ -19,6 +19,7 @@ from surprise_rerank.connectors.qdrant.schema import (
     ID,
     NUMBER,
     PASSAGES,
+    SOURCE,
     Point,
     point_id,
     stored_hash,
@@ -63,10 +64,11 @@ class SyncReport:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What is known of a stored document: its hash, and the number of its passages, 1 where it is whole."""
+    """A stored document's hash, number of passages (1 where it is whole), and what it was read from."""
 
     hash: str
     passages: int
+    source: str = ""
 
 
 @dataclass(slots=True)
@@ -96,6 +98,7 @@ class Indexer:
     on_progress: Callable[[int], None] | None = None
     _counts: _Counts = field(default_factory=_Counts)
     _seen: dict[str, None] = field(default_factory=dict)  # ids, in their order
+    _sources: set[str] = field(default_factory=set)  # that documents were read from
 
     def run(
         self, documents: Iterable[Document], *, prune: bool = False, encoded: Encoded | None = None
@@ -208,9 +211,11 @@ class Indexer:
             if document.id in self._seen:
                 raise DataError(f"the document id {document.id!r} occurs twice; ids must be unique")
             self._seen[document.id] = None
+            if document.source:
+                self._sources.add(document.source)
 
     def _all_stored(self) -> Iterator[tuple[str, Stored]]:
-        for batch in self.engine.scroll((ID, HASH, PASSAGES, NUMBER), batch=5000):
+        for batch in self.engine.scroll((ID, HASH, PASSAGES, NUMBER, SOURCE), batch=5000):
             for record in batch:
                 if record.payload.get(NUMBER, 0) == 0:
                     yield record.payload[ID], _stored(record.payload)
@@ -222,7 +227,10 @@ class Indexer:
         return {record.payload[ID]: _stored(record.payload) for record in found}
 
     def _prune(self, known: Mapping[str, Stored]) -> int:
-        gone = sorted(name for name in known if name not in self._seen)
+        own = self._sources
+        gone = sorted(
+            name for name in known if name not in self._seen and (not own or known[name].source in own)
+        )
         delete_documents(self.points, [(name, known[name].passages) for name in gone])
         return len(gone)
 
@@ -269,7 +277,7 @@ def _hash(stored: Mapping[str, Stored], name: str) -> str | None:
 
 def _stored(payload: Mapping[str, object]) -> Stored:
     points = payload.get(PASSAGES, 1)
-    return Stored(str(payload[HASH]), points if isinstance(points, int) else 1)
+    return Stored(str(payload[HASH]), points if isinstance(points, int) else 1, str(payload.get(SOURCE, "")))
 
 
 @runtime_checkable

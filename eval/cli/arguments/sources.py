@@ -24,7 +24,7 @@ else:
 _PLACES = 3  # that a reason shows
 
 # As `readers.opening.Format`, which `--help` cannot wait for.
-FORMATS = ("jsonl", "csv", "tsv", "tsv-unquoted", "parquet", "dataset", "files", "beir", "ir_datasets")
+FORMATS = ("jsonl", "csv", "tsv", "tsv-unquoted", "parquet", "arrow", "text")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,11 +33,13 @@ class SourceArguments:
 
     sources: tuple[str, ...] = option((), argument=True, metavar="SOURCE...", kind=completion.source)
     form: Format | None = option(
-        None, flag="--format", choices=FORMATS, help="What sources are, if it does not show."
+        None, flag="--format", choices=FORMATS, help="What files are, if their names do not show it."
     )
     id_field: str | None = option(None, metavar="NAME", help="Column of ids; `content` or `row` makes ids.")
     title_field: str | None = option(None, metavar="NAME", help="Column of titles.")
-    text_field: str | None = option(None, metavar="NAME", help="Column of texts.")
+    text_field: str | None = option(
+        None, metavar="NAME", help="Column of texts, or several: question,answer."
+    )
     on_error: Literal["raise", "skip"] = option("raise", help="What becomes of malformed rows.")
     include: tuple[str, ...] = option((), metavar="GLOB", help="Only these files of a folder. Several times.")
     exclude: tuple[str, ...] = option((), metavar="GLOB", help="Not these files and folders. Several times.")

@@ -68,7 +68,11 @@ Examples:
     "int8 is calibrated on the first documents.  [default: the index's own; "
     f"{DEFAULTS.precision} for a new one]"
 )
-@click.option("--prune", is_flag=True, help="Remove documents from the index that are in no source.")
+@click.option(
+    "--prune",
+    is_flag=True,
+    help="Remove documents that were read from these sources and are no longer there.",
+)
 @click.option(
     "--rebuild",
     is_flag=True,
@@ -107,7 +111,7 @@ def index(
 ) -> None:
     """Fill an index, or bring it up to date.
 
-    A SOURCE is a file or folder (JSONL, CSV, TSV, Parquet, text, Markdown, HTML, PDF), a saved data set, a
+    A SOURCE is a file or folder (JSONL, CSV, TSV, Parquet, text, Markdown, HTML, PDF, office documents), a
     BEIR folder, an id of ir_datasets, or `demo`. Only what is new or changed is encoded: run the same command
     again after a change, or after an interruption. The options of what is stored belong to a new index; one
     that exists keeps its own until it is rebuilt.
@@ -261,6 +265,7 @@ def _report(
 ) -> None:
     skipped = sources.skipped()
     indexed = done.added + done.updated
+    elsewhere = max(0, len(opened) - indexed - done.unchanged)
     values = {
         "index": str(location),
         "engine": opened.engine,
@@ -270,6 +275,7 @@ def _report(
         "updated": done.updated,
         "unchanged": done.unchanged,
         "removed": done.removed,
+        "elsewhere": elsewhere,
         "split": done.split,
         "seconds": seconds,
         "documents_per_second": indexed / seconds,
@@ -280,4 +286,7 @@ def _report(
         f"{done.removed} removed, {done.split} split into passages; {len(opened)} documents"
     )
     speed = f"{indexed} indexed in {seconds:.1f} s, {indexed / seconds:.3g} documents a second"
-    out.result(values, [first, *([speed] if indexed else []), *skipped_lines(skipped)])
+    told = [speed] if indexed else []
+    if elsewhere:
+        told.append(f"{elsewhere} stored documents are in no source that was given")
+    out.result(values, [first, *told, *skipped_lines(skipped)])

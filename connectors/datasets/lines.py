@@ -1,0 +1,196 @@
+"""Lines of text files: compressed or not, in any encoding; JSON objects, a line each."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from surprise_rerank.core.extras import import_extra
+from surprise_rerank.documents import encodable
+from surprise_rerank.errors import DataError, DatasetError
+
+EXTRA = "files"  # the extra that the readers of files are in
+
+_LONGEST = 64 * 2**20  # characters; a longer line is the sign of another format
+_SAMPLE = 64 * 2**10
+# UTF-32 goes first: its mark begins with that of UTF-16.
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_WESTERN = "cp1252"
+_TOLERANCE = 0.15  # of charset-normalizer's "chaos": enough for French, too little for Polish and Czech
+_UNDECODED = re.compile("[\udc80-\udcff]")  # what surrogateescape makes of bytes
+
+
+class RefusedError(Exception):
+    """One row or file that is no document; who reads it adds its place.
+
+    Attributes:
+        reason: a few words, by which it is counted.
+        detail: the sentence that is shown where it is an error.
+        unreadable: whether there may be a document all the same: no permission, no time.
+    """
+
+    def __init__(self, reason: str, detail: str | None = None, *, unreadable: bool = False) -> None:
+        super().__init__(detail or reason)
+        self.reason, self.detail, self.unreadable = reason, detail or reason, unreadable
+
+
+def marked_encoding(raw: bytes) -> str | None:
+    """The encoding of a byte order mark."""
+    return next((encoding for mark, encoding in _MARKS if raw.startswith(mark)), None)
+
+
+def decoded(raw: bytes, declared: str | None = None) -> tuple[str, str]:
+    """A file's text and its encoding: by a byte order mark, else UTF-8, what it declares, or a guess.
+
+    Raises:
+        RefusedError: if it is no text.
+        MissingExtraError: if the encoding has to be guessed and that is not installed.
+    """
+    marked = marked_encoding(raw)
+    if marked is None and b"\0" in raw[:8000]:  # where git looks for one
+        raise RefusedError("binary", "is binary, not text")
+    for encoding in [marked] if marked else ["utf-8", declared]:
+        try:
+            if encoding:
+                return raw.decode(encoding), encoding
+        except (UnicodeDecodeError, LookupError):
+            continue
+    guess = None if marked else guessed_encoding(raw[:_SAMPLE])
+    if guess is None:
+        raise RefusedError("binary", "is binary, or in no encoding that is known; save it as UTF-8")
+    return raw.decode(guess, "replace"), guess
+
+
+def guessed_encoding(sample: bytes) -> str | None:
+    """The likeliest encoding of a text that is not UTF-8, None for what is no text."""
+    normalizer = import_extra("charset_normalizer", EXTRA)
+    utils = import_extra("charset_normalizer.utils", EXTRA)
+    # Half a character at the end would rule its encoding out; no character but a line's end has that byte.
+    sample = sample[: sample.rfind(b"\n") + 1] or sample
+    # Without a mark and without a NUL it is not UTF-16, which short texts are taken for.
+    found = normalizer.from_bytes(sample, cp_exclusion=["utf_16", "utf_16_le", "utf_16_be"])
+    best = found.best()
+    if best is None:
+        return None
+    # Languages of western Europe come out as Central European or Baltic by chance. That is rarer by far.
+    is_western = not utils.is_multi_byte_encoding(best.encoding) and any(
+        _WESTERN in match.could_be_from_charset and match.chaos <= best.chaos + _TOLERANCE for match in found
+    )
+    return _WESTERN if is_western else str(best.encoding)
+
+
+@contextmanager
+def open_bytes(path: Path) -> Iterator[IO[bytes]]:
+    """A file's bytes, decompressed if its name ends in `.gz`.
+
+    Raises:
+        DataError: if the file is damaged.
+        DatasetError: if it cannot be read.
+    """
+    try:
+        opened: Any = gzip.open if path.suffix.lower() == ".gz" else open
+        with opened(path, "rb") as stream:
+            yield stream
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(
+            f"{path}: the gzip stream is damaged or cut short ({error}); fetch the file again"
+        ) from error
+    except OSError as error:
+        raise DatasetError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def read_lines(path: Path, *, newline: str = "\n", guess: bool = False) -> Iterator[str]:
+    """The lines of a file; bytes that are none of its encoding come as lone surrogates, see `check_decoded`.
+
+    Args:
+        path: a name that ends in `.gz` is decompressed.
+        newline: as for `open`.
+        guess: whether the encoding may be another one than that of the mark, or UTF-8.
+
+    Raises:
+        DataError: if the file is damaged, or a line is longer than 64 Mi characters.
+        DatasetError: if it cannot be read.
+        MissingExtraError: if the encoding is to be guessed and that is not installed.
+    """
+    with open_bytes(path) as stream:
+        sample = stream.read(_SAMPLE)
+    encoding = marked_encoding(sample) or "utf-8"
+    if guess and encoding == "utf-8":
+        try:
+            codecs.getincrementaldecoder("utf-8")().decode(sample)
+        except UnicodeDecodeError:
+            encoding = guessed_encoding(sample) or "utf-8"
+    with open_bytes(path) as stream:
+        text = io.TextIOWrapper(stream, encoding, "surrogateescape", newline)
+        number = 0
+        try:
+            while line := text.readline(_LONGEST):
+                number += 1
+                if len(line) == _LONGEST and line[-1] not in "\r\n":
+                    raise DataError(f"{path}:{number}: longer than {_LONGEST} characters; expected lines")
+                yield line
+        except UnicodeDecodeError as error:
+            raise DataError(f"{path}:{number + 1}: not valid {error.encoding}; save it as UTF-8") from error
+
+
+def count_lines(path: Path) -> int:
+    """How many lines a file has."""
+    with open_bytes(path) as stream:
+        return sum(1 for _ in stream)
+
+
+def check_decoded(text: str) -> None:
+    """Refuse a text in which a byte was no character.
+
+    Raises:
+        RefusedError: if one was not.
+    """
+    if not text.isascii() and _UNDECODED.search(text):
+        raise RefusedError("not valid UTF-8", "not valid UTF-8; save the file as UTF-8")
+
+
+def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any] | RefusedError]]:
+    """Number and object of every line that is not blank, or why it has none.
+
+    Raises:
+        DataError: if the file is damaged.
+        DatasetError: if it cannot be read.
+    """
+    for number, line in enumerate(read_lines(path), start=1):
+        if line.strip():
+            try:
+                yield number, _object(line)
+            except RefusedError as refused:
+                yield number, refused
+
+
+def _object(line: str) -> dict[str, Any]:
+    check_decoded(line)
+    try:
+        # Not strict: control characters inside strings are bad JSON, but they do no harm and they do occur.
+        record = json.loads(line, strict=False)
+        # A lone surrogate can only come from an escape, so most lines are spared the second pass.
+        if "\\ud" in line.lower():
+            record = json.loads(encodable(json.dumps(record, ensure_ascii=False)))
+    except json.JSONDecodeError as error:
+        detail = f"not valid JSON: {error.msg} at column {error.colno}"
+        raise RefusedError("not valid JSON", detail) from error
+    except (ValueError, RecursionError) as error:  # numbers of thousands of digits, deep nesting
+        raise RefusedError("not valid JSON", f"not valid JSON: {error}") from error
+    if not isinstance(record, dict):
+        raise RefusedError("not an object", f"must be a JSON object, got {line.strip()[:40]}")
+    return record

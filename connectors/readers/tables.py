@@ -1,0 +1,137 @@
+"""Documents of tables: JSON Lines, comma- and tab-separated values, Parquet and Arrow files."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+from collections.abc import Iterator
+from pathlib import Path, PurePath
+from typing import Any, Literal, TypeAlias, get_args
+
+from surprise_rerank.connectors.datasets.lines import (
+    RefusedError,
+    check_decoded,
+    count_lines,
+    read_lines,
+    read_objects,
+)
+from surprise_rerank.connectors.readers.arrow import count_rows, read_arrow
+from surprise_rerank.connectors.readers.fields import Columns, Fields, Row, documents_of
+from surprise_rerank.connectors.readers.source import Refusals
+from surprise_rerank.documents import Document
+from surprise_rerank.errors import DataError
+
+Table: TypeAlias = Literal["jsonl", "csv", "tsv", "tsv-unquoted", "parquet", "arrow"]
+
+_FIELD_LIMIT = 64 * 2**20  # characters; csv's own is 128 KiB, for the whole process
+
+
+def table_format(name: str) -> Table | None:
+    """The kind of table by a file's name; `.gz` may come after it where lines are read."""
+    path = PurePath(name.lower())
+    suffix = path.suffix
+    if suffix == ".gz" and PurePath(path.stem).suffix in (".jsonl", ".ndjson", ".csv", ".tsv"):
+        suffix = PurePath(path.stem).suffix
+    kind = {".ndjson": "jsonl"}.get(suffix, suffix.removeprefix("."))
+    return next((known for known in get_args(Table) if known == kind), None)
+
+
+def count_table(path: Path, kind: Table) -> int:
+    """How many documents a table has at most.
+
+    Raises:
+        DataError: if the file is damaged.
+        DatasetError: if it cannot be read.
+        MissingExtraError: if pyarrow is needed and not installed.
+    """
+    if kind in ("parquet", "arrow"):
+        return count_rows(path)
+    return count_lines(path) - (kind != "jsonl")
+
+
+def read_table(
+    path: Path, kind: Table, fields: Fields, refusals: Refusals, prefix: str = ""
+) -> Iterator[Document]:
+    """The documents of a table, in its order.
+
+    Args:
+        path: the file.
+        kind: of `csv` the delimiter is the one of , ; tab and | that the first line has most of; quotes are
+            those of spreadsheets, but for `tsv-unquoted`.
+        fields: the columns that were named.
+        refusals: what happens to malformed rows.
+        prefix: comes before the numbers of rows, if those are ids.
+
+    Raises:
+        DataError: if the file is damaged, or the id or the text cannot be found; if a row is malformed,
+            unless such rows are skipped.
+        DatasetError: if the file cannot be read.
+        MissingExtraError: if pyarrow is needed and not installed, or what guesses an encoding.
+    """
+    if kind in ("parquet", "arrow"):
+        return read_arrow(path, fields, refusals, prefix)
+    if kind == "jsonl":
+        rows = (Row(f"{path}:{n}", f"{prefix}{n}", values) for n, values in read_objects(path))
+        return documents_of(rows, fields, refusals)
+    return _delimited(path, kind, fields, refusals, prefix)
+
+
+def _delimited(
+    path: Path, kind: Table, fields: Fields, refusals: Refusals, prefix: str
+) -> Iterator[Document]:
+    csv.field_size_limit(max(csv.field_size_limit(), _FIELD_LIMIT))
+    lines = read_lines(path, newline="", guess=True)
+    blank = 0
+    while (head := next(lines, "")) and not head.strip():
+        blank += 1
+    if not head:
+        return
+    strict = kind != "tsv-unquoted"
+    delimiter = max(",;\t|", key=head.count) if kind == "csv" else "\t"
+    # Not strict, a quote that is opened and not closed would swallow the rows after it.
+    rows = _parsed(
+        csv.reader(
+            itertools.chain([head], lines),
+            delimiter=delimiter,
+            quoting=csv.QUOTE_MINIMAL if strict else csv.QUOTE_NONE,
+            strict=strict,
+        )
+    )
+    first = next(rows)[1]
+    if isinstance(first, RefusedError):
+        raise DataError(f"{path}:{blank + 1}: {first.detail}")
+    # pandas writes its row numbers into a column without a name.
+    names = [name.strip() or f"column_{i}" for i, name in enumerate(first, start=1)]
+    columns = Columns.of_table(fields, names, path)
+    full = ((line, values) for line, values in rows if values != [])
+    found = (
+        Row(f"{path}:{blank + line}", f"{prefix}{number}", _record(names, values))
+        for number, (line, values) in enumerate(full, start=1)
+    )
+    yield from documents_of(found, fields, refusals, columns=columns)
+
+
+def _parsed(reader: Any) -> Iterator[tuple[int, list[str] | RefusedError]]:
+    """Line and values of every row."""
+    while True:
+        line = reader.line_num + 1
+        try:
+            yield line, next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            advice = "is a quote not closed, or not doubled? Or give the format tsv-unquoted"
+            yield line, RefusedError("not valid CSV", f"not valid CSV: {error}; {advice}")
+
+
+def _record(names: list[str], values: list[str] | RefusedError) -> dict[str, str] | RefusedError:
+    if isinstance(values, RefusedError):
+        return values
+    if len(values) != len(names):
+        wrong = f"{len(values)} columns, but the head has {len(names)}"
+        return RefusedError("wrong number of columns", wrong)
+    try:
+        check_decoded("".join(values))
+    except RefusedError as refused:
+        return refused
+    return dict(zip(names, values, strict=True))
