@@ -252,10 +252,7 @@ class AttachedCollection(Searched):
 
     def sample_ids(self, size: int) -> tuple[str, ...]:
         """Ids of a uniform sample of so many documents, the same for the same points."""
-        with self._lock:
-            if size not in self._samples:
-                self._samples[size] = self._sampled(size)
-            return self._samples[size]
+        return self.sample(size, frozenset()).ids
 
     def sample(self, size: int, fields: frozenset[Field]) -> Candidates:
         """A uniform sample of the documents, the same for the same points.
@@ -264,7 +261,10 @@ class AttachedCollection(Searched):
             size: how many; all where there are fewer.
             fields: what to fetch with them.
         """
-        ids = self.sample_ids(size)
+        with self._lock:
+            if size not in self._samples:
+                self._samples[size] = self._sampled(size)
+            ids = self._samples[size]
         records = self._engine.retrieve(
             [point_id(name) for name in ids], self.pools.payload_of(fields), self.pools.vectors_of(fields)
         )

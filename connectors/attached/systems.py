@@ -78,7 +78,7 @@ class AttachedInputs(SystemInputs):
         ]
         if not absent:
             return ""
-        why = "the collection has none"
+        why = "the collection has none that are read"
         if own.enriched.record is not None and not own.enriched.record.complete:
             why = "enriching is not finished"
         elif own.enriched.has_tokens and not own.has_tokens:
@@ -116,4 +116,4 @@ class AttachedInputs(SystemInputs):
         if option == "--tokens" and own.enriched.has_tokens and not own.has_tokens:
             return DataError(f"{own.where}: {own.tokens_of_another}")
         plain = what.replace("sparse vectors", "words")
-        return DataError(f"{own.where} has no {plain}; choose another system, or {_REMEDIES[option]}")
+        return DataError(f"{own.where} has no {plain} that are read; choose another system, or {_REMEDIES[option]}")
