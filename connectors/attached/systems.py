@@ -116,4 +116,6 @@ class AttachedInputs(SystemInputs):
         if option == "--tokens" and own.enriched.has_tokens and not own.has_tokens:
             return DataError(f"{own.where}: {own.tokens_of_another}")
         plain = what.replace("sparse vectors", "words")
-        return DataError(f"{own.where} has no {plain} that are read; choose another system, or {_REMEDIES[option]}")
+        return DataError(
+            f"{own.where} has no {plain} that are read; choose another system, or {_REMEDIES[option]}"
+        )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -15,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from surprise_rerank.connectors.document_index import DocumentIndex
-from surprise_rerank.connectors.qdrant.location import shown_url
+from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.qdrant.multivectors import TOKEN_FIELDS
 from surprise_rerank.connectors.qdrant.schema import DENSE, DOCUMENT_FIELDS, ID, TEXT, TITLE, TOKEN_VECTORS
 from surprise_rerank.connectors.similar.folder import (
@@ -39,7 +38,6 @@ from surprise_rerank.errors import DataError
 CHUNK, _WINDOW = 1024, 128
 # Compared in a tenth of the time of all tokens, and nearly as similar (docs/similar.md).
 _FORM = TokenForm("int8", 3.5)
-_COLLECTION = re.compile(r"(?P<url>https?://.+?)/(?:collections/)?(?P<name>[^/:]+)/?")
 
 # Documents, with their vectors and token vectors where these are known.
 Batch: TypeAlias = tuple[Sequence[Document], Float32Array | None, TokenBatch | None]
@@ -73,12 +71,7 @@ def open_index(where: str) -> DocumentIndex:
         StoreError: if it cannot be opened.
         DataError: if a url names no collection.
     """
-    if not where.startswith(("http://", "https://")):
-        return DocumentIndex.open(where, None)
-    found = _COLLECTION.fullmatch(where)
-    if found is None:
-        raise DataError(f"{shown_url(where)} names no collection; give http://host:6333/NAME, or a folder")
-    return DocumentIndex.open(None, None, url=found["url"], collection=found["name"])
+    return DocumentIndex.open(Location.at(where), None)
 
 
 def of_index(index: DocumentIndex, tokens: bool) -> Iterator[Batch]:
