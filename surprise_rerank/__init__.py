@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from surprise_rerank.rerank.rerankers import FusionReranker as FusionReranker
     from surprise_rerank.rerank.rerankers import SurpriseReranker as SurpriseReranker
     from surprise_rerank.similarities.dynamax import DynaMax as DynaMax
-    from surprise_rerank.similarities.registry import similarity_names as similarity_names
-    from surprise_rerank.similarities.reranker import SimilarityReranker as SimilarityReranker
+    from surprise_rerank.similarities.table import similarity_names as similarity_names
+    from surprise_rerank.similarities.text_similarity import SimilarityReranker as SimilarityReranker
     from surprise_rerank.similarities.text_similarity import TextSimilarity as TextSimilarity
     from surprise_rerank.surprise.ensemble import Ensemble as Ensemble
     from surprise_rerank.surprise.score import Surprise as Surprise
@@ -81,9 +81,8 @@ _PUBLIC = {
     "rerank.diversity": "Diversity",
     "rerank.rerankers": "CosineReranker DynaMaxReranker FusionReranker SurpriseReranker",
     "similarities.dynamax": "DynaMax",
-    "similarities.registry": "similarity_names",
-    "similarities.reranker": "SimilarityReranker",
-    "similarities.text_similarity": "TextSimilarity",
+    "similarities.table": "similarity_names",
+    "similarities.text_similarity": "SimilarityReranker TextSimilarity",
     "surprise.ensemble": "Ensemble",
     "surprise.score": "Surprise",
     "text_reranker": "TextReranker",

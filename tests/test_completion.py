@@ -15,8 +15,8 @@ from surprise_rerank.eval.cli import completion
 from surprise_rerank.eval.cli.rerank_eval.main import command as rerank_eval
 from surprise_rerank.eval.cli.surprise_rerank.main import command as surprise_rerank
 from surprise_rerank.eval.retrieval.measures import parse_measures
-from surprise_rerank.eval.retrieval.systems import EVALUATED
-from surprise_rerank.similarities.registry import SIMILARITIES
+from surprise_rerank.eval.retrieval.systems import CHOSEN, EVALUATED
+from surprise_rerank.similarities.table import with_raw
 
 
 def completed(command: object, arguments: list[str], begun: str) -> list[str]:
@@ -25,7 +25,7 @@ def completed(command: object, arguments: list[str], begun: str) -> list[str]:
 
 
 def test_the_names_are_those_that_there_are() -> None:
-    assert [*completion.SIMILARITIES, *completion.RAW] == list(SIMILARITIES)
+    assert [*completion.SIMILARITIES, *completion.RAW] == list(with_raw())
     assert sorted(completion.EVALUATED) == sorted(EVALUATED)
     assert len(parse_measures(completion.MEASURES)) == len(completion.MEASURES)
 
@@ -89,4 +89,7 @@ def test_the_list_of_systems_begins_with_the_default_ones() -> None:
     assert {line.split()[0] for line in lines[1:other]} == {
         "auto", "bm25", "cosine", "dynamax", "fusion", "surprise"
     }  # fmt: skip
-    assert {line.split()[0] for line in lines[other + 1 :]} >= set(EVALUATED)
+    choice = lines[other + 1 : lines.index("Variants of these, for studies:")]
+    assert {line.split()[0] for line in choice} == {*CHOSEN}
+    shown = " ".join(lines).replace(",", " ").split()
+    assert {*shown} >= {name.removesuffix("-raw") for name in EVALUATED}

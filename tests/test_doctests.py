@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from surprise_rerank.errors import MissingExtraError
-from surprise_rerank.similarities.registry import SIMILARITIES
+from surprise_rerank.similarities.table import SIMILARITIES
 
 ROOT = Path(__file__).resolve().parents[1]
 

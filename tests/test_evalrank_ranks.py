@@ -24,7 +24,7 @@ from surprise_rerank.eval.studies.evalrank.normalized import Csls
 from surprise_rerank.eval.studies.evalrank.ranks import Items, Ranks, distinct, rank, ranks
 from surprise_rerank.eval.studies.evalrank.token_measure import TokenMeasure
 from surprise_rerank.similarities.bags import Texts
-from surprise_rerank.similarities.registry import CorpusStatistics, find_similarity
+from surprise_rerank.similarities.table import CorpusStatistics, find_similarity
 
 
 def items_of(vectors: Float32Array) -> tuple[Items, np.ndarray]:

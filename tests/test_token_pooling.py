@@ -19,10 +19,9 @@ from surprise_rerank.core.tokens.batch import STORAGES, Storage
 from surprise_rerank.core.tokens.pooling import clusters
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
+from surprise_rerank.similarities.definitions import once_per_word, weighted_dynamax
 from surprise_rerank.similarities.dynamax import DynaMax, Measure
-from surprise_rerank.similarities.fuzzy_bags import WeightedDynaMax
-from surprise_rerank.similarities.reranker import SimilarityReranker
-from surprise_rerank.similarities.word_weights import OncePerWord
+from surprise_rerank.similarities.text_similarity import SimilarityReranker
 
 
 def vectors(count: int, seed: int = 0, dimension: int = 12) -> np.ndarray:
@@ -191,7 +190,7 @@ def test_a_similarity_that_reads_words_gets_a_vector_for_each(storage: Storage) 
     assert merged.lengths.tolist() == [12] * 4
     own = encoder.encode(["word3 word5"], "query").require_tokens()
     query = Query("word3 word5", tokens=own[0])
-    similarity = WeightedDynaMax(DynaMax("jaccard", "joint"), OncePerWord())
+    similarity = weighted_dynamax(DynaMax("jaccard", "joint"), once_per_word)
     assert {"words", "vectors"} <= similarity.inputs
     found = []
     for batch in (tokens, merged):

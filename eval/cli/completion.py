@@ -8,7 +8,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-# As `similarities.registry.SIMILARITIES`, which needs torch; without the variants `-raw`.
+# As `similarities.table.SIMILARITIES`, which imports NumPy; without the option `-raw`.
 SIMILARITIES = (  # noqa: SIM905 (a list would be thirty lines)
     "dynamax dynamax-idf dynamax-sif dynamax-inclusion dynamax-tversky dynamax-jaccard dynamax-otsuka "
     "dynamax-dice dynamax-cosine dynamax-jaccard-set dynamax-jaccard-sif max-jaccard max-cosine min-jaccard "

@@ -22,7 +22,7 @@ from surprise_rerank.errors import MissingExtraError
 from surprise_rerank.eval.retrieval.fitting import Lessons
 from surprise_rerank.eval.retrieval.trec import Run
 from surprise_rerank.pipeline import Retriever
-from surprise_rerank.similarities.registry import CorpusStatistics, FittedOn
+from surprise_rerank.similarities.table import CorpusStatistics, FittedOn
 from surprise_rerank.surprise.ensemble import Ensemble
 
 # Candidates by cosine, by BM25 (Qdrant's, or Lucene's), or the union of both.

@@ -21,8 +21,8 @@ from surprise_rerank.rerank.fusion import BM25_WEIGHT, FusionMethod
 from surprise_rerank.rerank.rerankers import FusionReranker, Reranker, SurpriseReranker
 from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, RetrievedScorer, Scorer
 from surprise_rerank.rerank.weight_fitting import Weighted, fit_guarded
-from surprise_rerank.similarities.registry import SIMILARITIES, NamedSimilarity
-from surprise_rerank.similarities.reranker import SimilarityReranker
+from surprise_rerank.similarities.table import find_similarity, with_raw
+from surprise_rerank.similarities.text_similarity import SimilarityReranker
 from surprise_rerank.surprise.score import SurpriseModel, Weight
 
 # Size of the pools that weights are fitted on.
@@ -30,6 +30,9 @@ _FIT_DEPTH = 100
 
 # The scorers of a fusion: BM25 by Qdrant or by Lucene, and two that need no words.
 SCORERS = ("bm25", "bm25-lucene", "cosine", "dynamax")
+
+# What people choose from, beside the registered systems; the others are variants of a study.
+CHOSEN = ("surprise-crossover", "bm25-lucene", "fusion-lucene", "auto-fitted", "fusion-lucene-fitted")
 
 
 def build(system: System, resources: Resources) -> BuiltSystem:
@@ -55,7 +58,7 @@ def surprise(model: SurpriseModel, weight: Weight, shrink: float, resources: Res
 
 def similarity(name: str, resources: Resources) -> BuiltSystem:
     """A pool by a similarity of the registry."""
-    named = SIMILARITIES[name]
+    named = find_similarity(name)
     reranker = SimilarityReranker(named.build(resources.fitting(named.fitted_on)), resources.encoder, name)
     return BuiltSystem(name, resources.retriever("cosine"), reranker)
 
@@ -162,7 +165,8 @@ def _surprise(
     return System(name=name, summary=summary, build=partial(surprise, model, weight, shrink))
 
 
-def _similarity(name: str, named: NamedSimilarity) -> System:
+def _similarity(name: str) -> System:
+    named = find_similarity(name)
     summary = f"cosine's pool by {named.summary}"
     return System(
         name=name,
@@ -224,7 +228,7 @@ EVALUATED: Mapping[str, System] = MappingProxyType(
                 "percentile",
             ),
             _surprise("surprise-empirical", "surprise by its definition, over a sample", "empirical"),
-            *(_similarity(name, named) for name, named in SIMILARITIES.items() if name not in SYSTEMS),
+            *(_similarity(name) for name in with_raw() if name not in SYSTEMS),
             System(
                 name="auto-fitted",
                 summary="auto with weights fitted on the judged questions of another split (--fit), if they "

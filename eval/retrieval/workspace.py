@@ -29,8 +29,8 @@ from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, judged_que
 from surprise_rerank.eval.retrieval.fitting import Lessons
 from surprise_rerank.eval.retrieval.pools import Resources
 from surprise_rerank.similarities.bags import Texts, word_lists
-from surprise_rerank.similarities.registry import CorpusStatistics, FittedOn
-from surprise_rerank.similarities.word_weights import WordStatistics
+from surprise_rerank.similarities.definitions import WordStatistics
+from surprise_rerank.similarities.table import CorpusStatistics, FittedOn
 from surprise_rerank.surprise.ensemble import Ensemble
 
 # Documents whose words are counted at a time, between two signs of progress.

@@ -16,7 +16,7 @@ from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.encoders.static import StaticEncoder
 from surprise_rerank.encoders.word_vectors import WordVectors
 from surprise_rerank.errors import DataError
-from surprise_rerank.similarities.averages import Removal
+from surprise_rerank.similarities.definitions import Removal
 
 # What EvalRank gives a sentence of which no word is known, in every dimension.
 _NOTHING = 1e-9
@@ -172,4 +172,4 @@ def post_processed(vectors: Float32Array) -> Float32Array:
     Raises:
         DataError: if all of them are zero.
     """
-    return Removal.of_sentences(vectors, 2)(vectors).astype(np.float32)
+    return Removal.of(vectors, 2, centred=False)(vectors).astype(np.float32)

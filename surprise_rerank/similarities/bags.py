@@ -1,4 +1,4 @@
-"""Texts as bags of tokens, with vectors and words, and the protocol of a similarity of two bags.
+"""Texts as bags of tokens, with vectors and words.
 
 A token whose vector is zero is a word that the encoder does not know. Every similarity of vectors omits it,
 so that an unknown word changes no score.
@@ -7,15 +7,14 @@ so that an unknown word changes no score.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, Protocol, TypeAlias
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from surprise_rerank.core.arrays import Float64Array, FloatArray
 from surprise_rerank.core.tokens import TokenBatch
-from surprise_rerank.core.tokens.members import offsets_of
 from surprise_rerank.encoders.base import Encoder, Kind, require_token_encoder
 from surprise_rerank.errors import DataError
 
@@ -125,7 +124,7 @@ class Texts:
         Args:
             encoder: makes the vectors and cuts the words.
             texts: n strings.
-            inputs: `BagSimilarity.inputs`.
+            inputs: `Similarity.inputs`.
             kind: chooses the model's prompt, where it has one.
             reads_words: whether words are needed, although `inputs` does not name those of both texts.
         """
@@ -167,42 +166,6 @@ class Texts:
             )
         return self.words
 
-    def known(self) -> Texts:
-        """The texts without the tokens whose vector is zero; itself where there is none."""
-        kept = known_tokens(self.batch)
-        if kept.all():
-            return self
-        tokens = self.batch
-        batch = replace(tokens.with_rows(kept, offsets_of(kept.astype(np.int64))[tokens.offsets]), own=None)
-        if self.words is None:
-            return Texts(batch)
-        flags = np.split(kept, tokens.offsets[1:-1])
-        pairs = zip(self.words, flags, strict=True)
-        return Texts(
-            batch, tuple(tuple(w for w, k in zip(words, known, strict=True) if k) for words, known in pairs)
-        )
-
-
-class BagSimilarity(Protocol):
-    """A similarity of two texts. A larger number is more similar; an empty text has 0 to all others.
-
-    `pair` is the definition, in float64, written like its paper. `pool` scores many documents fast. The score
-    of a pair does not depend on the rest of the pool.
-    """
-
-    @property
-    def inputs(self) -> frozenset[Input]:
-        """What it reads of the texts: `vectors`, `words` of both, or `query words` alone."""
-        ...
-
-    def pair(self, query: Bag, document: Bag) -> float:
-        """The similarity of one pair, as defined: the reference form."""
-        ...
-
-    def pool(self, query: Bag, documents: Texts) -> Float64Array:
-        """(n,) the similarity of a query to every document: the fast form."""
-        ...
-
 
 def word_lists(
     encoder: Encoder, texts: Sequence[str], kind: Kind = "document"
@@ -220,12 +183,6 @@ def known_tokens(tokens: TokenBatch) -> npt.NDArray[np.bool_]:
     """(total,) whether a token's vector is not zero."""
     known: npt.NDArray[np.bool_] = (tokens.norms > 0) & (tokens.scales > 0)
     return known & tokens.directions.any(axis=1)
-
-
-def with_lengths(tokens: TokenBatch, lengths: FloatArray) -> TokenBatch:
-    """The same directions with other lengths, (total,); zero vectors stay zero."""
-    # The memberships in their own text are those of the old lengths.
-    return replace(tokens, norms=(lengths * (tokens.norms > 0)).astype(np.float32), own=None)
 
 
 def require_finite(tokens: FloatArray, whose: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -45,7 +46,7 @@ Examples:
   rerank-eval --dataset beir/scifact --systems cosine,auto,auto-fitted --fit train
   rerank-eval --dataset beir/scifact --systems-from systems.yaml --run theirs=theirs.trec
   rerank-eval --dataset beir/scifact --pool theirs.trec --systems cosine,dynamax
-  rerank-eval --model glove-6b-50d --systems bm25-lucene,cosine,dynamax-jaccard-raw,wmd
+  rerank-eval --model glove-6b-50d --systems bm25-lucene,cosine --similarity wmd
   rerank-eval --qdrant-url http://localhost:6333 (the key from QDRANT_API_KEY)
   rerank-eval words --data benchmarks --model glove-6b-50d
   rerank-eval classify texts.jsonl               zero-shot by the labels' names
@@ -80,6 +81,15 @@ Shell completion (bash; zsh and fish likewise):
     type=completion.systems(several=True),
     help="What to compare, with commas between; `--list-systems` describes all.  "
     f"[default: {','.join(DEFAULTS.systems)}; with --systems-from or --run, the baseline]",
+)
+@click.option(
+    "--similarity",
+    "named",
+    metavar="NAME",
+    multiple=True,
+    type=completion.similarities,
+    help="Compare this similarity of texts, too: it orders cosine's pool. `-raw` behind a name keeps the "
+    "lengths of token vectors. Several times.",
 )
 @click.option(
     "--systems-from",
@@ -230,20 +240,32 @@ def command(context: click.Context, /, *, list_systems: bool, **values: Any) -> 
     # Imported late, because `--help` and shell completion should not wait for torch.
     if list_systems:
         from surprise_rerank.connectors.systems.register import all_systems
-        from surprise_rerank.eval.retrieval.systems import EVALUATED
+        from surprise_rerank.eval.retrieval.systems import CHOSEN, EVALUATED
+        from surprise_rerank.similarities.table import SIMILARITIES, is_similarity
 
         systems = {**all_systems(), **EVALUATED}
-        width = max(len(name) for name in systems)
+        width = max(len(name) for name in (*all_systems(), *CHOSEN, *SIMILARITIES))
         default = "auto"
         first = [default, *(name for name in DEFAULTS.systems if name != default)]
         for title, names in (
             ("Compared by default:", first),
-            ("Others:", [name for name in systems if name not in first]),
+            ("Others:", [*(name for name in all_systems() if name not in first), *CHOSEN]),
         ):
             click.echo(title)
             for name in names:
                 more = " (the default of surprise-rerank)" if name == default else ""
                 click.echo(f"  {name:<{width}}  {systems[name].summary}{more}")
+        shown = {*all_systems(), *CHOSEN}
+        variants = [name for name in EVALUATED if name not in shown and not is_similarity(name)]
+        click.echo("Variants of these, for studies:")
+        click.echo(
+            textwrap.fill(
+                ", ".join(variants), 98, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
+            )
+        )
+        click.echo("By a similarity of texts: --similarity NAME, or NAME-raw for raw token lengths:")
+        for name, named in SIMILARITIES.items():
+            click.echo(f"  {name:<{width}}  {named.summary}")
         return
     _compare(**values)
 
@@ -270,6 +292,8 @@ def _compare(
 
     names = _names([name for given in datasets for name in given.split(",")], "--dataset")
     values["systems"] = _systems(**values)
+    if named := values.pop("named"):
+        values["systems"] = tuple(dict.fromkeys((*values["systems"], *named)))
     values["measures"] = _names(_SEPARATOR.split(values["measures"]), "--measures")
     values["qdrant_url"] = values["qdrant_url"] or None  # the client takes an empty one for localhost
     if clean and values["qdrant_url"] is None:

@@ -24,7 +24,8 @@ Examples:
 Measures of sentence vectors:
   cosine, l2, csls, surprise, surprise-crossover, surprise-mixed, surprise-pooled,
   surprise-pooled-mixed, surprise-shrunk: as those of `rerank-eval words`
-Measures of token vectors, which take some minutes each; `-raw` after a name keeps their lengths:
+Measures of token vectors; `-raw` after a name keeps their lengths. Those of DynaMax take some
+minutes each; the others have no fast form and take hours:
   dynamax, dynamax-jaccard, max-jaccard and the rest of `rerank-eval --list-systems`
 
 \b

@@ -32,14 +32,14 @@ from surprise_rerank.eval.studies.sentence_models import (
     post_processed,
 )
 from surprise_rerank.similarities.bags import Texts, word_lists
+from surprise_rerank.similarities.definitions import WordStatistics
 from surprise_rerank.similarities.kernels import with_own_memberships
-from surprise_rerank.similarities.registry import CorpusStatistics, find_similarity, similarity_names
-from surprise_rerank.similarities.word_weights import WordStatistics
+from surprise_rerank.similarities.table import CorpusStatistics, find_similarity, with_raw
 
 
 def sentence_measures() -> tuple[str, ...]:
     """The names of all measures: those of sentence vectors, and the similarities of token vectors."""
-    return (*DENSE_MEASURES, *similarity_names())
+    return (*DENSE_MEASURES, *with_raw())
 
 
 def evaluate_sentences(

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 from surprise_rerank.core.arrays import Float64Array, IntArray
-from surprise_rerank.similarities.bags import BagSimilarity, Texts
+from surprise_rerank.similarities.bags import Texts
+from surprise_rerank.similarities.definitions import Similarity
 
 # The kernels take maxima and sums of float32 products.
 _ROUNDING = 1e-5
@@ -22,7 +23,7 @@ class TokenMeasure:
         texts: m items.
     """
 
-    def __init__(self, similarity: BagSimilarity, texts: Texts) -> None:
+    def __init__(self, similarity: Similarity, texts: Texts) -> None:
         self.similarity = similarity
         self.texts = texts
 

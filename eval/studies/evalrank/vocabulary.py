@@ -11,7 +11,7 @@ import numpy.typing as npt
 from surprise_rerank.connectors.progress import Advance, Terminal
 from surprise_rerank.core.arrays import Float32Array, FloatArray, IntArray, unit_rows
 from surprise_rerank.eval.studies.sentence_models import SentenceModel
-from surprise_rerank.similarities.averages import Removal
+from surprise_rerank.similarities.definitions import Removal
 
 # How many principal components post-processing takes off.
 _COMPONENTS = 2

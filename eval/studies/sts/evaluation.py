@@ -23,8 +23,8 @@ from surprise_rerank.eval.studies.sts.systems import (
 )
 from surprise_rerank.eval.studies.sts.tables import Compared, tables
 from surprise_rerank.eval.studies.sts.word_counts import statistics_of
-from surprise_rerank.similarities.registry import find_similarity
-from surprise_rerank.similarities.word_weights import WordStatistics
+from surprise_rerank.similarities.definitions import WordStatistics
+from surprise_rerank.similarities.table import find_similarity
 
 
 def evaluate_sts(

@@ -13,9 +13,9 @@ from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray, un
 from surprise_rerank.encoders.base import Progress
 from surprise_rerank.eval.studies.sentence_models import SentenceModel, post_processed
 from surprise_rerank.eval.studies.sts.data import DataSet
-from surprise_rerank.similarities.bags import Bag, BagSimilarity, Texts, word_lists
-from surprise_rerank.similarities.registry import CorpusStatistics, find_similarity
-from surprise_rerank.similarities.word_weights import WordStatistics
+from surprise_rerank.similarities.bags import Bag, Texts, word_lists
+from surprise_rerank.similarities.definitions import Similarity, WordStatistics
+from surprise_rerank.similarities.table import CorpusStatistics, find_similarity
 
 COSINE = "cosine"
 
@@ -115,7 +115,7 @@ class EncodedPairs:
         return Texts(self._texts.batch.take(self._occurrences), tuple(words[i] for i in self._occurrences))
 
 
-def compare(similarity: BagSimilarity, first: Sequence[Bag], second: Sequence[Bag]) -> Float64Array:
+def compare(similarity: Similarity, first: Sequence[Bag], second: Sequence[Bag]) -> Float64Array:
     """(n,) similarities of pairs of bags, by the reference form.
 
     The fast form compares one text with a pool; here nearly every pair has texts of its own.

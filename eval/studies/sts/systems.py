@@ -14,7 +14,7 @@ from surprise_rerank.eval.stats.correlations import Correlations, correlations, 
 from surprise_rerank.eval.studies.sentence_models import SentenceModel
 from surprise_rerank.eval.studies.sts.data import DataSet, SubTask
 from surprise_rerank.eval.studies.sts.scoring import COSINE
-from surprise_rerank.similarities.registry import SIMILARITIES, find_similarity
+from surprise_rerank.similarities.table import RAW, find_similarity, with_raw
 
 ALL = "all"
 # The paper's, over raw word vectors. Token vectors of a sentence encoder are compared at length 1.
@@ -107,8 +107,8 @@ def similarities_for(model: SentenceModel, names: Sequence[str] | None, baseline
     """
     if names is None:
         raw = model.word_vectors is not None
-        names = (COSINE, *(name if raw else name.removesuffix("-raw") for name in _WORDS))
-    wanted = [n for name in names for n in ((COSINE, *SIMILARITIES) if name == ALL else (name,))]
+        names = (COSINE, *(name if raw else name.removesuffix(RAW) for name in _WORDS))
+    wanted = [n for name in names for n in ((COSINE, *with_raw()) if name == ALL else (name,))]
     return tuple(dict.fromkeys((baseline, *wanted)))
 
 

@@ -13,7 +13,7 @@ from surprise_rerank.errors import DataError
 from surprise_rerank.eval.line_files import read_lines
 from surprise_rerank.eval.studies.sts.data import DataSet
 from surprise_rerank.similarities.bags import word_lists
-from surprise_rerank.similarities.word_weights import WordStatistics
+from surprise_rerank.similarities.definitions import WordStatistics
 
 
 def read_word_counts(path: Path) -> dict[str, float]:

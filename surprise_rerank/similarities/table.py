@@ -1,0 +1,241 @@
+"""The similarities of texts by name: those of the fuzzy-set papers, and their baselines.
+
+Every name works on strings alone (`TextSimilarity`), in the re-ranker (`SimilarityReranker`) and in
+`rerank-eval --similarity`. Tokens have length 1; `-raw` behind a name is the option that keeps their own
+lengths, as the papers do with word vectors. It stands with the name so that one run compares both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from surprise_rerank.encoders.base import Encoder, token_dimension
+from surprise_rerank.errors import DataError, near_or_all
+from surprise_rerank.similarities import definitions as by
+from surprise_rerank.similarities.bags import Texts, word_lists
+from surprise_rerank.similarities.dynamax import DynaMax, Measure
+
+FittedOn: TypeAlias = Literal["statistics", "texts"]
+
+RAW = "-raw"
+# Words of the corpus in the universe `fbow-vocabulary`.
+_VOCABULARY = 1000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CorpusStatistics:
+    """What similarities are fitted on.
+
+    Attributes:
+        dimension: d of the token vectors.
+        texts: a sample of the corpus, with vectors and words.
+        statistics: of the words of the whole corpus.
+    """
+
+    dimension: int
+    texts: Texts = field(default_factory=Texts)
+    statistics: by.WordStatistics = field(default_factory=by.WordStatistics)
+
+    @classmethod
+    def encode(
+        cls,
+        encoder: Encoder,
+        texts: Sequence[str],
+        fitted_on: frozenset[FittedOn],
+        statistics: by.WordStatistics | None = None,
+    ) -> CorpusStatistics:
+        """What of these texts a similarity is fitted on; `statistics` may be of a larger corpus."""
+        if not len(texts):
+            raise DataError("there are no texts to fit on; give some of the corpus")
+        words = word_lists(encoder, texts)
+        sample = Texts()
+        if "texts" in fitted_on:
+            sample = Texts(encoder.encode(texts).require_tokens(), words)
+        return cls(token_dimension(encoder) or 0, sample, statistics or by.WordStatistics.of(words))
+
+
+@dataclass(frozen=True, slots=True)
+class NamedSimilarity:
+    """A similarity by name.
+
+    Attributes:
+        summary: one line for lists and reports.
+        make: makes it of what it is fitted on; the flag is whether tokens have length 1.
+        fitted_on: what `make` reads of the corpus; nothing, where it is empty.
+        symmetric: whether the order of the two texts makes no difference.
+        module, extra: an optional module that it needs, and the extra of this package that installs it.
+        has_raw: whether lengths make a difference; not for what reads words or directions alone.
+    """
+
+    summary: str
+    make: Callable[[CorpusStatistics, bool], by.Similarity]
+    fitted_on: frozenset[FittedOn] = frozenset()
+    symmetric: bool = True
+    module: str = ""
+    extra: str = ""
+    has_raw: bool = True
+    unit_tokens: bool = True
+
+    def build(self, corpus: CorpusStatistics) -> by.Similarity:
+        """The similarity, fitted."""
+        return self.make(corpus, self.unit_tokens)
+
+
+def similarity_names() -> tuple[str, ...]:
+    """The names of all similarities, without `-raw`."""
+    return tuple(SIMILARITIES)
+
+
+def is_similarity(name: str) -> bool:
+    """Whether there is a similarity of this name."""
+    named = SIMILARITIES.get(name.removesuffix(RAW))
+    return named is not None and (named.has_raw or not name.endswith(RAW))
+
+
+def find_similarity(name: str) -> NamedSimilarity:
+    """The similarity of this name, over raw lengths with `-raw` behind it; a DataError if it is not known."""
+    if not is_similarity(name):
+        raise DataError(f"unknown similarity {name!r}; {near_or_all(name, with_raw())}")
+    named = SIMILARITIES[name.removesuffix(RAW)]
+    if not name.endswith(RAW):
+        return named
+    return replace(named, summary=f"{named.summary}, raw token lengths", unit_tokens=False)
+
+
+def with_raw() -> tuple[str, ...]:
+    """Every name, and then those that `-raw` can stand behind, with it."""
+    return (*SIMILARITIES, *(name + RAW for name, named in SIMILARITIES.items() if named.has_raw))
+
+
+def _joint(measure: Measure, unit: bool, beta: float = 1.0) -> by.Similarity:
+    return by.weighted_dynamax(DynaMax(measure, "joint", beta=beta, unit_tokens=unit))
+
+
+def _query(unit: bool, weights: by.Weights | None = None) -> by.Similarity:
+    return by.weighted_dynamax(DynaMax(unit_tokens=unit), weights)
+
+
+def _sif_without_component(corpus: CorpusStatistics, unit: bool) -> by.Similarity:
+    sif, texts = corpus.statistics.sif, corpus.texts
+    sentences = np.array([by.average(texts[i], sif, unit=unit) for i in range(len(texts))])
+    removed = by.Removal.of(sentences, 1, centred=False)
+    return by.cosine_of_averages(sif, unit=unit, from_texts=removed)
+
+
+def _all_but_the_top(corpus: CorpusStatistics, unit: bool) -> by.Similarity:
+    size = max(1, round(corpus.dimension / 100))
+    removed = by.Removal.of(by.vocabulary(corpus.texts, unit=unit), size, centred=True)
+    return by.cosine_of_averages(unit=unit, from_tokens=removed)
+
+
+_COUNTS: frozenset[FittedOn] = frozenset({"statistics"})
+_TEXTS: frozenset[FittedOn] = frozenset({"texts"})
+_N = NamedSimilarity
+
+SIMILARITIES: dict[str, NamedSimilarity] = {
+    "dynamax": _N("fuzzy inclusion over the query's universe", lambda c, unit: _query(unit), symmetric=False),
+    "dynamax-idf": _N(
+        "fuzzy inclusion over the query's universe, its words weighted by IDF",
+        lambda c, unit: _query(unit, c.statistics.idf), _COUNTS, symmetric=False,
+    ),
+    "dynamax-sif": _N(
+        "fuzzy inclusion over the query's universe, its words weighted by SIF",
+        lambda c, unit: _query(unit, c.statistics.sif), _COUNTS, symmetric=False,
+    ),
+    "dynamax-inclusion": _N(
+        "fuzzy inclusion over the joint universe", lambda c, unit: _joint("inclusion", unit), symmetric=False
+    ),
+    # A point between Jaccard's (1, 1) and inclusion's (1, 0), not tuned.
+    "dynamax-tversky": _N(
+        "DynaMax-Tversky, alpha = 1 and beta = .1",
+        lambda c, unit: _joint("tversky", unit, 0.1), symmetric=False,
+    ),
+    "dynamax-jaccard": _N("DynaMax-Jaccard", lambda c, unit: _joint("jaccard", unit)),
+    "dynamax-otsuka": _N("DynaMax-Otsuka", lambda c, unit: _joint("otsuka", unit)),
+    "dynamax-dice": _N("DynaMax-Dice", lambda c, unit: _joint("dice", unit)),
+    "dynamax-cosine": _N("cosine of DynaMax's fuzzy sets", lambda c, unit: _joint("cosine", unit)),
+    "dynamax-jaccard-set": _N(
+        "DynaMax-Jaccard of sets: equal words of a text count once",
+        lambda c, unit: by.weighted_dynamax(
+            DynaMax("jaccard", "joint", unit_tokens=unit), by.once_per_word
+        ),
+    ),
+    "dynamax-jaccard-sif": _N(
+        "DynaMax-Jaccard of vectors multiplied by their SIF weights",
+        lambda c, unit: by.scaled_dynamax(c.statistics.sif, unit=unit), _COUNTS,
+    ),
+    "max-jaccard": _N(
+        "Jaccard of max-pooled vectors (fuzzy bag of words over the identity)",
+        lambda c, unit: by.fuzzy_bag(unit=unit),
+    ),
+    "max-cosine": _N(
+        "cosine of max-pooled vectors", lambda c, unit: by.fuzzy_bag("max", "cosine", unit=unit)
+    ),
+    "min-jaccard": _N("Jaccard of min-pooled vectors", lambda c, unit: by.fuzzy_bag("min", unit=unit)),
+    "avg-jaccard": _N("Jaccard of averaged vectors", lambda c, unit: by.fuzzy_bag("avg", unit=unit)),
+    "sum-jaccard": _N("Jaccard of summed vectors", lambda c, unit: by.fuzzy_bag("sum", unit=unit)),
+    "fbow-axes": _N(
+        "fuzzy bag of words over the principal axes of the corpus' words",
+        lambda c, unit: by.fuzzy_bag(
+            universe=by.principal_axes(by.vocabulary(c.texts, unit=unit)), unit=unit
+        ), _TEXTS,
+    ),
+    "fbow-kmeans": _N(
+        "fuzzy bag of words over the d k-means centroids of the corpus' words",
+        lambda c, unit: by.fuzzy_bag(
+            universe=by.centroids(by.vocabulary(c.texts, unit=unit), c.dimension), unit=unit
+        ), _TEXTS,
+    ),
+    "fbow-random": _N(
+        "fuzzy bag of words over d random vectors",
+        lambda c, unit: by.fuzzy_bag(
+            universe=np.random.default_rng(0).standard_normal((c.dimension, c.dimension)), unit=unit
+        ),
+    ),
+    "fbow-vocabulary": _N(
+        f"fuzzy bag of words over the corpus' {_VOCABULARY} commonest words",
+        lambda c, unit: by.fuzzy_bag(universe=by.vocabulary(c.texts, _VOCABULARY, unit=unit), unit=unit),
+        _TEXTS,
+    ),
+    "wmd": _N(
+        "1 / (1 + Word Mover's Distance)",
+        lambda c, unit: by.word_movers(unit=unit), module="ot", extra="transport",
+    ),
+    "avg-cosine": _N("cosine of averaged tokens", lambda c, unit: by.cosine_of_averages(unit=unit)),
+    "avg-cosine-set": _N(
+        "cosine of averaged tokens, equal words of a text counting once",
+        lambda c, unit: by.cosine_of_averages(by.once_per_word, unit=unit),
+    ),
+    "idf-cosine": _N(
+        "cosine of IDF-weighted averages",
+        lambda c, unit: by.cosine_of_averages(c.statistics.idf, unit=unit), _COUNTS,
+    ),
+    "sif-cosine": _N(
+        "cosine of SIF-weighted averages",
+        lambda c, unit: by.cosine_of_averages(c.statistics.sif, unit=unit), _COUNTS,
+    ),
+    "sif-pc-cosine": _N(
+        "cosine of SIF-weighted averages without the corpus' first principal component",
+        _sif_without_component, _COUNTS | _TEXTS,
+    ),
+    "abtt-cosine": _N(
+        "cosine of averaged all-but-the-top vectors: without mean and d / 100 components",
+        _all_but_the_top, _TEXTS,
+    ),
+    "set-jaccard": _N(
+        "Jaccard of the sets of words", lambda c, unit: by.jaccard_of_words(counts=False), has_raw=False
+    ),
+    "bag-jaccard": _N(
+        "Jaccard of the bags of words", lambda c, unit: by.jaccard_of_words(counts=True), has_raw=False
+    ),
+    "soft-jaccard": _N(
+        "Jaccard of bags by soft cardinality", lambda c, unit: by.soft_jaccard(counts=True), has_raw=False
+    ),
+    "soft-jaccard-set": _N(
+        "Jaccard of sets by soft cardinality", lambda c, unit: by.soft_jaccard(counts=False), has_raw=False
+    ),
+}  # fmt: skip
