@@ -105,7 +105,13 @@ def similar(
             table = found.groups(options["duplicate"])
             write(groups, [table])
             many = table["group"].to_numpy().max() if table.num_rows else 0
-            summary["groups"] = {"file": str(groups), "groups": int(many), "documents": table.num_rows}
+            firsts = {row["group"]: row["size"] for row in table.select(["group", "size"]).to_pylist()}
+            summary["groups"] = {
+                "file": str(groups),
+                "groups": int(many),
+                "documents": table.num_rows,
+                "largest": [*firsts.values()][:_CLOSEST],
+            }
     except KeyboardInterrupt as error:
         raise Interrupted(f"What is done stays in {work}; run the same command again to go on.") from error
     summary["documents"] = len(found.documents)
@@ -170,7 +176,14 @@ def _closest(found: SimilarDocuments) -> list[dict[str, Any]]:
         best |= {frozenset((row["document"], row["neighbour"])): row for row in top}
         kept = sorted(best.items(), key=lambda pair: -pair[1]["cosine"])[:_CLOSEST]
         best = dict(kept)
-    return [*best.values()]
+    rows = [*best.values()]
+    corpora = {"document": found.documents, "neighbour": found.against or found.documents}
+    for side, corpus in corpora.items():
+        places = [corpus.ids.index(row[side]).as_py() for row in rows]
+        texts = corpus.texts(places)
+        for row, place in zip(rows, places, strict=True):  # a copy has its neighbour's text, and no place
+            row[f"{side}_text"] = shortened(texts[place].content) if place in texts else ""
+    return rows
 
 
 def _lines(summary: dict[str, Any]) -> list[str]:
@@ -178,11 +191,11 @@ def _lines(summary: dict[str, Any]) -> list[str]:
     lines = [f"{summary['out']}: {summary['pairs']} pairs of {summary['documents']} documents{copies}"]
     if "groups" in summary:
         own = summary["groups"]
+        sizes = f"; the largest have {', '.join(map(str, own['largest']))}" if own["largest"] else ""
         lines.append(
-            f"{own['file']}: {own['groups']} groups of near-duplicates, {own['documents']} documents"
+            f"{own['file']}: {own['groups']} groups of near-duplicates, {own['documents']} documents{sizes}"
         )
-    lines += [
-        shortened(f"  {row['cosine']:.3f}  {row['document']}  {row['neighbour']}")
-        for row in summary["closest"]
-    ]
+    for row in summary["closest"]:
+        lines.append(shortened(f"  {row['cosine']:.3f}  {row['document']}  {row['neighbour']}"))
+        lines += [f"         {row[side]}" for side in ("document_text", "neighbour_text") if row[side]]
     return [*lines, f"{summary['seconds']:.1f} s"]
