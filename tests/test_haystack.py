@@ -242,6 +242,7 @@ def test_all_that_is_given_by_name_is_written():
         "index": None,
         "url": "http://localhost:6333",
         "collection": "c",
+        "config": None,
         "model": "m",
         "system": "fusion",
         "min_surprise": 0.5,

@@ -95,7 +95,7 @@ AFTER = [
     (f"index docs.jsonl --collection c {NEW}", "--collection belongs to --qdrant-url"),
     (f"search '' {OWN}", "the question is empty"),
     (f"search dogs {OWN} --filter [", "--filter is not JSON"),
-    (f"search dogs {OWN} --group-by author", "give a path into the metadata, such as metadata.author"),
+    (f"search dogs {OWN} --group-by metadata.", "give a path into the metadata, such as metadata.author"),
     (f"index docs.jsonl --tokens float16 {NEW}", "'float16' is not 'demo', no folder"),
     (f"search dogs {OWN} --system cosine --mode client", "leave it out, or choose one of surprise"),
     (f"search dogs {OWN} --mode vector", "'auto' has one place only; leave it out"),

@@ -16,7 +16,6 @@ _PHRASES: tuple[tuple[str, str], ...] = (
     (r"with Fields\(id='content'\)", "with --id-field content"),
     (r"list the columns to keep with Fields\(metadata=\[\.\.\.\]\)", "leave the column out of the file"),
     (r"fields are for tables", "--id-field, --title-field and --text-field are for tables"),
-    (r"give format='tsv-unquoted'", "give --format tsv-unquoted"),
     (r"with format=\.\.\.", "with --format"),
     (r"a url is that of a Qdrant server, with collection=\.\.\.", "a url is that of a Qdrant server, which "
      "--from-url URL with --from-collection NAME reads"),
@@ -40,8 +39,6 @@ _PHRASES: tuple[tuple[str, str], ...] = (
     (r"\bin_place=True \(--in-place\)", "--in-place"),
     (r"IndexOptions\(tokens=True\)", "--tokens"),
     (r"IndexOptions\(tokens=False\)", "--no-tokens"),
-    (r"\bpooling \(--pooling\)", "--pooling"),
-    (r"for similarity 'dynamax' or 'both'", "for --similarity dynamax or both"),
     (_NO_PATH + r"passages=None" + _TO_ITS_END, "--no-passages"),
     (_NO_PATH + r"tokens=False" + _TO_ITS_END, "--no-tokens"),
     (_NO_PATH + r"tokens=True" + _TO_ITS_END, "--tokens"),
@@ -49,6 +46,8 @@ _PHRASES: tuple[tuple[str, str], ...] = (
     (_NO_PATH + r"(backend|precision|pooling|mode|device|quantization)=" + _VALUE, r"--\1 \2"),
     (_NO_PATH + r"min_surprise=" + _VALUE, r"--min-surprise \1"),
     (_NO_PATH + r"min_surprise(?!=)" + _TO_ITS_END, "--min-surprise"),
+    (_NO_PATH + r"group_by=", "--group-by "),
+    (r" \((model|config)=\)", ""),
     (r"attach it as it is with Collection\.attach", "search or enrich it as it is, without 'index'"),
 )  # fmt: skip
 _COMPILED = [(re.compile(said), shown) for said, shown in _PHRASES]
