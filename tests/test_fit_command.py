@@ -187,7 +187,7 @@ def test_judgements_are_read_in_both_forms(tmp_path: Path, content: str):
         ("1 0 a many", "line 1: the relevance is 'many', expected an integer"),
         ("1 0 a 1\n1 0 a 0", "line 2: '1' and 'a' are judged 0 here and 1 before"),
         ("1 0 a 1\n1 a 1", "line 2: 3 columns, expected 4 columns"),
-        ("1 a 1", "expected 3 columns between tabs"),
+        ("1 a 1", "3 columns between tabs, the score an integer"),
     ],
 )
 def test_damaged_judgements_are_refused(tmp_path: Path, content: str, message: str):

@@ -165,7 +165,7 @@ def read_qrels(path: Path) -> dict[str, dict[str, int]]:
         where = f"{path}:{number}"
         if len(columns) != 3 or not columns[0] or not columns[1] or not _INTEGER.fullmatch(columns[2]):
             raise DataError(
-                f"{where}: expected 3 columns between tabs, {', '.join(_HEADER)}, the score an integer, got "
+                f"{where}: expected {', '.join(_HEADER)}, 3 columns between tabs, the score an integer, got "
                 f"{' | '.join(columns)[:60]!r}"
             )
         query, document, relevance = columns[0], columns[1], int(columns[2])
