@@ -192,6 +192,9 @@ def test_what_searches_an_index_searches_a_foreign_collection(
     assert found["hits"][0]["surprise"] is not None  # the background is kept from one command to the next
     assert json.loads(desk.run("background", "show", "--json", *keys))["backgrounds"][0]["system"] == "cosine"
     assert "background of cosine" in desk.run("status", *keys)
+    desk.keys.write_text('text = "inhalt"')  # what is kept is shown without a model
+    assert "cosine" in desk.run("background", "show", *keys)
+    desk.keys.write_text('text = "inhalt"\nmodel = "words"')
     only = '{"must": [{"key": "n", "range": {"gte": 30}}]}'
     filtered = json.loads(desk.run("search", "number 3", "--json", "--filter", only, *keys))
     assert {hit["id"] for hit in filtered["hits"]} <= {str(i) for i in range(30, 40)}

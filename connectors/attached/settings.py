@@ -63,12 +63,14 @@ class ForeignParts:
     bm25: str | None = None
 
     @classmethod
-    def read(cls, file: str | os.PathLike[str]) -> Self:
-        """What a TOML file says.
+    def read(cls, file: str | os.PathLike[str] | None) -> Self:
+        """What a TOML file says; nothing, where there is none.
 
         Raises:
             DataError: if it cannot be read, or says what is not known.
         """
+        if file is None:
+            return cls()
         try:
             said = tomllib.loads(Path(file).read_text("utf-8"))
         except (OSError, UnicodeError, tomllib.TOMLDecodeError) as error:
@@ -242,8 +244,7 @@ class PipelineSettings:
         try:
             found = self._shared(location)
         except ForeignCollectionError:
-            parts = ForeignParts() if self.config is None else ForeignParts.read(self.config)
-            return parts.attach(location, self.model, self.encoder)
+            return ForeignParts.read(self.config).attach(location, self.model, self.encoder)
         if self.config is not None:
             raise refused_config(location)
         if self.encoder is not None:

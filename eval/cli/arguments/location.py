@@ -20,6 +20,7 @@ from surprise_rerank.eval.cli.output.console import Output
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.attached import Collection
+    from surprise_rerank.connectors.attached.settings import ForeignParts
     from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
     from surprise_rerank.connectors.server.client import SearchClient
     from surprise_rerank.encoders.backends.choosing import BackendChoice, PrecisionChoice
@@ -121,29 +122,40 @@ def open_any(location: Location, model: str | None, config: str | None) -> Docum
     Raises:
         SurpriseRerankError: as `DocumentIndex.open` and `ForeignParts.attach`.
     """
+    return _opened(location, config, lambda parts: parts.attach(location, model))
+
+
+def open_kept(location: Location, config: str | None) -> DocumentIndex | Collection:
+    """Open an index, or a collection of others, without a model, for what is kept with it."""
+    return _opened(location, config, lambda parts: parts.look(location))
+
+
+def _opened(
+    location: Location, config: str | None, attach: Callable[[ForeignParts], Collection]
+) -> DocumentIndex | Collection:
     from surprise_rerank.connectors.attached.settings import ForeignParts, refused_config
 
     try:
         index = open_index(location)
     except ForeignCollectionError:
-        parts = ForeignParts() if config is None else ForeignParts.read(config)
-        return parts.attach(location, model)
+        return attach(ForeignParts.read(config))
     if config is not None:
         index.close()
         raise refused_config(location)
     return index
 
 
-def open_with_model(
-    location: Location, model: str | None, config: str | None = None
-) -> DocumentIndex | Collection:
+def open_with_model(location: Location, model: str | None, config: str | None) -> DocumentIndex | Collection:
     """`open_any`, with the model of an index, too; see `model_of`."""
     from surprise_rerank.connectors.attached import Collection
 
     found = open_any(location, model, config)
-    if isinstance(found, Collection):
-        return found
-    with found as index:
+    return found if isinstance(found, Collection) else with_model(found, location, model)
+
+
+def with_model(index: DocumentIndex, location: Location, model: str | None) -> DocumentIndex:
+    """An index that is open without its model, opened again with it; see `model_of`."""
+    with index:
         encoder = model_of(index, model)
     return open_index(location, encoder)
 

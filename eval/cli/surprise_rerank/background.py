@@ -12,7 +12,7 @@ from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.arguments.location import (
     config_option,
     model_option,
-    open_any,
+    open_kept,
     open_with_model,
     takes_index,
 )
@@ -147,10 +147,9 @@ def set_background(
 
 
 @background.command(epilog=_SHOW_EXAMPLES)
-@model_option
 @config_option
 @takes_index
-def show(*, location: Location, out: Output, model: str | None, config: str | None) -> None:
+def show(*, location: Location, out: Output, config: str | None) -> None:
     """Show which backgrounds there are.
 
     For each system: how many questions, from where and when, over how many documents, and whether it is
@@ -159,7 +158,7 @@ def show(*, location: Location, out: Output, model: str | None, config: str | No
     """
     from surprise_rerank.connectors.systems.backgrounds import staleness
 
-    with open_any(location, model, config) as index:
+    with open_kept(location, config) as index:
         known, documents = index.backgrounds(), len(index)
     if out.as_json:
         facts = [
@@ -224,14 +223,13 @@ def calibrate(
 
 @background.command(epilog=_DELETE_EXAMPLES)
 @click.option("--system", type=SystemChoice(), required=True, help="Whose background goes.")
-@model_option
 @config_option
 @takes_index
-def delete(*, location: Location, out: Output, system: str, model: str | None, config: str | None) -> None:
+def delete(*, location: Location, out: Output, system: str, config: str | None) -> None:
     """Forget the background of a system."""
     from surprise_rerank.connectors.systems.backgrounds import delete_background, has_background
 
-    with open_any(location, model, config) as index:
+    with open_kept(location, config) as index:
         if not has_background(index, system):
             raise DataError(
                 f"{index.where} has no background for the system {system!r}; see 'background show'"

@@ -74,8 +74,7 @@ def enrich(
     if not tokens and pooling:
         raise click.UsageError("--no-tokens goes without --pooling")
     model = load_model(token_model) if tokens and not remove else None
-    parts = ForeignParts() if config is None else ForeignParts.read(config)
-    with parts.look(location, tokens=model) as collection:
+    with ForeignParts.read(config).look(location, tokens=model) as collection:
         if remove:
             there = collection.remove_enrichment()
             out.result({"removed": there}, ["removed what was added" if there else "nothing had been added"])

@@ -15,6 +15,7 @@ from surprise_rerank.eval.cli.arguments.location import (
     model_option,
     open_index,
     takes_index,
+    with_model,
 )
 from surprise_rerank.eval.cli.arguments.questions import STANDARD_INPUT, read_questions
 from surprise_rerank.eval.cli.exits import when_interrupted
@@ -145,9 +146,7 @@ def add(*, location: Location, out: Output, questions: str, model: str | None) -
     Documents keep their statistics until `surprise-rerank ensemble refresh`, and searches use those.
     """
     texts = list(read_questions(questions))
-    with open_index(location) as found:
-        encoder = model_of(found, model)
-    with open_index(location, encoder) as index:
+    with with_model(open_index(location), location, model) as index:
         if index.manifest.latest is None:
             raise IndexMismatchError(f"{index.where} has no ensemble yet; set one with 'ensemble set'")
         count = index.add_questions(texts)

@@ -11,7 +11,7 @@ from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.arguments.location import (
     config_option,
     model_option,
-    open_any,
+    open_kept,
     open_with_model,
     takes_index,
 )
@@ -83,7 +83,7 @@ def fit(
     if forget:
         if questions or qrels or dry_run:
             raise click.UsageError("--forget goes without --questions, --qrels and --dry-run")
-        _forget(location, out, system, model, config)
+        _forget(location, out, system, config)
         return
     if questions is None or qrels is None:
         raise click.UsageError("give both --questions FILE and --qrels FILE, or --forget")
@@ -124,10 +124,10 @@ def _unfitted(index: Searched, system: str, pool: int) -> Pipeline:
     return Pipeline(index.encoder, built.retriever, built.reranker, pool)
 
 
-def _forget(location: Location, out: Output, system: str, model: str | None, config: str | None) -> None:
+def _forget(location: Location, out: Output, system: str, config: str | None) -> None:
     from surprise_rerank.connectors.systems.fitted_weights import delete_weights, has_weights
 
-    with open_any(location, model, config) as index:
+    with open_kept(location, config) as index:
         if not has_weights(index, system):
             raise DataError(f"{index.where} has no fitted weights of the system {system!r}; see 'status'")
         delete_weights(index, system)

@@ -57,8 +57,7 @@ def _show_foreign(location: Location, config: str | None, out: Output) -> None:
     """What `Collection.attach` finds, and what is kept for it."""
     from surprise_rerank.connectors.attached.settings import ForeignParts
 
-    parts = ForeignParts() if config is None else ForeignParts.read(config)
-    with parts.look(location) as collection:
+    with ForeignParts.read(config).look(location) as collection:
         facts, backgrounds = collection.facts(), _backgrounds(collection)
     if out.as_json:
         values = {name.replace(" ", "_"): value for name, value in facts if name != "note"}
