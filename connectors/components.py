@@ -84,9 +84,11 @@ def component_settings(given: object | None, what: str, **names: Any) -> Pipelin
     settings = PipelineSettings(**names)
     if given is not None and settings != PipelineSettings():
         raise DataError(f"both {what}= and names of one are given; give one of the two")
-    if settings.url is not None and shown_url(settings.url) != settings.url:
+    place = ",".join(settings.location.urls)
+    if shown_url(place) != place:
+        name = "index" if settings.url is None else "url"
         raise DataError(
-            f"url={shown_url(settings.url)!r} came with a password, which would be written with the "
+            f"{name}={shown_url(place)!r} came with a password, which would be written with the "
             f"component; give a key by the environment variable QDRANT_API_KEY, or what you opened by {what}="
         )
     return settings

@@ -140,6 +140,8 @@ def test_names_become_settings():
         (object(), {"model": "words"}, "both reranker= and names of one are given"),
         (None, {"index": "a", "url": "http://localhost"}, "are both given"),
         (None, {"url": "http://me:secret@localhost"}, "url='http://localhost' came with a password"),
+        (None, {"index": "http://me:secret@localhost/a"}, "index='http://localhost' came with a password"),
+        (None, {"index": "http://me:secret@localhost"}, "'http://localhost' names no collection"),
     ],
 )
 def test_what_contradicts_itself_or_would_write_a_secret_is_refused(

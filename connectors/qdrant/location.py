@@ -117,7 +117,8 @@ class Location:
             return cls(target, collection=collection)
         server, _, name = target.rstrip("/").rpartition("/")
         if server.endswith("/") or not name:
-            raise DataError(f"{shown_url(target)!r} names no collection; give a url such as {target}/papers")
+            shown = shown_url(target.rstrip("/"))
+            raise DataError(f"{shown!r} names no collection; give a url such as {shown}/papers")
         return cls(url=server, collection=unquote(name))
 
     @property

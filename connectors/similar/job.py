@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from surprise_rerank.connectors.progress import Terminal
+from surprise_rerank.connectors.qdrant.location import shown_url
 from surprise_rerank.connectors.readers import DocumentSource, from_iterable
 from surprise_rerank.connectors.similar import corpus, results
 from surprise_rerank.connectors.similar.comparing import MOMENTS, Comparing
@@ -178,7 +179,7 @@ class _Job:
         given = {"documents": documents, "against": against}
         encodes = any(value is not None and not _is_vectors(value) for value in given.values())
         load = self._model(index) if encodes else None
-        job = {**asdict(self._settings), "model": _identity(load), "index": index}
+        job = {**asdict(self._settings), "model": _identity(load), "index": index and shown_url(index)}
         open_folder(self._folder, job)
         keys = "documents" if against is None and (index is None or documents is None) else "against"
         with no_empty_folder(self._folder):
