@@ -341,8 +341,7 @@ def test_a_location_is_a_folder_or_a_server_and_shows_no_secret(monkeypatch: pyt
     assert not Location().is_given
     monkeypatch.setenv("QDRANT_API_KEY", "usual-key")
     assert place.key == "s3cr3t-key"
-    assert Location(url="http://host").with_key().api_key == "usual-key"
-    assert Location("index").with_key().api_key is None
+    assert Location(url="http://host").key == "usual-key"
 
 
 def test_a_place_where_nothing_can_be_written_is_named() -> None:

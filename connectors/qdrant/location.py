@@ -164,10 +164,6 @@ class Location:
         """The key that is sent to the server."""
         return self.api_key or os.environ.get("QDRANT_API_KEY")
 
-    def with_key(self) -> Self:
-        """The same with the key of this environment, for processes that may have another environment."""
-        return self if self.url is None else replace(self, api_key=self.key)
-
 
 def split_urls(url: str | Sequence[str] | None) -> tuple[str, ...]:
     """Addresses: one, several with commas between, or a list of them."""

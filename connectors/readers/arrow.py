@@ -101,20 +101,3 @@ def _reading(path: Path) -> Iterator[None]:
 
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:160]
-
-
-class CountedBatches:
-    """Batches, and how many rows have passed.
-
-    Attributes:
-        rows: so far.
-    """
-
-    def __init__(self, batches: Iterable[Any]) -> None:
-        self._batches = batches
-        self.rows = 0
-
-    def __iter__(self) -> Iterator[Any]:
-        for batch in self._batches:
-            self.rows += batch.num_rows
-            yield batch

@@ -209,8 +209,9 @@ class _Job:
         if given is None or isinstance(given, str):
             name = given or DEFAULT_MODEL
             found = os.path.abspath(name) if os.path.exists(name) else name
-            device = self._device if self._run is run_here else None
-            return partial(load_encoder, found, device, backend="auto")
+            if self._run is not run_here:
+                return partial(load_encoder, found, None, backend="auto")
+            given = load_encoder(found, self._device, backend="auto")
         return partial(_same, given)
 
     def _read(self, name: str, batches: Iterable[Batch]) -> None:

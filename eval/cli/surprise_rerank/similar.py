@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -165,7 +166,7 @@ def _opened(names: tuple[str, ...], options: dict[str, Any]) -> Any:
     fields = Fields(id=options["id_field"], title=options["title_field"], text=options["text_field"])
     given = None if fields == Fields() else fields
     opened = [open_documents(name, format=options["form"], fields=given) for name in names]
-    return [document for source in opened for document in source] if len(opened) > 1 else opened[0]
+    return itertools.chain.from_iterable(opened) if len(opened) > 1 else opened[0]
 
 
 def _closest(found: SimilarDocuments) -> list[dict[str, Any]]:
