@@ -60,6 +60,27 @@ def test_a_first_index_that_is_interrupted_leaves_nothing_or_what_goes_on(
     assert (tmp_path / "deep").exists() == ("What was stored stays" in error)
 
 
+def test_an_interruption_that_a_library_turns_into_an_error_of_its_own_is_one() -> None:
+    code = """
+import os, signal, sys
+import click
+from surprise_rerank.eval.cli.exits import Commands, interrupt, run
+
+@click.group(cls=Commands, invoke_without_command=True)
+def command():
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+    except BaseException as error:
+        raise RuntimeError(str(error)) from None
+
+sys.argv = ["command"]
+run(command, "What was stored stays.")
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (130, "Interrupted. What was stored stays.\n")
+
+
 def test_an_interruption_while_options_are_read_is_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,9 +28,10 @@ def _run(name: str) -> None:
     from importlib import import_module
 
     main = import_module(f"surprise_rerank.eval.cli.{name}.main").main
+    interrupt = import_module("surprise_rerank.eval.cli.exits").interrupt
     try:
         if is_ours:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGINT, interrupt)
         main()
     except KeyboardInterrupt:
         _leave(signal.SIGINT, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator
+from types import FrameType
 from typing import IO, Any, NoReturn
 
 import click
@@ -39,16 +40,27 @@ class Commands(click.Group):
             return super().invoke(ctx)
 
 
+_interruptions: list[int] = []
+
+
+def interrupt(number: int, frame: FrameType | None) -> None:
+    """The handler of Ctrl-C, which remembers it: pydantic's core turns it into an error of its own."""
+    _interruptions.append(number)
+    raise KeyboardInterrupt
+
+
 @contextlib.contextmanager
 def when_interrupted(message: str) -> Iterator[None]:
     """A block whose interruption prints this sentence.
 
     Raises:
-        Interrupted: in place of a KeyboardInterrupt.
+        Interrupted: in place of a KeyboardInterrupt, and of what a library made of one.
     """
     try:
         yield
-    except KeyboardInterrupt as error:
+    except (KeyboardInterrupt, Exception) as error:
+        if isinstance(error, Interrupted) or not (isinstance(error, KeyboardInterrupt) or _interruptions):
+            raise
         raise Interrupted(message) from error
 
 
