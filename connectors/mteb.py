@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -278,5 +278,5 @@ def _digest(options: IndexOptions | None) -> dict[str, str]:
     chosen = options or IndexOptions()
     if chosen == IndexOptions(bm25=None):
         return {}
-    written = json.dumps(chosen.to_json(), sort_keys=True).encode()
+    written = json.dumps(asdict(chosen), sort_keys=True).encode()
     return {"index": hashlib.sha256(written).hexdigest()[:8]}
