@@ -435,7 +435,7 @@ class AttachedCollection(Searched):
         self, records: Sequence[Record], fields: frozenset[Field], names: Sequence[str] | None = None
     ) -> Candidates:
         """The pool of points that were asked for by id."""
-        answers = self.pools.answered(self.pools.parts(records, fields), NO_OPTIONS)
+        answers = self.pools.answered(self.pools.parts(records, fields))
         return self.pools.candidates(records, fields, answers.get("terms", ()), names)
 
     def token_sample(self, size: int) -> tuple[tuple[str, ...], TokenBatch]:
@@ -448,7 +448,7 @@ class AttachedCollection(Searched):
         pool, points = self.there(pool)
         if pool.documents is None or not points or self.enriched.words is None:
             return ()
-        records = self.pools.answered({"hashes": by_id(points, (HASH,), vectors=(WORDS,))}, NO_OPTIONS)
+        records = self.pools.answered({"hashes": by_id(points, (HASH,), vectors=(WORDS,))})
         names = [str(point) for point in points]
         _, old = self.enriched.words_of(names, pool.documents, records["hashes"])
         return old_words(old, len(pool))

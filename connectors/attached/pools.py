@@ -93,12 +93,11 @@ class ForeignPools(Pools):
         self, stages: Sequence[Stage], limit: int, search: Search, options: SearchOptions
     ) -> models.QueryRequest:
         """A request for a number of points of a search, with stages and options in place of its own."""
-        for name in ("consistency", "tenant"):
-            if getattr(options, name) is not None:
-                raise DataError(
-                    f"{name}={getattr(options, name)!r} is for an index of surprise-rerank; leave it away "
-                    "for a collection that somebody else made"
-                )
+        if options.tenant is not None:
+            raise DataError(
+                f"tenant={options.tenant!r} is for an index of surprise-rerank; leave it away for a "
+                "collection that somebody else made"
+            )
         if self._is_apart(search):
             return request(stages, limit, (), search.vectors, options)
         vectors = tuple(dict.fromkeys((*self.vectors_of(search.fields), *search.vectors)))

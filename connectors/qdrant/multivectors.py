@@ -70,13 +70,7 @@ def stored_tokens(
     dimension: int,
     names: Sequence[str],
 ) -> TokenBatch:
-    """The token vectors of n texts, but for the rounding of their numbers.
-
-    Args:
-        vectors: n multivectors.
-        payloads: n, with what `token_payload` gave.
-        dimension: of the token vectors.
-        names: n, for errors.
+    """The token vectors of n texts, but for the rounding of their numbers, from what `token_payload` gave.
 
     Raises:
         DataError: if something is damaged; names the text.
