@@ -33,8 +33,7 @@ import yaml
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.core.files import disk_errors
 from surprise_rerank.errors import DataError, SurpriseRerankError
-from surprise_rerank.eval.reports.records import read_report
-from surprise_rerank.eval.reports.report import Report
+from surprise_rerank.eval.reports.records import read_values
 
 _KEYS = {"about", "shown", "command", "minutes", "needs", "tolerance", "tables"}
 _NEEDS = {"data", "datasets", "modules", "files"}
@@ -187,16 +186,21 @@ def run(expectation: Expectation, data: Path | None, cache: Path | None = None) 
             said = done.stderr.decode(errors="replace").strip()[-_LAST_LINES:] or "it said nothing"
             return Outcome(expectation, reason=f"exit code {done.returncode}: {said}", seconds=seconds)
         try:
-            report = read_report(file)
-            found = tuple(_value(report, cell) for cell in expectation.cells)
+            tables = read_values(file)["tables"]
+            found = tuple(_value(tables, cell) for cell in expectation.cells)
         except SurpriseRerankError as error:
             return Outcome(expectation, reason=str(error), seconds=seconds)
     return Outcome(expectation, found, seconds=seconds)
 
 
-def _value(report: Report, cell: Cell) -> float:
-    value = report.table(cell.table).cell(cell.row, cell.column)
-    return float(value) if isinstance(value, int | float) else math.nan
+def _value(tables: Mapping[str, list[dict[str, Any]]], cell: Cell) -> float:
+    """A score of a row whose first cells are its keys, with ` / ` between."""
+    keys = cell.row.split(" / ")
+    for row in tables.get(cell.table, ()):
+        if [str(value) for value in row.values()][: len(keys)] == keys and cell.column in row:
+            value = row[cell.column]
+            return math.nan if value is None else float(value)
+    raise DataError(f"no score {cell.column!r} of {cell.row!r} in the table {cell.table!r}")
 
 
 def _is_here(dataset: str) -> bool:

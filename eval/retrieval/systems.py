@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
@@ -14,9 +14,9 @@ from surprise_rerank.connectors.systems.building import auto
 from surprise_rerank.connectors.systems.built import BuiltSystem
 from surprise_rerank.connectors.systems.register import SYSTEMS, Need, System
 from surprise_rerank.eval.retrieval.fitting import MOST_GUARDED
-from surprise_rerank.eval.retrieval.pools import PoolName, Resources
+from surprise_rerank.eval.retrieval.pools import Resources
 from surprise_rerank.eval.retrieval.trec import Run
-from surprise_rerank.rerank.auto import AUTO_DEFAULTS, AutoSettings
+from surprise_rerank.rerank.auto import AUTO_DEFAULTS
 from surprise_rerank.rerank.fusion import BM25_WEIGHT, FusionMethod
 from surprise_rerank.rerank.rerankers import FusionReranker, Reranker, SurpriseReranker
 from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, RetrievedScorer, Scorer
@@ -27,9 +27,6 @@ from surprise_rerank.surprise.score import SurpriseModel, Weight
 
 # Size of the pools that weights are fitted on.
 _FIT_DEPTH = 100
-
-# The scorers of a fusion: BM25 by Qdrant or by Lucene, and two that need no words.
-SCORERS = ("bm25", "bm25-lucene", "cosine", "dynamax")
 
 # What people choose from, beside the registered systems; the others are variants of a study.
 CHOSEN = ("surprise-crossover", "bm25-lucene", "fusion-lucene", "auto-fitted", "fusion-lucene-fitted")
@@ -63,47 +60,6 @@ def similarity(name: str, resources: Resources) -> BuiltSystem:
     return BuiltSystem(name, resources.retriever("cosine"), reranker)
 
 
-def with_settings(settings: AutoSettings, resources: Resources) -> BuiltSystem:
-    """`auto` with other numbers than the usual ones."""
-    return auto(resources.of_index(), settings)
-
-
-def fusion(
-    scorers: Sequence[str],
-    method: FusionMethod,
-    weights: Mapping[str, float],
-    usual: PoolName,
-    resources: Resources,
-) -> BuiltSystem:
-    """A pool by the sum of several scores.
-
-    Args:
-        scorers: of `SCORERS`, with one BM25 at most.
-        method: how they come onto one scale.
-        weights: of the scorers; 1 where not given.
-        usual: where the pool comes from, unless the resources say otherwise.
-        resources: what the system is made of.
-    """
-    known: dict[str, Scorer] = {
-        "bm25": RetrievedScorer("bm25"),
-        "bm25-lucene": RetrievedScorer("bm25"),
-        "cosine": CosineScorer(resources.corpus),
-        "dynamax": DynaMaxScorer(resources.sample_tokens, retrieved=True),
-    }
-    factors = {"bm25" if name == "bm25-lucene" else name: weight for name, weight in weights.items()}
-    reranker = FusionReranker([known[name] for name in scorers], method, factors)
-    retriever = resources.retriever(usual, bm25=_bm25_of(scorers))
-    if "dynamax" in scorers:
-        retriever = InclusionScored(
-            retriever, resources.index, TokenSample(resources.sample_tokens, weighs=False)
-        )
-    return BuiltSystem("fusion", retriever, reranker)
-
-
-def _bm25_of(scorers: Sequence[str]) -> str:
-    return next((name for name in scorers if name.startswith("bm25")), "")
-
-
 def _bm25_lucene(resources: Resources) -> BuiltSystem:
     """BM25's own order, or a given pool in the order of its BM25 scores."""
     if resources.pool is None:
@@ -113,11 +69,18 @@ def _bm25_lucene(resources: Resources) -> BuiltSystem:
 
 
 def _fusion_lucene(method: FusionMethod, bm25_weight: float, resources: Resources) -> BuiltSystem:
+    """The pools of Lucene's BM25 and of cosine, by the sum of their scores and DynaMax's."""
+    tokens = resources.sample_tokens
+    scorers: list[Scorer] = [CosineScorer(resources.corpus), DynaMaxScorer(tokens, retrieved=True)]
+    note, weights = "without BM25, of cosine and dynamax only", dict[str, float]()
     if resources.lucene is None:
-        built = fusion(("cosine", "dynamax"), method, {}, "cosine", resources)
-        return replace(built, note="without BM25, of cosine and dynamax only")
-    scorers = ("bm25-lucene", "cosine", "dynamax")
-    return fusion(scorers, method, {"bm25-lucene": bm25_weight}, "both-lucene", resources)
+        retriever = resources.retriever("cosine")
+    else:
+        note, weights = "", {"bm25": bm25_weight}
+        scorers.insert(0, RetrievedScorer("bm25"))
+        retriever = resources.retriever("both-lucene", bm25="bm25-lucene")
+    scored = InclusionScored(retriever, resources.index, TokenSample(tokens, weighs=False))
+    return BuiltSystem("fusion", scored, FusionReranker(scorers, method, weights), note=note)
 
 
 def _pools_to_fit(
@@ -141,7 +104,9 @@ def _refitted(built: BuiltSystem, reranker: Reranker, note: str) -> BuiltSystem:
 
 
 def _auto_fitted(resources: Resources) -> BuiltSystem:
-    make = partial(with_settings, AUTO_DEFAULTS)
+    def make(own: Resources) -> BuiltSystem:
+        return auto(own.of_index(), AUTO_DEFAULTS)
+
     built = make(resources)
     assert isinstance(built.reranker, Weighted)
     retrieve = _pools_to_fit(make, resources)
@@ -231,7 +196,7 @@ EVALUATED: Mapping[str, System] = MappingProxyType(
             *(_similarity(name) for name in with_raw() if name not in SYSTEMS),
             System(
                 name="auto-fitted",
-                summary="auto with weights fitted on the judged questions of another split (--fit), if they "
+                summary="auto with weights fitted on the judged training questions, if they "
                 "help on those that were held back",
                 build=_auto_fitted,
                 kind="hybrid",
@@ -250,7 +215,7 @@ EVALUATED: Mapping[str, System] = MappingProxyType(
             ),
             _lucene(
                 "fusion-lucene-fitted",
-                "the same with weights fitted on the judged questions of another split (--fit)",
+                "the same with weights fitted on the judged training questions",
                 _fusion_fitted,
                 _JUDGED,
             ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,7 +16,6 @@ from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SyncReport
 from surprise_rerank.connectors.qdrant.location import Location, shown_url
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
-from surprise_rerank.connectors.qdrant.storage.server import collections_of
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.core.files import disk_errors
 from surprise_rerank.core.tokens import TokenBatch
@@ -67,7 +66,6 @@ class Workspace:
         terminal: for progress and messages.
         passages: split documents that are longer than the model reads, instead of cutting them.
         pooling: as for `IndexOptions`.
-        approximate: search by the approximate index, where the engine has built one.
     """
 
     cache: Path
@@ -77,7 +75,6 @@ class Workspace:
     terminal: Terminal
     passages: bool = False
     pooling: float | None = None
-    approximate: bool = False
 
     @property
     def options(self) -> IndexOptions:
@@ -124,7 +121,7 @@ class Workspace:
             yield Resources(
                 index=index,
                 # By default figures do not depend on an approximate index.
-                options=NO_OPTIONS if self.approximate else NO_OPTIONS.exactly(),
+                options=NO_OPTIONS.exactly(),
                 ensemble=anchors,
                 document_ids=frozenset(document.id for document in dataset.documents),
                 corpus=corpus,
@@ -213,53 +210,20 @@ class Workspace:
             return BM25Index.open_or_build(path, dataset.documents, digest.hexdigest(), on_progress=advanced)
 
 
-def left_on_server(url: str, names: Iterable[str], *, clean: bool) -> str:
-    """What evaluations leave on a server, in a line that names every collection.
-
-    Args:
-        url: of the server.
-        names: of the workspaces' indexes.
-        clean: remove them.
-
-    Raises:
-        StoreError: if the server cannot be reached, or refuses it.
-    """
-    places = [Location(url=url, collection=name) for name in dict.fromkeys(names)]
-    found = [name for place in places for name in collections_of(place, remove=clean)]
-    listed = ", ".join(found) or "nothing"
-    if clean:
-        return f"removed from {shown_url(url)}: {listed}"
-    return f"left on {shown_url(url)} for the next run: {listed}; --clean removes them"
-
-
 def load_anchors(name: str, spec: str, encoder: Encoder, terminal: Terminal) -> Ensemble | None:
     """The ensemble that `--ensemble` names; None for the documents themselves.
 
     Args:
-        name: `documents`, `train-questions`, a .npz that `Ensemble.save` wrote, or a text file of one
-            question a line.
+        name: `documents`, `train-questions`, or a text file of one question a line.
         spec: the data set, for its train questions.
         encoder: of the documents.
         terminal: for progress.
 
     Raises:
-        SurpriseRerankError: if there are no such questions, or the ensemble is of another model.
+        SurpriseRerankError: if there are no such questions.
     """
     if name == "documents":
         return None
-    if name.endswith(".npz"):
-        loaded = Ensemble.load(name)
-        if (loaded.model, loaded.dimension) != (encoder.name, encoder.dimension):
-            raise DataError(
-                f"the ensemble {name} is of model {loaded.model!r} ({loaded.dimension} dimensions), the "
-                f"documents are of {encoder.name!r} ({encoder.dimension}); use one model for both"
-            )
-        if loaded.similarity != "dot":
-            raise DataError(
-                f"the ensemble {name} is for the similarity {loaded.similarity!r}, documents are compared by "
-                "dot product of unit vectors; make it with similarity='dot'"
-            )
-        return loaded
     if name == "train-questions":
         questions = list(judged_questions(spec, "train")[0].values())
     else:

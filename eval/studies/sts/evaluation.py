@@ -157,7 +157,6 @@ def _compared(
                     np.array([s.scores[task.name] for s in others]).reshape(len(others), len(task)),
                     baseline.scores[task.name],
                     resamples=settings.resamples,
-                    seed=settings.seed,
                 )
                 advance(1)
             for i, system in enumerate(others):
@@ -171,7 +170,6 @@ def _facts(
     return {
         "baseline": settings.baseline,
         "resamples": settings.resamples,
-        "seed": settings.seed,
         "word_counts": "the sentences" if settings.counts is None else "a list of counts",
         "pairs": {data_set.name: len(data_set) for data_set in data_sets},
         "sentences_without_known_words": {model: m.unknown for model, m in measured.items()},

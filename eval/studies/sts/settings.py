@@ -53,7 +53,6 @@ class StsSettings:
     resamples: int = option(
         10_000, help="Bootstrap resamples for the intervals of differences; 0 for no intervals.", low=0
     )
-    seed: int = option(0, help="Of the resamples.", low=0)
     post_process: bool = option(
         False,
         help="Measure `cosine` once more, without the first two principal components of a data set's "

@@ -95,7 +95,6 @@ def _years(systems: Sequence[StsSystem], years: Sequence[DataSet]) -> Table:
         tuple((s.model, s.similarity, *year_means(s, years)) for s in systems),
         keys=2,
         notes=("The last column is the mean of the years.",),
-        decides="mean",
     )
 
 
