@@ -90,18 +90,18 @@ class AskedInclusion:
         return request([stage], limit, fields, (), SearchOptions(wanted))
 
     def inclusion(
-        self, found: Sequence[Record], points: Sequence[str], count: str = TOKEN_COUNT
+        self, found: Sequence[Record], points: Sequence[str], count: str | None = TOKEN_COUNT
     ) -> Inclusion:
         """Of n candidates.
 
         Args:
             found: what Qdrant answered.
             points: n ids; NaN is the score of one that was not found.
-            count: the key of the number of tokens in the payload.
+            count: the key of the number of tokens in the payload; None where it is not known.
         """
         total = float(self.weights.sum())
         scores = {record.id: record.score / total if total > 0 else 0.0 for record in found}
-        counts = {record.id: record.payload[count] for record in found}
+        counts = {record.id: record.payload[count] for record in found} if count else {}
         own = np.array([scores.get(point, np.nan) for point in points], np.float64)
         lengths = np.array([counts.get(point, 0) for point in points], np.int64)
         return Inclusion(own, lengths, self.usual, self.usual_lengths)
