@@ -44,7 +44,7 @@ ROOMS = [
     ),
     *("connectors.components", "connectors.haystack_filters", "connectors"),
     *("eval.line_files", "eval.stats", "eval.reports", "eval.labelled", "eval.retrieval", "eval.studies"),
-    *("eval.check", "eval.cli.wording", "eval.cli.completion", "eval.cli.exits"),
+    *("eval.cli.wording", "eval.cli.completion", "eval.cli.exits"),
     *("eval.cli.output", "eval.cli.options", "eval.cli.arguments"),
     *("eval.cli", "eval"),
 ]
