@@ -180,14 +180,14 @@ EVALUATED: Mapping[str, System] = MappingProxyType(
             *(_similarity(name) for name in with_raw() if name not in SYSTEMS),
             System(
                 name="auto-fitted",
-                summary="auto with weights fitted on judged training questions, if they help on held back ones",
+                summary="auto with weights fitted on judged training questions, if they help on others",
                 build=_auto_fitted,
                 kind="hybrid",
                 needs=_JUDGED,
             ),
             _fusion(
                 *("fusion-lucene", "surprise", BM25_WEIGHT),
-                "Lucene's BM25 (weight .5) + cosine + dynamax over both pools, surprise-normalised per question",
+                "BM25 by Lucene (weight .5) + cosine + dynamax, surprise-normalised per question",
             ),
             _fusion("fusion-lucene-equal", "surprise", 1.0, "the same with equal weights"),
             System(
