@@ -243,9 +243,10 @@ def test_the_default_model_and_systems_are_there() -> None:
     from surprise_rerank.connectors.systems.register import find_systems
     from surprise_rerank.encoders.loading import DEFAULT_MODEL
     from surprise_rerank.eval.retrieval.settings import DEFAULTS
+    from surprise_rerank.eval.retrieval.systems import EVALUATED
 
     assert DEFAULTS.model == DEFAULT_MODEL
-    assert tuple(find_systems(DEFAULTS.systems)) == DEFAULTS.systems
+    assert tuple(find_systems(DEFAULTS.systems, EVALUATED)) == DEFAULTS.systems
 
 
 def test_systems_are_listed(run: Run) -> None:

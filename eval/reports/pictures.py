@@ -21,7 +21,7 @@ from surprise_rerank.eval.reports.report import Plot
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 _MARKERS = "os^DvPX*<>"
 # Inches: with letters of 11 points they are read on a phone without scrolling.
-_WIDTH, _HEIGHT, _ROW = 5.2, 3.8, 0.3
+_WIDTH, _HEIGHT, _ROW = 5.2, 3.8, 0.25
 _LINE = 30  # characters of a name beside bars or in a legend
 _STYLE = {
     "axes.grid": True,

@@ -18,7 +18,6 @@ from surprise_rerank.connectors.systems.built import BuiltSystem
 from surprise_rerank.connectors.systems.register import SYSTEMS, Need, System, find_systems
 from surprise_rerank.core.extras import is_installed, pip_line
 from surprise_rerank.core.files import cache_folder
-from surprise_rerank.documents import encodable
 from surprise_rerank.encoders.backends.choosing import CALIBRATION_TEXTS
 from surprise_rerank.encoders.backends.precision import precision_of
 from surprise_rerank.encoders.base import Encoder, encode_queries
@@ -127,7 +126,10 @@ def evaluate(
         engine = resources.index.engine
         pooling = resources.index.manifest.options.pooling
     seconds_in_all = time.perf_counter() - start
-    notes.extend(_lengths(settings, encoder))
+    if encoder.window is not None and settings.passages:
+        notes.append(f"documents of more than {encoder.window} tokens are split; their best passage counts")
+    elif encoder.window is not None:
+        notes.append(f"documents are cut after {encoder.window} tokens (--passages splits them)")
     notes.append(f"token vectors: {pooling:g} tokens merged into a vector")
     notes.append(f"encoding a question takes {1000 * encoding:.1f} ms more; {seconds_in_all:.1f} s in all")
     url = shown_url(settings.qdrant_url) if settings.qdrant_url else None
@@ -148,7 +150,7 @@ def evaluate(
         "collection": workspace.name if engine == "server" else None,
         "pooling": pooling,
         "seconds_in_all": seconds_in_all,
-        "settings": {k: _as_json(v) for k, v in asdict(settings).items()} | {"qdrant_url": url},
+        "settings": asdict(settings) | {"cache": None, "qdrant_url": url},
     }
     return Evaluation(
         f"{dataset.name}/{dataset.split}",
@@ -308,20 +310,6 @@ def _gaps(settings: RetrievalSettings, dataset: RetrievalDataset) -> list[str]:
     if dataset.missing_queries:
         notes.append(f"{dataset.missing_queries} judged questions have no text and were left out")
     return notes
-
-
-def _lengths(settings: RetrievalSettings, encoder: Encoder) -> list[str]:
-    """What became of documents that are longer than the model reads."""
-    if encoder.window is None:
-        return []
-    if settings.passages:
-        return [f"documents of more than {encoder.window} tokens are split; their best passage counts"]
-    return [f"documents are cut after {encoder.window} tokens (--passages splits them)"]
-
-
-def _as_json(value: Any) -> Any:
-    """A setting as a JSON value; names of files can hold bytes that are not UTF-8."""
-    return encodable(str(value)) if isinstance(value, Path | str) else value
 
 
 def _remarks(name: str, run: Mapping[str, Ranking], dataset: RetrievalDataset) -> list[str]:

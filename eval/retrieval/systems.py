@@ -28,9 +28,6 @@ from surprise_rerank.surprise.score import SurpriseModel, Weight
 # Size of the pools that weights are fitted on.
 _FIT_DEPTH = 100
 
-# What people choose from, beside the registered systems; the others are variants of a study.
-CHOSEN = ("surprise-crossover", "bm25-lucene", "fusion-lucene", "auto-fitted", "fusion-lucene-fitted")
-
 
 def build(system: System, resources: Resources) -> BuiltSystem:
     """A system at work; a registered one is built as for an index, but its search is exact."""
@@ -124,18 +121,15 @@ def _fusion_fitted(resources: Resources) -> BuiltSystem:
     return _refitted(built, fitted, note)
 
 
-def _surprise(
-    name: str, summary: str, model: SurpriseModel, weight: Weight = "crossover", shrink: float = 0.0
-) -> System:
+def _surprise(name: str, model: SurpriseModel, weight: Weight, shrink: float, summary: str) -> System:
     return System(name=name, summary=summary, build=partial(surprise, model, weight, shrink))
 
 
 def _similarity(name: str) -> System:
     named = find_similarity(name)
-    summary = f"cosine's pool by {named.summary}"
     return System(
         name=name,
-        summary=summary,
+        summary=f"cosine's pool by {named.summary}",
         build=partial(similarity, name),
         kind="late-interaction",
         module=named.module,
@@ -143,15 +137,9 @@ def _similarity(name: str) -> System:
     )
 
 
-def _lucene(
-    name: str,
-    summary: str,
-    build: Callable[[Resources], BuiltSystem],
-    needs: frozenset[Need] = frozenset(),
-) -> System:
-    return System(
-        name=name, summary=summary, build=build, kind="hybrid", needs=needs, uses=frozenset({"lucene"})
-    )
+def _fusion(name: str, method: FusionMethod, bm25_weight: float, summary: str) -> System:
+    build = partial(_fusion_lucene, method, bm25_weight)
+    return System(name=name, summary=summary, build=build, kind="hybrid", uses=frozenset({"lucene"}))
 
 
 _JUDGED: frozenset[Need] = frozenset({"judgements"})
@@ -168,71 +156,55 @@ EVALUATED: Mapping[str, System] = MappingProxyType(
                 needs=frozenset({"lucene"}),
             ),
             _surprise(
-                "surprise-crossover",
+                *("surprise-crossover", "gaussian", "crossover", 0.0),
                 "cosine's pool by surprise, Gaussian model, mixed with the cosine by the crossover weight",
-                "gaussian",
             ),
-            _surprise("surprise-mixed", "the same with w = .5", "gaussian", 0.5),
+            _surprise("surprise-mixed", "gaussian", 0.5, 0.0, "the same with w = .5"),
             _surprise(
-                "surprise-pooled",
+                *("surprise-pooled", "pooled", 1.0, 0.0),
                 "z with one deviation for all documents: only their means differ",
-                "pooled",
-                1.0,
             ),
-            _surprise("surprise-pooled-mixed", "pooled surprise with w = .5", "pooled", 0.5),
+            _surprise("surprise-pooled-mixed", "pooled", 0.5, 0.0, "pooled surprise with w = .5"),
             _surprise(
-                "surprise-shrunk",
+                *("surprise-shrunk", "gaussian", 1.0, 0.5),
                 "z with means and variances moved half way to those of all documents",
-                "gaussian",
-                1.0,
-                0.5,
             ),
             _surprise(
-                "surprise-percentile",
+                *("surprise-percentile", "percentile", "crossover", 0.0),
                 "surprise with median and percentile in place of mean and deviation",
-                "percentile",
             ),
-            _surprise("surprise-empirical", "surprise by its definition, over a sample", "empirical"),
+            _surprise(
+                *("surprise-empirical", "empirical", "crossover", 0.0),
+                "surprise by its definition, over a sample",
+            ),
             *(_similarity(name) for name in with_raw() if name not in SYSTEMS),
             System(
                 name="auto-fitted",
-                summary="auto with weights fitted on the judged training questions, if they "
-                "help on those that were held back",
+                summary="auto with weights fitted on judged training questions, if they help on others",
                 build=_auto_fitted,
                 kind="hybrid",
                 needs=_JUDGED,
             ),
-            _lucene(
-                "fusion-lucene",
-                "BM25 by Lucene (weight .5) + cosine + dynamax over both pools, surprise-normalised per "
-                "question",
-                partial(_fusion_lucene, "surprise", BM25_WEIGHT),
+            _fusion(
+                *("fusion-lucene", "surprise", BM25_WEIGHT),
+                "BM25 by Lucene (weight .5) + cosine + dynamax, surprise-normalised per question",
             ),
-            _lucene(
-                "fusion-lucene-equal",
-                "the same with equal weights",
-                partial(_fusion_lucene, "surprise", 1.0),
+            _fusion("fusion-lucene-equal", "surprise", 1.0, "the same with equal weights"),
+            System(
+                name="fusion-lucene-fitted",
+                summary="the same with weights fitted on the judged training questions",
+                build=_fusion_fitted,
+                kind="hybrid",
+                needs=_JUDGED,
+                uses=frozenset({"lucene"}),
             ),
-            _lucene(
-                "fusion-lucene-fitted",
-                "the same with weights fitted on the judged training questions",
-                _fusion_fitted,
-                _JUDGED,
-            ),
-            _lucene(
-                "fusion-lucene-zscore",
+            _fusion(
+                *("fusion-lucene-zscore", "zscore", 1.0),
                 "the same by deviations within the pool, equal weights",
-                partial(_fusion_lucene, "zscore", 1.0),
             ),
-            _lucene(
-                "fusion-lucene-rrf",
-                "the same by reciprocal ranks, equal weights",
-                partial(_fusion_lucene, "rrf", 1.0),
-            ),
-            _lucene(
-                "fusion-lucene-minmax",
-                "the same by min-max over the pool, equal weights",
-                partial(_fusion_lucene, "minmax", 1.0),
+            _fusion("fusion-lucene-rrf", "rrf", 1.0, "the same by reciprocal ranks, equal weights"),
+            _fusion(
+                "fusion-lucene-minmax", "minmax", 1.0, "the same by min-max over the pool, equal weights"
             ),
         )
     }

@@ -69,8 +69,7 @@ def correlate(reports: Sequence[Values]) -> Report:
 
     Returns:
         The tables `correlation-mean`, with the mean accuracy: three coefficients, and the p-value of
-        Spearman's; `correlation`, Spearman's with every task; `correlation-pearson` and
-        `correlation-kendall`, the same for these. Rows are scores and similarities.
+        Spearman's; and `correlation`, Spearman's with every task. Rows are scores and similarities.
 
     Raises:
         DataError: if there are no downstream accuracies, no intrinsic scores, or fewer than 3 models that
@@ -85,10 +84,9 @@ def correlate(reports: Sequence[Values]) -> Report:
     rows = {score: row for score, row in rows.items() if len(row.models) >= _LEAST_MODELS}
     if not rows:
         raise _too_few(found)
-    by_task = [_by_task(name, rows, found, tasks) for name in _COEFFICIENTS]
     return Report(
         title="Correlation of intrinsic scores with downstream accuracy, over models",
-        tables=(_with_mean(rows), *by_task),
+        tables=(_with_mean(rows), _by_task(rows, found, tasks)),
         plots=tuple(_plots(rows)),
         notes=tuple(_notes(found, rows, tasks, shared)),
         facts={
@@ -268,38 +266,29 @@ def _with_mean(rows: Mapping[Score, _Row]) -> Table:
     )
 
 
-def _by_task(name: str, rows: Mapping[Score, _Row], found: _Collected, tasks: Sequence[str]) -> Table:
+def _by_task(rows: Mapping[Score, _Row], found: _Collected, tasks: Sequence[str]) -> Table:
     cells: list[tuple[Cell, ...]] = []
     for score, row in rows.items():
         values = found.intrinsic[score]
-        by_task = [_with_task(name, values, found.downstream, task) for task in tasks]
-        cells.append((*score, len(row.models), *by_task, coefficient(name, row.x, row.y)))
-    first = name == next(iter(_COEFFICIENTS))
+        by_task = [_with_task(values, found.downstream, task) for task in tasks]
+        cells.append((*score, len(row.models), *by_task, coefficient("Spearman", row.x, row.y)))
+    columns = (Column("score"), Column("similarity"), Column("models"))
     return Table(
-        "correlation" if first else f"correlation-{name.lower()}",
-        f"{name} correlation with every task",
-        (
-            Column("score"),
-            Column("similarity"),
-            Column("models"),
-            *(Column(task, 2) for task in tasks),
-            Column("mean", 2),
-        ),
+        "correlation",
+        "Spearman correlation with every task",
+        (*columns, *(Column(task, 2) for task in tasks), Column("mean", 2)),
         tuple(cells),
         keys=2,
-        detail=not first or len(rows) > _FEW,
+        detail=len(rows) > _FEW,
     )
 
 
 def _with_task(
-    name: str, values: Mapping[str, float], downstream: Mapping[str, Mapping[str, float]], task: str
+    values: Mapping[str, float], downstream: Mapping[str, Mapping[str, float]], task: str
 ) -> float:
     """Over the models that have the score and the task; NaN where these are fewer than 3."""
     pairs = [(value, downstream[m][task]) for m, value in values.items() if task in downstream.get(m, {})]
-    if len(pairs) < _LEAST_MODELS:
-        return math.nan
-    x, y = np.array(pairs).T
-    return coefficient(name, x, y)
+    return coefficient("Spearman", *np.array(pairs).T) if len(pairs) >= _LEAST_MODELS else math.nan
 
 
 def _plots(rows: Mapping[Score, _Row]) -> Iterator[Plot]:

@@ -14,7 +14,6 @@ from surprise_rerank.eval.cli import completion
 from surprise_rerank.eval.cli.arguments.backend import backend_option, precision_option
 from surprise_rerank.eval.cli.exits import Commands, run
 from surprise_rerank.eval.cli.options import json_option, present, quiet_option, report_option
-from surprise_rerank.eval.cli.rerank_eval import check as check_command
 from surprise_rerank.eval.cli.rerank_eval import classify as classify_command
 from surprise_rerank.eval.cli.rerank_eval import cluster as cluster_command
 from surprise_rerank.eval.cli.rerank_eval import correlation as correlation_command
@@ -268,7 +267,6 @@ for _module in (
     few_shot_command,
     cluster_command,
     off_topic_command,
-    check_command,
 ):
     command.add_command(_module.command)
 
