@@ -82,7 +82,7 @@ def stored_tokens(
     tokens = np.array([part.tokens for part in parts], np.int64)
     owners = np.concatenate([np.zeros(0, np.uint16), *(part.owners for part in parts)])
     merged = Members(owners, offsets_of(tokens)) if len(owners) else None
-    return TokenBatch(unit, np.ones(len(norms), np.float32), norms, offsets_of(counts), members=merged)
+    return TokenBatch(unit, norms, offsets_of(counts), members=merged)
 
 
 class _Text(NamedTuple):

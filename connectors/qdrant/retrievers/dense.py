@@ -49,7 +49,8 @@ class DenseRetriever(ExplainingRetriever):
 
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
-        return in_words(self.index, [dense_stage(dense_vector(query), depth)], self.options)
+        pools = self.index.pools
+        return in_words(self.index, [pools.near(pools.asked(query), depth)], self.options)
 
 
 @dataclass(frozen=True)

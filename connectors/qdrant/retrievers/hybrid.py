@@ -17,11 +17,7 @@ from surprise_rerank.connectors.qdrant.retrievers.sparse import SparseRetriever,
 from surprise_rerank.connectors.qdrant.schema import NUMBER, Record
 from surprise_rerank.connectors.qdrant.search.inclusion import AskedInclusion, TokenSample
 from surprise_rerank.connectors.qdrant.search.pools import Asked, Pools, Search, once
-from surprise_rerank.connectors.qdrant.search.queries import (
-    NO_OPTIONS,
-    SearchOptions,
-    dense_vector,
-)
+from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
 from surprise_rerank.connectors.qdrant.search.searched import Searched
 from surprise_rerank.core.arrays import Float32Array, Float64Array
 from surprise_rerank.core.moments import Moments
@@ -87,7 +83,8 @@ class HybridRetriever(ExplainingRetriever):
     def _together(
         self, words: SparseRetriever, query: Query, depth: int, fields: frozenset[Field]
     ) -> Candidates:
-        pools, dense, sparse = self.index.pools, dense_vector(query), words.vector(query.text)
+        pools, sparse = self.index.pools, words.vector(query.text)
+        dense = pools.asked(query)
         options = self.options.exactly() if self.exact else self.options
         # What only words find comes with its fields, or by another request.
         apart = pools.splits or pools.is_apart(words.words.vector)

@@ -76,12 +76,12 @@ class AskedInclusion:
         return request([stage], limit, fields, (), SearchOptions(wanted))
 
     def inclusion(
-        self, found: Sequence[Record], points: Sequence[str], count: str = TOKEN_COUNT
+        self, found: Sequence[Record], points: Sequence[str], count: str | None = TOKEN_COUNT
     ) -> Inclusion:
-        """Of n points, NaN for one that was not found; `count` is the key of the number of tokens."""
+        """Of n points, NaN for one that was not found; `count` is the key of its number of tokens, if any."""
         total = float(self.weights.sum())
         scores = {record.id: record.score / total if total > 0 else 0.0 for record in found}
-        counts = {record.id: record.payload[count] for record in found}
+        counts = {record.id: record.payload[count] for record in found} if count else {}
         own = np.array([scores.get(point, np.nan) for point in points], np.float64)
         lengths = np.array([counts.get(point, 0) for point in points], np.int64)
         return Inclusion(own, lengths, self.usual, self.usual_lengths)

@@ -10,10 +10,10 @@ from typing import TypeAlias
 import numpy as np
 from qdrant_client import models
 
-from surprise_rerank.candidates import Candidates, Field
+from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.qdrant.schema import Record
 from surprise_rerank.connectors.qdrant.search.inclusion import AskedInclusion
-from surprise_rerank.connectors.qdrant.search.queries import SearchOptions, Stage
+from surprise_rerank.connectors.qdrant.search.queries import SearchOptions, Stage, dense_vector
 from surprise_rerank.core.arrays import Float32Array, Float64Array
 
 # Stages for a number of points.
@@ -102,6 +102,10 @@ class Pools(ABC):
     @abstractmethod
     def these(self, records: Sequence[Record]) -> models.Filter:
         """A filter for these points."""
+
+    def asked(self, query: Query) -> Float32Array:
+        """What `near` takes: the question's dense vector; see `dense_vector`."""
+        return dense_vector(query)
 
     @abstractmethod
     def near(self, dense: Float32Array, limit: int) -> Stage:

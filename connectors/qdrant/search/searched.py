@@ -56,6 +56,11 @@ class Searched(ABC):
         """The key of the metadata in the payload, for filters; empty where they are the payload."""
 
     @property
+    def has_dense(self) -> bool:
+        """Whether documents have one dense vector each; else they are found by MaxSim of token vectors."""
+        return True
+
+    @property
     def measures_first(self) -> bool:
         """Whether the first system measures a background, where there is none; `sync` did it otherwise."""
         return False
