@@ -165,7 +165,7 @@ def test_settings_are_names_that_make_what_they_name(tmp_path: Path, monkeypatch
     pipeline, reranker = settings.pipeline(), settings.text_reranker()
     assert pipeline.search("wing lift", 1).ids == ("d1",)
     assert reranker.rank("wing lift", ["?", "?"], ids=["d0", "d1"])[0].position == 1
-    assert pipeline.retriever.source is reranker.stored.index is settings.open_index()
+    assert pipeline.retriever.index is reranker.stored.index is settings.open_index()
     with settings.open_index():
         pass  # closes it for all who share it
     assert PipelineSettings(index=str(tmp_path / "index")).pipeline().search("wing lift", 1).ids == ("d1",)
