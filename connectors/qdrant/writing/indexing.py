@@ -12,7 +12,7 @@ from functools import partial
 from itertools import islice
 from typing import Protocol, runtime_checkable
 
-from surprise_rerank.connectors.progress import Work
+from surprise_rerank.connectors.progress import Advance
 from surprise_rerank.connectors.qdrant.engines.base import Engine
 from surprise_rerank.connectors.qdrant.schema import (
     HASH,
@@ -87,14 +87,14 @@ class Indexer:
         engine: where they are stored.
         points: stores and deletes their points.
         maker: makes their points.
-        work: is told of the documents and their lengths: of those that are known, and those that are stored.
+        work: is told how many documents are done.
         on_progress: called with the number of documents of every finished part.
     """
 
     engine: Engine
     points: PointWriter
     maker: PointMaker
-    work: Work
+    work: Advance
     on_progress: Callable[[int], None] | None = None
     _counts: _Counts = field(default_factory=_Counts)
     _seen: dict[str, None] = field(default_factory=dict)  # ids, in their order
@@ -145,8 +145,7 @@ class Indexer:
         rows = [i for i, d in enumerate(documents) if d.id not in current]
         writer.acknowledge(set(current))
         self._counts.unchanged += len(current)
-        self.work.found(len(documents), _length(documents))
-        self.work.skip(len(current), _length(current.values()))
+        self.work(len(current))
         self._report(len(current))
         rows.sort(key=lambda i: -len(documents[i].content))
         for window in self._windows(rows, documents):
@@ -236,7 +235,7 @@ class Indexer:
 
     def _told(self, writer: Writer) -> None:
         done = writer.take_done()
-        self.work(len(done), _length(done))
+        self.work(len(done))
         self._report(len(done))
 
     def _report(self, count: int) -> None:
@@ -263,11 +262,6 @@ def slice_encoded(encoded: Encoded, start: int, count: int) -> Encoded:
             "one of each for every document"
         )
     return encoded.take(range(start, start + count))
-
-
-def _length(documents: Iterable[Document]) -> int:
-    """Characters, and one for each document: about what encoding takes."""
-    return sum(len(own.content) + 1 for own in documents)
 
 
 def _hash(stored: Mapping[str, Stored], name: str) -> str | None:
