@@ -68,6 +68,8 @@ class Stored:
 
 @dataclass(slots=True)
 class Indexer:
+    """One pass over a collection of documents, whose points a maker makes and `points` stores in the engine.
+
     The work is told how many documents are done, `on_progress` the number of every finished part.
     """
 
@@ -241,8 +243,6 @@ def slice_encoded(encoded: Encoded, start: int, count: int) -> Encoded:
             "one of each for every document"
         )
     return encoded.take(range(start, start + count))
-
-
 
 
 def _stored(payload: Mapping[str, object]) -> Stored:
