@@ -736,9 +736,9 @@ class TestExplain:
         code, out, err = filled.run(*arguments)
         assert code == 0
         assert re.search(r"\nencoding \S+ ms, retrieval \S+ ms, re-ranking \S+ ms; 30 candidates\n", err)
-        steps, candidates, scorers = grids(out)[:3]
+        candidates, scorers, *_, steps = grids(out)
         assert [row["step"] for row in steps] == ["1", "2"]
-        assert list(candidates[0]) == ["rank", "by cosine", "score", "id", "text"]
+        assert list(candidates[0]) == ["rank", "by cosine", "score", "id", "title", "best sentence"]
         assert list(scorers[0]) == ["rank", "cosine", "cosine z", "dynamax", "dynamax z", "id"]
         assert [row["id"] for row in candidates] == [row["id"] for row in scorers]
         cells = {**candidates[0], **scorers[0]}
@@ -747,12 +747,9 @@ class TestExplain:
         assert float(cells["cosine"]) <= cosines[cells["id"]] + 1e-4
         assert 1 <= int(cells["by cosine"]) <= 30
 
-    def test_histograms_and_tokens_are_drawn(self, filled: Bench) -> None:
+    def test_tokens_are_shown(self, filled: Bench) -> None:
         arguments = ("explain", "why do dogs bark", "--index", filled.index, "--system", "dynamax", "-q")
         _, out, _ = filled.run(*arguments, width=120)
-        assert out.count(" sampled passages\n") >= 2 * 2  # the title, and beside the drawing
-        assert out.count("  Gaussian\n") == 2
-        assert len(re.findall(r"\nMarks are the ranks of candidates; mean \S+, deviation \S+\n", out)) == 2
         (line,) = [line for line in out.splitlines() if line.startswith("dogs ")]
         assert re.fullmatch(r"dogs( +\S+ \d\.\d\d \d+%){4} *", line)
         assert not unprintable(out)
