@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import classification_report
 from tiny_bert import tiny_bert
 
-from surprise_rerank.classify.classifiers import SurpriseClassifier
+from surprise_rerank.classify.classifier import SurpriseClassifier
 from surprise_rerank.classify.labels import DEFAULT_TEMPLATE
 from surprise_rerank.core.extras import is_installed, pip_line
 from surprise_rerank.encoders.loading import DEFAULT_MODEL, load_encoder
