@@ -227,22 +227,11 @@ def test_surprise_is_that_of_the_classifier(files: Path, tmp_path: Path):
     assert any("ensemble: the texts of train.jsonl (90; inductive)" in note for note in report.notes)
 
 
-def test_single_classes_add_up_and_may_have_no_text(files: Path, tmp_path: Path):
+def test_classes_without_texts_can_be_chosen_and_are_told(files: Path, tmp_path: Path):
     names = tmp_path / "names.yaml"
     names.write_text("house_pets: dog\nmoney: bank\ntravel: train\nmore: matter\n")
     report = measured(files, tmp_path, names=names)
     assert any("no text of 1 of the 4 classes that can be chosen: more" in note for note in report.notes)
-    table = report.table("zero-shot-classes")
-    assert table.detail
-    for system in ZERO_SHOT:
-        own = [row for row in table.rows if row[2] == system]
-        assert [row[3] for row in own] == sorted([*CLASSES, "more"])
-        assert sorted(row[4] for row in own) == [0, 20, 20, 20]
-        assert sum(row[8] for row in own) == pytest.approx(1)
-        assert sum(row[9] for row in own) == pytest.approx(1)
-    recall = table.shown()[1][6]
-    assert (table.rows[1][3], recall) == ("money", recall)
-    assert [row[6] for row in table.shown() if row[3] == "more"] == [""] * len(ZERO_SHOT)
 
 
 def test_malformed_rows_are_told_or_left_out(files: Path, tmp_path: Path):
@@ -260,11 +249,9 @@ def test_classify_prints_and_writes_the_report(files: Path, tmp_path: Path):
     arguments = [files / "test.jsonl", "--model", files / "words.txt", "--cache", tmp_path]
     result = invoke(*arguments, "--train", files / "train.jsonl", "--limit", 30, "--report", file)
     assert result.exit_code == 0, result.output
-    assert "Single classes" not in result.output
     content = json.loads(file.read_text())
-    assert [table["name"] for table in content["tables"]] == ["zero-shot", "zero-shot-classes"]
+    assert [table["name"] for table in content["tables"]] == ["zero-shot"]
     assert content["facts"]["texts"] == 30
-    assert "Single classes" in invoke(*arguments, "--details").output
 
 
 def test_help_knows_the_defaults_of_the_modules():

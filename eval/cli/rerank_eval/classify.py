@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _EPILOG = """\b
 Examples:
   rerank-eval classify ag_news.test.jsonl --template 'this matter is {}' --template '{}'
-  rerank-eval classify test.csv --text question --label intent --label-names names.yaml --details
+  rerank-eval classify test.csv --text question --label intent --label-names names.yaml
   rerank-eval classify test.jsonl --train train.jsonl --inductive --report classify.html
   rerank-eval classify test.jsonl --model all-MiniLM-L6-v2 --ensemble-size 10,100,1000
   rerank-eval classify test.jsonl --train train.jsonl --few-shot 3,9,21
@@ -43,8 +43,7 @@ Systems of --few-shot:
 \b
 Columns: weight, that surprise was mixed with the cosine by (0 is cosine); accuracy; macro F1;
 weighted F1; p, of the difference of the accuracy to cosine's, as it is and with Holm's correction;
-k, examples of each class; dev., standard deviations over the draws. --details: precision, recall
-and F1 of each class, its share of the texts, and of the answers.
+k, examples of each class; dev., standard deviations over the draws.
 """
 
 
@@ -52,7 +51,6 @@ and F1 of each class, its share of the texts, and of the answers.
     "classify",
     ClassifySettings,
     epilog=_EPILOG,
-    details="Show the single classes, too.",
     interrupted="Texts that were encoded stay so; run the same command again to go on.",
 )
 def command(settings: ClassifySettings, terminal: Terminal) -> Report:

@@ -26,7 +26,7 @@ In FOLDER, or in `downstream` inside it:
   SST               binary and fine, each with sentiment-train, sentiment-dev, sentiment-test
   TREC              train_5500.label, TREC_10.label
   MRPC              msr_paraphrase_train.txt, msr_paraphrase_test.txt
-SICK-E is in FOLDER/sts/SICK, or in `sts/SICK` next to FOLDER.
+SICK-E is in FOLDER/sts/SICK.
 """
 
 

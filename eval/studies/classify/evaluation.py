@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 
-import numpy as np
-from sklearn.metrics import precision_recall_fscore_support
-
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import BoolArray, IntArray
 from surprise_rerank.core.files import cache_folder
@@ -43,7 +40,7 @@ def evaluate_classification(settings: ClassifySettings, terminal: Terminal | Non
         terminal: for progress; quiet by default.
 
     Returns:
-        The tables `zero-shot` and `zero-shot-classes`, or `ensemble-size`, or `few-shot`.
+        The table `zero-shot`, or `ensemble-size`, or `few-shot`.
 
     Raises:
         DataError: if the settings do not fit the texts, or no model tells the labels apart.
@@ -92,7 +89,6 @@ class ZeroShot:
         self._task = task
         self._settings = settings
         self._terminal = terminal
-        self._classes = Measurements("model", "template", "system", "class")
         self._right: dict[tuple[str, str, str], BoolArray] = {}
         self.found = Measurements("model", "template", "system")
 
@@ -119,20 +115,12 @@ class ZeroShot:
             self._add((model.name, _NO_TEMPLATE, LOGISTIC), places)
 
     def _add(self, key: tuple[str, str, str], places: IntArray, weight: float | None = None) -> None:
-        truth, classes = self._task.truth, self._task.classes
+        truth = self._task.truth
         self._right[key] = truth == places
         self.found.add(key, {"weight": weight, **qualities(truth, places)})
-        parts = precision_recall_fscore_support(
-            truth, places, labels=np.arange(len(classes)), zero_division=np.nan
-        )
-        answers = np.bincount(places, minlength=len(classes)) / len(places)
-        for name, precision, recall, f1, count, share in zip(classes, *parts, answers, strict=True):
-            own = {"texts": count, "precision": precision, "recall": recall, "F1": f1 if count else np.nan}
-            shares = {"share of texts": count / len(places), "share of answers": share}
-            self._classes.add((*key, name), {**own, **shares})
 
     def tables(self) -> Iterator[Table]:
-        """A row for each model, template and system; and one for each class of them."""
+        """A row for each model, template and system."""
         tested = {
             key: mcnemar(right, self._right[other])
             for key, right in self._right.items()
@@ -140,20 +128,9 @@ class ZeroShot:
         }
         for (key, p), corrected in zip(tested.items(), holm(list(tested.values())), strict=True):
             self.found.add(key, {"p (accuracy vs cosine)": p, "p (Holm)": corrected})
-        shown = [
-            ("weight", 3, False),
-            *((name, 4, False) for name in ("accuracy", "macro F1", "weighted F1")),
-        ]
-        shown += [("p (accuracy vs cosine)", 4, False), ("p (Holm)", 4, False)]
+        measures = ("accuracy", "macro F1", "weighted F1", "p (accuracy vs cosine)", "p (Holm)")
+        shown = [("weight", 3, False), *((name, 4, False) for name in measures)]
         yield self.found.table("zero-shot", "How well each system does", shown)
-        columns = ("precision", "recall", "F1", "share of texts", "share of answers")
-        yield self._classes.table(
-            "zero-shot-classes",
-            "Single classes",
-            [("texts", 0, False), *((name, 4, False) for name in columns)],
-            ("precision is empty where a class was never chosen, recall and F1 where it has no text",),
-            detail=True,
-        )
 
     def _baseline(self, key: tuple[str, str, str]) -> tuple[str, str, str] | None:
         """What a system is compared with: the cosine with its template, or with the first one."""

@@ -43,7 +43,7 @@ class Examples:
 
 def predict(weights: Float32Array, features: Float32Array) -> IntArray:
     """(n,) places of the classes that (d + 1, classes) weights, biases last, choose for (n, d) features."""
-    return (features @ weights[:-1] + weights[-1]).argmax(axis=1)
+    return np.asarray((features @ weights[:-1] + weights[-1]).argmax(axis=1), dtype=np.int64)
 
 
 def accuracy(weights: Float32Array, examples: Examples) -> float:

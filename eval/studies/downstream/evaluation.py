@@ -9,7 +9,7 @@ from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedKFold
 from threadpoolctl import threadpool_limits
 
-from surprise_rerank.connectors.progress import Advance, Terminal
+from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import Float32Array, IntArray
 from surprise_rerank.core.files import cache_folder
 from surprise_rerank.errors import DataError
@@ -71,14 +71,14 @@ def evaluate_downstream(settings: DownstreamSettings, terminal: Terminal | None 
     found = Measurements("model", "task")
     for model in models:
         plain = _encoded(model, tasks, terminal)
-        for task in tasks:
-            variants = {model.name: plain}
-            if settings.post_process:
-                variants[model.name + POST_PROCESSED] = _without_components(task.texts, plain)
-            for name, vectors in variants.items():
-                with terminal.bar(f"{name}: {task.name}", _fits(task), "fits") as advance:
-                    for values in classify(task, vectors, advance):
-                        found.add((name, task.name), values)
+        with terminal.bar(f"{model.name}: classifying", len(tasks), "tasks") as advance:
+            for task in tasks:
+                for values in classify(task, plain):
+                    found.add((model.name, task.name), values)
+                if settings.post_process:
+                    for values in classify(task, _without_components(task.texts, plain)):
+                        found.add((model.name + POST_PROCESSED, task.name), values)
+                advance(1)
     details = [("accuracy", 2, True), ("dev accuracy", 2, False), ("F1", 2, False)]
     return Report(
         title=f"Downstream tasks: {', '.join(task.name for task in tasks)}",
@@ -103,9 +103,7 @@ def evaluate_downstream(settings: DownstreamSettings, terminal: Terminal | None 
     )
 
 
-def classify(
-    task: DownstreamTask, vectors: Vectors, on_progress: Advance | None = None, seed: int = SEED
-) -> Iterator[dict[str, float | None]]:
+def classify(task: DownstreamTask, vectors: Vectors) -> Iterator[dict[str, float | None]]:
     """Measure a task the way SentEval does: the measures in % of each run.
 
     - One part: nested cross-validation. Every fold is tested once, by a classifier whose regularisation was
@@ -130,7 +128,7 @@ def classify(
     has_f1 = len(task.classes) == 2 and any(part.others for part in task.parts.values())
     # Steps are short: where other programs run, two threads wait for each other ten times as long.
     with threadpool_limits(1):
-        for weights, dev_accuracy, test in _runs(parts, len(task.classes), on_progress or _nothing, seed):
+        for weights, dev_accuracy, test in _runs(parts, len(task.classes)):
             f1 = f1_score(test.labels, predict(weights, test.features)) if has_f1 else None
             yield {
                 "accuracy": 100 * accuracy(weights, test),
@@ -139,41 +137,30 @@ def classify(
             }
 
 
-def _runs(parts: dict[PartName, Examples], classes: int, advance: Advance, seed: int) -> Iterator[_Run]:
+def _runs(parts: dict[PartName, Examples], classes: int) -> Iterator[_Run]:
     if "all" in parts:
-        for rows, tested in _folds(parts["all"], seed):
+        for rows, tested in _folds(parts["all"], SEED):
             train, test = parts["all"][rows], parts["all"][tested]
-            yield *_cross_validated(train, classes, advance, seed), test
+            yield *_cross_validated(train, classes, SEED), test
         return
-    for own_seed in range(seed, seed + _SEEDS):
+    for seed in range(SEED, SEED + _SEEDS):
         if "dev" in parts:
-            candidates = fit_each(parts["train"], parts["dev"], GRID, classes, own_seed)
-            advance(1)
+            candidates = fit_each(parts["train"], parts["dev"], GRID, classes, seed)
             best = max(candidates, key=lambda weights: accuracy(weights, parts["dev"]))
             yield best, accuracy(best, parts["dev"]), parts["test"]
         else:
-            yield *_cross_validated(parts["train"], classes, advance, own_seed), parts["test"]
+            yield *_cross_validated(parts["train"], classes, seed), parts["test"]
 
 
-def _cross_validated(
-    train: Examples, classes: int, advance: Advance, seed: int
-) -> tuple[Float32Array, float]:
+def _cross_validated(train: Examples, classes: int, seed: int) -> tuple[Float32Array, float]:
     """Weights for the l2 that cross-validation chose, and its accuracy there."""
     found = np.zeros(len(GRID))
     for rows, held_out in _folds(train, seed):
         dev = train[held_out]
         candidates = fit_each(train[rows], dev, GRID, classes, seed)
         found += np.array([accuracy(weights, dev) for weights in candidates]) / FOLDS
-        advance(1)
     best = int(found.argmax())
-    weights = fit(train, GRID[best], classes, seed)
-    advance(1)
-    return weights, float(found[best])
-
-
-def _fits(task: DownstreamTask) -> int:
-    """How many times `classify` advances."""
-    return FOLDS * (FOLDS + 1) if "all" in task.parts else _SEEDS * (1 if "dev" in task.parts else FOLDS + 1)
+    return fit(train, GRID[best], classes, seed), float(found[best])
 
 
 def _folds(examples: Examples, seed: int) -> list[tuple[IntArray, IntArray]]:
@@ -230,7 +217,3 @@ def _notes(tasks: Sequence[DownstreamTask], settings: DownstreamSettings) -> Ite
     yield "the classifier is stopped early, as the published figures were made (those are of one seed)"
     if settings.post_process:
         yield f"{POST_PROCESSED}: without the first two principal components of each task's texts, uncentred"
-
-
-def _nothing(_: int) -> None:
-    """Progress that nobody sees."""

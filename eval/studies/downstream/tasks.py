@@ -83,7 +83,7 @@ def read_task(name: str, data: Path | None) -> DownstreamTask:
 
     Args:
         name: one of `TASKS`.
-        data: what `--data` names: the folder that holds `downstream` (and `sts`, for SICK-E), or the one that
+        data: what `--data` names: the folder that holds `downstream` and, for SICK-E, `sts`; or the one that
             holds the tasks' folders.
 
     Raises:
@@ -102,7 +102,7 @@ def read_task(name: str, data: Path | None) -> DownstreamTask:
     if name not in _OF_PARTS:
         raise DatasetError(f"there is no task {name!r}; choose from {', '.join(TASKS)}")
     own = _OF_PARTS[name]
-    folder = _sick_folder(data) if name == "SICK-E" else data_folder(data, "downstream", *own.folder)
+    folder = data_folder(data, *own.folder)
     parts: dict[PartName, Part] = {}
     for part, file in own.files.items():
         lines = _lines(folder / file, own.encoding)
@@ -116,17 +116,6 @@ def read_task(name: str, data: Path | None) -> DownstreamTask:
                 )
         parts[part] = Part.of([own.item(line) for line in lines])
     return DownstreamTask(name, own.classes, parts)
-
-
-def _sick_folder(data: Path | None) -> Path:
-    """SICK is among the data of textual similarity, in the folder of `--data` or next to it."""
-    try:
-        return data_folder(data, "sts", "SICK")
-    except DatasetError:
-        beside = None if data is None else data.absolute().parent / "sts" / "SICK"
-        if beside is None or not beside.is_dir():
-            raise
-        return beside
 
 
 def _lines(path: Path, encoding: str) -> list[Line]:
@@ -208,23 +197,26 @@ _SICK: Mapping[PartName, str] = {
 }
 _OF_PARTS = {
     "SCICITE": _Parts(
-        ("SCICITE",), {"train": "train.txt", "dev": "dev.txt", "test": "test.txt"}, _SCICITE, _citation
+        ("downstream", "SCICITE"),
+        {"train": "train.txt", "dev": "dev.txt", "test": "test.txt"},
+        _SCICITE,
+        _citation,
     ),
-    "SST2": _Parts(("SST", "binary"), _SST, _SENTIMENT, _sentiment),
-    "SST5": _Parts(("SST", "fine"), _SST, _FINE_SENTIMENT, _fine_sentiment),
+    "SST2": _Parts(("downstream", "SST", "binary"), _SST, _SENTIMENT, _sentiment),
+    "SST5": _Parts(("downstream", "SST", "fine"), _SST, _FINE_SENTIMENT, _fine_sentiment),
     "TREC": _Parts(
-        ("TREC",),
+        ("downstream", "TREC"),
         {"train": "train_5500.label", "test": "TREC_10.label"},
         _TREC,
         _question,
         encoding="latin-1",
     ),
     "MRPC": _Parts(
-        ("MRPC",),
+        ("downstream", "MRPC"),
         {"train": "msr_paraphrase_train.txt", "test": "msr_paraphrase_test.txt"},
         _PARAPHRASE,
         _paraphrase,
         _MRPC_COLUMNS,
     ),
-    "SICK-E": _Parts((), _SICK, _ENTAILMENT, _entailment, _SICK_COLUMNS),
+    "SICK-E": _Parts(("sts", "SICK"), _SICK, _ENTAILMENT, _entailment, _SICK_COLUMNS),
 }
