@@ -62,7 +62,7 @@ class AttachedInputs(SystemInputs):
 
     @property
     def compares_here(self) -> bool:
-        """Also the collection's own multivectors beside dense ones: Qdrant takes no weights of tokens there."""
+        """Also the collection's own multivectors beside dense ones: Qdrant takes no token weights there."""
         return self.of_texts or (self.index.has_dense and not self.index.pools.reads_added)
 
     @property
