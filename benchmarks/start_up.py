@@ -186,7 +186,6 @@ def commands(index: Path, beir: Path, port: int) -> Iterator[tuple[str, Use]]:
         "`serve`, until it is ready",
         Use(_SEARCH, ("serve", *place, "--port", other), lambda: _is_ready(f"http://127.0.0.1:{other}")),
     )
-    yield "`diagnose`", Use(_SEARCH, ("diagnose", *place, "--sample", 20))
     yield (
         "`similar --index`",
         Use(_SEARCH, ("similar", "--index", index, "--out", _Numbered(folder, counted))),

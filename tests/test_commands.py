@@ -73,7 +73,6 @@ COMMANDS = (
     *(["background", name] for name in ("set", "show", "delete")),
     ["serve"],
     ["similar"],
-    ["diagnose"],
     ["fit"],
 )
 GROUPS = (["ensemble"], ["background"])
@@ -867,9 +866,6 @@ class TestEnsemble:
         done = bench.json("ensemble", "set", "--questions", questions, *place)
         added = bench.json("ensemble", "add", "--questions", questions, *place)
         assert (done["changed"], added["behind"]) == (30, 30)
-        found = bench.json("diagnose", "--sample", "5", *place)
-        assert (found["documents"], found["passages"]) == (30, passages)
-        assert f"30 in {passages} passages" in bench.run("diagnose", "--sample", "5", *place)[1]
 
     def test_an_ensemble_is_saved_and_set_again(self, bench: Bench, tmp_path: Path) -> None:
         bench.fill("--no-bm25")

@@ -18,8 +18,6 @@ from surprise_rerank.eval.cli.rerank_eval import classify as classify_command
 from surprise_rerank.eval.cli.rerank_eval import cluster as cluster_command
 from surprise_rerank.eval.cli.rerank_eval import correlation as correlation_command
 from surprise_rerank.eval.cli.rerank_eval import downstream as downstream_command
-from surprise_rerank.eval.cli.rerank_eval import ensemble_size as ensemble_size_command
-from surprise_rerank.eval.cli.rerank_eval import few_shot as few_shot_command
 from surprise_rerank.eval.cli.rerank_eval import off_topic as off_topic_command
 from surprise_rerank.eval.cli.rerank_eval import sentences as sentences_command
 from surprise_rerank.eval.cli.rerank_eval import sts as sts_command
@@ -263,8 +261,6 @@ for _module in (
     downstream_command,
     correlation_command,
     classify_command,
-    ensemble_size_command,
-    few_shot_command,
     cluster_command,
     off_topic_command,
 ):
