@@ -6,7 +6,7 @@ import os
 import threading
 import tomllib
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
@@ -142,8 +142,6 @@ class ForeignParts:
 class PipelineSettings:
     """A pipeline or a re-ranker in names and numbers, so that it can be written to a file.
 
-    `PipelineSettings.of(**names)` makes them of names that a user gave.
-
     Attributes:
         index: a folder, or a collection on a server as http://host:6333/papers; None where documents are
             not stored.
@@ -194,21 +192,6 @@ class PipelineSettings:
                 f"background={self.background!r} is for texts without an index, and there is one; store it "
                 "with the index ('surprise-rerank background set'), or leave it out"
             )
-
-    @classmethod
-    def of(cls, names: Mapping[str, Any], of: str, beside: Iterable[str] = ()) -> PipelineSettings:
-        """Settings that a user gave by name.
-
-        Args:
-            names: attributes and their values.
-            of: what they are settings of, for errors.
-            beside: other names that it has.
-
-        Raises:
-            DataError: if one is not known, which names the nearest and all that there are; as the class.
-        """
-        refuse_unknown(names, [*beside, *(own.name for own in fields(cls))], of)
-        return cls(**names)
 
     @property
     def location(self) -> Location:
