@@ -202,7 +202,8 @@ def of_qdrant(index: DocumentIndex, query: Query, diversity: float, depth: int) 
     own = models.Mmr(diversity=diversity, candidates_limit=depth)
     nearest = models.NearestQuery(nearest=query.require_dense().tolist(), mmr=own)
     asked = models.QueryRequest(query=nearest, using=DENSE, limit=depth, with_payload=[ID])
-    names = [record.payload[ID] for record in index.storage.engine.query(asked)]
+    (found,) = index.storage.engine.query_batch([asked])
+    names = [record.payload[ID] for record in found]
     return list(dict.fromkeys(names))[:TOP]
 
 

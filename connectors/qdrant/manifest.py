@@ -184,11 +184,8 @@ class Manifest:
                 token_dimension=int(values["token_dimension"]),
                 options=IndexOptions.from_json(values["options"]),
                 # A server leaves away what is null.
-                **{
-                    name: StatisticsRecord(**values[name])
-                    for name in ("statistics", "latest")
-                    if values.get(name) is not None
-                },
+                statistics=_record(values.get("statistics")),
+                latest=_record(values.get("latest")),
                 precision=str(values["precision"]),
                 files=tuple(values["files"]),
             )
@@ -241,6 +238,10 @@ class Manifest:
 def is_index(metadata: Mapping[str, Any]) -> bool:
     """Whether the metadata of a collection is a manifest, of any schema."""
     return metadata.keys() >= {"fingerprint", "schema"}
+
+
+def _record(values: Mapping[str, Any] | None) -> StatisticsRecord | None:
+    return None if values is None else StatisticsRecord(**values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,7 +195,7 @@ class ClientEngine(Engine):
         """Remove points; waits until they are gone."""
 
         def send(client: QdrantClient, part: list[PointId]) -> None:
-            client.delete(self.collection, models.PointIdsList(points=part), wait=True)
+            client.delete(self.collection, models.PointIdsList(points=list(part)), wait=True)
 
         self._in_parts(point_ids, 10 * _OPERATIONS, send)
 
@@ -229,14 +229,15 @@ class ClientEngine(Engine):
         """
         config = self.info().config.params
         dense = config.vectors if isinstance(config.vectors, dict) else {}
-        known = {*dense, *(config.sparse_vectors or {})}
+        missing = [name for name in added if name not in {*dense, *(config.sparse_vectors or {})}]
+        if missing:
+            versions.require(versions.Feature.NAMED_VECTORS, self.nodes, "add them beside the collection")
 
         def send(client: QdrantClient, part: list[str]) -> None:
             for name in part:
                 client.create_vector_name(self.collection, name, _named_vector(added[name]), wait=True)
 
-        with versions.needing(versions.Feature.NAMED_VECTORS, self.nodes, "add them beside the collection"):
-            self._in_parts([name for name in added if name not in known], 1, send)
+        self._in_parts(missing, 1, send)
 
     def delete_vector(self, name: str) -> None:
         """Take a named vector off all points."""
@@ -302,13 +303,11 @@ class ClientEngine(Engine):
 
         return pages(page)
 
-    def smallest(
-        self, limit: int, fields: Sequence[str], condition: models.Filter | None = None
-    ) -> list[Record]:
+    def smallest(self, limit: int, fields: Sequence[str]) -> list[Record]:
         """The points of the smallest ids: the first of a scroll, but in local mode, which does not sort."""
         if self.kind == "server":
-            return super().smallest(limit, fields, condition)
-        ids = sorted(record.id for batch in self.scroll((), condition=condition) for record in batch)
+            return super().smallest(limit, fields)
+        ids = sorted(record.id for batch in self.scroll(()) for record in batch)
         return sorted(self.retrieve(ids[:limit], fields), key=lambda record: record.id)
 
     def close(self) -> None:
@@ -363,7 +362,8 @@ def _chosen(vectors: Sequence[str]) -> Any:
 
 def _vector_params(manifest: Manifest, numbers: models.Datatype) -> dict[str, models.VectorParams]:
     options, d, dot = manifest.options, manifest.dimension, models.Distance.DOT
-    on_disk, quantization = options.on_disk or None, None
+    on_disk = options.on_disk or None
+    quantization: models.QuantizationConfig | None = None
     match options.quantization:
         case "int8":
             scalar = models.ScalarQuantizationConfig(type=models.ScalarType.INT8)

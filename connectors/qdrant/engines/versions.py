@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
 from enum import Enum
 from typing import TypeAlias
 
@@ -58,19 +57,6 @@ def require(feature: Feature, nodes: Nodes, otherwise: str = "") -> None:
             f"{nodes.place} is version {_shown(version)}, older than {_shown(since)}, the first that "
             f"has {words}; upgrade it{instead}"
         )
-
-
-@contextlib.contextmanager
-def needing(feature: Feature, nodes: Nodes, otherwise: str = "") -> Iterator[None]:
-    """For a request: where it fails, and the server is too old for it, the error says so; see `require`."""
-    try:
-        yield
-    except StoreError as error:
-        try:
-            require(feature, nodes, otherwise)
-        except StoreError as older:
-            raise older from error
-        raise
 
 
 def _shown(version: Version) -> str:
