@@ -23,7 +23,6 @@ from surprise_rerank.connectors.attached.settings import ForeignParts, PipelineS
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.server import Service, service_app
-from surprise_rerank.connectors.server.loading import Loading
 from surprise_rerank.connectors.server.logs import make_logger
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders import loading
@@ -210,9 +209,9 @@ def test_what_searches_an_index_searches_a_foreign_collection(
 def test_a_foreign_collection_is_served(desk: Desk) -> None:
     desk.keys.write_text('text = "inhalt"\nmodel = "words"')
     settings = PipelineSettings(index=desk.where[1], config=str(desk.keys))
-    service = Service(searches=True)
-    app = TestClient(service_app(service))
-    with Loading(service, settings, lambda: None, make_logger(io.StringIO())):
+    service = Service(searches=True, logger=make_logger(io.StringIO()))
+    app = TestClient(service_app(service), "http://localhost")
+    with service.loading(settings, lambda: None):
         until = time.monotonic() + 60
         while app.get("/ready").status_code != 200 and time.monotonic() < until:
             time.sleep(0.05)

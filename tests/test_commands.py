@@ -505,14 +505,14 @@ class TestSearch:
             ('{"must": [{"key": "a", "match": {"valu": 3}}]}', "'valu' is not known in must[0].match"),
             (
                 '{"must": [{"ky": "a", "match": {"value": 3}}]}',
-                "'ky' is not known in must[0]; what it can have: key",
+                "'ky' is not known in must[0]; did you mean 'key'? it can have: key",
             ),
             (
                 '{"must": {"key": "a", "range": {"gte": "x"}}}',
                 "must.range.gte: input should be a valid number",
             ),
             ('{"must": [{"key": "a", "match": 3}]}', "must[0].match: input should be an object"),
-            ('{"min_should": {"conditions": []}}', "min_should lacks one of min_count"),
+            ('{"min_should": {"conditions": []}}', "min_should: min_count is missing"),
             ('{"should": [{"must": [{"has_id": ["d1"]}]}]}', "'d1' is no UUID"),
         ],
     )

@@ -115,10 +115,11 @@ ADAPTERS = {
     "connectors/haystack.py": {"haystack"},
     "connectors/langchain.py": {"langchain_core", "langchain_classic"},
     "connectors/llama_index.py": {"llama_index"},
-    "connectors/mcp.py": {"mcp", "starlette", "structlog"},
+    "connectors/mcp.py": {"mcp"},
     "connectors/mteb.py": {"mteb"},
     "connectors/pyterrier.py": {"pyterrier"},
     "connectors/rerankers.py": {"rerankers"},
+    "connectors/server/door.py": {"starlette"},
     "connectors/server/app.py": {"fastapi", "prometheus_client", "starlette", "structlog", "uvicorn"},
 }
 IMPORT_FUNCTIONS = {"import_extra", "import_module", "__import__", "importorskip"}

@@ -36,6 +36,14 @@ _opening = threading.Lock()
 _EMBEDDING = frozenset({"model", "url", "dimensions", "prompts", "timeout", "batch", "per_minute", "cache"})
 
 
+def read_toml(file: str | os.PathLike[str]) -> dict[str, Any]:
+    """What a file of settings says; a DataError if it cannot be read."""
+    try:
+        return tomllib.loads(Path(file).read_text("utf-8"))
+    except (OSError, UnicodeError, tomllib.TOMLDecodeError) as error:
+        raise DataError(f"{os.fspath(file)} cannot be read as TOML: {error}") from error
+
+
 @dataclass(frozen=True, slots=True)
 class ForeignParts:
     """What a file says of a collection that somebody else made; `ForeignParts.read` reads it.
@@ -71,10 +79,8 @@ class ForeignParts:
         """
         if file is None:
             return cls()
-        try:
-            said = tomllib.loads(Path(file).read_text("utf-8"))
-        except (OSError, UnicodeError, tomllib.TOMLDecodeError) as error:
-            raise DataError(f"{os.fspath(file)} cannot be read as TOML: {error}") from error
+        said = read_toml(file)
+        said.pop("server", None)  # which `surprise-rerank serve` reads
         refuse_unknown(said, [own.name for own in fields(cls)], os.fspath(file))
         for name, value in said.items():
             expected = dict if name == "embedding" else str
