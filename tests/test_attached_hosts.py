@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from qdrant_client import AsyncQdrantClient, QdrantClient, models
+from qdrant_client import QdrantClient, models
 from real_server import server_url
 from words import WordEncoder
 
@@ -583,20 +583,6 @@ class TestLlamaIndex:
         assert dict(attached(host).facts())["ranks by"].startswith("auto")
         bread = host.retrieved(host.retriever(host.store, system="bm25"), "bread and salt")
         assert {host.view(own)[0] for own in bread} == {TEXTS[i] for i in (5, 6, 8, 11)}
-
-    def test_an_async_client_alone_will_do(self):
-        from llama_index.core.schema import TextNode
-        from llama_index.vector_stores.qdrant import QdrantVectorStore
-
-        host = LlamaIndex()
-        vectors = QdrantVectorStore(aclient=AsyncQdrantClient(":memory:"), collection_name="docs")
-        nodes = [
-            TextNode(text=text, metadata=meta, embedding=host.embed.get_text_embedding(text))
-            for text, meta in zip(TEXTS, METADATA, strict=True)
-        ]
-        asyncio.run(vectors.async_add(nodes))
-        found = host.retrieved(host.retriever(vectors, embed=host.embed, system="cosine"), QUESTION)
-        assert [own.text for own in found] == [own.text for own in host.found(QUESTION)][:5]
 
     def test_its_auto_merging_retriever_merges_again(self):
         """Nodes come back with their relationships, so that enough parts of a document are replaced by it."""

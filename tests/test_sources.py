@@ -231,14 +231,6 @@ def test_missing_parts_are_named_with_what_belongs_there(tmp_path: Path) -> None
         BeirFolder(tmp_path / "file").documents()
 
 
-def test_judgements_may_be_lines_of_json(tmp_path: Path) -> None:
-    source = beir(tmp_path)
-    for file in (tmp_path / "qrels").glob("*"):
-        file.unlink()
-    (tmp_path / "qrels.jsonl").write_text('{"query-id": "q1", "corpus-id": "d1", "score": 2}\n')
-    assert (source.splits(), source.qrels()) == (("test",), {"q1": {"d1": 2}})
-
-
 def test_a_folder_in_place_of_a_file_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "corpus.jsonl").mkdir()
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from surprise_rerank.connectors.attached.attach import Collection
-from surprise_rerank.connectors.attached.clients import connect, existing
+from surprise_rerank.connectors.qdrant.engines.connections import connect, existing
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.errors import DataError, refuse_unknown
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from qdrant_client import models
 
-from surprise_rerank.connectors.attached.payloads import ADDED_WORDS
 from surprise_rerank.connectors.qdrant.engines.base import UNNAMED
 from surprise_rerank.core.arrays import Float32Array, unit_rows
 from surprise_rerank.core.vectors import VectorSimilarity
@@ -94,9 +93,7 @@ class VectorLayout:
         lengths = "" if self.unit else ", not of length 1"
         dense = f"{named}, {self.size} dimensions, {self.distance.value}{lengths}"
         tokens = (
-            "none"
-            if self.tokens is None
-            else f"multivector {self.tokens!r}, {self.token_size} dimensions"
+            "none" if self.tokens is None else f"multivector {self.tokens!r}, {self.token_size} dimensions"
         )
         idf = ", with Qdrant's IDF" if self.idf else ""
         return [
@@ -130,7 +127,7 @@ def find_vectors(
             one than the model's; lists what there is.
     """
     dense, multi = _params(config)
-    words = {name: own for name, own in (config.sparse_vectors or {}).items() if name != ADDED_WORDS}
+    words = config.sparse_vectors or {}
     if not dense and not multi:
         raise DataError(
             f"{where} has no dense vectors and no multivectors, which documents are found by; it has "
@@ -143,7 +140,7 @@ def find_vectors(
     if not dense and vector is None and token_name is not None:
         distance = models.Distance(multi[token_name].distance)
         if _SIMILARITIES[distance] != "dot":
-            raise DataError(f"{where} compares {token_name!r} by {distance.value}; MaxSim is of Cosine or Dot")
+            raise DataError(f"{where}: {token_name!r} is compared by {distance.value}, not by Cosine or Dot")
         return VectorLayout(token_name, token_size, distance, token_name, token_size, sparse_name, idf)
     fitting = {name: params for name, params in dense.items() if params.size == size}
     own = _chosen("vector", vector, fitting if vector is None and len(fitting) == 1 else dense, where)

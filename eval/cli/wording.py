@@ -36,7 +36,6 @@ _PHRASES: tuple[tuple[str, str], ...] = (
     (r" \(token_encoder=load_encoder\(\) beside one that does not\)", ""),
     (r"token_encoder=load_encoder\(\) \(--token-model\)", "--token-model"),
     (r"\btoken_encoder=", "--token-model"),
-    (r"\bin_place=True \(--in-place\)", "--in-place"),
     (r"IndexOptions\(tokens=True\)", "--tokens"),
     (r"IndexOptions\(tokens=False\)", "--no-tokens"),
     (_NO_PATH + r"passages=None" + _TO_ITS_END, "--no-passages"),

@@ -224,45 +224,6 @@ class ClientEngine:
         for start in range(0, len(points), step):
             self._update_vectors(points[start : start + step])
 
-    def add_vectors(self, added: Mapping[str, models.VectorParams | models.SparseVectorParams]) -> None:
-        """Give points further vectors, by name; nothing happens to those that are there.
-
-        Raises:
-            StoreError: if the server cannot add vectors to a collection that exists.
-        """
-        config = self.info().config.params
-        dense = config.vectors if isinstance(config.vectors, dict) else {}
-        known = {*dense, *(config.sparse_vectors or {})}
-        for name, own in added.items():
-            if name in known:
-                continue
-            instead = "add them beside the collection"
-            with versions.needing(versions.Feature.NAMED_VECTORS, self.nodes, instead):
-                self._call(self._adding(name, own))
-
-    def _adding(
-        self, name: str, own: models.VectorParams | models.SparseVectorParams
-    ) -> Callable[[QdrantClient], Any]:
-        made: models.VectorNameConfig = models.SparseVectorNameConfig(sparse=models.SparseVectorConfig())
-        if isinstance(own, models.VectorParams):
-            dense = models.DenseVectorConfig(
-                size=own.size,
-                distance=own.distance,
-                multivector_config=own.multivector_config,
-                datatype=None if own.datatype is None else models.VectorStorageDatatype(own.datatype.value),
-            )
-            made = models.DenseVectorNameConfig(dense=dense)
-        return lambda client: client.create_vector_name(self.collection, name, made, wait=True)
-
-    def delete_vector(self, name: str) -> None:
-        """Take a named vector off all points."""
-        self._call(lambda client: client.delete_vector_name(self.collection, name, wait=True))
-
-    def delete_fields(self, names: Sequence[str]) -> None:
-        """Take fields off the payloads of all points; the others stay."""
-        every = models.FilterSelector(filter=models.Filter())
-        self._call(lambda client: client.delete_payload(self.collection, list(names), every, wait=True))
-
     def drop(self) -> None:
         """Delete the collection, if it exists."""
         if self.exists():

@@ -134,24 +134,19 @@ def maxsim_stage(query_vectors: Float32Array, using: str, limit: int) -> Stage:
     return Stage(nearest(query_vectors), using, "MaxSim of token vectors", limit)
 
 
-def formula_stage(limit: int, mu: str = MU, sigma: str = SIGMA) -> Stage:
+def formula_stage(limit: int) -> Stage:
     """Z = (score - mu) / sigma of the stage before, from the moments in each document's payload.
 
     Qdrant computes it in float64 and rounds to float32; a document without moments keeps its score.
-
-    Args:
-        limit: how many points come back.
-        mu: payload key of the mean.
-        sigma: payload key of the deviation.
     """
-    return Stage(_surprise_formula(mu, sigma), None, f"formula ($score - {mu}) / {sigma}", limit)
+    return Stage(_surprise_formula(), None, f"formula ($score - {MU}) / {SIGMA}", limit)
 
 
 @functools.cache
-def _surprise_formula(mu: str, sigma: str) -> models.FormulaQuery:
-    difference = models.SumExpression(sum=["$score", models.NegExpression(neg=mu)])
-    divided = models.DivParams(left=difference, right=sigma, by_zero_default=0.0)
-    return models.FormulaQuery(formula=models.DivExpression(div=divided), defaults={mu: 0.0, sigma: 1.0})
+def _surprise_formula() -> models.FormulaQuery:
+    difference = models.SumExpression(sum=["$score", models.NegExpression(neg=MU)])
+    divided = models.DivParams(left=difference, right=SIGMA, by_zero_default=0.0)
+    return models.FormulaQuery(formula=models.DivExpression(div=divided), defaults={MU: 0.0, SIGMA: 1.0})
 
 
 def nearest(vector: Float32Array) -> models.NearestQuery:

@@ -84,7 +84,7 @@ def diagnose(
             raise DataError(f"{index.where} holds no documents yet; index some first")
         texts = _titles(index, sample) if given is None else given
         ensemble = _encoded(index, texts, model, out)
-        own = index.statistics().ensemble if isinstance(index, Collection) else index.ensemble(MOST_COUNTED)
+        own = index.own_ensemble() if isinstance(index, Collection) else index.ensemble(MOST_COUNTED)
         found = diagnosis_of(own, ensemble, asked=given is not None)
         documents = len(index)
     source = _source(questions)
