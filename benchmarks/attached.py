@@ -130,9 +130,7 @@ def _fill(
     client.create_collection(
         f"{name}_words",
         {"dense": params},
-        sparse_vectors_config={
-            "words": models.SparseVectorParams(modifier=models.Modifier.IDF if idf else None)
-        },
+        sparse_vectors_config={"words": sparse},
     )
     for start in range(0, len(documents), _BATCH):
         rows = range(start, min(start + _BATCH, len(documents)))
