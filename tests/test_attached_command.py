@@ -78,7 +78,7 @@ def desk(rest: QdrantRest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> I
 def test_status_tells_what_is_found_or_which_option_is_missing(desk: Desk) -> None:
     refused = desk.refused("status")
     assert "inhalt, n" in refused
-    assert "--text" in refused
+    assert "text= (in the file of --config)" in refused
     shown = desk.run("status", "--config", str(desk.keys))
     assert "16 dimensions, Cosine" in shown
     assert "enriched" in shown

@@ -713,7 +713,7 @@ def memories() -> QdrantClient:
 def test_memories_of_mem0_are_ranked(memories: QdrantClient, attach: Callable[..., Collection]):
     encoder = WordEncoder(64)
     collection = attach(memories, encoder)
-    assert ("payload of", "Mem0") in collection.facts()
+    assert ("text", "data") in collection.facts()
     mine = models.FieldCondition(key="user_id", match=models.MatchValue(value="u1"))
     for system in ("cosine", "surprise", "fusion"):
         pipeline = collection.pipeline(system, filter=models.Filter(must=[mine]))

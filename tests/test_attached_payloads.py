@@ -113,7 +113,7 @@ def test_a_key_that_is_named_takes_the_place_of_one_in_a_known_layout():
     node = {"_node_content": json.dumps({"text": "a b", "metadata": {"head": "H", "n": 1}}), "head": "H"}
     layout = layout_of({**node, "doc_id": "d1"}, id="doc_id", title="head")
     document = layout.document("0", {**node, "doc_id": "d1"})
-    assert (layout.host, document.id, document.title, document.text) == ("LlamaIndex", "d1", "H", "a b")
+    assert (document.id, document.title, document.text) == ("d1", "H", "a b")
     assert document.metadata == {"n": 1}
     own = {"page_content": "a b", "metadata": {"source": "x"}, "body": "c d"}
     assert layout_of(own, text="body").document("0", own).text == "c d"

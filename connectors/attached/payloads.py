@@ -64,17 +64,16 @@ class PayloadLayout:
     """How points become documents.
 
     Attributes:
-        host: whose layout it is, for `status`.
-        texts: keys of the text, the first that a point has; none, where `read` knows it.
+        texts: keys of the text, of which the first that a point has counts.
         title: key of the title; empty for none.
         id: key of the document's id; empty where the point's id is it.
         metadata: key of the metadata; empty where all other keys are.
         lacking: how many of the points that were looked at have no text.
         seen: how many were looked at.
         id_path: what a filter of Qdrant calls the key of the id.
+        hashed_ids: whether a point's id follows from its document's id, as Haystack has it.
     """
 
-    host: str
     texts: tuple[str, ...]
     title: str = ""
     id: str = ""
@@ -82,11 +81,7 @@ class PayloadLayout:
     lacking: int = 0
     seen: int = 0
     id_path: str = ""
-
-    @property
-    def hashed_ids(self) -> bool:
-        """Whether a point's id follows from its document's id."""
-        return self.host == "Haystack" and self.id == "id"
+    hashed_ids: bool = False
 
     @property
     def id_fields(self) -> tuple[str, ...]:
@@ -136,7 +131,6 @@ class PayloadLayout:
         texts = "the node's JSON" if _NODE in self.texts else ", else ".join(self.texts)
         lacking = f"; {self.lacking} of {self.seen} points looked at have none" if self.lacking else ""
         return [
-            ("payload of", self.host),
             ("text", f"{texts}{lacking}"),
             ("title", self.title or "none"),
             ("document id", self.id or "the point's"),
@@ -165,17 +159,14 @@ def find_layout(points: Sequence[tuple[str, Payload]], keys: PayloadKeys, where:
                 f"{where}: none of {len(payloads)} points looked at has the key {own!r} for the {name}; "
                 f"{hint}there are {shown(names)}"
             )
-    layout = _known(points, names)
-    if layout is None or (_NODE in layout.texts and keys.text):
-        layout = _plain(payloads, names, keys, where)
+    common = {name for name, n in names.items() if 2 * n > len(points)}
+    if _NODE in common and not keys.text:
+        layout = PayloadLayout((_NODE,), keys.title or "", keys.id or "", keys.metadata or "")
     else:
-        layout = replace(
-            layout,
-            texts=(keys.text,) if keys.text else layout.texts,
-            title=keys.title or layout.title,
-            id=keys.id or layout.id,
-            metadata=keys.metadata or layout.metadata,
-        )
+        layout = _plain(payloads, names, keys, where)
+        hashed = (haystack_point(str(payload.get("id"))) == point for point, payload in points)
+        if keys.id in (None, "id") and "id" in common and all(hashed):
+            layout = replace(layout, id="id", hashed_ids=True)
     shared = [name for name, n in Counter(layout.document_id(*own) for own in points).items() if n > 1]
     if shared:
         raise one_id(where, layout.id, shared * 2)
@@ -235,22 +226,6 @@ def _is_number(name: str) -> bool:
     return name.isascii() and name.isdigit()
 
 
-def _known(points: Sequence[tuple[str, Payload]], names: Counter[str]) -> PayloadLayout | None:
-    """The layout of a host that is known; None for any other."""
-    common = {name for name, n in names.items() if 2 * n > len(points)}
-    if _NODE in common:
-        return PayloadLayout("LlamaIndex", (_NODE,))
-    if {"page_content", "metadata"} <= common:
-        return PayloadLayout("LangChain", ("page_content",), metadata="metadata")
-    if {"id", "content", "meta"} <= common and all(
-        haystack_point(str(payload.get("id"))) == point for point, payload in points
-    ):
-        return PayloadLayout("Haystack", ("content",), id="id", metadata="meta")
-    if {"data", "hash"} <= common and common & {"user_id", "agent_id", "run_id", "created_at"}:
-        return PayloadLayout("Mem0", ("data",))
-    return None
-
-
 def _plain(payloads: Sequence[Payload], names: Counter[str], keys: PayloadKeys, where: str) -> PayloadLayout:
     lower = {name.lower(): name for name in reversed(list(names))}
     texts = (keys.text,) if keys.text else tuple(_usual(_TEXTS, lower, payloads))
@@ -259,15 +234,14 @@ def _plain(payloads: Sequence[Payload], names: Counter[str], keys: PayloadKeys, 
         hint = f"; the longest texts are in {guess!r}" if guess and _letters(guess, payloads) else ""
         raise DataError(
             f"{where}: no key is known to hold the text. The payloads have {shown(names)}{hint}. Name it "
-            "with text= (--text on the command line), with a dot for a key inside an object"
+            "with text= (in the file of --config), with a dot for a key inside an object"
         )
     title = keys.title or next(iter(_usual(TITLE_NAMES, lower, payloads)), "")
     inner = [lower[name] for name in METADATA_NAMES if name in lower]
     metadata = keys.metadata or next(
-        (own for own in inner if all(isinstance(p.get(own, {}), Mapping) for p in payloads)), ""
+        (own for own in inner if all(isinstance(p.get(own) or {}, Mapping) for p in payloads)), ""
     )
-    host = "a mapping that was given" if any(asdict(keys).values()) else "no host that is known"
-    return PayloadLayout(host, texts, title, keys.id or "", metadata)
+    return PayloadLayout(texts, title, keys.id or "", metadata)
 
 
 def _usual(usual: Sequence[str], lower: Mapping[str, str], payloads: Sequence[Payload]) -> list[str]:

@@ -182,7 +182,7 @@ def _chosen(option: str, asked: str | None, known: Mapping[str, Any], where: str
         return UNNAMED if UNNAMED in known else next(iter(known))
     raise DataError(
         f"{where} has several vectors of the kind {kind}: {_listed(known)}; name one with {option}= "
-        f"(--{option.replace('_', '-')} on the command line)"
+        "(in the file of --config)"
     )
 
 
