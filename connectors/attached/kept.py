@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
@@ -73,7 +74,9 @@ class KeptFiles:
         self._files.delete_file(f"{self._prefix}-{name}")
 
 
-def files_of(keep: str | None, engine: ClientEngine, beside: ClientEngine, server: str) -> tuple[Files, str]:
+def files_of(
+    keep: str | os.PathLike[str] | None, engine: ClientEngine, beside: ClientEngine, server: str
+) -> tuple[Files, str]:
     """Where files are kept, and that place in words.
 
     Args:
