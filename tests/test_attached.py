@@ -667,6 +667,8 @@ def test_a_collection_of_multivectors_alone_is_found_by_maxsim(
         Collection.attach(store.client, store.name, token_encoder=Reversed())
     with pytest.raises(DataError, match="16 dimensions, the model has 8 dimensions"):
         Collection.attach(store.client, store.name, embed=WordEncoder(8, "other"))
+    with pytest.raises(DataError, match="16 dimensions, the model has no token vectors; give the model"):
+        Collection.attach(store.client, store.name, embed=lambda texts: encoder.encode(texts).dense)
     assert len(Collection.attach(store.client, store.name)) == len(TEXTS)
 
 

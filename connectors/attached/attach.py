@@ -122,7 +122,9 @@ class Collection(AttachedCollection, Ranked):
                 model = _raw(model, layout, engine.where)
             own_tokens = None if token_encoder is None else as_encoder(token_encoder)
             encoder, tokens_of = _both(model, own_tokens)
-            layout, notes = _with_tokens(tokens_of, layout, multivector, engine.where)
+            notes: tuple[str, ...] = ()
+            if layout.has_dense or encoder is not None or tokens_of is not None:
+                layout, notes = _with_tokens(tokens_of, layout, multivector, engine.where)
             if not layout.has_dense:
                 encoder = model = tokens_of
             beside = connection.engine(files_name(engine.collection))
@@ -259,7 +261,8 @@ def _look(
     size = None if model is None else model.dimension
     layout = find_vectors(info.config.params, engine.where, **names, size=size)
     wanted = (layout.dense, *((layout.sparse,) if layout.sparse else ()))
-    records = next(iter(engine.scroll(None, wanted, batch=_LOOKED_AT)), [])
+    most = _LOOKED_AT if layout.has_dense else _LOOKED_AT // 4  # multivectors are large
+    records = next(iter(engine.scroll(None, wanted, batch=most)), [])
     if not records:
         raise DataError(f"{engine.where} is empty; add documents first")
     if not layout.has_dense:
@@ -310,8 +313,7 @@ def _with_tokens(
 ) -> tuple[VectorLayout, tuple[str, ...]]:
     """The layout without multivectors that are of another model than the one of token vectors."""
     size = None if source is None else token_dimension(source)
-    is_asked = layout.has_dense or source is not None
-    if layout.tokens is None or size == layout.token_size or not is_asked:
+    if layout.tokens is None or size == layout.token_size:
         return layout, ()
     what = f"{size} dimensions" if size else "no token vectors"
     problem = f"the multivector {layout.tokens!r} has {layout.token_size} dimensions, the model has {what}"
