@@ -215,7 +215,7 @@ def test_empty_corpus_is_an_error(tmp_path: Path, corpus: bytes) -> None:
 
 
 def test_missing_parts_are_named_with_what_belongs_there(tmp_path: Path) -> None:
-    layout = r"corpus\.jsonl\[\.gz\], queries\.jsonl\[\.gz\] and qrels/<split>\.tsv or qrels\.jsonl"
+    layout = r"corpus\.jsonl\[\.gz\], queries\.jsonl\[\.gz\] and qrels/<split>\.tsv"
     nowhere = BeirFolder(tmp_path / "nowhere")
     for read in (nowhere.documents, nowhere.queries, nowhere.qrels, nowhere.splits):
         with pytest.raises(DatasetError, match=rf"nowhere: no such folder; .*{layout}"):

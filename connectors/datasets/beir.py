@@ -84,7 +84,10 @@ class BeirFolder:
             DatasetError: if the corpus is missing, unreadable or empty.
             DataError: if a line is no document or an id comes twice; names the file and line.
         """
-        path, empty = self._find("corpus"), True
+        return self._documents(self._find("corpus"))
+
+    def _documents(self, path: Path) -> Iterator[Document]:
+        empty = True
         for where, record in _records(path):
             title, metadata = record.get("title") or "", record.get("metadata") or {}
             if not isinstance(title, str) or not isinstance(metadata, dict):
