@@ -41,7 +41,6 @@ _PHRASES: tuple[tuple[str, str], ...] = (
     (_NO_PATH + r"passages=None" + _TO_ITS_END, "--no-passages"),
     (_NO_PATH + r"tokens=False" + _TO_ITS_END, "--no-tokens"),
     (_NO_PATH + r"tokens=True" + _TO_ITS_END, "--tokens"),
-    (r"\bmultivector= ", "--multivector "),
     (_NO_PATH + r"(backend|precision|pooling|mode|device|quantization)=" + _VALUE, r"--\1 \2"),
     (_NO_PATH + r"min_surprise=" + _VALUE, r"--min-surprise \1"),
     (_NO_PATH + r"min_surprise(?!=)" + _TO_ITS_END, "--min-surprise"),
