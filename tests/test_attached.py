@@ -258,22 +258,17 @@ def test_enriching_changes_nothing_of_the_owners_and_can_be_taken_away(store: St
 LONG = [f"{TEXTS[i]} {' '.join(f'more{i * k % 97}' for k in range(1, 200))}" for i in range(24)]
 
 
-@pytest.mark.parametrize("pooling", [None, 1])
-def test_token_vectors_that_are_added_rank_as_those_of_an_index(
-    store: Store, tmp_path: Path, pooling: float | None
-) -> None:
+def test_token_vectors_that_are_added_rank_as_those_of_an_index(store: Store, tmp_path: Path) -> None:
     encoder = WordEncoder()
     store.make(encoder, LONG)
     collection = Collection.attach(store.client, store.name, embed=encoder)
-    cost = collection.enrich(pooling=pooling, dry_run=True)
+    cost = collection.enrich(dry_run=True)
     assert isinstance(cost, EnrichCost)
-    vectors = len(TokenForm(pooling=pooling or 3.5).of(encoder.encode(LONG).require_tokens()).norms)
+    vectors = len(TokenForm().of(encoder.encode(LONG).require_tokens()).norms)
     # Words, hashes and shapes take about as much as token vectors of 16 components.
     assert 32 * vectors < cost.bytes < 32 * vectors + 60_000
-    collection.enrich(pooling=pooling)
-    assert any(f"{pooling or 3.5:g} tokens merged" in value for _, value in collection.facts())
-    options = IndexOptions(pooling=pooling or 3.5, passages=None)
-    with DocumentIndex.open(tmp_path, encoder, options=options) as index:
+    collection.enrich()
+    with DocumentIndex.open(tmp_path, encoder, options=IndexOptions(passages=None)) as index:
         index.sync([Document(str(i), text) for i, text in enumerate(LONG)])
         own = index.pipeline("dynamax").search(QUESTION, 24)
     for again in (collection, Collection.attach(store.client, store.name, embed=encoder)):
@@ -281,8 +276,6 @@ def test_token_vectors_that_are_added_rank_as_those_of_an_index(
         assert dict(zip(found.ids, found.scores, strict=True)) == pytest.approx(
             dict(zip(own.ids, own.scores, strict=True)), abs=1e-3
         )
-    with pytest.raises(DataError, match=r"was enriched otherwise before .*dimensions"):
-        collection.enrich(pooling=2)
     encoder.encoded_texts.clear()
     assert str(collection.enrich()).startswith("0 enriched, 24 unchanged")
     assert not encoder.encoded_texts
@@ -292,7 +285,7 @@ def test_documents_that_are_behind_are_told(local: Store) -> None:
     encoder = WordEncoder()
     local.make(encoder, LONG)
     collection = Collection.attach(local.client, local.name, embed=encoder)
-    collection.enrich(pooling=3)
+    collection.enrich()
     local.client.set_payload(local.name, {"text": LONG[1]}, [0])
     note = "what was added for 1 of 24 documents is missing or of an earlier text; run sync"
     assert note in collection.pipeline("dynamax").search(QUESTION, 24).notes

@@ -71,7 +71,6 @@ class LangChain:
         )
         self.store, self.client, self.embed = made, made.client, None
         self.asked = made.as_retriever(search_kwargs={"k": 8})
-        self.filtered = made.as_retriever(search_kwargs={"filter": models.Filter()})
 
     def found(self, question: str) -> list[Any]:
         return self.asked.invoke(question)
@@ -143,8 +142,7 @@ class LlamaIndex:
         context = StorageContext.from_defaults(vector_store=self.vectors)
         self.store = VectorStoreIndex(nodes, storage_context=context, embed_model=self.embed)
         self.asked = self.store.as_retriever(similarity_top_k=8)
-        filters = MetadataFilters(filters=[filter_of("n", "<", 3)])
-        self.filtered = self.store.as_retriever(filters=filters)
+        MetadataFilters(filters=[filter_of("n", "<", 3)])
 
     def found(self, question: str) -> list[Any]:
         return self.asked.retrieve(question)
@@ -212,8 +210,6 @@ class Haystack:
         )
         self.client = self.store._client
         self.asked = QdrantEmbeddingRetriever(self.store, top_k=8)
-        filters = {"field": "meta.n", "operator": "<", "value": 3}
-        self.filtered = QdrantEmbeddingRetriever(self.store, filters=filters)
 
     def found(self, question: str) -> list[Any]:
         return self.asked.run(self.embed.run(question)["embedding"])["documents"]
@@ -350,19 +346,6 @@ def test_a_retriever_searches_the_collection(host: Host):
     host.counting.texts.clear()
     host.ranked(ranker, found, QUESTION)
     assert host.counting.texts == [QUESTION]
-
-
-def test_it_can_be_given_what_searches_the_store(host: Host):
-    ranker = host.ranker(host.asked)
-    found = host.found(QUESTION)
-    host.counting.texts.clear()
-    assert len(host.ranked(ranker, found, QUESTION)) == 5
-    assert host.counting.texts == [QUESTION]
-
-
-def test_the_filter_of_a_retriever_is_not_lost(host: Host):
-    with pytest.raises(DataError, match="has a filter; give its store, and to a retriever the filter, too"):
-        host.retriever(host.filtered)
 
 
 @pytest.mark.parametrize("system", ["cosine", "surprise", "fusion"])

@@ -169,7 +169,6 @@ class Collection(AttachedCollection, Ranked):
         *,
         tokens: bool = True,
         words: bool | Bm25 = True,
-        pooling: float | None = None,
         dry_run: bool = False,
         show_progress: bool = False,
     ) -> EnrichReport | EnrichCost:
@@ -180,8 +179,6 @@ class Collection(AttachedCollection, Ranked):
         Args:
             tokens: token vectors of the documents' texts.
             words: sparse vectors of their words, by Qdrant's BM25.
-            pooling: tokens that are merged into one vector, on average; 1 merges none. As before, or as in a
-                new index, where None.
             dry_run: report what it would cost, and write nothing.
             show_progress: a bar on the error stream.
 
@@ -190,7 +187,7 @@ class Collection(AttachedCollection, Ranked):
             StoreError: if it cannot be written; what was written before stays.
         """
         settings = words if isinstance(words, Bm25) else (Bm25() if words else None)
-        enricher = Enricher.planned(self, tokens=tokens, words=settings, pooling=pooling)
+        enricher = Enricher.planned(self, tokens=tokens, words=settings)
         return enricher.cost() if dry_run else self._run(enricher, show_progress)
 
     def sync(self, *, show_progress: bool = False) -> EnrichReport:

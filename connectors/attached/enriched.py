@@ -23,7 +23,6 @@ from surprise_rerank.connectors.qdrant.search.queries import by_id
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files
 from surprise_rerank.core.terms import TermBatch
 from surprise_rerank.core.tokens import TokenBatch, TokenForm
-from surprise_rerank.core.tokens.form import POOLING
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, IndexMismatchError
 
@@ -45,7 +44,6 @@ class EnrichmentRecord:
         model: of the token vectors; empty without them.
         fingerprint: of its weights.
         token_dimension: of the token vectors.
-        pooling: tokens that were merged into one of them, on average.
         words: settings of the sparse vectors; None without them.
         complete: whether a run came to its end; until then nobody reads what was added.
         schema: of the record.
@@ -54,7 +52,6 @@ class EnrichmentRecord:
     model: str = ""
     fingerprint: str = ""
     token_dimension: int = 0
-    pooling: float = POOLING
     words: Bm25 | None = None
     complete: bool = False
     schema: int = _SCHEMA
@@ -84,9 +81,8 @@ class EnrichmentRecord:
 
     def facts(self) -> list[tuple[str, str]]:
         """Names and values for `status`."""
-        stored = f"{self.token_dimension} dimensions, {self.pooling:g} tokens merged into a vector"
         parts = [
-            *([f"tokens of {self.model} ({stored})"] if self.model else []),
+            *([f"tokens of {self.model}, {self.token_dimension} dimensions"] if self.model else []),
             *([f"words (BM25, {self.words.language})"] if self.words else []),
         ]
         state = "" if self.complete else "; not finished, and not read: enrich again"
@@ -117,8 +113,8 @@ class Enriched:
 
     @property
     def token_form(self) -> TokenForm:
-        """How its token vectors are merged."""
-        return TokenForm() if self.record is None else TokenForm(pooling=self.record.pooling)
+        """How its token vectors are merged: as in a new index."""
+        return TokenForm()
 
     @property
     def words(self) -> Bm25 | None:

@@ -27,8 +27,6 @@ from surprise_rerank.connectors.qdrant.multivectors import document_vectors, tok
 from surprise_rerank.connectors.qdrant.schema import HASH, Payload, Point, Record, StoredVector, to_terms
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.core.batches import in_batches
-from surprise_rerank.core.tokens import TokenForm
-from surprise_rerank.core.tokens.form import POOLING
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, encode_documents, token_dimension
 from surprise_rerank.errors import DataError
@@ -100,16 +98,13 @@ class Enricher:
     encoder: Encoder | None
 
     @classmethod
-    def planned(
-        cls, collection: AttachedCollection, *, tokens: bool, words: Bm25 | None, pooling: float | None = None
-    ) -> Enricher:
+    def planned(cls, collection: AttachedCollection, *, tokens: bool, words: Bm25 | None) -> Enricher:
         """What is asked for, if it makes sense.
 
         Args:
             collection: that is enriched.
             tokens: whether points get token vectors.
             words: settings of sparse vectors; None for none.
-            pooling: tokens that are merged into one vector; as they are, or as in new indexes, where None.
 
         Raises:
             DataError: if nothing is asked for, or tokens without a model of tokens; if it was enriched
@@ -125,8 +120,6 @@ class Enricher:
                 "token_encoder=load_encoder() (--token-model) when it is attached, or tokens=False"
             )
         before = collection.enriched.record
-        if before is not None and before.model and pooling is None:
-            pooling = before.pooling
         record = EnrichmentRecord(words=words, complete=before is not None and before.complete)
         if tokens and encoder is not None:
             record = replace(
@@ -134,7 +127,6 @@ class Enricher:
                 model=encoder.name,
                 fingerprint=encoder.fingerprint,
                 token_dimension=size or 0,
-                pooling=POOLING if pooling is None else TokenForm(pooling=pooling).pooling,
             )
         if before is not None and before != record:
             raise DataError(
@@ -222,7 +214,7 @@ class Enricher:
         ]
         texts = [document.content for document in documents]
         if self.encoder is not None and texts:
-            form = TokenForm(pooling=self.record.pooling)
+            form = self.collection.enriched.token_form
             tokens = form.of(encode_documents(self.encoder, texts).require_tokens())
             for i, (payload, vectors) in enumerate(made):
                 payload.update(token_payload(tokens, i))

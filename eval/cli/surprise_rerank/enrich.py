@@ -30,12 +30,6 @@ Examples:
     help="The model of the token vectors; any, whatever made the dense vectors.",
 )
 @click.option("--tokens/--no-tokens", default=True, help="Add token vectors.  [default: yes]")
-@click.option(
-    "--pooling",
-    metavar="N",
-    type=click.FloatRange(min=1),
-    help="Tokens that are merged into one vector, on average.  [default: as they are, or 3.5]",
-)
 @click.option("--words/--no-words", default=True, help="Add the words, for BM25.  [default: yes]")
 @click.option("--dry-run", is_flag=True, help="Print what it would cost, and write nothing.")
 @click.option("--remove", is_flag=True, help="Take away what was added.")
@@ -48,7 +42,6 @@ def enrich(
     token_model: str,
     tokens: bool,
     words: bool,
-    pooling: float | None,
     dry_run: bool,
     remove: bool,
     out: Output,
@@ -65,8 +58,6 @@ def enrich(
             f"{location} is an index of surprise-rerank, which has all of it already; give a collection such "
             "as http://localhost:6333/papers"
         )
-    if not tokens and pooling:
-        raise click.UsageError("--no-tokens goes without --pooling")
     model = load_model(token_model) if tokens and not remove else None
     with ForeignParts.read(config).look(location, tokens=model) as collection:
         if remove:
@@ -76,7 +67,6 @@ def enrich(
         report = collection.enrich(
             tokens=tokens,
             words=words,
-            pooling=pooling,
             dry_run=dry_run,
             show_progress=out.shows_progress,
         )
