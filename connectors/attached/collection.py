@@ -414,7 +414,7 @@ class AttachedCollection(Searched):
     def _found(self, records: Sequence[Record], fields: frozenset[Field], names: Sequence[str]) -> Candidates:
         """The pool of points that were asked for by id, under the names of their documents."""
         pools = self.pools
-        answers = pools.answered(pools.parts(records, fields), NO_OPTIONS)
+        answers = pools.answered(pools.parts(records, fields))
         whole = {record.id for record in pools.whole(records, fields, answers)}
         kept = [i for i, record in enumerate(records) if record.id in whole]
         return pools.made([records[i] for i in kept], fields, {}, answers, [names[i] for i in kept])
@@ -430,7 +430,7 @@ class AttachedCollection(Searched):
         if pool.documents is None or not points or self.enriched.words is None:
             return ()
         request = self.enriched.request(points, tokens=False, words=True)
-        found = self.pools.answered({"added": request}, NO_OPTIONS)["added"]
+        found = self.pools.answered({"added": request})["added"]
         return behind([str(point) for point in points], pool.documents, found)
 
 

@@ -74,7 +74,7 @@ class EnrichmentRecord:
             values: dict[str, Any] = json.loads(content)
             words = values.pop("words")
             if values["schema"] == _SCHEMA:
-                return cls(**values, words=None if words is None else Bm25.from_json(words))
+                return cls(**values, words=None if words is None else Bm25(**words))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise DataError(f"{where}: the record of what was added is damaged; {_ANEW}") from error
         raise DataError(f"{where} was enriched by another version; {_ANEW}")

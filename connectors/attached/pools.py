@@ -25,7 +25,6 @@ from surprise_rerank.connectors.qdrant.schema import PointId, Record, to_terms
 from surprise_rerank.connectors.qdrant.search.inclusion import AskedInclusion
 from surprise_rerank.connectors.qdrant.search.pools import Asked, Found, Pools, Search
 from surprise_rerank.connectors.qdrant.search.queries import (
-    NO_OPTIONS,
     SearchOptions,
     Stage,
     dense_vector,
@@ -63,9 +62,7 @@ class ForeignPools(Pools):
         """The place, for messages."""
         return self.points.where
 
-    def ask(
-        self, requests: Sequence[models.QueryRequest], options: SearchOptions = NO_OPTIONS
-    ) -> list[list[Record]]:
+    def ask(self, requests: Sequence[models.QueryRequest]) -> list[list[Record]]:
         """The points that each of several queries finds: in one request, two where some are beside."""
         found: list[list[Record]] = [[] for _ in requests]
         beside = [self._is_beside(own) for own in requests]
@@ -89,12 +86,11 @@ class ForeignPools(Pools):
         self, stages: Sequence[Stage], limit: int, search: Search, options: SearchOptions
     ) -> models.QueryRequest:
         """A request for a number of points of a search, with stages and options in place of its own."""
-        for name in ("consistency", "tenant"):
-            if getattr(options, name) is not None:
-                raise DataError(
-                    f"{name}={getattr(options, name)!r} is for an index of surprise-rerank; leave it away "
-                    "for a collection that somebody else made"
-                )
+        if options.tenant is not None:
+            raise DataError(
+                f"tenant={options.tenant!r} is for an index of surprise-rerank; leave it away for a "
+                "collection that somebody else made"
+            )
         if self._is_apart(search):
             return request(stages, limit, (), search.vectors, options)
         vectors = tuple(dict.fromkeys((*self.vectors_of(search.fields), *search.vectors)))

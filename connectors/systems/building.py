@@ -53,20 +53,13 @@ def build_system(
     fitted: bool = True,
     of_texts: bool = False,
 ) -> BuiltSystem:
-    """A system on a collection, with the weights that were fitted for it, if any were.
+    """A system on a collection; see `SystemInputs` for index, options, mode and of_texts.
 
-    Args:
-        name: which one.
-        index: that is searched.
-        options: filter and search parameters.
-        mode: where surprise is computed; the usual place where None.
-        fitted: False leaves fitted weights out.
-        of_texts: whether it is to rank given texts.
+    The weights that were fitted for it, if any were, are its own unless `fitted` is False.
 
     Raises:
         DataError: if there is no such system, what it needs is not there, or fitted weights are damaged.
-        IndexMismatchError: if surprise is asked for and documents carry no moments, or others; if weights
-            were fitted with another model.
+        IndexMismatchError: if documents carry no moments, or others, or weights are of another model.
     """
     system = find_system(name)
     system.require_mode(mode)
@@ -95,12 +88,9 @@ def build_system(
 def with_scorers(
     built: BuiltSystem, scorers: Sequence[object], weights: Mapping[str, float] = MappingProxyType({})
 ) -> BuiltSystem:
-    """The same with further scorers in its sum, and with these weights in place of its own.
+    """The same with further scorers in its sum, and with these weights by part in place of its own.
 
-    Args:
-        built: a system that adds scores on one scale.
-        scorers: each a `Scorer`, or what `CrossEncoderScorer` takes.
-        weights: name of a part -> its factor.
+    A scorer is a `Scorer`, or what `CrossEncoderScorer` takes.
 
     Raises:
         DataError: if the system has one score, two scorers have one name, or a weight is for none.
@@ -176,11 +166,7 @@ def dynamax(inputs: SystemInputs) -> BuiltSystem:
 
 
 def fusion(inputs: SystemInputs) -> BuiltSystem:
-    """Cosine, DynaMax and BM25 on one scale, over the pools of cosine and BM25, as far as they are stored.
-
-    Raises:
-        DataError: if an index stores neither token vectors nor words.
-    """
+    """Cosine, DynaMax and BM25 on one scale, over the pools of cosine and BM25, as far as they are stored."""
     words, tokens = inputs.words, inputs.token_sample(weighs=False)
     if tokens is None and words is None and inputs.default == "cosine":
         raise inputs.lacking("token vectors, which a fusion compares", "--tokens")
@@ -206,11 +192,7 @@ def fusion(inputs: SystemInputs) -> BuiltSystem:
 
 
 def auto(inputs: SystemInputs, settings: AutoSettings = AUTO_DEFAULTS) -> BuiltSystem:
-    """The default: see `rerank/auto.py`.
-
-    Args:
-        inputs: what it is made of.
-        settings: its numbers; others than the usual ones for studies.
+    """The default: see `rerank/auto.py`; other settings than the usual ones are for studies.
 
     Raises:
         DataError: if the collection compares its vectors by a distance that auto cannot read, or has none.
