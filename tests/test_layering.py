@@ -42,7 +42,7 @@ ROOMS = [
         "connectors.similar",
         "connectors.server",
     ),
-    *("connectors.components", "connectors.haystack_filters", "connectors"),
+    *("connectors.components", "connectors.filters", "connectors"),
     *("eval.line_files", "eval.stats", "eval.reports", "eval.labelled", "eval.retrieval", "eval.studies"),
     *("eval.cli.wording", "eval.cli.completion", "eval.cli.exits"),
     *("eval.cli.output", "eval.cli.options", "eval.cli.arguments"),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 
-from surprise_rerank.connectors.progress import Work
+from surprise_rerank.connectors.progress import Advance
 from surprise_rerank.connectors.qdrant.engines.base import Engine
 from surprise_rerank.connectors.qdrant.schema import (
     HASH,
@@ -70,13 +70,13 @@ class Stored:
 class Indexer:
     """One pass over a collection of documents, whose points a maker makes and `points` stores in the engine.
 
-    The work is told of documents and their lengths, `on_progress` of the number of every finished part.
+    The work is told how many documents are done, `on_progress` the number of every finished part.
     """
 
     engine: Engine
     points: PointWriter
     maker: PointMaker
-    work: Work
+    work: Advance
     on_progress: Callable[[int], None] | None = None
     _counts: Counter[str] = field(default_factory=Counter)  # by the fields of `SyncReport`
     _seen: dict[str, None] = field(default_factory=dict)  # ids, in their order
@@ -127,8 +127,7 @@ class Indexer:
         rows = [i for i, d in enumerate(documents) if d.id not in current]
         writer.acknowledge(set(current))
         self._counts["unchanged"] += len(current)
-        self.work.found(len(documents), _length(documents))
-        self.work.skip(len(current), _length(current.values()))
+        self.work(len(current))
         self._report(len(current))
         rows.sort(key=lambda i: -len(documents[i].content))
         for window in self._windows(rows, documents):
@@ -217,7 +216,7 @@ class Indexer:
 
     def _told(self, writer: Writer) -> None:
         done = writer.take_done()
-        self.work(len(done), _length(done))
+        self.work(len(done))
         self._report(len(done))
 
     def _report(self, count: int) -> None:
@@ -244,11 +243,6 @@ def slice_encoded(encoded: Encoded, start: int, count: int) -> Encoded:
             "one of each for every document"
         )
     return encoded.take(range(start, start + count))
-
-
-def _length(documents: Iterable[Document]) -> int:
-    """Characters, and one for each document: about what encoding takes."""
-    return sum(len(own.content) + 1 for own in documents)
 
 
 def _stored(payload: Mapping[str, object]) -> Stored:
