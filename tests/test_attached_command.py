@@ -77,7 +77,7 @@ def desk(rest: QdrantRest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> I
 def test_status_tells_what_is_found_or_which_option_is_missing(desk: Desk) -> None:
     refused = desk.refused("status")
     assert "inhalt, n" in refused
-    assert "--text" in refused
+    assert "text= (in the file of --config)" in refused
     shown = desk.run("status", "--config", str(desk.keys))
     assert "16 dimensions, Cosine" in shown
     assert "enriched" in shown
@@ -101,24 +101,10 @@ def test_enrich_asks_writes_goes_on_and_takes_away(desk: Desk) -> None:
     assert "40 enriched" in desk.run("enrich", *keys)
     assert desk.collections() == ["", ".surprise", ".surprise.files"]
     assert json.loads(desk.run("enrich", "--json", *keys))["unchanged"] == 40
-    assert "beside it: tokens of all-MiniLM-L6-v2" in desk.run("status", *keys)
+    assert "enriched       tokens of all-MiniLM-L6-v2" in desk.run("status", *keys)
     assert "removed what was added" in desk.run("enrich", "--remove", *keys)
     assert desk.collections() == [""]
     assert "nothing had been added" in desk.run("enrich", "--remove", *keys)
-
-
-def test_enrich_in_place_and_its_mistakes(desk: Desk) -> None:
-    keys = ("--config", str(desk.keys))
-    assert "in_place=True (--in-place)" in desk.refused("enrich", "--moments", *keys)
-    only = ("enrich", "--moments", "--in-place", "--no-tokens", "--no-words", *keys)
-    assert "40 enriched" in desk.run(*only)
-    assert "enriched otherwise before" in desk.refused("enrich", *keys)
-    assert "surprise_mu" in (desk.client.retrieve(desk.name, [1])[0].payload or {})
-    assert "removed" in desk.run("enrich", "--remove", *keys)
-    assert desk.client.retrieve(desk.name, [1])[0].payload == {
-        "inhalt": "text number 1 of cats and dogs",
-        "n": 1,
-    }
 
 
 def test_what_is_for_collections_of_others_is_refused_for_an_index(rest: QdrantRest, tmp_path: Path) -> None:
