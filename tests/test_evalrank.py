@@ -61,7 +61,7 @@ def data(folder: Path) -> Path:
 
 def static(name: str = "static.txt", words: tuple[str, ...] = WORDS, seed: int = 0) -> SentenceModel:
     vectors = np.random.default_rng(seed).normal(1, 1, size=(len(words), 6)).astype(np.float32)
-    encoder = StaticEncoder(WordVectors.from_arrays(words, vectors, name), tokenize=lower_words)
+    encoder = StaticEncoder(WordVectors(words, vectors, name), tokenize=lower_words)
     return SentenceModel(name, encoder)
 
 

@@ -31,8 +31,8 @@ from surprise_rerank.classify.linear_map import LinearMap, fit_linear_map
 from surprise_rerank.core.arrays import unit_rows
 from surprise_rerank.core.extras import is_installed, pip_line
 from surprise_rerank.encoders.loading import DEFAULT_MODEL, load_encoder
-from surprise_rerank.encoders.sentence_transformer import SentenceTransformerEncoder
 from surprise_rerank.encoders.static import StaticEncoder
+from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
 from surprise_rerank.encoders.word_vectors import WordVectors
 from surprise_rerank.errors import DataError, ModelError, SurpriseRerankError
 

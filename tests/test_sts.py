@@ -51,9 +51,7 @@ def subtask(name: str, size: int, seed: int) -> SubTask:
 
 def word_model(name: str = "toy.txt", d: int = 16, seed: int = 0) -> SentenceModel:
     vectors = np.random.default_rng(seed).normal(size=(len(WORDS), d)).astype(np.float32)
-    return SentenceModel(
-        name, StaticEncoder(WordVectors.from_arrays(WORDS, vectors, name), tokenize=lower_words)
-    )
+    return SentenceModel(name, StaticEncoder(WordVectors(WORDS, vectors, name), tokenize=lower_words))
 
 
 def encoder_model() -> SentenceModel:

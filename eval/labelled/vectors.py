@@ -13,8 +13,7 @@ import numpy as np
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.files import disk_errors, whole_file
-from surprise_rerank.encoders.backends.precision import precision_of
-from surprise_rerank.encoders.base import Encoder, Kind
+from surprise_rerank.encoders.base import Encoder, Kind, precision_of
 from surprise_rerank.encoders.text_vectors import dense_vectors
 
 # Part of every key: vectors that were made another way are not read.

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 Test: TypeAlias = Literal["randomization", "bootstrap"]
-# As `encoders.backends.choosing` has them, which `--help` cannot wait for.
-Backend: TypeAlias = Literal["auto", "torch", "openvino"]
-Precision: TypeAlias = Literal["auto", "float32", "bfloat16", "int8"]
+# As `encoders.base` has it, which `--help` cannot wait for.
+Precision: TypeAlias = Literal["float32", "bfloat16", "int8"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +28,7 @@ class RetrievalSettings:
         test: `randomization` or `bootstrap`, the paired test of the first measure's differences.
         depth: size of the candidate pool.
         model: name or folder of a sentence-transformers model, or word vectors.
-        backend: what computes the model; as for `load_encoder`.
-        precision: of the numbers that it multiplies; int8 is calibrated on a sample of the documents.
+        precision: of the numbers that the model multiplies; int8 is calibrated on a sample of the documents.
         ensemble: `documents`, `train-questions`, or a file.
         fit: the split whose judged questions `auto-fitted` and `fusion-lucene-fitted` learn from.
         measures: in ir_measures' syntax; differences are tested in the first.
@@ -52,7 +50,6 @@ class RetrievalSettings:
     test: Test = "randomization"
     depth: int = 100
     model: str = "all-MiniLM-L6-v2"
-    backend: Backend = "auto"
     precision: Precision = "float32"
     ensemble: str = "documents"
     fit: str = "train"

@@ -69,5 +69,7 @@ def load_models(names: Sequence[str], cache: Path, terminal: Terminal) -> Iterat
     """
     folder = VectorFolder(cache)
     return load_each(
-        names, lambda name: LabelledVectors(load_encoder(name, cache=cache), folder, terminal), terminal
+        names,
+        lambda name: LabelledVectors(load_encoder(name, trainable=True), folder, terminal),
+        terminal,
     )

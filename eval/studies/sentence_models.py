@@ -73,7 +73,7 @@ def load_sentence_model(name: str, cache: Path | None = None) -> SentenceModel:
     Raises:
         SurpriseRerankError: if it cannot be loaded.
     """
-    encoder = load_encoder(name, cache=cache)
+    encoder = load_encoder(name)
     shown = Path(name).name
     if isinstance(encoder, StaticEncoder):
         encoder = StaticEncoder(lower_cased(encoder.vectors), tokenize=lower_words)
@@ -163,7 +163,7 @@ def lower_cased(vectors: WordVectors) -> WordVectors:
     for row, word in enumerate(vectors.words):
         rows.setdefault(word.lower(), row)
     kept = np.fromiter(rows.values(), dtype=np.int64, count=len(rows))
-    return WordVectors.from_arrays(list(rows), vectors.vectors[kept], vectors.name)
+    return WordVectors(list(rows), vectors.vectors[kept], vectors.name)
 
 
 def post_processed(vectors: Float32Array) -> Float32Array:

@@ -18,10 +18,10 @@ from surprise_rerank.classify.few_shot import (
     minimize,
     pair_targets,
 )
+from surprise_rerank.core.arrays import IntArray
 from surprise_rerank.core.files import whole_folder
-from surprise_rerank.documents import encodable
 from surprise_rerank.encoders.base import Encoder, Kind, Progress
-from surprise_rerank.encoders.sentence_transformer import SentenceTransformerEncoder, quiet_loading
+from surprise_rerank.encoders.transformer import SentenceTransformerEncoder, quiet_loading
 from surprise_rerank.errors import DataError, ModelError
 
 if TYPE_CHECKING:
@@ -82,13 +82,15 @@ def fine_tune(
         raise ModelError(
             f'all weights of {encoder.name} are frozen; train a linear map of its vectors, method="linear"'
         )
-    of_texts = _tokenized(encoder, [texts[i] for i in first], kinds[0])
-    of_labels = _tokenized(encoder, label_texts, kinds[1])
+    of_texts, _ = encoder.read([texts[i] for i in first], kinds[0])
+    of_labels, _ = encoder.read(label_texts, kinds[1])
     labels = list(range(len(label_texts)))
     with _seeded(training.seed, model.device):
         model.train()
         history = minimize(
-            lambda rows: _vectors(model, of_texts, rows) @ _vectors(model, of_labels, labels).T,
+            lambda rows: (
+                _vectors(model, encoder, of_texts, rows) @ _vectors(model, encoder, of_labels, labels).T
+            ),
             parameters,
             pair_targets(own, training.soft_negative),
             training,
@@ -99,28 +101,26 @@ def fine_tune(
     model.zero_grad()
     if checkpoint is None:
         name = f"{encoder.name} (fine-tuned)"
-        return SentenceTransformerEncoder(model, name, prompt_tokens=encoder.prompt_tokens), history
+        return SentenceTransformerEncoder(model, name, prompt_tokens=encoder.reading.prompt_tokens), history
     save_model(model, checkpoint)
-    return SentenceTransformerEncoder(model, str(checkpoint), prompt_tokens=encoder.prompt_tokens), history
-
-
-def _tokenized(
-    encoder: SentenceTransformerEncoder, texts: Sequence[str], kind: Kind
-) -> dict[str, list[list[int]]]:
-    inputs = encoder.tokenized([encoder.prompt(kind) + encodable(text) for text in texts])
-    return {name: values for name, values in inputs.items() if name != "special_tokens_mask"}
+    return SentenceTransformerEncoder(
+        model, str(checkpoint), prompt_tokens=encoder.reading.prompt_tokens
+    ), history
 
 
 def _vectors(
-    model: SentenceTransformer, inputs: dict[str, list[list[int]]], rows: Sequence[int]
+    model: SentenceTransformer,
+    encoder: SentenceTransformerEncoder,
+    inputs: dict[str, list[IntArray]],
+    rows: Sequence[int],
 ) -> torch.Tensor:
     """(b, d) unit vectors of some rows, with a gradient."""
+    import torch
     from torch.nn.functional import normalize
 
-    features = model.tokenizer.pad(
-        {name: [values[i] for i in rows] for name, values in inputs.items()}, return_tensors="pt"
-    )
-    return normalize(model(dict(features.to(model.device)))["sentence_embedding"])
+    features = encoder.padded(inputs, rows)
+    given = {name: torch.from_numpy(values).to(model.device) for name, values in features.items()}
+    return normalize(model(given)["sentence_embedding"])
 
 
 @contextmanager

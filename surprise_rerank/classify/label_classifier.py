@@ -35,8 +35,8 @@ from surprise_rerank.core.arrays import BoolArray, Float32Array, FloatArray
 from surprise_rerank.core.files import whole_folder
 from surprise_rerank.encoders.base import Encoder, Kind
 from surprise_rerank.encoders.loading import DEFAULT_MODEL, load_encoder
-from surprise_rerank.encoders.sentence_transformer import SentenceTransformerEncoder
 from surprise_rerank.encoders.text_vectors import dense_vectors, texts_of
+from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
 from surprise_rerank.errors import DataError, IndexMismatchError
 from surprise_rerank.surprise.anchor_scores import AnchorScores
 from surprise_rerank.surprise.ensemble import Ensemble
@@ -273,7 +273,9 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         found.training = training
         # The encoder of another classifier is loaded when a text must be encoded, and compared with the
         # fingerprint then.
-        found.encoder_ = load_encoder(str(source / _ENCODER)) if trained and encoder is None else encoder
+        found.encoder_ = encoder
+        if trained and encoder is None:
+            found.encoder_ = load_encoder(str(source / _ENCODER), trainable=True)
         if found.encoder_ is not None:
             found._require_same_weights(found.encoder_)
         found._check_parameters()
@@ -428,7 +430,8 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _loaded(self) -> Encoder:
         if self.encoder_ is None:
-            encoder = load_encoder(self.encoder)
+            fine_tuned = self.training is not None and self.training.method == "fine-tune"
+            encoder = load_encoder(self.encoder, trainable=fine_tuned)
             self._require_same_weights(encoder)
             self.encoder_ = encoder
         return self.encoder_

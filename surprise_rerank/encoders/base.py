@@ -21,6 +21,7 @@ from surprise_rerank.core.tracing import Counts, Known, span
 from surprise_rerank.errors import DataError
 
 Kind: TypeAlias = Literal["query", "document"]
+Precision: TypeAlias = Literal["float32", "bfloat16", "int8"]
 Progress: TypeAlias = Callable[[int], None]
 
 _NO_TOKENS = (
@@ -127,6 +128,12 @@ def token_dimension(encoder: Encoder) -> int | None:
     """
     usual = encoder.dimension if callable(getattr(encoder, "words", None)) else None
     found: int | None = getattr(encoder, "token_dimension", usual)
+    return found
+
+
+def precision_of(encoder: Encoder) -> str:
+    """The precision that an encoder computes in; `float32` for encoders that do not say."""
+    found: str = getattr(encoder, "precision", "float32")
     return found
 
 

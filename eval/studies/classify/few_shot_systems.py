@@ -16,8 +16,8 @@ from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import BoolArray, Float32Array, IntArray
 from surprise_rerank.core.extras import import_extra, is_installed, pip_line
 from surprise_rerank.encoders.base import Encoder
-from surprise_rerank.encoders.sentence_transformer import SentenceTransformerEncoder
 from surprise_rerank.encoders.text_vectors import dense_vectors
+from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
 from surprise_rerank.errors import ModelError
 from surprise_rerank.eval.studies.classify.measures import Quality
 from surprise_rerank.eval.studies.classify.setfit_baseline import EXTRA, setfit_answers

@@ -19,7 +19,7 @@ from surprise_rerank.connectors.progress import Advance
 from surprise_rerank.core.arrays import IntArray
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.encoders.base import Encoder
-from surprise_rerank.encoders.sentence_transformer import SentenceTransformerEncoder
+from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
 from surprise_rerank.errors import ModelError
 
 EXTRA = "setfit"

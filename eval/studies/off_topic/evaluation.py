@@ -65,7 +65,7 @@ def evaluate_off_topic(settings: OffTopicSettings, terminal: Terminal) -> Report
     measured = []
     for name in dict.fromkeys(settings.models):
         with terminal.bar(f"loading {name}", None, "models"):
-            encoder = load_encoder(name, cache=folder)
+            encoder = load_encoder(name)
         for spec, dataset in datasets.values():
             others = [source for source in sources if source.name != dataset.name]
             workspace = Workspace(folder, index_key(spec, dataset), encoder, None, terminal)

@@ -17,11 +17,8 @@ def packaged_folder(module: str, folder: str, published: Mapping[str, str], mode
     Args:
         module: the package's import name; it is found, never imported.
         folder: inside the package.
-        published: file in the folder -> its sha256, hexadecimal.
+        published: file in the folder -> its sha256; a ModelError if it has another, or is missing.
         model: the model's name, for errors.
-
-    Raises:
-        ModelError: if a file is missing, or is not the published one.
     """
     spec = importlib.util.find_spec(module)
     if spec is None or not spec.submodule_search_locations:
@@ -36,7 +33,7 @@ def packaged_folder(module: str, folder: str, published: Mapping[str, str], mode
             raise ModelError(f"cannot read the packaged weights {path}: {error.strerror}") from error
         if digest != expected:
             raise ModelError(
-                f"{path} has sha256 {digest}, expected {expected}: not the published weights of "
-                f"{model}; reinstall the package"
+                f"{path} has sha256 {digest}, expected {expected}: not the published weights of {model}; "
+                "reinstall the package"
             )
     return place
