@@ -152,7 +152,7 @@ def test_bfloat16_rounds(load: Callable[..., Encoder], trainable: bool):
     made = load(precision="bfloat16", trainable=trainable)
     assert made.precision == "bfloat16"
     cosines = np.einsum("nd,nd->n", made.encode(TEXTS).dense, load().encode(TEXTS).dense)
-    assert 0.999 < cosines.min() < 1
+    assert cosines.min() > 0.999
 
 
 # What cannot be had
@@ -257,7 +257,9 @@ def test_a_damaged_file_is_noticed_and_the_model_exported_again(
         return  # without it the folder may be anybody's, and is not replaced
     assert np.isfinite(load(cache=tmp_path).encode(TEXTS).dense).all()
     assert "it is exported again" in caplog.text
-    assert path.read_bytes() == raw
+    caplog.clear()
+    load(cache=tmp_path)
+    assert caplog.text == ""
 
 
 def test_files_that_changed_are_exported_anew(

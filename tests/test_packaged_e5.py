@@ -104,7 +104,7 @@ def test_texts_have_as_many_tokens_as_for_the_engine(
 
 @settings(deadline=None)
 @given(
-    st.lists(st.sampled_from([*"aeßéñ .,-'<>/\n\t½ﬁ…～Ⅳ日本語のこ北京人الсло😀🇫", "ing", "the", "  "])).map(
+    st.lists(st.sampled_from([*"aeßéñ .,-'<>/\n\t½ﬁ…Ⅳ日本語のこ北京人الсло😀🇫", "ing", "the", "  "])).map(
         "".join
     )
 )

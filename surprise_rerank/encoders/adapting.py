@@ -133,11 +133,7 @@ def _is_of(model: object, name: str) -> bool:
 
 
 def _own_name(model: Any) -> str:
-    """What to call a model: as its object says, else as its class or function is called.
-
-    Raises:
-        DataError: if it is a function without a name.
-    """
+    """What to call a model: as its object says, else as its class or function; else a DataError."""
     if isinstance(model, tuple):
         return _own_name(model[0])
     if _is_of(model, "BaseModel"):

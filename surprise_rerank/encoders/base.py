@@ -47,11 +47,7 @@ class Encoded:
         return len(self.dense)
 
     def require_tokens(self) -> TokenBatch:
-        """The token vectors.
-
-        Raises:
-            DataError: if the encoder has none.
-        """
+        """The token vectors; a DataError if the encoder has none."""
         if self.tokens is None:
             raise DataError(f"the encoder {_NO_TOKENS}")
         return self.tokens
@@ -81,10 +77,7 @@ class Encoder(Protocol):
 
     @property
     def window(self) -> int | None:
-        """Tokens of a document's text that `encode` reads, without prompt and special tokens; None: all.
-
-        Longer documents are split in passages of at most so many.
-        """
+        """Tokens of a document that `encode` reads, without prompt and special tokens; None for all."""
         ...
 
     def encode(
@@ -138,11 +131,7 @@ def precision_of(encoder: Encoder) -> str:
 
 
 def require_token_encoder(encoder: Encoder) -> TokenEncoder:
-    """The same encoder, if it has token vectors.
-
-    Raises:
-        DataError: if it has none.
-    """
+    """The same encoder, if it has token vectors; else a DataError."""
     if token_dimension(encoder) is None:
         raise DataError(f"the encoder {encoder.name!r} {_NO_TOKENS}")
     return cast(TokenEncoder, encoder)
@@ -154,14 +143,7 @@ def encode_queries(
     ids: Sequence[str] | None = None,
     on_progress: Progress | None = None,
 ) -> list[Query]:
-    """Queries with their vectors; without tokens where the encoder has none.
-
-    Args:
-        encoder: of the model that the documents were encoded with.
-        texts: n questions.
-        ids: n names; empty where not given.
-        on_progress: called with the number of texts of every finished batch.
-    """
+    """Queries with their vectors and names; without tokens where the encoder has none."""
     with _encoding(encoder, texts, "query"):
         encoded = encoder.encode(texts, kind="query", on_progress=on_progress)
     tokens = encoded.tokens

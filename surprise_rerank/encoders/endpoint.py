@@ -87,12 +87,7 @@ class OpenAIEncoder(FunctionEncoder):
         self._client.close()
 
     def _ask(self, prompt: str, texts: list[str]) -> list[Any]:
-        """The vectors of one request, in the order of the texts.
-
-        Raises:
-            httpx.HTTPError: if the server may answer otherwise later.
-            ModelError: if it refuses, or answers something else.
-        """
+        """The vectors of one request, in order; an HTTPStatusError if it may be answered later."""
         answer = self._client.post(self._url, json={**self._body, "input": [prompt + text for text in texts]})
         if answer.is_success:
             return self._vectors(answer)

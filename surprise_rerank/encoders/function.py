@@ -110,9 +110,6 @@ class FunctionEncoder:
         self._asked: OrderedDict[str, Float32Array] = OrderedDict()
         self._lock = threading.Lock()
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(name={self.name!r}, dimension={self._dimension})"
-
     @property
     def dimension(self) -> int:
         """Dimension of the vectors; calls the function with one word where it is not known yet."""

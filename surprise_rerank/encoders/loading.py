@@ -207,11 +207,7 @@ def _source(name: str) -> tuple[str, bool]:
 
 
 def _folder_of(source: str, local: bool, name: str) -> Path:
-    """The folder with a model's settings; of a model on the hub, as far as they are there.
-
-    Raises:
-        ModelError: if it is neither here nor there.
-    """
+    """The folder with a model's settings, as far as they are there; a ModelError if it is nowhere."""
     if Path(source).is_dir():
         return Path(source)
     from huggingface_hub import snapshot_download
@@ -224,10 +220,9 @@ def _folder_of(source: str, local: bool, name: str) -> Path:
 
 
 def _hub_has(name: str) -> bool:
-    """Whether the hub answers that it has the model: one request, where loading would retry for a minute.
+    """Whether the hub answers: one request, where loading would retry for a minute.
 
-    Raises:
-        ModelError: if the hub answers that it has no such model.
+    A ModelError if it answers that it has no such model.
     """
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError

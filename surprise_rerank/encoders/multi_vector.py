@@ -44,17 +44,7 @@ class MultiVectorEncoder:
 
     The model has no dense vector. In its place is the mean of the text's token vectors, at length 1, which is
     a poor one: take the dense vectors of another model (`PairedEncoder`, or `DocumentIndex.open(...,
-    encoder=other, token_encoder=this)`).
-
-    Args:
-        model: the loaded model.
-        name: by which the user asked for it.
-
-    Attributes:
-        model: the same, in evaluation mode.
-
-    Raises:
-        ModelError: if its tokenizer is written in Python, and does not tell where tokens lie.
+    encoder=other, token_encoder=this)`). A tokenizer that is written in Python is a ModelError.
     """
 
     def __init__(self, model: MultiVectorModel, name: str) -> None:

@@ -67,7 +67,7 @@ def load_openvino(
         place: folder of what is made of these weights.
         precision: of the numbers that are multiplied.
         load: loads the model into torch, in float32.
-        calibration: texts that ranges of int8 are taken from; without them, weights that were made before.
+        calibration: as for `load_encoder`.
 
     Raises:
         ModelError: if it cannot be exported, or texts for int8 are missing.
@@ -90,12 +90,7 @@ def load_openvino(
 
 
 class OpenVinoEncoder(TransformerEncoder):
-    """An exported model: a single batch is computed by all cores, several batches by a core each.
-
-    Args:
-        folder: of the exported model.
-        name: by which the user asked for it.
-        precision: to multiply in.
+    """A folder's exported model: a single batch is computed by all cores, several batches by a core each.
 
     Raises:
         StoreError: if a file of the folder is missing or damaged.
@@ -167,12 +162,7 @@ def _passed(request: Any, rows: list[int]) -> Passed:
 
 
 def _export(encoder: SentenceTransformerEncoder, folder: Path) -> None:
-    """Write a model's graph of float32 into a folder that appears when it is complete.
-
-    Raises:
-        ModelError: if the model cannot be exported, or the graph computes something else.
-        StoreError: if the folder cannot be written.
-    """
+    """Write a model's graph of float32; a ModelError if it cannot be, or computes something else."""
     openvino: Any = import_extra("openvino", "openvino")
     if tells_prompt(encoder.model):
         raise ModelError(f"{encoder.name!r} leaves its prompt out of its vectors, which torch alone computes")

@@ -63,13 +63,7 @@ class Reading:
 class TransformerEncoder(ABC):
     """A transformer as an encoder; a subclass makes the forward passes. Threads may share one.
 
-    Args:
-        name: by which the user asked for it.
-        tokenizer: of the model, that cuts and pads nothing; nobody else may change it.
-        reading: how it reads texts.
-        dimension: of the dense vectors.
-        fingerprint: 16 digits of the weights.
-        precision: of the numbers that are multiplied.
+    The tokenizer is one that cuts and pads nothing, and that nobody else changes.
     """
 
     def __init__(
@@ -202,22 +196,17 @@ class SentenceTransformerEncoder(TransformerEncoder):
     """A sentence-transformers model, computed by torch. Threads may share one.
 
     Token vectors are those that the model pools, or projects before that: their dimension may be another than
-    the dense vectors'. Where the model cuts its dense vectors (`truncate_dim`), the tokens stay as they are.
+    the dense vectors'.
 
     Args:
         model: the loaded model, of any precision; vectors are float32.
         name: by which the user asked for it.
-        prompt_tokens: whether the tokens of the model's prompt count as tokens of the text, too. They are
-            the same in all texts, so that they say nothing about any. multilingual-e5-small, whose published
-            figures have them, keeps them.
-        precision: `float32` takes the weights as they are; `bfloat16` rounds the factors of products, and
-            keeps sums, means and norms.
-
-    Attributes:
-        model: the same, in evaluation mode.
+        prompt_tokens: whether the tokens of the model's prompt, which say nothing about a text, count as the
+            text's. multilingual-e5-small, whose published figures have them, keeps them.
+        precision: `bfloat16` rounds the factors of products, and keeps sums, means and norms.
 
     Raises:
-        ModelError: if its tokenizer is written in Python, and does not tell where tokens lie.
+        ModelError: if its tokenizer, written in Python, does not tell where tokens lie, or for int8.
     """
 
     def __init__(
