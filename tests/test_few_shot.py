@@ -444,8 +444,9 @@ def test_the_loss_before_training_is_that_of_the_encoders_own_vectors(tiny: Sent
     model = tiny.model
     rates = [module.p for module in model.modules() if isinstance(module, torch.nn.Dropout)]
     assert set(rates) == {0.1}, "it is trained with dropout"
-    without = SentenceTransformerEncoder(_without_dropout(model), "no dropout")
-    without.model.prompts = {"query": "this ", "document": "the bank "}
+    plain = _without_dropout(model)
+    plain.prompts = {"query": "this ", "document": "the bank "}
+    without = SentenceTransformerEncoder(plain, "no dropout")
     _, history = fine_tune(without, TEXTS, MEMBERS, LABELS, FewShotTraining(max_epochs=1))
     expected = focal_loss(cosines(without, TEXTS, LABELS), pair_targets(MEMBERS, 0.05), gamma=0)
     assert history.losses == (pytest.approx(expected, rel=1e-4),)

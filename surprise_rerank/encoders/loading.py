@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from surprise_rerank.core.device import processor_has
-from surprise_rerank.core.extras import is_installed, pip_line
+from surprise_rerank.core.extras import is_installed, packaged_folder, pip_line
 from surprise_rerank.core.files import cache_folder
 from surprise_rerank.encoders.base import Encoder, Precision
 from surprise_rerank.encoders.e5 import (
@@ -25,7 +25,6 @@ from surprise_rerank.encoders.e5 import (
 )
 from surprise_rerank.encoders.multi_vector import MultiVectorEncoder, is_multi_vector
 from surprise_rerank.encoders.openvino import load_openvino
-from surprise_rerank.encoders.packages import packaged_folder
 from surprise_rerank.encoders.static import StaticEncoder
 from surprise_rerank.encoders.transformer import SentenceTransformerEncoder, quiet_loading
 from surprise_rerank.encoders.word_vectors import is_word_vectors, load_word_vectors

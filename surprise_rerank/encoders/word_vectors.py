@@ -15,8 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from surprise_rerank.core.arrays import Float32Array, FloatArray, IntArray
-from surprise_rerank.core.extras import import_extra, is_installed, pip_line
-from surprise_rerank.encoders.packages import packaged_folder
+from surprise_rerank.core.extras import import_extra, is_installed, packaged_folder, pip_line
 from surprise_rerank.errors import DataError, MissingExtraError, ModelError
 
 GLOVE = "glove-6b-50d"
